@@ -1,0 +1,135 @@
+"""What is spoken in memory: a batch of texts, what a model says of it, and what a model is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+PAD, UNK, BOS, EOS = range(4)
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
+
+
+def _mapped(value: object, function: Callable[[Tensor], Tensor]) -> object:
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, function) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_mapped(item, function) for item in value)
+    return value
+
+
+@dataclass
+class TextBatch:
+    """B texts of at most N tokens (S sentences of N tokens for hierarchical models).
+
+    Attributes:
+        index: Dataset row of each text, (B,). -1 marks a repeat that a padded sampler added so that
+            all ranks run as many batches: it is neither recorded nor counted.
+        tokens: Token ids, (B, N) or (B, S, N); 0 is padding.
+        mask: What the encoder sees, same shape, bool; boundary tokens included.
+        labels: Classes (B,), (B, N) for tagging, or None.
+        query: Token ids of a question or hypothesis, (B, M), or None.
+        query_mask: What the query encoder sees, (B, M), or None.
+        extras: Columns that follow tokenisation and truncation, each (B, N): planted `evidence`,
+            `impermissible`, `rationale` and the like; 0 on padding and boundary tokens.
+    """
+
+    index: Tensor
+    tokens: Tensor
+    mask: Tensor
+    labels: Tensor | None = None
+    query: Tensor | None = None
+    query_mask: Tensor | None = None
+    extras: dict[str, Tensor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def apply(self, function: Callable[[Tensor], Tensor]) -> TextBatch:
+        """The batch with `function` applied to every tensor."""
+        changed = {f.name: _mapped(getattr(self, f.name), function) for f in fields(self)}
+        return replace(self, **changed)  # type: ignore[arg-type]
+
+    def to(self, *args: Any, **kwargs: Any) -> TextBatch:  # noqa: ANN401
+        """The batch on another device, by the arguments of `torch.Tensor.to`."""
+        return self.apply(lambda tensor: tensor.to(*args, **kwargs))
+
+    def pin_memory(self) -> TextBatch:
+        """The batch in page-locked memory."""
+        return self.apply(lambda tensor: tensor.pin_memory())
+
+    def attendable(self) -> Tensor:
+        """What attention may reach: real tokens other than boundary tokens, same shape as mask."""
+        return self.mask & (self.tokens != BOS) & (self.tokens != EOS)
+
+
+@dataclass
+class AttentionOutput:
+    """What a model says of a batch.
+
+    An instance (row) is a text for a classifier and a real token for a tagger: R rows, H heads,
+    N attended items (words, or sentences in a hierarchical model), C >= 2 classes (a model with one
+    logit z returns (0, z)). Where the readout after attention is affine,
+    `logits = sum over h, n of weights * item_logits`.
+
+    Attributes:
+        rows: Dataset index and position (0 for classifiers) of each row, (R, 2) long.
+        logits: (R, C).
+        weights: Attention (R, H, N); each row sums to 1 and is exactly 0 where it may not reach.
+        item_logits: Logits that each item would produce alone, bias folded in once and shared
+            evenly over heads, (R, H, N, C), may be an expanded view; None where the readout is
+            not affine, and while training, when nothing reads them.
+        bias: Logits of an empty context, (C,) or (R, C).
+        mask: What attention may reach, (R, N) bool.
+        states: What attention attends to, (B, N, D).
+        layers: Attention of other layers (a HAN's words, a transformer's (B, H, N, N)), or None.
+    """
+
+    rows: Tensor
+    logits: Tensor
+    weights: Tensor
+    item_logits: Tensor | None
+    bias: Tensor
+    mask: Tensor
+    states: Tensor
+    layers: tuple[Tensor, ...] | None = None
+
+    def apply(self, function: Callable[[Tensor], Tensor]) -> AttentionOutput:
+        """The output with `function` applied to every tensor."""
+        changed = {f.name: _mapped(getattr(self, f.name), function) for f in fields(self)}
+        return replace(self, **changed)  # type: ignore[arg-type]
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Class probabilities (R, C)."""
+        return torch.softmax(self.logits, dim=-1)
+
+
+@runtime_checkable
+class AttentionModel(Protocol):
+    """What every test asks of a model; any `nn.Module` that has it can be tested."""
+
+    def __call__(
+        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+    ) -> AttentionOutput:
+        """Read a batch; `weights` (R, H, N) replace the model's own attention.
+
+        Args:
+            batch: B texts.
+            weights: Attention to use in place of the model's own, (R, H, N).
+            embeddings: Token embeddings to use in place of `embed(batch)`, (B, N, E).
+        """
+        ...
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        """Token embeddings (B, N, E), zero on padding."""
+        ...
+
+    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
+        """Logits (R, K, C) of K candidate attentions (R, H, K, N) over the states of `output`."""
+        ...
