@@ -1,0 +1,35 @@
+"""Fixtures that many tests share."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("WANDB_MODE", "disabled")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+CORPORA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["ATTNLIGHT_CACHE"] = str(tmp_path_factory.getbasetemp().parent / "attnlight-cache")
+    os.environ.setdefault("HF_HOME", str(tmp_path_factory.getbasetemp().parent / "hf-home"))
+
+
+@pytest.fixture(scope="session")
+def corpora() -> Path:
+    """The folder of real corpora; a test that needs it is skipped where there is none."""
+    if not CORPORA.is_dir():
+        message = f"the corpora are not at {CORPORA}"
+        if os.environ.get("ATTNLIGHT_REQUIRE_DATA") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    return CORPORA
