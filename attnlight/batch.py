@@ -63,6 +63,10 @@ class TextBatch:
         """The batch in page-locked memory."""
         return self.apply(lambda tensor: tensor.pin_memory())
 
+    def select(self, texts: Tensor) -> TextBatch:
+        """The texts where `texts` (B,) bool holds."""
+        return self.apply(lambda tensor: tensor[texts])
+
     def attendable(self) -> Tensor:
         """What attention may reach: real tokens other than boundary tokens, same shape as mask."""
         return self.mask & (self.tokens != BOS) & (self.tokens != EOS)
@@ -87,7 +91,8 @@ class AttentionOutput:
         bias: Logits of an empty context, (C,) or (R, C).
         mask: What attention may reach, (R, N) bool.
         states: What attention attends to, (B, N, D).
-        layers: Attention of other layers (a HAN's words, a transformer's (B, H, N, N)), or None.
+        layers: Attention of other layers (a HAN's words, a transformer's (B, H, N, N)), texts first,
+            or None.
     """
 
     rows: Tensor
@@ -103,6 +108,20 @@ class AttentionOutput:
         """The output with `function` applied to every tensor."""
         changed = {f.name: _mapped(getattr(self, f.name), function) for f in fields(self)}
         return replace(self, **changed)  # type: ignore[arg-type]
+
+    def select(self, texts: Tensor, rows: Tensor) -> AttentionOutput:
+        """The rows where `rows` (R,) bool holds, with the states where `texts` (B,) bool does."""
+        layers = self.layers and tuple(layer[texts] for layer in self.layers)
+        return AttentionOutput(
+            rows=self.rows[rows],
+            logits=self.logits[rows],
+            weights=self.weights[rows],
+            item_logits=None if self.item_logits is None else self.item_logits[rows],
+            bias=self.bias if self.bias.ndim == 1 else self.bias[rows],
+            mask=self.mask[rows],
+            states=self.states[texts],
+            layers=layers,
+        )
 
     @property
     def probabilities(self) -> Tensor:

@@ -1,0 +1,83 @@
+"""The command line: Lightning's verbs, and those that are not the Trainer's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from attnlight import __version__
+from attnlight.errors import InputError
+
+HELP = """\
+usage: attnlight VERB [options]
+
+Train attention models and test whether their attention explains their predictions.
+
+  fit       train a model on a corpus and test it on every validation epoch
+  validate  evaluate a checkpoint, and run the attached tests, on the validation split
+  test      evaluate a checkpoint, and run the attached tests, on the test split
+  predict   write attention, item logits and probabilities of every instance
+  report    tables, vector figures and one HTML page from a run's records
+
+  attnlight fit  -c configs/trainer.yaml -c configs/experiments/sst_bilstm.yaml
+  attnlight test -c RUN/fit.yaml -c configs/tests/all.yaml --ckpt_path RUN/best.ckpt
+  attnlight report RUN
+
+attnlight VERB --help lists a verb's options; attnlight fit --model.help AttentionClassifier and
+attnlight fit --data.help TextDataModule those of a model and of a corpus.
+"""
+TRAINER_VERBS = ("fit", "validate", "test", "predict")
+OTHER_VERBS = {"report": "attnlight.report.command"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: The arguments; None takes those of the process.
+
+    Returns:
+        The exit status: 0, or 2 after a mistake in the input, told in one sentence.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(HELP, end="")
+        return 0
+    if arguments[0] == "--version":
+        print(__version__)
+        return 0
+    try:
+        return _run(arguments, given=argv is not None)
+    except Exception as error:
+        mistake = _mistake(error)
+        if mistake is None or os.environ.get("ATTNLIGHT_DEBUG") == "1":
+            raise
+        print(f"attnlight: {mistake}", file=sys.stderr)
+        return 2
+
+
+def _mistake(error: BaseException | None) -> InputError | None:
+    """The `InputError` behind an error; jsonargparse wraps what a constructor raises."""
+    while error is not None and not isinstance(error, InputError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _run(arguments: list[str], *, given: bool) -> int:
+    verb = arguments[0]
+    if verb in OTHER_VERBS:
+        status: int = import_module(OTHER_VERBS[verb]).main(arguments[1:])
+        return status
+    if verb not in TRAINER_VERBS:
+        verbs = ", ".join((*TRAINER_VERBS, *OTHER_VERBS))
+        raise InputError(f"there is no verb {verb!r}; the verbs are {verbs}.")
+    from attnlight.cli import run
+
+    run(arguments if given else None)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

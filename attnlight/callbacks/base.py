@@ -1,0 +1,209 @@
+"""What all interpretability tests share: when they run, their records, scalars and figures."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.trainer.states import TrainerFn
+from numpy.typing import NDArray
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.callbacks.display import interval_scalars, show_figure
+from attnlight.callbacks.sheet import RecordSheet
+from attnlight.errors import InputError
+from attnlight.report import draw
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class InterpretabilityTest(Callback, ABC):
+    """A test that runs on validation epochs and at test time.
+
+    A subclass says what it measures of a batch; this class decides when and on which instances it
+    runs, keeps one row per instance, merges the ranks, logs each measure's mean and interval as
+    `<stage>/<test>/<measure>`, `..._low` and `..._high`, and draws the figure. Every record also
+    holds `prediction` and `max_attention`, by which most figures split their rows.
+
+    Args:
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances only, chosen by a seeded hash of the dataset
+            index, never the first ones (corpora are sorted by label). None: all.
+        seed: Seed of the choice of instances and of the test's own draws.
+        figures: Draw the figure: at test time into the run folder, on validation epochs for the
+            loggers that take images.
+    """
+
+    measures: ClassVar[tuple[str, ...]] = ()
+    needs_gradients: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        if every_n_epochs < 1:
+            raise InputError(f"every_n_epochs of {self.name} is {every_n_epochs}; it must be >= 1.")
+        if max_instances is not None and max_instances < 1:
+            raise InputError(f"max_instances of {self.name} is {max_instances}; it must be >= 1.")
+        self.every_n_epochs = every_n_epochs
+        self.max_instances = max_instances
+        self.seed = seed
+        self.figures = figures
+        self._sheet: RecordSheet | None = None
+
+    @property
+    def name(self) -> str:
+        """The class name in snake case, by which records and curves are known."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+
+    @abstractmethod
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+    ) -> Mapping[str, Tensor]:
+        """Measure each row.
+
+        Args:
+            batch: B texts.
+            output: What the model said of them, R rows, on the model's device.
+            model: The model, in evaluation mode.
+
+        Returns:
+            Columns (R,) or (R, K); NaN where a measure is undefined.
+        """
+
+    def figure(self, rows: Mapping[str, NDArray[Any]]) -> Figure | None:
+        """Draw the test's figure from its rows; None where it has none."""
+        return draw(self.name, rows)
+
+    @override
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if not isinstance(getattr(pl_module, "model", None), AttentionModel):
+            raise InputError(
+                f"{self.name} needs a task whose `model` meets attnlight.batch.AttentionModel; "
+                f"{type(pl_module).__name__} has none."
+            )
+        tests = [c for c in trainer.callbacks if isinstance(c, InterpretabilityTest)]  # type: ignore[attr-defined]
+        if sum(test.name == self.name for test in tests) > 1:
+            raise InputError(f"{self.name} is attached twice; both would write the same record.")
+        loop = {"validate": trainer.validate_loop, "test": trainer.test_loop}.get(stage)
+        if self.needs_gradients and loop is not None and loop.inference_mode:
+            raise InputError(f"{self.name} takes gradients: set trainer.inference_mode to false.")
+
+    @override
+    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        fitting = trainer.state.fn == TrainerFn.FITTING
+        if trainer.sanity_checking or (
+            fitting and (trainer.current_epoch + 1) % self.every_n_epochs
+        ):
+            return
+        self._begin(trainer, "val", epoch=trainer.current_epoch if fitting else None)
+
+    @override
+    def on_test_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._begin(trainer, "test", epoch=None)
+
+    @override
+    def on_validation_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: TextBatch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        self._record(pl_module, outputs, batch)
+
+    @override
+    def on_test_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: TextBatch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        self._record(pl_module, outputs, batch)
+
+    @override
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._end(trainer, pl_module)
+
+    @override
+    def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._end(trainer, pl_module)
+
+    @override
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        self._abandon()
+
+    @override
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        self._abandon()
+
+    def _begin(self, trainer: pl.Trainer, stage: Literal["val", "test"], epoch: int | None) -> None:
+        self._sheet = RecordSheet(
+            trainer,
+            self.name if epoch is None else f"{self.name}-{epoch}",
+            stage,
+            max_instances=self.max_instances,
+            seed=self.seed,
+            metadata={"test": self.name, "measures": list(self.measures), "epoch": epoch},
+        )
+
+    def _record(self, module: pl.LightningModule, outputs: Any, batch: TextBatch) -> None:  # noqa: ANN401
+        if self._sheet is None:
+            return
+        output: AttentionOutput = outputs["output"]
+        texts = self._sheet.wanted(batch.index)
+        if not texts.all():
+            rows = torch.isin(output.rows[:, 0], batch.index[texts])
+            batch, output = batch.select(texts), output.select(texts, rows)
+        if not len(output.rows):
+            return
+        columns = {
+            "prediction": output.logits.argmax(dim=-1),
+            "max_attention": output.weights.amax(dim=-1).mean(dim=-1),
+        }
+        with _gradients(self.needs_gradients):
+            columns |= self.measure(batch, output, module.model)  # type: ignore[arg-type]
+        self._sheet.add(output.rows, columns)
+
+    def _end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if self._sheet is None:
+            return
+        sheet, self._sheet = self._sheet, None
+        path = sheet.finish()
+        scalars = interval_scalars(path, self.measures) if trainer.is_global_zero else {}
+        for name, value in trainer.strategy.broadcast(scalars).items():
+            # Every rank holds the same number already; averaging it would only round it.
+            module.log(f"{sheet.stage}/{self.name}/{name}", value, batch_size=1, sync_dist=False)
+        if self.figures and trainer.is_global_zero:
+            show_figure(trainer, sheet.stage, self.name, path, self.figure)
+
+    def _abandon(self) -> None:
+        if self._sheet is not None:
+            self._sheet.discard()
+            self._sheet = None
+
+
+@contextmanager
+def _gradients(needed: bool) -> Iterator[None]:
+    """Take gradients where a test needs them, without cuDNN, whose RNNs refuse eval mode."""
+    with torch.set_grad_enabled(needed), torch.backends.cudnn.flags(enabled=not needed):
+        yield

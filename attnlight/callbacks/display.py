@@ -1,0 +1,82 @@
+"""What a test shows of its record: scalars for the loggers and a figure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lightning.pytorch as pl
+import numpy as np
+from lightning.pytorch.trainer.states import TrainerFn
+from numpy.typing import NDArray
+
+from attnlight.functional.statistics import IN_MEMORY, bootstrap_pieces
+from attnlight.records import read_metadata, read_pieces, read_record
+from attnlight.report import save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIGURE_ROWS = 200_000
+
+
+def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
+    """Mean and 95 % bootstrap interval of each measure of a record.
+
+    Returns:
+        `<measure>`, `<measure>_low` and `<measure>_high` for each measure.
+    """
+    if not measures:
+        return {}
+    intervals = bootstrap_pieces(
+        (
+            (np.stack([piece[name] for name in measures], axis=1), piece["index"])
+            for piece in read_pieces(path, ["index", *measures])
+        ),
+        len(measures),
+        in_memory=read_metadata(path)["rows"] <= IN_MEMORY,
+    )
+    scalars: dict[str, float] = {}
+    for name, interval in zip(measures, intervals, strict=True):
+        scalars |= {
+            name: interval.mean,
+            f"{name}_low": interval.low,
+            f"{name}_high": interval.high,
+        }
+    return scalars
+
+
+def show_figure(
+    trainer: pl.Trainer,
+    stage: str,
+    name: str,
+    path: Path,
+    draw: Callable[[Mapping[str, NDArray[Any]]], Figure | None],
+) -> None:
+    """Draw a record's figure for the loggers that take images and, outside fit, for the run folder.
+
+    Records of more than 200,000 rows are left to `attnlight report`, so that a validation epoch
+    never waits for a picture of a million rows.
+    """
+    loggers = [logger for logger in trainer.loggers if hasattr(logger, "log_image")]
+    fitting = trainer.state.fn == TrainerFn.FITTING
+    if (fitting and not loggers) or read_metadata(path)["rows"] > FIGURE_ROWS:
+        return
+    figure = draw(read_record(path).columns)
+    if figure is None:
+        return
+    if not fitting:
+        save_figure(figure, path.parents[2] / "figures" / stage / name)
+    for logger in loggers:
+        image = _image(figure)
+        logger.log_image(key=f"{stage}/{name}/figure", images=[image], step=trainer.global_step)
+
+
+def _image(figure: Figure) -> Any:  # noqa: ANN401
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150)
+    return Image.open(buffer)

@@ -1,0 +1,110 @@
+"""Everything that an outside program needs to recompute any test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pyarrow as pa
+from lightning.pytorch.callbacks import Callback
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.predictions import row_labels
+from attnlight.callbacks.sheet import RecordSheet
+
+
+class PredictionWriter(Callback):
+    """Write `<run>/predictions.parquet`, one row per instance.
+
+    Columns: index, position, tokens (list of str), items ([start, end) in tokens per attended
+    item), label (or null), probabilities, attention (per head, one weight per item), item_logits
+    (per head, per item, C; null where the readout is not affine), bias (C).
+    """
+
+    _sheet: RecordSheet | None = None
+
+    @override
+    def on_predict_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._dataset = trainer.predict_dataloaders.dataset
+        self._order = np.argsort(self._dataset.index)
+        self._sheet = RecordSheet(
+            trainer,
+            "predictions",
+            "predict",
+            metadata={"test": "predict", "measures": []},
+            target=Path("predictions.parquet"),
+        )
+
+    @override
+    def on_predict_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: TextBatch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        assert self._sheet is not None
+        output = outputs["output"].apply(lambda tensor: tensor.cpu())
+        tokens = [self._words(int(index)) for index in output.rows[:, 0]]
+        self._sheet.add(output.rows, _columns(batch.to("cpu"), output, tokens))
+
+    @override
+    def on_predict_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert self._sheet is not None
+        self._sheet.finish()
+
+    def _words(self, index: int) -> list[str]:
+        place = np.searchsorted(self._dataset.index, index, sorter=self._order)
+        words: list[str] = self._dataset.words(int(self._order[place]))
+        return words
+
+
+def _columns(batch: TextBatch, output: AttentionOutput, tokens: list[list[str]]) -> dict[str, Any]:
+    """The columns of R rows; `tokens` holds the surface forms of each of them."""
+    rows, heads, _ = output.weights.shape
+    reached = output.mask.numpy()
+    per_item = np.repeat(reached[:, None], heads, axis=1)
+    lengths = reached.sum(axis=-1)
+    attention = _nested(output.weights.numpy()[per_item], np.repeat(lengths, heads))
+    label = row_labels(batch, output)
+    return {
+        "tokens": pa.array(tokens, pa.list_(pa.string())),
+        "items": _items(reached, lengths),
+        "label": pa.nulls(rows, pa.int64()) if label is None else label,
+        "probabilities": output.probabilities,
+        "attention": _lists(attention, np.full(rows, heads)),
+        "item_logits": _item_logits(output, per_item, np.repeat(lengths, heads)),
+        "bias": output.bias.expand(rows, -1),
+    }
+
+
+def _items(reached: NDArray[np.bool_], lengths: NDArray[np.int64]) -> pa.Array:
+    starts = np.nonzero(reached)[1].astype(np.int32)
+    spans = pa.FixedSizeListArray.from_arrays(np.stack([starts, starts + 1], axis=1).ravel(), 2)
+    return _lists(spans, lengths)
+
+
+def _item_logits(
+    output: AttentionOutput, per_item: NDArray[np.bool_], lengths: NDArray[np.int64]
+) -> pa.Array:
+    rows, heads, _ = output.weights.shape
+    if output.item_logits is None:
+        return pa.nulls(rows, pa.list_(pa.list_(pa.list_(pa.float32()))))
+    logits = output.item_logits.numpy()[per_item]  # (items of all rows and heads, C)
+    per_class = _nested(logits.ravel(), np.full(len(logits), logits.shape[1]))
+    return _lists(_lists(per_class, lengths), np.full(rows, heads))
+
+
+def _nested(values: NDArray[Any], lengths: NDArray[np.int64]) -> pa.ListArray:
+    return _lists(pa.array(values), lengths)
+
+
+def _lists(values: pa.Array, lengths: NDArray[np.int64]) -> pa.ListArray:
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values)

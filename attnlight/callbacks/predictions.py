@@ -1,0 +1,44 @@
+"""What was predicted, and how peaked attention is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.functional import attention_entropy
+
+
+class Predictions(InterpretabilityTest):
+    """Record label, prediction, probabilities, length and the entropy of attention.
+
+    Columns beside `prediction` and `max_attention`: `label` (where the corpus has one),
+    `probabilities` (C), `length` (attended items), `attention_entropy` (nats, mean over heads).
+    """
+
+    measures = ("max_attention", "attention_entropy")
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+    ) -> Mapping[str, Tensor]:
+        columns = {
+            "probabilities": output.probabilities,
+            "length": output.mask.sum(dim=-1),
+            "attention_entropy": attention_entropy(output.weights).mean(dim=-1),
+        }
+        label = row_labels(batch, output)
+        return columns if label is None else {"label": label} | columns
+
+
+def row_labels(batch: TextBatch, output: AttentionOutput) -> Tensor | None:
+    """Label of each row, (R,), for one label per text or one per token; None without labels."""
+    if batch.labels is None:
+        return None
+    text = (output.rows[:, :1] == batch.index).int().argmax(dim=-1)
+    if batch.labels.ndim == 1:
+        return batch.labels[text]
+    return batch.labels[text, output.rows[:, 1]]

@@ -1,0 +1,50 @@
+"""What a run leaves beside its records: its configuration and the table at the end of a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lightning.pytorch as pl
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.cli import SaveConfigCallback
+from typing_extensions import override
+
+from attnlight.files import write_text
+from attnlight.report.tables import terminal_table
+
+
+class RunConfig(SaveConfigCallback):
+    """Write `<run>/<verb>.yaml`, the whole configuration in one file, and tell W&B.
+
+    The checkpoint and `--overwrite` of this call are left out: the file starts the same run anew.
+    """
+
+    @override
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if trainer.is_global_zero and not self.already_saved:
+            self.save_config(trainer, pl_module, stage)
+            self.already_saved = True
+
+    @override
+    def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        config = self.config.clone()
+        config.pop("config", None)
+        config.ckpt_path, config.overwrite = None, False
+        text = self.parser.dump(config, skip_none=False, skip_validation=True)
+        verb = trainer.state.fn.value if trainer.state.fn else stage
+        write_text(Path(trainer.default_root_dir) / f"{verb}.yaml", text)
+        for logger in trainer.loggers:
+            if isinstance(logger, pl.loggers.WandbLogger):
+                logger.experiment.config.update({verb: config.as_dict()}, allow_val_change=True)
+
+
+class SummaryTable(Callback):
+    """Print the tests' measures with their intervals when a test run ends."""
+
+    @override
+    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        records = Path(trainer.default_root_dir) / "records"
+        if trainer.is_global_zero and not trainer.fast_dev_run and (records / "test").is_dir():  # type: ignore[attr-defined]
+            from rich import print as show
+
+            show(terminal_table(records))

@@ -1,0 +1,152 @@
+"""One epoch's record on every rank: which instances it holds, its shards and their merging."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from lightning.pytorch.trainer.states import TrainerFn
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from attnlight.data.selection import choose
+from attnlight.errors import InputError
+from attnlight.records import RecordError, ShardWriter, merge_shards
+
+Stage = Literal["val", "test", "predict"]
+
+
+class RecordSheet:
+    """Collect the rows of one epoch; construction and `finish` are collective over ranks.
+
+    Args:
+        trainer: The running trainer; records go to `records/<stage>/` under its
+            `default_root_dir`, under `fast_dev_run` to a temporary folder.
+        name: File name of the record without its ending.
+        stage: Which loop is running.
+        max_instances: How many instances to choose by a seeded hash of their index; None: all.
+        seed: Seed of that choice.
+        metadata: Plain values kept in the file.
+        target: The file to write, where it is not `records/<stage>/<name>.parquet`.
+    """
+
+    def __init__(
+        self,
+        trainer: pl.Trainer,
+        name: str,
+        stage: Stage,
+        *,
+        metadata: Mapping[str, Any],
+        max_instances: int | None = None,
+        seed: int = 0,
+        target: Path | None = None,
+    ) -> None:
+        self.stage = stage
+        self._trainer = trainer
+        self.path = _root(trainer) / (target or Path("records", stage, f"{name}.parquet"))
+        loader, limited = _loader(trainer, stage)
+        instances = dataset_index(loader)
+        self._chosen: Tensor | None = None
+        if max_instances is not None and max_instances < len(instances):
+            instances = choose(instances, max_instances, seed)
+            self._chosen = torch.from_numpy(instances)
+        self._expected = None if limited else instances
+        checkpoint = Path(trainer.ckpt_path).name if trainer.ckpt_path else None
+        self._metadata = dict(metadata) | {
+            "stage": stage,
+            "checkpoint": checkpoint,
+            "partial": limited or self._chosen is not None,
+        }
+        self._writer = self._open_shard()
+
+    def wanted(self, index: Tensor) -> Tensor:
+        """Which texts of a batch to record, (B,) bool, from their dataset rows (B,)."""
+        real = index >= 0
+        if self._chosen is None:
+            return real
+        self._chosen = self._chosen.to(index.device)
+        return real & torch.isin(index, self._chosen)
+
+    def add(self, rows: Tensor, columns: Mapping[str, Any]) -> None:
+        """Append rows: keys (R, 2) and columns, (R,) or (R, K) tensors or Arrow arrays."""
+        arrays = {
+            name: values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+            for name, values in columns.items()
+        }
+        self._writer.add(rows.cpu().numpy(), arrays)
+
+    def finish(self) -> Path:
+        """Merge the shards of all ranks.
+
+        Raises:
+            RecordError: On every rank, when a row is missing or repeated or the disk is full.
+        """
+        strategy = self._trainer.strategy
+        self._writer.close()
+        strategy.barrier()
+        fault = self._merge() if self._trainer.is_global_zero else None
+        fault = strategy.broadcast(fault)
+        if fault is not None:
+            raise RecordError(fault)
+        return self.path
+
+    def discard(self) -> None:
+        """Forget the rows of this rank, after an interruption."""
+        self._writer.path.unlink(missing_ok=True)
+
+    def _open_shard(self) -> ShardWriter:
+        if self._trainer.is_global_zero:
+            for stale in self.path.parent.glob(f".{self.path.stem}.rank*.arrow"):
+                stale.unlink()
+        self._trainer.strategy.barrier()
+        return ShardWriter(self._shard(self._trainer.global_rank))
+
+    def _shard(self, rank: int) -> Path:
+        return self.path.with_name(f".{self.path.stem}.rank{rank}.arrow")
+
+    def _merge(self) -> str | None:
+        try:
+            merge_shards(
+                [self._shard(rank) for rank in range(self._trainer.world_size)],
+                self.path,
+                metadata=self._metadata,
+                expected=self._expected,
+                drop_repeats=self._trainer.state.fn == TrainerFn.FITTING,
+            )
+        except InputError as error:
+            return str(error)
+        return None
+
+
+def dataset_index(loader: DataLoader[Any]) -> NDArray[np.int64]:
+    """Dataset rows that a loader goes through: its dataset's `index`, or 0 to its length."""
+    dataset = loader.dataset
+    index = getattr(dataset, "index", None)
+    if index is None:
+        return np.arange(len(dataset))  # type: ignore[arg-type]
+    return np.asarray(index, dtype=np.int64)
+
+
+def _loader(trainer: pl.Trainer, stage: Stage) -> tuple[DataLoader[Any], bool]:
+    """The loader that is running and whether the trainer cuts it short."""
+    running: dict[str, tuple[Any, Any]] = {
+        "val": (trainer.val_dataloaders, trainer.num_val_batches),
+        "test": (trainer.test_dataloaders, trainer.num_test_batches),
+        "predict": (trainer.predict_dataloaders, trainer.num_predict_batches),
+    }
+    loaders, limits = running[stage]
+    loader: DataLoader[Any] = loaders[0] if isinstance(loaders, list) else loaders
+    return loader, (limits[0] if isinstance(limits, list) else limits) < len(loader)
+
+
+def _root(trainer: pl.Trainer) -> Path:
+    if not trainer.fast_dev_run:  # type: ignore[attr-defined]
+        return Path(trainer.default_root_dir)
+    folder = tempfile.mkdtemp(prefix="attnlight-") if trainer.is_global_zero else ""
+    return Path(trainer.strategy.broadcast(folder))

@@ -1,0 +1,73 @@
+"""Checkpoints: written whole or not at all, read without running anything that they hold."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+from typing_extensions import override
+
+from attnlight.errors import InputError
+from attnlight.files import replacing
+
+CHECKPOINT_KEY = "attnlight"
+CHECKPOINT_FORMAT = 1
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Write a checkpoint beside its target, to the disk, and only then give it the name."""
+
+    @override
+    def save_checkpoint(
+        self,
+        checkpoint: dict[str, Any],
+        path: str | Path,
+        storage_options: Any | None = None,
+    ) -> None:
+        with replacing(Path(path)) as temporary:
+            torch.save(checkpoint, temporary)
+
+    @override
+    def load_checkpoint(
+        self,
+        path: str | Path,
+        map_location: Any | None = None,
+        weights_only: bool | None = None,
+    ) -> dict[str, Any]:
+        return read_checkpoint(path, map_location or "cpu")
+
+
+def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:  # noqa: ANN401
+    """Read a checkpoint of attnlight.
+
+    Args:
+        path: The file.
+        map_location: As for `torch.load`.
+
+    Raises:
+        InputError: The file is missing, damaged, holds more than plain values and tensors, or was
+            not written by attnlight.
+    """
+    if not Path(path).is_file():
+        raise InputError(f"there is no checkpoint {path}.")
+    try:
+        checkpoint = torch.load(path, map_location=map_location, weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, BadZipFile, KeyError, ValueError) as e:
+        raise InputError(
+            f"{path} is no readable checkpoint: it is damaged, or holds more than plain values "
+            "and tensors."
+        ) from e
+    held = checkpoint.get(CHECKPOINT_KEY) if isinstance(checkpoint, dict) else None
+    if not isinstance(held, dict):
+        raise InputError(f"{path} is not a checkpoint of attnlight.")
+    if held.get("format") != CHECKPOINT_FORMAT:
+        raise InputError(
+            f"{path} has checkpoint format {held.get('format')}; this version reads format "
+            f"{CHECKPOINT_FORMAT}."
+        )
+    result: dict[str, Any] = checkpoint
+    return result

@@ -1,0 +1,1 @@
+"""Readers, tokenisation, batches, samplers and the planted corpus; no Lightning."""

@@ -1,0 +1,132 @@
+"""The documents of a source, read in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.data.columns import is_text, list_element, require_columns
+from attnlight.data.sources import Source
+from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow
+    from datasets import Dataset
+
+READ_ROWS = 1000
+ENCODE_CHARACTERS = 1_000_000  # `tokenizers` takes about 20 bytes a character
+RESERVED = ("index", "label", "length", "tokens", "text", "words")
+
+
+@dataclass
+class Documents:
+    """Some documents of a source.
+
+    Attributes:
+        rows: Row of each in the source, (n,).
+        texts: What is tokenised: the text columns, or the ready tokens, joined with spaces.
+        words: The ready tokens, or None.
+        extras: Per-token columns of the ready tokens.
+    """
+
+    rows: NDArray[np.int64]
+    texts: list[str]
+    words: list[list[str]] | None
+    extras: dict[str, list[list[float]]]
+
+    def chunks(self) -> Iterator[Documents]:
+        """The same documents in parts of limited length."""
+        ends = np.cumsum([len(text) for text in self.texts])
+        cuts = (np.flatnonzero(np.diff(ends // ENCODE_CHARACTERS)) + 1).tolist()
+        for start, stop in zip([0, *cuts], [*cuts, len(self.texts)], strict=True):
+            words = self.words and self.words[start:stop]
+            extras = {name: column[start:stop] for name, column in self.extras.items()}
+            yield Documents(self.rows[start:stop], self.texts[start:stop], words, extras)
+
+
+class DocumentReader:
+    """Reads documents of a source a chunk at a time.
+
+    Args:
+        rows: The source's rows.
+        source: Where they come from: its text or token columns.
+        extras: Per-token columns of the token lists.
+
+    Raises:
+        InputError: A column is missing or of another type.
+    """
+
+    def __init__(self, rows: Dataset, source: Source, extras: Sequence[str] = ()) -> None:
+        require_columns(rows, source, [*source.columns, *extras])
+        self.rows = rows.select_columns([*source.columns, *extras]).with_format("arrow")
+        self.source = source
+        schema = rows.features.arrow_schema
+        for name in source.columns:
+            self._check_text(name, schema.field(name).type)
+        self.extras = {name: self._stored_type(name, schema.field(name).type) for name in extras}
+
+    def _check_text(self, name: str, kind: pyarrow.DataType) -> None:
+        ready = self.source.tokens is not None
+        if not is_text(list_element(kind) if ready else kind):
+            wanted = "a list of strings" if ready else "text"
+            raise InputError(f"column {name} of {self.source} holds {kind}; expected {wanted}")
+
+    def _stored_type(self, name: str, kind: pyarrow.DataType) -> pyarrow.DataType:
+        """Whole numbers are stored in one byte each, others in four."""
+        import pyarrow
+
+        element = list_element(kind)
+        if pyarrow.types.is_integer(element) or pyarrow.types.is_boolean(element):
+            return pyarrow.int8()
+        if pyarrow.types.is_floating(element):
+            return pyarrow.float32()
+        raise InputError(f"column {name} of {self.source} holds {kind}; expected a list of numbers")
+
+    def __call__(self, rows: NDArray[np.int64]) -> Iterator[Documents]:
+        """The documents of these rows, which must ascend."""
+        for chunk, table in enumerate(self.rows.iter(READ_ROWS)):
+            start = chunk * READ_ROWS
+            first, last = np.searchsorted(rows, (start, start + READ_ROWS))
+            if first < last:
+                wanted = rows[first:last]
+                yield from self._documents(wanted, table.take(wanted - start)).chunks()
+
+    def texts(self, rows: NDArray[np.int64]) -> Iterator[list[str]]:
+        """The texts alone."""
+        return (documents.texts for documents in self(rows))
+
+    def _documents(self, rows: NDArray[np.int64], table: pyarrow.Table) -> Documents:
+        columns = [table[name].to_pylist() for name in self.source.columns]
+        if self.source.tokens is None:
+            texts = [" ".join(part or "" for part in parts) for parts in zip(*columns, strict=True)]
+            return Documents(rows, texts, None, {})
+        words = [[word or "" for word in tokens or ()] for tokens in columns[0]]
+        extras = {name: self._extra(name, table[name], rows, words) for name in self.extras}
+        return Documents(rows, [" ".join(tokens) for tokens in words], words, extras)
+
+    def _extra(
+        self,
+        name: str,
+        column: pyarrow.ChunkedArray,
+        rows: NDArray[np.int64],
+        words: list[list[str]],
+    ) -> list[list[float]]:
+        import pyarrow
+
+        try:
+            values = column.cast(pyarrow.list_(self.extras[name])).to_pylist()
+        except pyarrow.ArrowInvalid as error:
+            raise InputError(
+                f"column {name} of {self.source} cannot be stored as {self.extras[name]}: {error}"
+            ) from error
+        for row, found, tokens in zip(rows, values, words, strict=True):
+            if len(found or ()) != len(tokens) or None in (found or ()):
+                raise InputError(
+                    f"row {row} of {self.source} has {len(tokens)} tokens; {name} must have a "
+                    "number for each"
+                )
+        return [found or [] for found in values]

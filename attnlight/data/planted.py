@@ -1,0 +1,187 @@
+"""The planted corpus: texts whose evidence is known, drawn in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.batch import SPECIAL_TOKENS
+from attnlight.errors import InputError
+
+CHUNK = 10_000
+
+
+class PlantedTexts(NamedTuple):
+    """Texts of a chunk; `tokens` and `evidence` run over all texts, (sum of lengths,)."""
+
+    labels: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+    tokens: NDArray[np.int32]
+    evidence: NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class PlantedSpec:
+    """What decides a planted corpus, but for sizes; see `PlantedEvidence` for the meaning.
+
+    Raises:
+        InputError: A value is out of range, distractors are no minority, or a text of `min_tokens`
+            cannot hold its evidence.
+    """
+
+    num_classes: int = 2
+    min_tokens: int = 20
+    max_tokens: int = 40
+    vocabulary: int = 1000
+    zipf: float = 1.0
+    keywords: int = 10
+    redundancy: int = 3
+    distractors: int = 1
+    negation: float = 0.0
+    negators: int = 3
+    corpus_seed: int = 0
+
+    def __post_init__(self) -> None:
+        least = {"num_classes": 2, "vocabulary": 1, "keywords": 1, "redundancy": 1, "negators": 1}
+        for name, bound in {**least, "distractors": 0, "zipf": 0, "corpus_seed": 0}.items():
+            if getattr(self, name) < bound:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {bound}.")
+        if not 0 <= self.negation < 1:
+            raise InputError(f"negation is {self.negation}; it must be in [0, 1).")
+        if self.distractors >= self.redundancy:
+            raise InputError(
+                f"distractors is {self.distractors} and redundancy {self.redundancy}; a text needs "
+                "more keywords of its own class than distractors."
+            )
+        needed = self.planted + 2 * self.pairs
+        if not needed <= self.min_tokens <= self.max_tokens:
+            raise InputError(
+                f"min_tokens is {self.min_tokens} and max_tokens {self.max_tokens}; these texts "
+                f"need {needed} <= min_tokens <= max_tokens."
+            )
+
+    @property
+    def planted(self) -> int:
+        """Keywords in each text."""
+        return self.redundancy + self.distractors
+
+    @property
+    def pairs(self) -> int:
+        """Negators in each text."""
+        return self.planted if self.negation else 0
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes."""
+        if self.num_classes == 2:
+            return ["bad", "good"]
+        return [f"topic{label}" for label in range(self.num_classes)]
+
+    @property
+    def first_negator(self) -> int:
+        """Id of the first negator; fillers stand before it, by falling frequency."""
+        return len(SPECIAL_TOKENS) + self.vocabulary
+
+    @property
+    def first_keyword(self) -> int:
+        """Id of the first keyword; those of a class stand together, classes by label."""
+        return self.first_negator + self.negators
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The vocabulary by id, special tokens first."""
+        joint = "" if self.num_classes == 2 else "word"
+        return [
+            *SPECIAL_TOKENS,
+            *(f"filler{rank}" for rank in range(self.vocabulary)),
+            *(f"not{number}" for number in range(self.negators)),
+            *(f"{name}{joint}{n}" for name in self.classes for n in range(self.keywords)),
+        ]
+
+    @cached_property
+    def _cumulative(self) -> NDArray[np.float64]:
+        ranks = np.arange(1, self.vocabulary + 1, dtype=np.float64)
+        cumulative: NDArray[np.float64] = np.cumsum(ranks**-self.zipf)
+        cumulative /= cumulative[-1]  # ends in exactly 1, which no draw reaches
+        return cumulative
+
+    def tokenizer_json(self) -> str:
+        """A tokenizer that reads raw text ("filler12 not0 good3") as the corpus holds it."""
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+        vocabulary = {word: number for number, word in enumerate(self.words)}
+        tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+        tokenizer.normalizer = normalizers.Lowercase()
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        return str(tokenizer.to_str())
+
+    def draw(self, split: int, size: int) -> Iterator[PlantedTexts]:
+        """The `size` texts of a split, numbered, in chunks; a function of these and the spec."""
+        for chunk, start in enumerate(range(0, size, CHUNK)):
+            rng = np.random.default_rng((self.corpus_seed, split, chunk))
+            yield self._draw(rng, min(CHUNK, size - start))
+
+    def _draw(self, rng: np.random.Generator, n: int) -> PlantedTexts:
+        lengths = rng.integers(self.min_tokens, self.max_tokens + 1, n, dtype=np.int32)
+        labels = rng.integers(self.num_classes, size=n)
+        negated = rng.random(n) < self.negation
+        kinds = self._keyword_classes(rng, (labels - negated) % self.num_classes)
+        counted = (kinds + negated[:, None]) % self.num_classes
+        supports = np.where(counted == labels[:, None], 1, -1)
+        keyword_at, negator_at = self._places(rng, lengths, negated)
+
+        tokens = np.searchsorted(self._cumulative, rng.random((n, self.max_tokens)), side="right")
+        tokens += len(SPECIAL_TOKENS)
+        evidence = np.zeros(tokens.shape, np.int8)
+        chosen = kinds * self.keywords + rng.integers(self.keywords, size=kinds.shape)
+        _put(tokens, keyword_at, self.first_keyword + chosen)
+        _put(evidence, keyword_at, np.where(negated[:, None], -1, supports))
+        if self.negation:
+            chosen = rng.integers(self.negators, size=negator_at.shape)
+            _put(tokens, negator_at, self.first_negator + chosen)
+            _put(evidence, negator_at, np.where(negated[:, None], supports, 0))
+        real = np.arange(self.max_tokens) < lengths[:, None]
+        return PlantedTexts(labels, lengths, tokens[real].astype(np.int32), evidence[real])
+
+    def _keyword_classes(
+        self, rng: np.random.Generator, majority: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Class of each keyword, taken by itself, (n, planted)."""
+        away = rng.integers(1, self.num_classes, (len(majority), self.distractors))
+        away = np.pad(away, ((0, 0), (self.redundancy, 0)))
+        kinds: NDArray[np.int64] = (majority[:, None] + away) % self.num_classes
+        return kinds
+
+    def _places(
+        self,
+        rng: np.random.Generator,
+        lengths: NDArray[np.int32],
+        negated: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Positions of keywords and of negators, both (n, planted), uniform over arrangements.
+
+        A text is an arrangement of units: a negator and the word after it, or one other word.
+        The first `planted` units hold the keywords; the negators lead these where the text is
+        negated, and the next `planted` units, which hold fillers, where it is not.
+        """
+        units = self.max_tokens - self.pairs
+        sizes = np.ones((len(lengths), units), np.int64)
+        lead = np.where(negated, 0, self.planted)[:, None] + np.arange(self.pairs)
+        np.put_along_axis(sizes, lead, 2, axis=1)
+        keys = rng.random(sizes.shape)
+        keys[np.arange(units) >= (lengths - self.pairs)[:, None]] = 1  # beyond the text's end
+        order = np.argsort(keys, axis=1)
+        arranged = np.take_along_axis(sizes, order, axis=1)
+        starts = np.empty_like(sizes)
+        np.put_along_axis(starts, order, np.cumsum(arranged, axis=1) - arranged, axis=1)
+        keyword_at = starts[:, : self.planted] + (negated[:, None] if self.pairs else 0)
+        return keyword_at, np.take_along_axis(starts, lead, axis=1)
+
+
+def _put(rows: NDArray[np.integer], at: NDArray[np.int64], values: NDArray[np.integer]) -> None:
+    np.put_along_axis(rows, at, values.astype(rows.dtype), axis=1)

@@ -1,0 +1,121 @@
+"""Which texts make a batch, on which device, in which order.
+
+Both samplers yield whole batches, as lists of positions, for `DataLoader(sampler=..., batch_size=
+None)`. They are `DistributedSampler`s so that Lightning leaves them alone and calls `set_epoch`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Dataset, DistributedSampler
+
+
+class BucketSampler(DistributedSampler[list[int]]):
+    """Training batches of similar lengths in random order, a function of (seed, epoch) alone.
+
+    Jain & Wallace's rule: each length L is moved by an integer drawn uniformly from
+    [floor(-0.1 L), ceil(0.1 L)), texts are sorted by the result, contiguous slices are batches, and
+    their order is shuffled. Equal results are ordered at random, since corpora come sorted by
+    label. With several devices a slice has `batch_size` texts for each, dealt in turn, so
+    that all run as many batches, of similar lengths at each step; up to world - 1 texts drawn at
+    random are read twice in an epoch.
+
+    Args:
+        lengths: Ids of each text, (n,).
+        batch_size: Texts per batch on each device.
+        seed: Seed of the order, at least 0.
+        rank: This device.
+        world: Number of devices.
+    """
+
+    def __init__(
+        self,
+        lengths: NDArray[np.integer],
+        batch_size: int,
+        seed: int,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        super().__init__(_sized(lengths), num_replicas=world, rank=rank, seed=seed)
+        self.lengths = lengths
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.lengths) / (self.batch_size * self.num_replicas))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rng = np.random.default_rng((self.seed, self.epoch))
+        n, stride = len(self.lengths), self.batch_size * self.num_replicas
+        order = np.concatenate([rng.permutation(n), rng.integers(n, size=-n % self.num_replicas)])
+        order = order[np.argsort(self._jittered(order, rng), kind="stable")]
+        for number in rng.permutation(len(self)):
+            start = number * stride
+            yield order[start : start + stride][self.rank :: self.num_replicas].tolist()
+
+    def _jittered(self, order: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.integer]:
+        lengths = self.lengths[order]
+        reach = (lengths + 9) // 10  # 0.1 L rounded up, in whole numbers: 0.1 * 30 exceeds 3
+        jitter: NDArray[np.integer] = rng.integers(-reach, reach, dtype=lengths.dtype)
+        return lengths + jitter
+
+
+class OnceSampler(DistributedSampler[list[int]]):
+    """Every text once over all devices, for evaluation; the same batches at every call.
+
+    Rank r gets texts r, r + world, ... of the order, cut into batches. With `lengths` the order is
+    by length, so that a batch pads little, and the batches are shuffled by a fixed seed, so that a
+    run limited to some batches sees texts of all lengths.
+
+    Args:
+        n: Number of texts.
+        batch_size: Texts per batch on each device.
+        rank: This device.
+        world: Number of devices.
+        pad: Give all ranks as many texts by repeating the last of the order; a repeat of position
+            p is yielded as -1 - p, which `TokenDataset` marks by index -1.
+        lengths: Ids of each text, (n,), or None to keep the corpus's order.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        batch_size: int,
+        rank: int = 0,
+        world: int = 1,
+        pad: bool = False,
+        lengths: NDArray[np.integer] | None = None,
+    ) -> None:
+        super().__init__(_sized(range(n)), num_replicas=world, rank=rank, shuffle=False)
+        self.n = n
+        self.batch_size = batch_size
+        self.pad = pad
+        self.lengths = lengths
+
+    def __len__(self) -> int:
+        mine = len(range(self.rank, self.n + self._repeats, self.num_replicas))
+        return math.ceil(mine / self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = np.arange(self.n)
+        batches = np.arange(len(self))
+        if self.lengths is not None:
+            order = np.argsort(self.lengths, kind="stable")
+            np.random.default_rng(0).shuffle(batches)
+        order = np.concatenate([order, np.repeat(-1 - order[-1:], self._repeats)])
+        mine = order[self.rank :: self.num_replicas]
+        for number in batches:
+            yield mine[number * self.batch_size : (number + 1) * self.batch_size].tolist()
+
+    @property
+    def _repeats(self) -> int:
+        return -self.n % self.num_replicas if self.pad else 0
+
+
+def _sized(texts: NDArray[np.integer] | range) -> Dataset[Any]:
+    """What `DistributedSampler` asks of a dataset is its length."""
+    return cast("Dataset[Any]", texts)

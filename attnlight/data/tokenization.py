@@ -1,0 +1,202 @@
+"""Text to ids. All that is done to a text stands in the tokenizer's JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.batch import BOS, EOS, SPECIAL_TOKENS, UNK
+from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Splitting = Literal["whitespace", "punctuation", "words"]
+Texts = Callable[[], Iterable[list[str]]]  # starts a pass over the texts, in chunks
+
+_THREADS = "TOKENIZERS_PARALLELISM"
+_ALL = 10**9  # the trainer keeps 30,000 words unless told otherwise
+_TAG = r"</?[A-Za-z][^<>]*>"
+_BRACKET = r"-[LRlr][RCSrcs][Bb]-"  # the Penn Treebank writes "(" as "-LRB-"
+_WORD_WITH_DIGIT = r"(?<!\w)\w*?\d\w*"  # anchored, so that long words cost linear time
+_PATTERNS: dict[Splitting, tuple[str, str]] = {
+    # a token; a token that contains a digit
+    "whitespace": (r"\S+", r"(?<!\S)\S*?\d\S*"),
+    "punctuation": (r"\w+|[^\w\s]", _WORD_WITH_DIGIT),
+    "words": (r"\w+", _WORD_WITH_DIGIT),
+}
+
+
+@dataclass(frozen=True)
+class TextRules:
+    """How a text becomes tokens.
+
+    Args:
+        lowercase: Lower-case the text.
+        digits: Token that stands for any token with a digit in it, or null to keep them.
+        splitting: `whitespace`: tokens are what stands between white space; `punctuation`: runs of
+            word characters, and every other character by itself; `words`: runs of word characters,
+            all else dropped.
+        markup: Drop tags like `<br />` and the treebank's bracket codes like `-LRB-`.
+        boundary_tokens: Put a token before and one after each text.
+        truncate: Cut texts to this many tokens, boundary tokens not counted.
+
+    Raises:
+        InputError: `truncate` is not positive, or `digits` is not one token of such texts.
+    """
+
+    lowercase: bool = True
+    digits: str | None = None
+    splitting: Splitting = "whitespace"
+    markup: bool = False
+    boundary_tokens: bool = True
+    truncate: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.truncate is not None and self.truncate < 1:
+            raise InputError(f"truncate is {self.truncate}; a text keeps at least 1 token")
+        if self.digits is not None and self._split(self.digits) != [self.digits]:
+            raise InputError(
+                f"digits is {self.digits!r}, which is not one token when texts are split by "
+                f"{self.splitting!r}"
+            )
+
+    def _split(self, text: str) -> list[str]:
+        splitter = make_tokenizer(replace(self, digits=None, truncate=None), ()).pre_tokenizer
+        return [token for token, _ in splitter.pre_tokenize_str(text)]
+
+    def uncut(self) -> TextRules:
+        """The same rules without boundary tokens and without a cut, to count tokens."""
+        return replace(self, boundary_tokens=False, truncate=None)
+
+
+def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
+    """A tokenizer of these rules with `words` numbered from 4, after the special tokens.
+
+    The special tokens are entries of the vocabulary but no `AddedToken`s, which the library would
+    find in raw text: a text that happens to contain "[PAD]" has no padding in it.
+    """
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    vocabulary = {word: number for number, word in enumerate((*SPECIAL_TOKENS, *words))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS[UNK]))
+    tokenizer.normalizer = normalizers.Sequence(_normalizers(rules))
+    token = Regex(_PATTERNS[rules.splitting][0])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(token, behavior="removed", invert=True)
+    if rules.boundary_tokens:
+        first, last = SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{first} $A {last}", special_tokens=[(first, BOS), (last, EOS)]
+        )
+    if rules.truncate is not None:
+        tokenizer.enable_truncation(rules.truncate + 2 * rules.boundary_tokens)
+    return tokenizer
+
+
+def _normalizers(rules: TextRules) -> list[object]:
+    from tokenizers import Regex, normalizers
+
+    steps: list[object] = []
+    if rules.markup:
+        steps.append(normalizers.Replace(Regex(f"{_TAG}|{_BRACKET}"), " "))
+    if rules.lowercase:
+        steps.append(normalizers.Lowercase())
+    if rules.digits is not None:
+        steps.append(normalizers.Replace(Regex(_PATTERNS[rules.splitting][1]), rules.digits))
+    if rules.splitting == "whitespace" and not rules.lowercase:
+        # Elsewhere no token of a text can look like a special one.
+        literal = Regex(r"\[(?:PAD|BOS|EOS)\]")
+        steps.append(normalizers.Replace(literal, SPECIAL_TOKENS[UNK]))
+    return steps
+
+
+def encode_texts(
+    tokenizer: Tokenizer, texts: Sequence[str]
+) -> tuple[list[list[int]], NDArray[np.bool_]]:
+    """The ids of raw texts; a text without any token is kept as one unknown token.
+
+    Returns:
+        Ids of each of the B texts, and which texts had no token, (B,).
+    """
+    with rust_threads():
+        ids: list[list[int]] = [row.ids for row in tokenizer.encode_batch_fast(list(texts))]
+    boundary = tokenizer.num_special_tokens_to_add(False)
+    empty = np.fromiter((len(row) == boundary for row in ids), np.bool_, len(ids))
+    for position in np.flatnonzero(empty):
+        ids[position].insert(boundary // 2, UNK)
+    return ids, empty
+
+
+def count_tokens(rules: TextRules, texts: Iterable[list[str]]) -> NDArray[np.int32]:
+    """Tokens of each text before any cut, boundary tokens not counted; 0 for an empty text."""
+    tokenizer = make_tokenizer(rules.uncut(), ())
+    counts = [np.zeros(0, np.int32)]
+    for chunk in texts:
+        with rust_threads():
+            rows = tokenizer.encode_batch_fast(chunk)
+        counts.append(np.fromiter((len(row) for row in rows), np.int32, len(rows)))
+    return np.concatenate(counts)
+
+
+def learn_vocabulary(
+    rules: TextRules, texts: Texts, min_document_frequency: int = 1, size: int | None = None
+) -> list[str]:
+    """Words by falling number of texts that have them, alphabetical where that is equal.
+
+    Args:
+        rules: How texts become tokens; what a cut drops is not counted.
+        texts: Starts a pass over the training texts, in chunks; two passes are made, and memory
+            grows with the number of different words, not with the number of texts.
+        min_document_frequency: Texts that must have a word.
+        size: Words to keep at most, special tokens not counted.
+
+    Raises:
+        InputError: No word is left.
+    """
+    candidates = sorted(_frequent(rules, texts(), min_document_frequency))
+    tokenizer = make_tokenizer(rules, candidates)
+    found = np.zeros(tokenizer.get_vocab_size(), np.int64)
+    for chunk in texts():
+        for row in encode_texts(tokenizer, chunk)[0]:
+            found[list(set(row))] += 1
+    found = found[len(SPECIAL_TOKENS) :]
+    order = np.argsort(-found, kind="stable")  # stable: the candidates are alphabetical
+    order = order[found[order] >= min_document_frequency][:size]
+    if not len(order):
+        raise InputError(
+            f"no word occurs in min_document_frequency = {min_document_frequency} training texts"
+        )
+    return [candidates[position] for position in order]
+
+
+def _frequent(rules: TextRules, texts: Iterable[list[str]], occurrences: int) -> list[str]:
+    """Words that occur so often: a word of k texts occurs at least k times."""
+    from tokenizers import trainers
+
+    tokenizer = make_tokenizer(rules, ())
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=_ALL, min_frequency=occurrences, special_tokens=[], show_progress=False
+    )
+    with rust_threads():
+        tokenizer.train_from_iterator(texts, trainer)
+    return [word for word in tokenizer.get_vocab() if word not in SPECIAL_TOKENS]
+
+
+@contextmanager
+def rust_threads() -> Iterator[None]:
+    """Let `tokenizers` use all cores, then forbid it unless the user has set otherwise.
+
+    Left undecided, it warns in every worker process forked after its threads have run.
+    """
+    chosen = os.environ.get(_THREADS)
+    os.environ[_THREADS] = chosen or "true"
+    try:
+        yield
+    finally:
+        os.environ[_THREADS] = chosen or "false"

@@ -1,0 +1,7 @@
+"""Corpora as LightningDataModules."""
+
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.datamodules.planted import PlantedEvidence
+from attnlight.datamodules.text import TextDataModule
+
+__all__ = ["CorpusDataModule", "PlantedEvidence", "TextDataModule"]

@@ -1,0 +1,244 @@
+"""What every corpus shares: prepared once on disk, read by memory map, dealt to ranks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from abc import ABC, abstractmethod
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from lightning.pytorch import LightningDataModule
+from lightning.pytorch.trainer.states import TrainerFn
+from torch.utils.data import DataLoader
+
+from attnlight.batch import TextBatch
+from attnlight.data.dataset import TokenDataset
+from attnlight.data.prepared import prepare_once
+from attnlight.data.samplers import BucketSampler, OnceSampler
+from attnlight.errors import InputError
+
+FORMAT = 1
+SPLITS = ("train", "validation", "test")
+Split = Literal["train", "validation", "test"]
+
+
+class CorpusDataModule(LightningDataModule, ABC):
+    """A corpus that is written once to disk and then read by memory map.
+
+    A subclass says what decides the content (`recipe`) and writes it (`build`); preparing,
+    fingerprints, datasets and dataloaders are shared. The prepared folder holds `corpus.json`
+    (`{"format", "classes", "splits": {split: {"rows", "empty", "dropped", ...}}, "extras"}`),
+    `tokenizer.json` and one `datasets` folder per split with the columns `index`, `label` (absent
+    where the split has none), `length`, `tokens`, one list per extra and, optionally, the source
+    (`text` or `words`).
+
+    Args:
+        batch_size: Texts per training batch on each device.
+        eval_batch_size: Texts per batch on each device in validation, test and prediction.
+        seed: Seed of the order of the training batches; with the epoch it decides them entirely.
+        num_workers: Processes that load batches; 0 loads them in the main process, which is as
+            fast for memory-mapped tokens.
+        predict_split: Split that `predict` reads.
+        cache_dir: Folder of prepared corpora; `$ATTNLIGHT_CACHE` or `~/.cache/attnlight` if null.
+    """
+
+    def __init__(
+        self,
+        batch_size: int = 32,
+        eval_batch_size: int = 128,
+        seed: int = 0,
+        num_workers: int = 0,
+        predict_split: Split = "test",
+        cache_dir: str | None = None,
+    ) -> None:
+        super().__init__()
+        for name, size in (("batch_size", batch_size), ("eval_batch_size", eval_batch_size)):
+            if size < 1:
+                raise InputError(f"{name} is {size}; it must be at least 1.")
+        self.batch_size = batch_size
+        self.eval_batch_size = eval_batch_size
+        self.seed = seed
+        self.num_workers = num_workers
+        self.predict_split: Split = predict_split
+        self.cache_dir = cache_dir
+        self._datasets: dict[str, TokenDataset] = {}
+
+    @abstractmethod
+    def recipe(self) -> dict[str, Any]:
+        """Everything that decides the content of the prepared corpus, as plain JSON."""
+
+    @abstractmethod
+    def build(self, folder: Path) -> None:
+        """Write the prepared corpus (class docstring) into an existing, empty folder.
+
+        Raises:
+            InputError: The source cannot be read as the corpus that was asked for.
+        """
+
+    @property
+    def corpus_name(self) -> str:
+        """What messages call the corpus."""
+        return type(self).__name__
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the recipe and the format, 16 hexadecimal digits: equal means equal content."""
+        content = {"format": FORMAT, "kind": type(self).__name__, "recipe": self.recipe()}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def _target(self) -> Path:
+        root = self.cache_dir or os.environ.get("ATTNLIGHT_CACHE") or "~/.cache/attnlight"
+        return Path(root).expanduser() / f"{type(self).__name__.lower()}-{self.fingerprint}"
+
+    def prepare(self) -> Path:
+        """The folder of the prepared corpus, written on the first call on this machine.
+
+        Safe when several processes start cold: one writes, the others wait. The folder appears
+        under its name only when it is whole.
+
+        Raises:
+            InputError: The cache folder cannot be made, a split is empty, the training split has
+                only one class, or `build` refuses its source.
+        """
+        prepare_once(self._target, "corpus.json", self._write)
+        return self._target
+
+    def _write(self, folder: Path) -> None:
+        self.build(folder)
+        corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+        for split, counts in corpus["splits"].items():
+            if not counts["rows"]:
+                raise InputError(f"the {split} split of {self.corpus_name} is empty.")
+            self._inspect_labels(split, TokenDataset(folder / split).labels, len(corpus["classes"]))
+        counted = ", ".join(_counted(split, counts) for split, counts in corpus["splits"].items())
+        # Only the process that wrote the corpus speaks: one line, whatever the number of ranks.
+        print(f"{self.corpus_name}: {counted}; prepared in {self._target}", file=sys.stderr)
+
+    def _inspect_labels(self, split: str, labels: np.ndarray | None, classes: int) -> None:
+        where = f"the {split} split of {self.corpus_name}"
+        if labels is None:
+            if split == "train":
+                raise InputError(f"{where} has no labels.")
+            return
+        if labels.min() < 0 or labels.max() >= classes:
+            wrong = labels[(labels < 0) | (labels >= classes)][0]
+            raise InputError(f"{where} has label {wrong}; labels must be 0 to {classes - 1}.")
+        if split == "train" and (labels == labels[0]).all():
+            raise InputError(f"{where} has only one class, {labels[0]}.")
+
+    @cached_property
+    def _corpus(self) -> dict[str, Any]:
+        text = (self.prepare() / "corpus.json").read_text(encoding="utf-8")
+        corpus: dict[str, Any] = json.loads(text)
+        return corpus
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, in the order of their labels."""
+        return list(self._corpus["classes"])
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self._corpus["classes"])
+
+    @cached_property
+    def tokenizer_json(self) -> str:
+        """The tokenizer as JSON text, normalisation and splitting included."""
+        return (self.prepare() / "tokenizer.json").read_text(encoding="utf-8")
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """Number of ids, the special ones included."""
+        from tokenizers import Tokenizer
+
+        return int(Tokenizer.from_str(self.tokenizer_json).get_vocab_size())
+
+    @property
+    def label_counts(self) -> list[int]:
+        """Training texts of each class, as class weights need them."""
+        labels = self.dataset("train").labels
+        assert labels is not None  # refused by `prepare`
+        return [int(count) for count in np.bincount(labels, minlength=self.num_classes)]
+
+    def dataset(self, split: str) -> TokenDataset:
+        """One split of the prepared corpus.
+
+        Raises:
+            InputError: The corpus has no such split.
+        """
+        if split not in self._corpus["splits"]:
+            has = ", ".join(self._corpus["splits"])
+            raise InputError(f"{self.corpus_name} has no {split} split; it has {has}.")
+        if split not in self._datasets:
+            self._datasets[split] = TokenDataset(self.prepare() / split)
+        return self._datasets[split]
+
+    def prepare_data(self) -> None:
+        """Write the corpus where it is missing (Lightning calls this once per machine)."""
+        self.prepare()
+
+    def train_dataloader(self) -> DataLoader[TextBatch]:
+        """Training batches of similar lengths, a function of seed and epoch alone."""
+        dataset, rank, world = self._dealt("train")
+        sampler = BucketSampler(dataset.lengths, self.batch_size, self.seed, rank, world)
+        return self._loader(dataset, sampler)
+
+    def val_dataloader(self) -> DataLoader[TextBatch]:
+        """Every validation text once; inside fit on several devices, repeats fill the last batch."""
+        # DDP broadcasts buffers at each forward of fit's validation, so all ranks need as many.
+        trainer = self.trainer
+        return self._evaluation(
+            "validation", pad=trainer is not None and trainer.state.fn == TrainerFn.FITTING
+        )
+
+    def test_dataloader(self) -> DataLoader[TextBatch]:
+        """Every test text exactly once over all devices."""
+        return self._evaluation("test")
+
+    def predict_dataloader(self) -> DataLoader[TextBatch]:
+        """Every text of `predict_split` exactly once over all devices."""
+        return self._evaluation(self.predict_split)
+
+    def _evaluation(self, split: str, pad: bool = False) -> DataLoader[TextBatch]:
+        dataset, rank, world = self._dealt(split)
+        sampler = OnceSampler(
+            len(dataset), self.eval_batch_size, rank, world, pad, lengths=dataset.lengths
+        )
+        return self._loader(dataset, sampler)
+
+    def _dealt(self, split: str) -> tuple[TokenDataset, int, int]:
+        dataset, trainer = self.dataset(split), self.trainer
+        rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+        if len(dataset) < world:
+            raise InputError(
+                f"the {split} split of {self.corpus_name} has {len(dataset)} texts for {world} "
+                "devices: use at most one device per text."
+            )
+        return dataset, rank, world
+
+    def _loader(
+        self, dataset: TokenDataset, sampler: BucketSampler | OnceSampler
+    ) -> DataLoader[TextBatch]:
+        return DataLoader(
+            dataset=dataset,
+            sampler=sampler,
+            batch_size=None,  # the sampler yields whole batches
+            num_workers=self.num_workers,
+            persistent_workers=self.num_workers > 0,
+            pin_memory=torch.cuda.is_available(),
+        )
+
+
+def _counted(split: str, counts: dict[str, int]) -> str:
+    """Rows of a split in words: "test 7 (1 empty, kept as one unknown token; 2 dropped)"."""
+    kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
+    notes = [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
+    return f"{split} {counts['rows']:,}" + (f" ({'; '.join(notes)})" if notes else "")

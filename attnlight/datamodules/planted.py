@@ -1,0 +1,169 @@
+"""The planted corpus: texts whose evidence is known, made from a seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from attnlight.data.planted import PlantedSpec, PlantedTexts
+from attnlight.data.sources import silent
+from attnlight.datamodules.base import FORMAT, SPLITS, CorpusDataModule
+from attnlight.errors import InputError
+from attnlight.files import named_errors
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class PlantedEvidence(CorpusDataModule):
+    """A synthetic corpus whose truth is known: fillers, planted keywords and their signs.
+
+    Each text draws its length, its label and its words independently. Fillers (`filler0`,
+    `filler1`, ...) follow Zipf's law and say nothing. The text holds `redundancy` keywords of its
+    own class and `distractors` of other classes, drawn with replacement, at random places: with
+    two classes `bad0`, ... for label 0 and `good0`, ... for label 1, with more `topic2word0`, ...
+    The label is the class that most keywords count for.
+
+    With `negation` a text is negated with that probability: it is a text of the class before its
+    label (cyclically) in which a negator (`not0`, ...) stands directly before every keyword, and a
+    keyword after a negator counts for the class after its own (with two classes: the other one).
+    Texts that are not negated hold as many negators, each before a filler, where it turns
+    nothing. So the words of a negated text, order aside, are distributed as those of another
+    class's text that is not negated: a model that reads no order cannot tell them apart, and with
+    two classes it is right on negated texts exactly as often as it is wrong on the others. Below
+    one half the others decide what it learns; 0.4 is a good value.
+
+    The extra `evidence` (int8) gives the truth for the text's label:
+
+    * keyword not negated: +1 of the label's class, -1 of another class (a distractor);
+    * negated keyword: -1, as what it says by itself is not what the text says;
+    * its negator: +1 where the two together count for the label, -1 where for another class (a
+      negated distractor);
+    * fillers, and negators before a filler: 0.
+
+    Args:
+        num_classes: Number of classes.
+        train_size: Training texts.
+        validation_size: Validation texts.
+        test_size: Test texts.
+        min_tokens: Words of the shortest texts.
+        max_tokens: Words of the longest texts; lengths are uniform between the two.
+        vocabulary: Number of distinct fillers.
+        zipf: Exponent s of the fillers' law, frequency proportional to 1 / rank^s.
+        keywords: Number of distinct keywords of each class.
+        redundancy: Keywords in each text that count for its label.
+        distractors: Keywords in each text that count for another class; fewer than `redundancy`.
+        negation: Probability that a text is negated, in [0, 1); 0 plants no negators.
+        negators: Number of distinct negators.
+        corpus_seed: Seed of the texts, apart from the seed of training.
+        **kwargs: Arguments of `CorpusDataModule`.
+
+    Raises:
+        InputError: A value is out of range, or a text of `min_tokens` cannot hold its evidence.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 2,
+        train_size: int = 4000,
+        validation_size: int = 500,
+        test_size: int = 501,
+        min_tokens: int = 20,
+        max_tokens: int = 40,
+        vocabulary: int = 1000,
+        zipf: float = 1.0,
+        keywords: int = 10,
+        redundancy: int = 3,
+        distractors: int = 1,
+        negation: float = 0.0,
+        negators: int = 3,
+        corpus_seed: int = 0,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(**kwargs)
+        self.sizes = dict(zip(SPLITS, (train_size, validation_size, test_size), strict=True))
+        for split, size in self.sizes.items():
+            if size < 1:
+                raise InputError(f"{split}_size is {size}; it must be at least 1.")
+        self.spec = PlantedSpec(
+            num_classes=num_classes,
+            min_tokens=min_tokens,
+            max_tokens=max_tokens,
+            vocabulary=vocabulary,
+            zipf=zipf,
+            keywords=keywords,
+            redundancy=redundancy,
+            distractors=distractors,
+            negation=negation,
+            negators=negators,
+            corpus_seed=corpus_seed,
+        )
+
+    @override
+    def recipe(self) -> dict[str, Any]:
+        return {"sizes": self.sizes, **asdict(self.spec)}
+
+    @override
+    def build(self, folder: Path) -> None:
+        for number, (split, size) in enumerate(self.sizes.items()):
+            _write_split(folder / split, self.spec.draw(number, size))
+        corpus = {
+            "format": FORMAT,
+            "classes": self.spec.classes,
+            "splits": {split: {"rows": size} for split, size in self.sizes.items()},
+            "extras": ["evidence"],
+        }
+        (folder / "tokenizer.json").write_text(self.spec.tokenizer_json(), encoding="utf-8")
+        (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
+
+    def negated(self, split: str) -> NDArray[np.bool_]:
+        """Which texts of a split are negated (a keyword after a negator), by `index`, (n,)."""
+        dataset = self.dataset(split)
+        found = np.zeros(len(dataset), np.bool_)
+        for start in range(0, len(dataset), 1024):
+            tokens = dataset[range(start, min(start + 1024, len(dataset)))].tokens
+            keyword = tokens >= self.spec.first_keyword
+            negator = (tokens >= self.spec.first_negator) & ~keyword
+            found[start : start + 1024] = (negator[:, :-1] & keyword[:, 1:]).any(1).numpy()
+        return found
+
+
+def _write_split(folder: Path, chunks: Iterator[PlantedTexts]) -> None:
+    import datasets
+    import pyarrow
+
+    stream, start, schema = folder.with_suffix(".arrow"), 0, _schema()
+    with named_errors(folder), silent():
+        with pyarrow.ipc.new_stream(str(stream), schema) as writer:
+            for texts in chunks:
+                writer.write_batch(_record_batch(texts, start, schema))
+                start += len(texts.labels)
+        datasets.Dataset.from_file(str(stream)).save_to_disk(str(folder))
+        stream.unlink()
+
+
+def _schema() -> pyarrow.Schema:
+    import pyarrow
+
+    numbers = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
+    lists = {"tokens": pyarrow.list_(pyarrow.int32()), "evidence": pyarrow.list_(pyarrow.int8())}
+    return pyarrow.schema(numbers | lists)
+
+
+def _record_batch(texts: PlantedTexts, start: int, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    import pyarrow
+
+    index = np.arange(start, start + len(texts.labels))
+    offsets = np.cumsum([0, *texts.lengths], dtype=np.int32)
+    lists = [
+        pyarrow.ListArray.from_arrays(pyarrow.array(offsets), pyarrow.array(column))
+        for column in (texts.tokens, texts.evidence)
+    ]
+    return pyarrow.record_batch([index, texts.labels, texts.lengths, *lists], schema=schema)

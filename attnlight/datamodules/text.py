@@ -1,0 +1,217 @@
+"""Any corpus of labelled texts that `datasets` can read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from attnlight.data.documents import RESERVED, DocumentReader
+from attnlight.data.encode import write_split
+from attnlight.data.labels import read_labels
+from attnlight.data.selection import Kept, Selection
+from attnlight.data.sources import Source
+from attnlight.data.tokenization import (
+    Splitting,
+    TextRules,
+    count_tokens,
+    learn_vocabulary,
+    make_tokenizer,
+)
+from attnlight.datamodules.base import FORMAT, CorpusDataModule
+from attnlight.errors import InputError
+
+
+@dataclass
+class _Part:
+    """A split on its way: its source's reader, the class of each source row, the rows it keeps."""
+
+    reader: DocumentReader
+    labels: NDArray[np.int64]
+    kept: Kept
+
+
+class TextDataModule(CorpusDataModule):
+    """A corpus of labelled texts, from the hub or a local folder of the same schema.
+
+    Rows pass `classes`, then the length limits, then the validation texts are split off, then
+    `subset` chooses; the vocabulary comes from the training texts that are left.
+
+    Args:
+        path: Hub id, or a local folder that `datasets` can read. Loading scripts no longer run: a
+            corpus that needs one is read by `revision` from its parquet files.
+        name: Configuration of the corpus on the hub.
+        revision: Commit, tag or branch on the hub; null is the one that is current when the corpus
+            is first prepared here.
+        local: Folder under `$ATTNLIGHT_DATA` that is read in place of `path` where that variable
+            is set.
+        text: Column of texts, or several to be joined with spaces.
+        tokens: Column of ready token lists, in place of `text`; they are joined with spaces and
+            pass through the same rules as texts.
+        label: Column of labels, whole numbers or strings.
+        extras: Columns of the token lists' source with a number per token, which follow splitting
+            and truncation into `TextBatch.extras`.
+        classes: Class names, in order, to the source's labels (numbers, strings or names); rows
+            with other labels are dropped. Null: every label is a class.
+        train: Split of the corpus to train on (slices like `train[:10%]` are understood), or a
+            source of its own.
+        validation: The same for validation; null where there is none.
+        test: The same for testing; null where there is none.
+        validation_fraction: Share of the training texts to validate on, in place of `validation`.
+        min_tokens: Drop texts of fewer tokens, boundary tokens not counted, in all splits.
+        max_tokens: Drop texts of more tokens, in all splits.
+        subset: Split to a seeded choice of its texts: a share (0.2) or a number (500).
+        split_seed: Seed of `validation_fraction` and `subset`.
+        min_document_frequency: Training texts a word must occur in to have a vector of its own.
+        max_vocabulary: Words to keep at most, those in most texts first.
+        lowercase: Lower-case texts.
+        digits: Token that stands for any token with a digit in it, e.g. `qqq`.
+        splitting: `whitespace`: tokens stand between white space; `punctuation`: runs of word
+            characters, and every other character by itself; `words`: runs of word characters.
+        markup: Drop tags like `<br />` and the treebank's bracket codes like `-LRB-`.
+        boundary_tokens: Put a token before and one after each text; attention cannot reach them.
+        truncate: Cut texts to this many tokens instead of dropping them.
+        **kwargs: Arguments of `CorpusDataModule`.
+
+    Raises:
+        InputError: Options are out of range or exclude each other.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        name: str | None = None,
+        revision: str | None = None,
+        local: str | None = None,
+        text: str | list[str] = "text",
+        tokens: str | None = None,
+        label: str = "label",
+        extras: list[str] | None = None,
+        classes: dict[str, list[str | int]] | None = None,
+        train: str | Source = "train",
+        validation: str | Source | None = None,
+        test: str | Source | None = "test",
+        validation_fraction: float | None = None,
+        min_tokens: int | None = None,
+        max_tokens: int | None = None,
+        subset: dict[str, int | float] | None = None,
+        split_seed: int = 0,
+        min_document_frequency: int = 1,
+        max_vocabulary: int | None = None,
+        lowercase: bool = True,
+        digits: str | None = None,
+        splitting: Splitting = "whitespace",
+        markup: bool = False,
+        boundary_tokens: bool = True,
+        truncate: int | None = None,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(**kwargs)
+        self.path = path
+        main = Source(path, name, revision, local, None, text, tokens, label, classes)
+        self.sources = {
+            split: (Source(split=asked) if isinstance(asked, str) else asked).over(main, split)
+            for split, asked in (("train", train), ("validation", validation), ("test", test))
+            if asked is not None
+        }
+        self.extras = list(extras or ())
+        self.selection = Selection(
+            min_tokens, max_tokens, validation_fraction, dict(subset or {}), split_seed
+        )
+        self.min_document_frequency = min_document_frequency
+        self.max_vocabulary = max_vocabulary
+        self.rules = TextRules(lowercase, digits, splitting, markup, boundary_tokens, truncate)
+        self._check()
+
+    def _check(self) -> None:
+        for option in ("min_document_frequency", "max_vocabulary"):
+            value = getattr(self, option)
+            if value is not None and value < 1:
+                raise InputError(f"{option} is {value}; it must be at least 1")
+        if self.selection.validation_fraction is not None and "validation" in self.sources:
+            raise InputError("give validation or validation_fraction, not both")
+        missing = self.selection.subset.keys() - self._splits
+        if missing:
+            raise InputError(f"subset names {', '.join(missing)}, which this corpus does not have")
+        reserved = ", ".join(set(self.extras) & set(RESERVED))
+        if reserved:
+            raise InputError(f"extras names {reserved}, a column that every prepared corpus has")
+        if self.extras and not all(source.tokens for source in self.sources.values()):
+            raise InputError("extras runs along ready tokens: name their column in tokens")
+
+    @property
+    def _splits(self) -> list[str]:
+        split_off = self.selection.validation_fraction is not None
+        has = {*self.sources, "validation"} if split_off else self.sources
+        return [split for split in ("train", "validation", "test") if split in has]
+
+    @property
+    @override
+    def corpus_name(self) -> str:
+        return self.path
+
+    @override
+    def recipe(self) -> dict[str, Any]:
+        return {
+            "sources": {split: source.identity() for split, source in self.sources.items()},
+            "extras": self.extras,
+            "selection": asdict(self.selection),
+            "vocabulary": [self.min_document_frequency, self.max_vocabulary],
+            "rules": asdict(self.rules),
+        }
+
+    @override
+    def build(self, folder: Path) -> None:
+        scratch = folder / "source"
+        try:
+            classes, parts = self._parts(scratch)
+            reader, rows = parts["train"].reader, parts["train"].kept.rows
+            words = learn_vocabulary(
+                self.rules,
+                partial(reader.texts, rows),
+                self.min_document_frequency,
+                self.max_vocabulary,
+            )
+            tokenizer = make_tokenizer(self.rules, words)
+            counts = {}
+            for split, part in parts.items():
+                empty = write_split(
+                    folder / split, part.reader, part.kept.rows, part.labels, tokenizer
+                )
+                counts[split] = part.kept.counts() | {"empty": empty}
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        tokenizer.save(str(folder / "tokenizer.json"))
+        corpus = {"format": FORMAT, "classes": classes, "splits": counts, "extras": self.extras}
+        (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
+
+    def _parts(self, scratch: Path) -> tuple[list[str], dict[str, _Part]]:
+        classes: list[str] | None = None
+        parts = {}
+        for split, source in self.sources.items():
+            rows = source.load(scratch)
+            classes, labels = read_labels(rows, source, classes)
+            reader = DocumentReader(rows, source, self.extras)
+            parts[split] = _Part(reader, labels, self._kept(reader, labels))
+        train = parts["train"]
+        if self.selection.validation_fraction is not None:
+            moved = self.selection.split_off(train.kept)
+            parts["validation"] = _Part(train.reader, train.labels, moved)
+        for split, part in parts.items():
+            self.selection.cut(split, part.kept)
+        return classes or [], {split: parts[split] for split in self._splits}
+
+    def _kept(self, reader: DocumentReader, labels: NDArray[np.int64]) -> Kept:
+        kept = Kept(str(reader.source), np.arange(len(labels)))
+        kept.keep(np.flatnonzero(labels >= 0), "classes", reader.source.classes)
+        if self.selection.counts_tokens:
+            tokens = count_tokens(self.rules, reader.texts(kept.rows))
+            self.selection.by_length(kept, tokens)
+        return kept

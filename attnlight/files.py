@@ -1,0 +1,70 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from attnlight.errors import InputError
+
+
+@contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Turn an `OSError` in the block into an `InputError` that names the file being written."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path in the folder of `path` that takes its place when the block ends well.
+
+    The content reaches the disk before the name changes, so a crash at any moment leaves either
+    the old file or the new one. When the block fails the temporary file is removed.
+
+    Args:
+        path: The file to write; its folder is made where it is missing.
+
+    Raises:
+        InputError: The disk is full, a size limit is met, or the folder cannot be written.
+    """
+    with named_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        with named_errors(path):
+            yield temporary
+            _synchronise(temporary)
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+            _synchronise(path.parent)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _synchronise(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

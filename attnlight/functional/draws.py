@@ -1,0 +1,93 @@
+"""Random draws that depend on what is drawn for, never on batches, padding or devices.
+
+Every number is a node of a tree of splitmix64 generators (Steele, Lea and Flood, 2014): the seed's
+stream has a child for each dataset index, that one for each position, that one for each draw, and
+that one for each item. The arithmetic is that of wrapping 64-bit integers and the same everywhere.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# A sorting key: a zero, 31 random bits, and 32 bits for the item's ordinal.
+_HIGHEST_KEY, _ORDINAL = 0x7FFFFFFF_00000000, 0xFFFFFFFF
+
+
+def _signed(value: int) -> int:
+    """The int64 that has the bits of `value` modulo 2^64."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+_GAMMA = _signed(0x9E3779B97F4A7C15)
+_FIRST = _signed(0xBF58476D1CE4E5B9)
+_SECOND = _signed(0x94D049BB133111EB)
+
+
+def _shift(bits: Tensor, by: int) -> Tensor:
+    """Logical shift to the right: torch's own copies the sign."""
+    return (bits >> by).bitwise_and_((1 << (64 - by)) - 1)
+
+
+def _child(state: Tensor | int, number: Tensor) -> Tensor:
+    """Output `number` (from 0) of the splitmix64 generator that starts at `state`."""
+    bits = (number + 1) * _GAMMA + state
+    bits.bitwise_xor_(_shift(bits, 30)).mul_(_FIRST)
+    bits.bitwise_xor_(_shift(bits, 27)).mul_(_SECOND)
+    return bits.bitwise_xor_(_shift(bits, 31))
+
+
+def draw_keys(seed: int, index: Tensor, position: Tensor, draws: int, length: int) -> Tensor:
+    """Uniform 64-bit random numbers, one for each draw and item of each row.
+
+    Each is a function of its seed, index, position, draw number and item ordinal alone.
+
+    Args:
+        seed: Any integer, taken modulo 2^64.
+        index: Dataset index of each row, (R,) long.
+        position: Position within the text of each row (0 for classifiers), (R,) long.
+        draws: Number of draws K.
+        length: Number of items N; more items change none of the numbers of the first ones.
+
+    Returns:
+        (R, K, N) int64.
+    """
+    row = _child(_child(_signed(seed), index), position)
+    numbers = torch.arange(max(draws, length), device=index.device)
+    draw = _child(row[:, None], numbers[:draws])
+    return _child(draw[:, :, None], numbers[:length])
+
+
+def _sort(keys: Tensor) -> Tensor:
+    """The keys sorted along the last dimension, perhaps in place."""
+    if keys.device.type != "cpu":
+        return keys.sort(-1).values
+    # numpy's sort is vectorised (AVX2, AVX-512): about ten times as fast as torch's.
+    keys.numpy().sort(axis=-1)
+    return keys
+
+
+def permutations(lengths: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor:
+    """Uniform random permutations of the first items of each row; the others stay in place.
+
+    Items are sorted by random keys of 31 bits, two from each number of `draw_keys`; equal keys, a
+    chance of 2^-31 for a pair of items, keep their order.
+
+    Args:
+        lengths: Number of items of each row, (R,) long.
+        rows: Dataset index and position of each row, (R, 2) long.
+        draws: Number of permutations K.
+        seed: Any integer.
+
+    Returns:
+        (R, K, N) long with N the largest length: item `[r, k, i]` comes to place i.
+    """
+    longest = int(lengths.max())
+    numbers = draw_keys(seed, rows[:, 0], rows[:, 1], draws, (longest + 1) // 2)
+    keys = numbers.view(torch.int32)[..., :longest].to(torch.int64)
+    ordinals = torch.arange(longest, device=lengths.device)
+    # Items beyond a row's length get the highest key and so sort last. With the ordinal below it
+    # every key is unique, and any sorting algorithm gives the same answer.
+    tails = torch.where(ordinals < lengths[:, None], ordinals, ordinals | _HIGHEST_KEY)
+    keys.bitwise_left_shift_(32).bitwise_and_(_HIGHEST_KEY).bitwise_or_(tails[:, None])
+    return _sort(keys).bitwise_and_(_ORDINAL)

@@ -1,0 +1,138 @@
+"""Attention: how states (B, N, D) are scored, and the weights (B, N) that come of it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import override
+
+from attnlight.errors import InputError
+from attnlight.functional import masked_softmax
+
+
+class Attention(nn.Module, ABC):
+    """What all scorers share.
+
+    Args:
+        size: Size D of a state.
+        query_size: Size Q of the query vectors; None: there are none.
+    """
+
+    def __init__(self, size: int, query_size: int | None = None) -> None:
+        super().__init__()
+        self.size = size
+        self.query_size = query_size
+
+    def forward(self, states: Tensor, mask: Tensor, query: Tensor | None = None) -> Tensor:
+        """Weights (B, N): each row sums to 1 over the mask and is exactly 0 elsewhere.
+
+        Args:
+            states: (B, N, D).
+            mask: What attention may reach, (B, N) bool.
+            query: (B, Q), given if and only if the scorer has a `query_size`.
+
+        Raises:
+            ValueError: A query is missing, or there is one where none is expected.
+        """
+        if (query is None) != (self.query_size is None):
+            wants = "no query" if self.query_size is None else f"a query (B, {self.query_size})"
+            raise ValueError(f"{type(self).__name__} expects {wants}")
+        return masked_softmax(self.score(states, query), mask)
+
+    @abstractmethod
+    def score(self, states: Tensor, query: Tensor | None) -> Tensor:
+        """Scores (B, N) of states (B, N, D), with queries (B, Q) where there are any."""
+
+
+class AdditiveAttention(Attention):
+    """`v . tanh(W h + b)`, with a query `v . tanh(W h + b + W_q q + b_q)`; W from D to D / 2.
+
+    Bahdanau et al. (2015) in the sizes of Jain and Wallace (2019).
+
+    Args:
+        size: Size D of a state.
+        query_size: Size Q of the query vectors; None: there are none.
+    """
+
+    def __init__(self, size: int, query_size: int | None = None) -> None:
+        super().__init__(size, query_size)
+        inner = max(1, size // 2)
+        self.key = nn.Linear(size, inner)
+        self.query = None if query_size is None else nn.Linear(query_size, inner)
+        self.value = nn.Linear(inner, 1, bias=False)
+
+    @override
+    def score(self, states: Tensor, query: Tensor | None) -> Tensor:
+        hidden = self.key(states)
+        if self.query is not None:
+            hidden = hidden + self.query(query).unsqueeze(1)
+        scores: Tensor = self.value(torch.tanh(hidden)).squeeze(-1)
+        return scores
+
+
+class DotAttention(Attention):
+    """`w . h` with learned w, with a query `q . h` and nothing learned.
+
+    Args:
+        size: Size D of a state.
+        query_size: Size Q of the query vectors, equal to D; None: there are none.
+
+    Raises:
+        InputError: `query_size` is not `size`.
+    """
+
+    def __init__(self, size: int, query_size: int | None = None) -> None:
+        super().__init__(size, query_size)
+        if query_size not in (None, size):
+            raise InputError(
+                f"dot attention over states of size {size} has queries of {query_size}"
+            )
+        self.key = nn.Linear(size, 1, bias=False) if query_size is None else None
+
+    @override
+    def score(self, states: Tensor, query: Tensor | None) -> Tensor:
+        if self.key is None:
+            assert query is not None
+            return (states @ query.unsqueeze(-1)).squeeze(-1)
+        scores: Tensor = self.key(states).squeeze(-1)
+        return scores
+
+
+class ScaledDotAttention(DotAttention):
+    """Dot attention with scores divided by the square root of D, the `dot` of Jain and Wallace.
+
+    Args:
+        size: Size D of a state.
+        query_size: Size Q of the query vectors, equal to D; None: there are none.
+
+    Raises:
+        InputError: `query_size` is not `size`.
+    """
+
+    @override
+    def score(self, states: Tensor, query: Tensor | None) -> Tensor:
+        return super().score(states, query) / math.sqrt(self.size)
+
+
+class UniformAttention(Attention):
+    """The same weight for every item; states and query do not matter, nothing is learned.
+
+    Args:
+        size: Size D of a state.
+        query_size: Size Q of the query vectors; None: there are none.
+    """
+
+    @override
+    def score(self, states: Tensor, query: Tensor | None) -> Tensor:
+        return states.new_zeros(states.shape[:2])
+
+
+ATTENTIONS: dict[str, type[Attention]] = {
+    "additive": AdditiveAttention,
+    "dot": DotAttention,
+    "scaled_dot": ScaledDotAttention,
+    "uniform": UniformAttention,
+}

@@ -1,0 +1,56 @@
+"""Token embeddings, drawn at random or started from word vectors."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import nn
+
+from attnlight.batch import PAD
+from attnlight.errors import InputError
+from attnlight.models.vectors import WordVectors
+
+
+class Embedding(nn.Embedding):
+    """Token embeddings from N(0, scale^2); the padding row is zero and stays so.
+
+    Args:
+        vocab_size: Number of token ids V.
+        size: Size E of an embedding.
+        scale: Standard deviation of the random start.
+        freeze: Keep the embeddings as they start.
+    """
+
+    def __init__(
+        self, vocab_size: int, size: int, scale: float = 0.1, freeze: bool = False
+    ) -> None:
+        super().__init__(vocab_size, size, padding_idx=PAD)
+        self.weight.requires_grad_(not freeze)
+        with torch.no_grad():
+            self.weight.mul_(scale)  # nn.Embedding starts from N(0, 1), with a padding row of zeros
+
+    @torch.no_grad()
+    def start_from(
+        self, vectors: WordVectors, unknown: Literal["zero", "random"] = "random"
+    ) -> None:
+        """Take over word vectors.
+
+        Args:
+            vectors: What `read_vectors` returned for the ids of this embedding.
+            unknown: Words that were not found get a vector of zeros or keep their random start.
+
+        Raises:
+            InputError: The vectors have another size than the embedding, or another vocabulary.
+        """
+        matrix, found = vectors
+        if matrix.shape != self.weight.shape:
+            raise InputError(
+                f"the file of vectors gives {matrix.shape[0]} words of size {matrix.shape[1]}, but "
+                f"the model has {self.num_embeddings} of embedding_size {self.embedding_dim}"
+            )
+        if unknown == "zero":
+            self.weight.zero_()
+        known = found.to(self.weight.device)
+        self.weight[known] = matrix[found].to(self.weight)
+        self.weight[PAD] = 0.0

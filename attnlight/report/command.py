@@ -1,0 +1,60 @@
+"""`attnlight report`: one page, tables and figures from the records of a run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    from attnlight.report.writing import Places
+
+DESCRIPTION = """\
+Write one self-contained HTML page, summary tables (CSV and Markdown) and figures (SVG, PDF and
+PNG) from the records that `attnlight fit`, `validate` and `test` left in a run folder. Nothing is
+evaluated again."""
+EPILOG = """\
+Without --output the page and the tables go to RUN/report/, the figures to RUN/figures/. With it
+both go to DIR, or, for several runs, to DIR/<experiment>/<run>/."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of the command."""
+    arguments = argparse.ArgumentParser("attnlight report", description=DESCRIPTION, epilog=EPILOG)
+    arguments.add_argument(
+        "runs", metavar="RUN", nargs="+", type=Path, help="checkpoints/<experiment>/<run>"
+    )
+    arguments.add_argument("--output", metavar="DIR", type=Path, help="write here instead")
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    """Write the report of each run and print where it is.
+
+    Args:
+        argv: The arguments after `report`.
+
+    Raises:
+        InputError: A run folder is missing, holds no records or a damaged file.
+    """
+    options = parser().parse_args(argv)
+    from attnlight.report.writing import write_report
+
+    for run, places in zip(options.runs, _places(options.runs, options.output), strict=True):
+        print(write_report(run, places))
+    return 0
+
+
+def _places(runs: list[Path], output: Path | None) -> list[Places]:
+    from attnlight.report.writing import Places
+
+    if output is None:
+        return [Places(run / "report", run / "figures") for run in runs]
+    folders = [output.joinpath(*run.resolve().parts[-2:]) for run in runs]
+    if len(runs) == 1:
+        folders = [output]
+    if len(set(folders)) < len(folders):
+        raise InputError(f"two runs would be written to one folder of {output}; name each once.")
+    return [Places(folder, folder / "figures") for folder in folders]

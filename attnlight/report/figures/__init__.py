@@ -1,0 +1,74 @@
+"""What each test's figure shows: one module per test, found by the test's name in snake case.
+
+A module holds `QUESTION` (what the test asks), `SOURCE` (the paper), `MEASURES` (each column in
+words, with its unit), `CAPTION` (what the figure shows) and `draw(rows, classes)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a reader should know of a test.
+
+    Attributes:
+        title: Its name in words.
+        question: What it asks.
+        source: The paper that it follows.
+        measures: Each column in words, with its unit.
+        caption: What its figure shows.
+    """
+
+    title: str
+    question: str = ""
+    source: str = ""
+    measures: Mapping[str, str] = field(default_factory=dict)
+    caption: str = ""
+
+
+def draw(
+    test: str, rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None
+) -> Figure | None:
+    """Draw a test's figure.
+
+    Args:
+        test: The test's name in snake case.
+        rows: Columns of its record, (R,) or (R, K), NaN where undefined.
+        classes: Names of the classes; None numbers them.
+
+    Returns:
+        The figure, or None for a test that has none or a record without rows.
+    """
+    module = _module(test)
+    if module is None or not len(rows["index"]):
+        return None
+    figure: Figure | None = module.draw(rows, classes)
+    return figure
+
+
+def describe(test: str) -> Description:
+    """What is known of a test; its name alone where this package does not know it."""
+    title = test.replace("_", " ").capitalize()
+    module = _module(test)
+    if module is None:
+        return Description(title)
+    return Description(title, module.QUESTION, module.SOURCE, module.MEASURES, module.CAPTION)
+
+
+def _module(test: str) -> ModuleType | None:
+    name = f"{__name__}.{test}"
+    if not test.isidentifier() or find_spec(name) is None:
+        return None
+    return import_module(name)

@@ -1,0 +1,124 @@
+"""A run folder as the report reads it: configuration, records and logged metrics."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlight.errors import InputError
+from attnlight.report.metrics import Metrics, read_metrics
+
+STAGES = ("test", "val")
+VERBS = ("fit", "test", "validate")
+_EPOCH = re.compile(r"(?P<test>.+)-(?P<epoch>\d+)")
+
+
+@dataclass(frozen=True)
+class StoredRecord:
+    """Where one record is.
+
+    Attributes:
+        path: The parquet file.
+        stage: `test` or `val`.
+        test: The test's name in snake case.
+        epoch: Epoch of the validation during fit; None outside fit.
+    """
+
+    path: Path
+    stage: str
+    test: str
+    epoch: int | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run folder holds.
+
+    Attributes:
+        folder: The folder, as the user named it.
+        configs: The flattened configuration of `fit`, `test` and `validate`, of those that ran.
+        config_text: That of `fit` as it is written; empty where the run has none.
+        records: Records outside fit, tests first, in order of stage and name.
+        epochs: Records of validation epochs, by test and epoch.
+        metrics: What the task logged.
+    """
+
+    folder: Path
+    configs: dict[str, dict[str, Any]]
+    config_text: str
+    records: list[StoredRecord]
+    epochs: list[StoredRecord]
+    metrics: Metrics
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration of `fit`; empty where the run has none."""
+        return self.configs.get("fit", {})
+
+    @property
+    def name(self) -> str:
+        """Experiment and run."""
+        return "/".join(self.folder.resolve().parts[-2:])
+
+
+def load_run(folder: Path) -> Run:
+    """Read what a run folder holds; records themselves are read later.
+
+    Raises:
+        InputError: There is no such folder, it holds no records, or a file in it is damaged.
+    """
+    if not folder.is_dir():
+        raise InputError(f"there is no run folder {folder}.")
+    records = stored_records(folder / "records")
+    if not records:
+        raise InputError(
+            f"{folder} holds no records: run `attnlight test` with `-c configs/tests/<test>.yaml` "
+            "first."
+        )
+    paths = {verb: folder / f"{verb}.yaml" for verb in VERBS}
+    return Run(
+        folder=folder,
+        configs={verb: _read_config(path) for verb, path in paths.items() if path.is_file()},
+        config_text=paths["fit"].read_text(encoding="utf-8") if paths["fit"].is_file() else "",
+        records=[record for record in records if record.epoch is None],
+        epochs=[record for record in records if record.epoch is not None],
+        metrics=read_metrics(folder / "logs"),
+    )
+
+
+def stored_records(records_dir: Path) -> list[StoredRecord]:
+    """The records under a run's `records` folder, by stage, test and epoch."""
+    found = [
+        _stored(path, stage) for stage in STAGES for path in (records_dir / stage).glob("*.parquet")
+    ]
+    # A half-written record is a hidden file beside its target.
+    shown = [record for record in found if not record.path.name.startswith(".")]
+    return sorted(shown, key=_order)
+
+
+def _order(record: StoredRecord) -> tuple[int, bool, str, int]:
+    """By stage; what was predicted first, then the tests of attention."""
+    epoch = -1 if record.epoch is None else record.epoch
+    return STAGES.index(record.stage), record.test != "predictions", record.test, epoch
+
+
+def _stored(path: Path, stage: str) -> StoredRecord:
+    matched = _EPOCH.fullmatch(path.stem)
+    if stage != "val" or matched is None:
+        return StoredRecord(path, stage, path.stem, None)
+    return StoredRecord(path, stage, matched["test"], int(matched["epoch"]))
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} is not a readable configuration: {reason}.") from error
+    if not isinstance(config, dict):
+        raise InputError(f"{path} holds a {type(config).__name__}; expected a mapping.")
+    return config

@@ -1,0 +1,187 @@
+"""Horizontal violins: of a measure by maximum attention, or by predicted class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.report.style import (
+    COLUMN_WIDTH,
+    GRID,
+    INK,
+    MUTED,
+    Group,
+    legend_above,
+    new_figure,
+    predicted_groups,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
+FEWEST = 5  # values below which a density would be invented
+_HALF = 0.42  # of the unit between two bins
+_CELLS, _POINTS = 1_024, 161
+_FILL = 0.72  # opacity: quartile lines show on every colour, in the light and in the dark
+_FLOOR = 2e-3  # smallest bandwidth, of the axis: values that are all equal still show
+
+
+class Lane(NamedTuple):
+    """Where one violin stands: its base line and how far it reaches below and above."""
+
+    base: float
+    below: float
+    above: float
+
+    @property
+    def middle(self) -> float:
+        """Half way between its two ends."""
+        return self.base + (self.above - self.below) / 2
+
+
+def violins_by_max_attention(
+    rows: Mapping[str, NDArray[Any]],
+    measure: str,
+    label: str,
+    limits: tuple[float, float],
+    classes: Sequence[str] | None = None,
+) -> Figure:
+    """A measure in four equal bins of maximum attention, by predicted class.
+
+    The picture of Jain & Wallace (2019, figures on permutation and on adversarial attention): with
+    two classes split violins, with up to six side by side, with more all classes pooled. Lines
+    inside a violin are its quartiles; fewer than five values are drawn as points.
+
+    Args:
+        rows: Columns `max_attention`, `prediction` and the measure, each (R,); rows where the
+            measure is undefined are left out.
+        measure: The column on the horizontal axis.
+        label: Its name and unit.
+        limits: Ends of the horizontal axis.
+        classes: Names of the classes.
+    """
+    defined = ~(np.isnan(rows[measure]) | np.isnan(rows["max_attention"]))
+    values, attention = rows[measure][defined], rows["max_attention"][defined]
+    groups = predicted_groups(rows["prediction"][defined], classes)
+    # A weight of exactly 1, or a hair above by rounding, belongs to the last bin.
+    bins = np.clip(np.digitize(attention, EDGES[1:-1]), 0, len(EDGES) - 2)
+    with styled():
+        figure = new_figure(COLUMN_WIDTH, max(3.9, 0.9 + 0.62 * len(groups) * 1.6))
+        axes = figure.subplots()
+        for row in range(len(EDGES) - 1):
+            chosen = [values[(bins == row) & group.members] for group in groups]
+            draw_violins(axes, chosen, groups, row, limits)
+        _label_bins(axes)
+        axes.set(xlim=limits, xlabel=label, ylabel="Maximum attention weight")
+        legend_above(figure, groups)
+    return figure
+
+
+def violins_by_class(
+    axes: Axes, values: NDArray[np.floating], groups: Sequence[Group], limits: tuple[float, float]
+) -> None:
+    """One violin for each group, one below the other, the first on top."""
+    for row, group in enumerate(reversed(groups)):
+        chosen = values[group.members & ~np.isnan(values)]
+        draw_violins(axes, [chosen], [group], row, limits)
+    axes.set(xlim=limits, ylim=(-0.6, len(groups) - 0.4), yticks=[])
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+
+
+def draw_violins(
+    axes: Axes,
+    chosen: Sequence[NDArray[np.floating]],
+    groups: Sequence[Group],
+    row: int,
+    limits: tuple[float, float],
+) -> None:
+    """Violins of one row of the axes, with how many values each stands for at the right."""
+    lanes = _lanes(len(groups), row)
+    for values, group, lane in zip(chosen, groups, lanes, strict=True):
+        if len(values) < FEWEST:
+            heights = np.full(len(values), lane.middle)
+            axes.plot(values, heights, "o", ms=4, mfc=group.color, mec=INK, mew=0.6)
+        else:
+            _violin(axes, values.astype(np.float64), group.color, lane, limits)
+        axes.annotate(
+            f"n = {len(values):,}",
+            (1.01, lane.middle),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=8,
+            color=INK if len(values) else MUTED,
+        )
+
+
+def _lanes(groups: int, row: int) -> list[Lane]:
+    if groups == 2:
+        return [Lane(row, 0, _HALF), Lane(row, _HALF, 0)]
+    half = _HALF / groups
+    centres = row + _HALF - half * (2 * np.arange(groups) + 1)
+    return [Lane(float(centre), 0.92 * half, 0.92 * half) for centre in centres]
+
+
+def _violin(
+    axes: Axes,
+    values: NDArray[np.float64],
+    color: str,
+    lane: Lane,
+    limits: tuple[float, float],
+) -> None:
+    grid, height = density(values, floor=_FLOOR * (limits[1] - limits[0]))
+    height = height / height.max()
+    low, high = lane.base - lane.below * height, lane.base + lane.above * height
+    axes.fill_between(grid, low, high, facecolor=color, alpha=_FILL, linewidth=0)
+    axes.plot(np.r_[grid, grid[::-1], grid[0]], np.r_[low, high[::-1], low[0]], color=INK, lw=0.7)
+    for share, style in ((0.25, ":"), (0.5, "-"), (0.75, ":")):
+        at = np.quantile(values, share)
+        ends = [np.interp(at, grid, low), np.interp(at, grid, high)]
+        axes.plot([at, at], ends, style, color=INK, linewidth=1.1, solid_capstyle="butt")
+
+
+def density(
+    values: NDArray[np.float64], floor: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Gaussian kernel estimate with Scott's bandwidth, cut at the smallest and largest value.
+
+    Values are counted in 1,024 cells first, so that a million of them cost no more than a thousand.
+
+    Args:
+        values: At least two values.
+        floor: Smallest bandwidth, which values that are all equal get.
+
+    Returns:
+        Where it is evaluated (P,), and the density there (P,).
+    """
+    width = max(float(np.std(values, ddof=1)) * len(values) ** -0.2, floor)
+    low, high = float(values.min()), float(values.max())
+    if high - low < floor:
+        low, high = low - 2 * width, high + 2 * width
+    counts, edges = np.histogram(values, _CELLS, (low, high))
+    filled = counts > 0
+    centres, counts = ((edges[:-1] + edges[1:]) / 2)[filled], counts[filled]
+    grid = np.linspace(low, high, _POINTS)
+    kernel = np.exp(-0.5 * ((grid[:, None] - centres) / width) ** 2)
+    return grid, kernel @ counts / (len(values) * width * np.sqrt(2 * np.pi))
+
+
+def _label_bins(axes: Axes) -> None:
+    rows = range(len(EDGES) - 1)
+    closing = [")"] * (len(EDGES) - 2) + ["]"]
+    names = [f"[{EDGES[r]:g}, {EDGES[r + 1]:g}{closing[r]}" for r in rows]
+    axes.set_yticks(list(rows), names)
+    axes.set_ylim(-0.55, len(EDGES) - 1.45)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    for row in rows[1:]:
+        axes.axhline(row - 0.5, color=GRID, linewidth=0.6, zorder=0)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)

@@ -1,0 +1,178 @@
+"""Where a run lives: `<root>/<experiment>/<run>/`, found again by the same command."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+
+from attnlight.errors import InputError
+from attnlight.files import named_errors, write_text
+
+NOT_HASHED = ("config", "experiment", "run", "root", "overwrite", "ckpt_path", "seed_everything")
+PRODUCTS = (
+    "*.ckpt",
+    "*.yaml",
+    "status.json",
+    "wandb_id",
+    "predictions.parquet",
+    "records",
+    "figures",
+    "logs",
+    "report",
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's folder and names.
+
+    Attributes:
+        root: Folder of all experiments.
+        experiment: Folder of the experiment.
+        name: Folder of the run.
+    """
+
+    root: Path
+    experiment: str
+    name: str
+
+    @classmethod
+    def of_fit(cls, config: Mapping[str, Any], flattened: str) -> Run:
+        """The run that a `fit` configuration belongs to.
+
+        Args:
+            config: The parsed configuration of the verb.
+            flattened: The configuration as text without what `NOT_HASHED` names.
+        """
+        digest = hashlib.sha256(flattened.encode()).hexdigest()[:8]
+        return cls(
+            root=Path(config["root"]),
+            experiment=config["experiment"] or _experiment(config.get("config") or ()),
+            name=config["run"] or f"seed{config['seed_everything']}-{digest}",
+        )
+
+    @classmethod
+    def of_checkpoint(cls, config: Mapping[str, Any]) -> Run:
+        """The run that `validate`, `test` or `predict` looks at: that of the checkpoint.
+
+        Raises:
+            InputError: Neither a checkpoint file nor a run is named.
+        """
+        given = config.get("ckpt_path")
+        if given in (None, "best", "last"):
+            if not (config["experiment"] and config["run"]):
+                raise InputError(
+                    "which trained model? Give --ckpt_path <run>/best.ckpt, or --experiment and "
+                    "--run with --ckpt_path best."
+                )
+            return cls(Path(config["root"]), config["experiment"], config["run"])
+        folder = Path(given).absolute().parent
+        return cls(folder.parent.parent, folder.parent.name, folder.name)
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self.root / self.experiment / self.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether `fit` came to its end here."""
+        return _status(self.folder).get("state") == "finished"
+
+    def checkpoint(self, given: str | None) -> str | None:
+        """The checkpoint that `--ckpt_path` means.
+
+        Raises:
+            InputError: It is not there.
+        """
+        if given is None:
+            return None
+        path = self.folder / f"{given}.ckpt" if given in ("best", "last") else Path(given)
+        if not path.is_file():
+            raise InputError(f"there is no checkpoint {path}.")
+        return str(path)
+
+    @rank_zero_only
+    def begin(self, *, resume: bool, overwrite: bool) -> None:
+        """Make the folder ready for `fit`; only rank 0 touches it.
+
+        Raises:
+            InputError: A run is there already, or the folder cannot be made.
+        """
+        if not resume and not overwrite:
+            self._refuse_existing()
+        if overwrite and not resume:
+            self._clear()
+        with named_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    @rank_zero_only
+    def finish(self, **details: Any) -> None:  # noqa: ANN401
+        """Note that `fit` came to its end."""
+        status = {"state": "finished"} | details
+        write_text(self.folder / "status.json", json.dumps(status, indent=1) + "\n")
+
+    def placeholders(self) -> dict[str, str]:
+        """What `{run}`, `{experiment}`, `{name}` and `{wandb_id}` in a configuration stand for."""
+        return {
+            "run": str(self.folder),
+            "experiment": self.experiment,
+            "name": self.name,
+            "wandb_id": self._wandb_id(),
+        }
+
+    def _wandb_id(self) -> str:
+        """Id in Weights & Biases, kept so that a resumed run goes on with its curves."""
+        path = self.folder / "wandb_id"
+        if path.is_file():
+            return path.read_text(encoding="utf-8").strip()
+        fresh = secrets.token_hex(4)
+        if rank_zero_only.rank == 0 and self.folder.is_dir():
+            write_text(path, fresh + "\n")
+        return fresh
+
+    def _refuse_existing(self) -> None:
+        if self.finished:
+            raise InputError(
+                f"{self.folder} holds this run, finished: test it, or add --overwrite to replace "
+                "it."
+            )
+        if (self.folder / "last.ckpt").exists():
+            raise InputError(
+                f"{self.folder} holds this run, begun and not finished: add --ckpt_path last to "
+                "go on, or --overwrite to start again."
+            )
+
+    def _clear(self) -> None:
+        for pattern in PRODUCTS:
+            for path in self.folder.glob(pattern):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+
+
+def _status(folder: Path) -> dict[str, Any]:
+    path = folder / "status.json"
+    if not path.is_file():
+        return {}
+    try:
+        status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is not JSON: {error}.") from error
+    return status
+
+
+def _experiment(configs: Any) -> str:  # noqa: ANN401
+    """Stem of the last configuration file that is not one of tests alone."""
+    paths = [Path(str(path)) for path in configs if path is not None]
+    named = [path for path in paths if path.parent.name != "tests"]
+    return named[-1].stem if named else "default"

@@ -1,0 +1,134 @@
+"""What a task keeps of its corpus, so that a checkpoint alone can read raw text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.batch import PAD, UNK, AttentionOutput, TextBatch
+from attnlight.checkpoints import CHECKPOINT_FORMAT, CHECKPOINT_KEY, read_checkpoint
+from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+class TextTask(pl.LightningModule):
+    """A task that carries its tokenizer and the names of its classes in its checkpoint.
+
+    Attributes:
+        model: What is trained, meeting `AttentionModel`.
+        architecture: Hyperparameters that a checkpoint and a configuration must agree on.
+        tokenizer_json: The tokenizer as JSON text; None before training.
+        classes: Names of the classes.
+        corpus: Fingerprint of the training corpus.
+    """
+
+    architecture: ClassVar[tuple[str, ...]] = ()
+    model: torch.nn.Module
+    tokenizer_json: str | None = None
+    classes: Sequence[str] = ()
+    corpus: str | None = None
+    _random_state: Tensor | None = None
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer: normalisation, splitting and vocabulary of the training corpus.
+
+        Raises:
+            InputError: The task was neither trained nor loaded from a checkpoint.
+        """
+        from tokenizers import Tokenizer
+
+        if self.tokenizer_json is None:
+            raise InputError("this task has no tokenizer yet: train it or load a checkpoint.")
+        return Tokenizer.from_str(self.tokenizer_json)
+
+    def adopt_corpus(self, datamodule: Any) -> None:  # noqa: ANN401
+        """Take over tokenizer, class names and fingerprint of the corpus in use."""
+        if datamodule is None or not hasattr(datamodule, "tokenizer_json"):
+            return
+        self.tokenizer_json = datamodule.tokenizer_json
+        self.classes = list(datamodule.classes)
+        self.corpus = datamodule.fingerprint
+
+    def encode(self, texts: Sequence[str]) -> TextBatch:
+        """Tokenise raw texts as the training corpus was.
+
+        Args:
+            texts: B texts; an empty one becomes one unknown token.
+
+        Returns:
+            A batch on the task's device, without labels.
+        """
+        encoded = [item.ids or [UNK] for item in self.tokenizer.encode_batch(list(texts))]
+        longest = max((len(ids) for ids in encoded), default=1)
+        tokens = torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in encoded])
+        batch = TextBatch(index=torch.arange(len(encoded)), tokens=tokens, mask=tokens != PAD)
+        return batch.to(self.device)
+
+    @torch.no_grad()
+    def read(self, texts: Sequence[str]) -> AttentionOutput:
+        """What the model says of raw texts, in evaluation mode."""
+        training = self.training
+        self.eval()
+        output: AttentionOutput = self.model(self.encode(texts))
+        self.train(training)
+        return output
+
+    def classify(self, texts: Sequence[str]) -> Tensor:
+        """Class probabilities of raw texts, (B, C), in the order of `classes`."""
+        return self.read(texts).probabilities
+
+    @override
+    def on_train_start(self) -> None:
+        # The order of batches is a function of seed and epoch; dropout needs the generator's state.
+        if self._random_state is not None and self.trainer.world_size == 1:
+            torch.set_rng_state(self._random_state)
+
+    @override
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint[CHECKPOINT_KEY] = {
+            "format": CHECKPOINT_FORMAT,
+            "tokenizer": self.tokenizer_json,
+            "classes": list(self.classes),
+            "corpus": self.corpus,
+            "random_state": torch.get_rng_state(),
+        }
+
+    @override
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        held, hparams = checkpoint[CHECKPOINT_KEY], checkpoint["hyper_parameters"]
+        if self.tokenizer_json is not None and self.tokenizer_json != held["tokenizer"]:
+            raise InputError(
+                "the checkpoint was trained with another vocabulary than that of the corpus in "
+                "`data`: give the `data` of its own fit.yaml."
+            )
+        for name in self.architecture:
+            if hparams[name] != self.hparams[name]:
+                raise InputError(
+                    f"the checkpoint has {name} {hparams[name]}, the configuration "
+                    f"{self.hparams[name]}: give the `model` of its own fit.yaml."
+                )
+        self.tokenizer_json, self.classes = held["tokenizer"], held["classes"]
+        self.corpus = held["corpus"]
+        self._random_state = held["random_state"]
+
+    @classmethod
+    @override
+    def load_from_checkpoint(cls, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Self:
+        """Load a checkpoint on its own; nothing in it is executed.
+
+        Raises:
+            InputError: The file is missing, damaged or not from attnlight.
+        """
+        read_checkpoint(checkpoint_path)
+        return super().load_from_checkpoint(
+            checkpoint_path, *args, **({"map_location": "cpu"} | kwargs | {"weights_only": True})
+        )

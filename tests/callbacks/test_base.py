@@ -1,0 +1,199 @@
+"""What all tests share, run on a model and a task from outside the package."""
+
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.callbacks import AttentionPermutation, InterpretabilityTest, Predictions
+from attnlight.data.selection import choose
+from attnlight.errors import InputError
+from attnlight.records import RecordError, read_record
+from tests.outside import OutsideTask, Texts, collate, loader
+
+
+def trainer(folder: Path, *tests: InterpretabilityTest, **options: Any) -> pl.Trainer:
+    return pl.Trainer(
+        default_root_dir=folder,
+        callbacks=list(tests),
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        accelerator="cpu",
+        inference_mode=False,
+        **options,
+    )
+
+
+def run_test(folder: Path, *tests: InterpretabilityTest, **options: Any) -> pl.Trainer:
+    texts = options.pop("texts", Texts())
+    task = options.pop("task", None) or OutsideTask()
+    started = trainer(folder, *tests, **options)
+    started.test(task, loader(texts), verbose=False)
+    return started
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_outside_model_runs_both_tests(tmp_path: Path, affine: bool) -> None:
+    torch.manual_seed(0)
+    task, texts = OutsideTask(affine), Texts()
+    run_test(tmp_path, Predictions(), AttentionPermutation(draws=20), task=task, texts=texts)
+    predictions = read_record(tmp_path / "records/test/predictions.parquet").columns
+    permuted = read_record(tmp_path / "records/test/attention_permutation.parquet").columns
+    assert predictions["index"].tolist() == permuted["index"].tolist() == list(range(len(texts)))
+    for item, (index, tokens) in enumerate([texts[i] for i in range(len(texts))]):
+        with torch.no_grad():
+            output = task.model(collate([(index, tokens)]))
+        np.testing.assert_allclose(
+            predictions["probabilities"][item], output.logits.softmax(-1)[0], atol=2e-6
+        )
+        weights = output.weights[0]
+        entropy = -(weights * weights.log()).sum(-1).mean()
+        assert predictions["attention_entropy"][item] == pytest.approx(float(entropy), abs=1e-5)
+        assert predictions["max_attention"][item] == pytest.approx(float(weights.amax(-1).mean()))
+        assert predictions["length"][item] == len(tokens)
+        assert predictions["label"][item] == index % 3
+    assert (permuted["median_tvd"][predictions["length"] == 1] == 0).all()
+    assert (permuted["median_tvd"][predictions["length"] > 4] > 0).all()
+
+
+def test_shuffles_cover_all_orders_of_a_short_text(tmp_path: Path) -> None:
+    """Three items have six orders: the median over many shuffles is that over the six."""
+    task = OutsideTask()
+    texts = Texts(1)
+    texts.tokens[0] = torch.tensor([5, 9, 14])
+    run_test(tmp_path, AttentionPermutation(draws=3001), task=task, texts=texts)
+    record = read_record(tmp_path / "records/test/attention_permutation.parquet").columns
+    with torch.no_grad():
+        output = task.model(collate([texts[0]]))
+        orders = torch.tensor([[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]])
+        candidates = output.weights[:, :, orders]  # (1, H, 6, N)
+        shuffled = task.model.readout(output, candidates).softmax(-1)[0]
+    moved = (shuffled - output.logits.softmax(-1)).abs().sum(-1) / 2
+    middle = moved.sort().values[2:4].numpy()
+    assert middle[0] - 1e-6 <= record["median_tvd"][0] <= middle[1] + 1e-6
+    flips = (shuffled.argmax(-1) != output.logits.argmax(-1)).float().mean()
+    assert record["flip_rate"][0] == pytest.approx(float(flips), abs=0.05)
+
+
+def test_scalars_are_the_means_of_the_record(tmp_path: Path) -> None:
+    started = run_test(tmp_path, AttentionPermutation(draws=10))
+    rows = read_record(tmp_path / "records/test/attention_permutation.parquet").columns
+    for name in AttentionPermutation.measures:
+        logged = {
+            end: float(started.callback_metrics[f"test/attention_permutation/{name}{end}"])
+            for end in ("", "_low", "_high")
+        }
+        assert logged[""] == pytest.approx(float(rows[name].mean()), rel=1e-5)
+        assert logged["_low"] <= logged[""] <= logged["_high"]
+
+
+def test_max_instances_is_a_hash_of_the_index_not_the_first(tmp_path: Path) -> None:
+    run_test(tmp_path, Predictions(max_instances=7, seed=5))
+    record = read_record(tmp_path / "records/test/predictions.parquet")
+    chosen = choose(np.arange(23), 7, 5)
+    assert record.columns["index"].tolist() == chosen.tolist()
+    assert chosen.tolist() != list(range(7))
+    assert record.metadata["partial"] is True
+
+
+def test_limits_mark_the_record_partial(tmp_path: Path) -> None:
+    run_test(tmp_path, Predictions(), limit_test_batches=2)
+    record = read_record(tmp_path / "records/test/predictions.parquet")
+    assert record.columns["index"].tolist() == list(range(8))
+    assert record.metadata["partial"] is True
+    run_test(tmp_path, Predictions())
+    assert read_record(tmp_path / "records/test/predictions.parquet").metadata["partial"] is False
+
+
+def test_repeated_instance_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="instance 4 .* evaluated twice"):
+        run_test(tmp_path, Predictions(), texts=Texts(6, [0, 1, 2, 4, 4, 5]))
+    assert not list(tmp_path.rglob("predictions.parquet"))
+
+
+class Padded(Texts):
+    """Four texts, and two repeats at the end as a padded sampler adds them."""
+
+    def __init__(self) -> None:
+        super().__init__(6, range(4))
+
+    def __getitem__(self, item: int) -> tuple[int, Tensor]:
+        return item if item < 4 else -1, self.tokens[item]
+
+
+def test_repeats_of_a_padded_sampler_are_not_recorded(tmp_path: Path) -> None:
+    started = trainer(tmp_path, Predictions(), max_epochs=1)
+    started.fit(OutsideTask(), loader(Texts()), loader(Padded()))
+    record = read_record(tmp_path / "records/val/predictions-0.parquet")
+    assert record.columns["index"].tolist() == [0, 1, 2, 3]
+
+
+def test_validation_epochs_of_fit(tmp_path: Path) -> None:
+    started = trainer(
+        tmp_path, AttentionPermutation(draws=5, every_n_epochs=2), Predictions(), max_epochs=4
+    )
+    started.fit(OutsideTask(), loader(Texts()), loader(Texts()))
+    names = sorted(path.name for path in (tmp_path / "records/val").iterdir())
+    assert names == [
+        "attention_permutation-1.parquet",
+        "attention_permutation-3.parquet",
+        *(f"predictions-{epoch}.parquet" for epoch in range(4)),
+    ]
+    assert "val/attention_permutation/median_tvd" in started.callback_metrics
+    assert read_record(tmp_path / "records/val/predictions-2.parquet").metadata["epoch"] == 2
+
+
+def test_fast_dev_run_writes_nothing_here(tmp_path: Path) -> None:
+    run_test(tmp_path, Predictions(), fast_dev_run=True)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_attached_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="attached twice"):
+        run_test(tmp_path, Predictions(), Predictions())
+
+
+def test_task_without_a_model_is_refused(tmp_path: Path) -> None:
+    class Bare(OutsideTask):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = torch.nn.Linear(1, 1)
+
+    with pytest.raises(InputError, match="AttentionModel"):
+        run_test(tmp_path, Predictions(), task=Bare())
+
+
+class Gradient(InterpretabilityTest):
+    """Norm of the gradient of the winning logit with respect to the embeddings."""
+
+    needs_gradients = True
+    measures = ("norm",)
+
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+    ) -> dict[str, Tensor]:
+        embeddings = model.embed(batch).detach().requires_grad_()
+        logits = model(batch, embeddings=embeddings).logits
+        (gradient,) = torch.autograd.grad(logits.amax(-1).sum(), embeddings)
+        return {"norm": gradient.flatten(1).norm(dim=1)}
+
+
+def test_gradients_are_there_in_test(tmp_path: Path) -> None:
+    run_test(tmp_path, Gradient())
+    rows = read_record(tmp_path / "records/test/gradient.parquet").columns
+    assert (rows["norm"] > 0).all()
+
+
+def test_gradients_need_inference_mode_off(tmp_path: Path) -> None:
+    started = pl.Trainer(
+        default_root_dir=tmp_path, callbacks=[Gradient()], logger=False, accelerator="cpu"
+    )
+    with pytest.raises(InputError, match="inference_mode"):
+        started.test(OutsideTask(), loader(Texts()), verbose=False)

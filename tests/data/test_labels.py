@@ -1,0 +1,91 @@
+from typing import Any
+
+import datasets
+import pytest
+
+from attnlight.data.labels import read_labels
+from attnlight.data.sources import Source
+from attnlight.errors import InputError
+
+Classes = dict[str, list[str | int]]
+
+
+def labelled(values: list[Any], names: list[str] | None = None) -> datasets.Dataset:
+    rows = datasets.Dataset.from_dict({"label": values})
+    return rows.cast_column("label", datasets.ClassLabel(names=names)) if names else rows
+
+
+def read(
+    rows: datasets.Dataset, classes: Classes | None = None, names: list[str] | None = None
+) -> tuple[list[str], list[int]]:
+    source = Source(path="a/b", split="train", label="label", classes=classes)
+    found, numbers = read_labels(rows, source, names)
+    return found, numbers.tolist()
+
+
+@pytest.mark.parametrize(
+    ("values", "names", "classes", "expected"),
+    [
+        ([1, 0, 2], ["x", "y", "z"], None, (["x", "y", "z"], [1, 0, 2])),
+        ([1, 0], ["x", "y", "z"], None, (["x", "y", "z"], [1, 0])),
+        ([7, 3, 7, 10], None, None, (["3", "7", "10"], [1, 0, 1, 2])),
+        (["no", "yes", "no"], None, None, (["no", "yes"], [0, 1, 0])),
+        ([True, False], None, None, (["0", "1"], [1, 0])),
+        ([0, 1, 2, 3, 4], None, {"n": [0, 1], "p": [3, 4]}, (["n", "p"], [0, 0, -1, 1, 1])),
+        ([0, 1, 2], ["x", "y", "z"], {"q": ["z"], "r": ["x"]}, (["q", "r"], [1, -1, 0])),
+        (["5", "6"], None, {"a": [6], "b": [5]}, (["a", "b"], [1, 0])),
+        ([5, 6], None, {"a": ["6"], "b": [5]}, (["a", "b"], [1, 0])),
+        # names that look like other labels' numbers: numbers are labels, strings are names
+        ([0, 1], ["1", "0"], {"a": [0], "b": [1]}, (["a", "b"], [0, 1])),
+        ([0, 1], ["1", "0"], {"a": ["0"], "b": ["1"]}, (["a", "b"], [1, 0])),
+    ],
+)
+def test_labels_become_classes(
+    values: list[Any],
+    names: list[str] | None,
+    classes: Classes | None,
+    expected: tuple[list[str], list[int]],
+) -> None:
+    assert read(labelled(values, names), classes) == expected
+
+
+def test_another_source_is_matched_by_name_whatever_its_numbers() -> None:
+    assert read(labelled([0, 1], ["pos", "neg"]), names=["neg", "pos"]) == (["neg", "pos"], [1, 0])
+
+
+def test_a_test_split_may_lack_a_listed_label() -> None:
+    classes: Classes = {"n": [0, 1], "p": [3, 4]}
+    assert read(labelled([1, 4, 2]), classes, ["n", "p"])[1] == [0, 1, -1]
+
+
+@pytest.mark.parametrize(
+    ("values", "names", "classes", "message"),
+    [
+        ([-1, -1], ["x", "y"], None, "split train of a/b is labelled -1 throughout"),
+        ([-1, -1], None, {"n": [0]}, "labelled -1 throughout"),
+        ([0, -1], ["x", "y"], None, "has label -1, outside the classes x, y"),
+        ([0, 1], None, {"n": [0], "p": [2]}, "lists 2 for 'p', which is no label .* are 0, 1"),
+        (["a", "b"], None, {"n": ["a"], "p": ["c"]}, "lists 'c' for 'p', which is no label"),
+        ([0, 1], ["x", "y"], {"n": [0], "p": [2]}, "lists 2 for 'p', which is no label"),
+        ([0, 1], None, {"n": [0], "p": [0, 1]}, "lists label 0 of split train of a/b twice"),
+        ([0.5, 1.0], None, None, "holds double; a label is a whole number or a string"),
+        ([[0], [1]], None, None, "a label is a whole number or a string"),
+        ([0, None], None, None, "1 rows of split train of a/b have no label"),
+    ],
+)
+def test_wrong_labels_are_refused(
+    values: list[Any], names: list[str] | None, classes: Classes | None, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read(labelled(values, names), classes)
+
+
+def test_label_that_training_does_not_have() -> None:
+    with pytest.raises(InputError, match="has label 2, outside the classes 0, 1"):
+        read(labelled([0, 2]), names=["0", "1"])
+
+
+def test_missing_column_lists_those_present() -> None:
+    rows = datasets.Dataset.from_dict({"text": ["a"], "target": [0]})
+    with pytest.raises(InputError, match="a/b has no column 'label'; it has text, target"):
+        read(rows)

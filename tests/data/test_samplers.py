@@ -1,0 +1,125 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from attnlight.data.samplers import BucketSampler, OnceSampler
+
+
+def lengths(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(1, 200, n).astype(np.int32)
+
+
+def dealt(n: int, world: int, pad: bool, size: int = 4) -> list[list[list[int]]]:
+    return [list(OnceSampler(n, size, rank, world, pad)) for rank in range(world)]
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 500])
+def test_training_batches_hold_every_text_once(n: int) -> None:
+    sampler = BucketSampler(lengths(n), 32, seed=0)
+    batches = list(sampler)
+    assert sorted(itertools.chain(*batches)) == list(range(n))
+    assert len(batches) == len(sampler) == math.ceil(n / 32)
+    assert sorted(map(len, batches))[1:] == [32] * (len(batches) - 1)
+
+
+def test_training_batches_are_a_function_of_seed_and_epoch() -> None:
+    def epoch(seed: int, number: int, before: int = 0) -> list[list[int]]:
+        sampler = BucketSampler(lengths(300), 16, seed)
+        for earlier in range(before):  # an undisturbed run draws these epochs, a resumed one not
+            sampler.set_epoch(earlier)
+            list(sampler)
+        sampler.set_epoch(number)
+        return list(sampler)
+
+    assert epoch(3, 5, before=5) == epoch(3, 5)
+    assert epoch(3, 5) != epoch(3, 6)
+    assert epoch(3, 5) != epoch(4, 5)
+
+
+def test_lengths_within_a_batch_differ_by_the_jitter_only() -> None:
+    # Twenty texts share each length, so a slice of 8 spans at most one step of jittered length,
+    # and jitter moves a length L by at most ceil(0.1 L).
+    sizes = lengths(4000)
+    for batch in BucketSampler(sizes, 8, seed=1):
+        low, high = int(sizes[batch].min()), int(sizes[batch].max())
+        assert high - math.ceil(high / 10) <= low + math.ceil(low / 10) + 1
+
+
+def test_jitter_follows_the_published_rule() -> None:
+    # One length only: sampled order then shows nothing, so the jitter is read off directly.
+    sampler = BucketSampler(np.full(60_000, 30, np.int32), 32, seed=0)
+    moved = sampler._jittered(np.arange(60_000), np.random.default_rng(0)) - 30
+    values, counts = np.unique(moved, return_counts=True)
+    assert values.tolist() == [-3, -2, -1, 0, 1, 2]  # [floor(-3.0), ceil(3.0))
+    assert np.allclose(counts / 60_000, 1 / 6, atol=0.01)
+    short = sampler._jittered(np.arange(9), np.random.default_rng(0)) - 30
+    assert set(short.tolist()) <= set(range(-3, 3))
+
+
+def test_batches_come_in_random_order_of_length() -> None:
+    sizes = lengths(3200)
+    means = [sizes[batch].mean() for batch in BucketSampler(sizes, 32, seed=0)]
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.35
+
+
+def test_equal_lengths_are_mixed() -> None:
+    # A corpus sorted by label with texts of one length must not give batches of one label.
+    labels = np.repeat([0, 1], 500)
+    shares = [labels[batch].mean() for batch in BucketSampler(np.full(1000, 4, np.int32), 50, 0)]
+    assert min(shares) > 0.2
+    assert max(shares) < 0.8
+
+
+@pytest.mark.parametrize(("n", "world"), [(64, 2), (101, 2), (101, 3), (7, 4), (4, 4)])
+def test_ranks_train_on_as_many_batches_of_equal_sizes(n: int, world: int) -> None:
+    ranks = [list(BucketSampler(lengths(n), 8, 0, rank, world)) for rank in range(world)]
+    assert len({tuple(map(len, batches)) for batches in ranks}) == 1
+    everything = list(itertools.chain(*itertools.chain(*ranks)))
+    assert set(everything) == set(range(n))
+    assert len(everything) == math.ceil(n / world) * world
+    assert len(ranks[0]) == len(BucketSampler(lengths(n), 8, 0, 0, world)) == math.ceil(
+        n / (8 * world)
+    )
+
+
+def test_ranks_train_on_similar_lengths_at_each_step() -> None:
+    sizes = lengths(2000)
+    ranks = [list(BucketSampler(sizes, 8, 0, rank, 2)) for rank in range(2)]
+    for first, second in zip(*ranks, strict=True):
+        assert abs(sizes[first].mean() - sizes[second].mean()) < 0.1 * sizes[first].mean() + 2
+
+
+@pytest.mark.parametrize(("n", "world"), [(10, 1), (9, 2), (10, 3), (1821, 2), (3, 3)])
+def test_evaluation_reads_every_text_exactly_once(n: int, world: int) -> None:
+    ranks = dealt(n, world, pad=False)
+    for rank, batches in enumerate(ranks):
+        assert list(itertools.chain(*batches)) == list(range(rank, n, world))
+        assert len(batches) == len(OnceSampler(n, 4, rank, world))
+        assert all(len(batch) == 4 for batch in batches[:-1])
+
+
+@pytest.mark.parametrize(("n", "world"), [(10, 1), (9, 2), (10, 3), (1821, 2), (17, 16)])
+def test_padded_evaluation_gives_all_ranks_as_much_and_marks_repeats(n: int, world: int) -> None:
+    ranks = dealt(n, world, pad=True)
+    assert len({tuple(map(len, batches)) for batches in ranks}) == 1
+    positions = list(itertools.chain(*itertools.chain(*ranks)))
+    assert sorted(p for p in positions if p >= 0) == list(range(n))
+    repeats = [p for p in positions if p < 0]
+    assert len(repeats) == -n % world
+    assert all(0 <= -1 - p < n for p in repeats)
+
+
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("pad", [False, True])
+def test_sorted_evaluation_pads_little_and_reads_every_text_once(world: int, pad: bool) -> None:
+    sizes = lengths(1001)
+    ranks = [list(OnceSampler(1001, 10, rank, world, pad, sizes)) for rank in range(world)]
+    positions = list(itertools.chain(*itertools.chain(*ranks)))
+    assert sorted(p for p in positions if p >= 0) == list(range(1001))
+    padded = sum(len(b) * sizes[b].max() for b in itertools.chain(*ranks) if min(b) >= 0)
+    assert padded < 1.05 * sizes.sum()
+    means = [sizes[[p for p in batch if p >= 0]].mean() for batch in ranks[0] if max(batch) >= 0]
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.4  # a limited run sees all
+    assert ranks[0] == list(OnceSampler(1001, 10, 0, world, pad, sizes))

@@ -1,0 +1,211 @@
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from attnlight.batch import BOS, EOS, UNK
+from attnlight.data.tokenization import (
+    Splitting,
+    TextRules,
+    count_tokens,
+    encode_texts,
+    learn_vocabulary,
+    make_tokenizer,
+    rust_threads,
+)
+from attnlight.errors import InputError
+
+PIECES = ["Good", "bad", "é", "B52s", "3.14", "n't", "_", " ", "\n", "\u00a0", ",", "!", "…", "€"]
+PIECES += ["<br />", "<br", "a<b", "-LRB-", "[PAD]", "[UNK]", "[BOS]", "-", "'"]
+SPLITTINGS: list[Splitting] = ["whitespace", "punctuation", "words"]
+
+
+def naive_tokens(text: str, rules: TextRules) -> list[str]:
+    """The rules character by character, without regular expressions."""
+    if rules.markup:
+        text = text.replace("<br />", " ").replace("-LRB-", " ")
+    text = text.lower() if rules.lowercase else text
+    tokens, open_ = [], False
+    for character in text:
+        inside = character.isalnum() or character == "_"
+        if character.isspace():
+            open_ = False
+        elif rules.splitting == "whitespace" or inside:
+            if open_:
+                tokens[-1] += character
+            else:
+                tokens.append(character)
+            open_ = True
+        else:
+            open_ = False
+            if rules.splitting == "punctuation":
+                tokens.append(character)
+    if rules.digits:
+        tokens = [rules.digits if any(map(str.isdigit, token)) else token for token in tokens]
+    return tokens
+
+
+def surface(text: str, rules: TextRules) -> list[str]:
+    """The rules as the tokenizer applies them, with every word known."""
+    tokenizer = make_tokenizer(rules.uncut(), ())
+    normalized = tokenizer.normalizer.normalize_str(text)
+    return [token for token, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalized)]
+
+
+@given(
+    st.lists(st.sampled_from(PIECES[:14]), max_size=12).map("".join),
+    st.sampled_from(SPLITTINGS),
+    st.booleans(),
+    st.sampled_from([None, "qqq"]),
+)
+def test_tokens_are_those_of_the_naive_rules(
+    text: str, splitting: Splitting, lowercase: bool, digits: str | None
+) -> None:
+    rules = TextRules(lowercase=lowercase, digits=digits, splitting=splitting)
+    assert surface(text, rules) == naive_tokens(text, rules)
+
+
+@pytest.mark.parametrize("splitting", SPLITTINGS)
+def test_markup_is_dropped_and_other_angles_stay(splitting: Splitting) -> None:
+    rules = TextRules(splitting=splitting, markup=True)
+    text = "One<br /><br />two </p> -LRB- three -rrb- i <3 u > v <a href='x'>w"
+    assert surface(text, rules) == naive_tokens("one two three i <3 u > v w", rules)
+    kept = TextRules(splitting=splitting, markup=False)
+    assert surface(text, kept) == naive_tokens(text, kept)
+
+
+def test_known_sentence_under_each_splitting() -> None:
+    text = "It's 3.5 stars!!"
+    expected = {
+        "whitespace": ["it's", "qqq", "stars!!"],
+        "punctuation": ["it", "'", "s", "qqq", ".", "qqq", "stars", "!", "!"],
+        "words": ["it", "s", "qqq", "qqq", "stars"],
+    }
+    for splitting in SPLITTINGS:
+        assert surface(text, TextRules(splitting=splitting, digits="qqq")) == expected[splitting]
+
+
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=12).map("".join),
+    st.sampled_from(SPLITTINGS),
+    st.booleans(),
+)
+def test_no_text_contains_padding_or_boundaries(
+    text: str, splitting: Splitting, lowercase: bool
+) -> None:
+    rules = TextRules(lowercase=lowercase, splitting=splitting, boundary_tokens=False)
+    tokenizer = make_tokenizer(rules, ["good"])
+    (ids,), _ = encode_texts(tokenizer, [text])
+    assert len(ids) >= 1
+    assert set(ids) <= {UNK, 4}
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), max_size=5),
+    st.sampled_from(SPLITTINGS),
+    st.booleans(),
+    st.sampled_from([None, 1, 3]),
+)
+def test_ids_are_boundaries_around_cut_words(
+    texts: list[str], splitting: Splitting, boundary: bool, truncate: int | None
+) -> None:
+    rules = TextRules(splitting=splitting, boundary_tokens=boundary, truncate=truncate)
+    words = ["good", "bad", "é", "t"]
+    tokenizer = Tokenizer.from_str(make_tokenizer(rules, words).to_str())
+    ids, empty = encode_texts(tokenizer, texts)
+    numbers = {word: 4 + place for place, word in enumerate(words)}
+    for text, row, none in zip(texts, ids, empty, strict=True):
+        tokens = surface(text, rules)
+        expected = [numbers.get(token, UNK) for token in tokens[:truncate]] or [UNK]
+        assert row == ([BOS, *expected, EOS] if boundary else expected)
+        assert none == (not tokens)
+    assert count_tokens(rules, [texts]).tolist() == [len(surface(t, rules)) for t in texts]
+
+
+def test_long_words_and_long_texts_take_linear_time() -> None:
+    rules = TextRules(splitting="words", digits="qqq", markup=True)
+    texts = ["a" * 200_000, "<" * 200_000, "<a " * 70_000, "word " * 20_000, "1" * 200_000]
+    assert count_tokens(rules, [texts]).tolist() == [1, 0, 70_000, 20_000, 1]
+
+
+def test_vocabulary_counts_texts_not_occurrences() -> None:
+    rng = random.Random(0)
+    texts = [" ".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=9)) for _ in range(50)]
+    texts.append("z" + " z" * 500)  # many occurrences, one text
+    found = Counter(word for text in texts for word in set(text.split()))
+    chunks = [texts[:20], texts[20:]]
+    for least, size in ((1, None), (12, None), (1, 5)):
+        expected = sorted((w for w in found if found[w] >= least), key=lambda w: (-found[w], w))
+        assert learn_vocabulary(TextRules(), lambda: chunks, least, size) == expected[:size]
+
+
+def test_words_behind_the_cut_are_not_counted() -> None:
+    rules = TextRules(truncate=2)
+    assert learn_vocabulary(rules, lambda: [["a b c", "b a d"]]) == ["a", "b"]
+
+
+def test_special_tokens_in_texts_are_no_words() -> None:
+    rules = TextRules(lowercase=False)
+    assert learn_vocabulary(rules, lambda: [["x [UNK] [PAD] [BOS]"]]) == ["x"]
+
+
+def test_no_frequent_word_is_an_error() -> None:
+    with pytest.raises(InputError, match="no word occurs in min_document_frequency = 3"):
+        learn_vocabulary(TextRules(), lambda: [["a a a", "a b"]], 3)
+
+
+@pytest.mark.parametrize(
+    ("digits", "splitting"), [("two words", "whitespace"), ("<NUM>", "words"), ("", "whitespace")]
+)
+def test_a_digit_token_that_would_be_split_is_refused(digits: str, splitting: Splitting) -> None:
+    with pytest.raises(InputError, match="digits is"):
+        TextRules(digits=digits, splitting=splitting)
+
+
+def test_cutting_everything_is_refused() -> None:
+    with pytest.raises(InputError, match="truncate is 0"):
+        TextRules(truncate=0)
+
+
+@pytest.mark.parametrize(("chosen", "within", "after"), [(None, "true", "false"), ("0", "0", "0")])
+def test_threads_are_used_and_then_forbidden(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None, within: str, after: str
+) -> None:
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("TOKENIZERS_PARALLELISM", chosen)
+    with rust_threads():
+        assert os.environ["TOKENIZERS_PARALLELISM"] == within
+    assert os.environ["TOKENIZERS_PARALLELISM"] == after
+
+
+def test_forking_after_encoding_gives_no_warning() -> None:
+    code = (
+        "import os; from attnlight.data.tokenization import *\n"
+        "encode_texts(make_tokenizer(TextRules(), ['a']), ['a b'] * 100)\n"
+        "pid = os.fork()\n"
+        "encode_texts(make_tokenizer(TextRules(), ['a']), ['a b'] * 100) if not pid else 0\n"
+        "os.waitpid(pid, 0) if pid else os._exit(0)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+        check=True,
+    )
+    assert "parallelism" not in run.stderr
+
+
+def test_counts_of_no_texts_are_none() -> None:
+    assert count_tokens(TextRules(), []).dtype == np.int32
+    assert len(count_tokens(TextRules(), [])) == 0

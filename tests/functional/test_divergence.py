@@ -1,0 +1,177 @@
+import math
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import jensenshannon
+from scipy.stats import entropy
+from torch import Tensor
+
+from attnlight.functional import (
+    js_divergence,
+    kl_divergence,
+    masked_softmax,
+    total_variation,
+)
+
+Divergence = Callable[[Tensor, Tensor], Tensor]
+ALL = [kl_divergence, js_divergence, total_variation]
+
+
+def distributions(seed: int, *shape: int, zeros: float = 0.0) -> Tensor:
+    random = np.random.default_rng(seed)
+    values = random.gamma(0.3, size=shape) * (random.random(shape) >= zeros) + 1e-300
+    return torch.from_numpy(values / values.sum(-1, keepdims=True))
+
+
+def test_by_hand() -> None:
+    p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.25, 0.5, 0.25])
+    assert kl_divergence(p, q).item() == pytest.approx(0.5 * math.log(2))
+    assert kl_divergence(q, p).item() == math.inf
+    assert total_variation(p, q).item() == pytest.approx(0.25)
+    own = 0.5 * math.log(0.5 / 0.375)
+    other = 0.25 * math.log(0.25 / 0.375) + 0.25 * math.log(2)
+    assert js_divergence(p, q).item() == pytest.approx((own + other) / 2)
+
+
+def test_equal_scipy() -> None:
+    p, q = distributions(1, 40, 3, 11), distributions(2, 40, 3, 11)
+    torch.testing.assert_close(
+        kl_divergence(p, q), torch.from_numpy(entropy(p.numpy(), q.numpy(), axis=-1))
+    )
+    torch.testing.assert_close(
+        js_divergence(p, q), torch.from_numpy(jensenshannon(p.numpy(), q.numpy(), axis=-1) ** 2)
+    )
+    torch.testing.assert_close(
+        total_variation(p, q), torch.from_numpy(np.abs(p.numpy() - q.numpy()).sum(-1) / 2)
+    )
+
+
+def test_zeros_are_those_of_scipy() -> None:
+    p = torch.tensor([[0.0, 1.0], [0.5, 0.5], [0.0, 1.0], [0.2, 0.8]], dtype=torch.float64)
+    q = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(
+        kl_divergence(p, q), torch.from_numpy(entropy(p.numpy(), q.numpy(), axis=-1))
+    )
+    torch.testing.assert_close(
+        js_divergence(p, q), torch.from_numpy(jensenshannon(p.numpy(), q.numpy(), axis=-1) ** 2)
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_js_of_disjoint_supports_is_ln_2(dtype: torch.dtype) -> None:
+    p = distributions(3, 200, 20).to(dtype)
+    q = distributions(4, 200, 20).to(dtype)
+    left, right = torch.cat([p, 0 * q], -1), torch.cat([0 * p, q], -1)
+    js = js_divergence(left, right)
+    assert (js <= math.log(2)).all()
+    torch.testing.assert_close(
+        js, torch.full_like(js, math.log(2)), rtol=4 * torch.finfo(dtype).eps, atol=0
+    )
+    one, other = torch.tensor([1.0, 0.0], dtype=dtype), torch.tensor([0.0, 1.0], dtype=dtype)
+    assert js_divergence(one, other).item() == torch.tensor(2.0, dtype=dtype).log().item()
+
+
+def exact_js(p: list[float], q: list[float]) -> float:
+    with localcontext(prec=60):
+        total = Decimal(0)
+        for x, y in zip(map(Decimal, p), map(Decimal, q), strict=True):
+            mean = (x + y) / 2
+            total += sum(v * (v / mean).ln() for v in (x, y) if v > 0) / 2
+        return float(total)
+
+
+def exact_kl(p: list[float], q: list[float]) -> float:
+    with localcontext(prec=60):
+        pairs = zip(map(Decimal, p), map(Decimal, q), strict=True)
+        return float(sum(x * (x / y).ln() - x + y for x, y in pairs if x > 0))
+
+
+@pytest.mark.parametrize("size", [1e-2, 1e-3, 1e-4, 1e-5])
+def test_nearly_equal_distributions_keep_their_digits(size: float) -> None:
+    p = distributions(5, 30).float()
+    q = p * (1 + size * torch.randn(30, generator=torch.Generator().manual_seed(0)))
+    js = js_divergence(p, q).item()
+    assert js == pytest.approx(exact_js(p.tolist(), q.tolist()), rel=2e-6)
+    kl = kl_divergence(p, q).item()
+    assert kl == pytest.approx(exact_kl(p.tolist(), q.tolist()), rel=3e-7 / size)
+
+
+def test_nothing_is_lost_at_the_ends_of_the_float_range() -> None:
+    p = torch.tensor([1.0, 1e-42, 1e-30, 0.0])
+    q = torch.tensor([1e-42, 1.0, 1e-30, 1e-45])
+    assert kl_divergence(p, q).item() == pytest.approx(42 * math.log(10), rel=1e-2)
+    assert js_divergence(p, q).item() == pytest.approx(math.log(2), rel=1e-6)
+
+
+@pytest.mark.parametrize("divergence", ALL)
+def test_equal_distributions_are_at_zero(divergence: Divergence) -> None:
+    p = distributions(6, 50, 7, zeros=0.3).float()
+    assert (divergence(p, p) == 0).all()
+    assert (divergence(torch.zeros(3), torch.zeros(3)) == 0).all()
+
+
+@pytest.mark.parametrize("divergence", ALL)
+def test_padding_adds_nothing(divergence: Divergence) -> None:
+    p, q = distributions(7, 5, 6), distributions(8, 5, 6)
+    pad = torch.nn.functional.pad
+    torch.testing.assert_close(divergence(pad(p, (1, 3)), pad(q, (1, 3))), divergence(p, q))
+
+
+@pytest.mark.parametrize("divergence", ALL)
+def test_gradients_equal_finite_differences(divergence: Divergence) -> None:
+    random = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, 3, 5, dtype=torch.float64, generator=random)
+
+    def through_softmax(x: Tensor, y: Tensor) -> Tensor:
+        return divergence(x.softmax(-1), y.softmax(-1))
+
+    assert torch.autograd.gradcheck(
+        through_softmax, (x.clone().requires_grad_(), y.clone().requires_grad_())
+    )
+
+
+@pytest.mark.parametrize("divergence", ALL)
+def test_gradients_are_finite_on_padding_and_where_attention_underflows(
+    divergence: Divergence,
+) -> None:
+    mask = torch.tensor([[True, True, True, False]])
+    base = masked_softmax(torch.tensor([[1.0, -95.0, 0.0, 0.0]]), mask)
+    scores = torch.tensor([[0.0, -95.0, -200.0, 0.0]], requires_grad=True)
+    weights = masked_softmax(scores, mask)
+    assert 0 < weights[0, 1] < torch.finfo(torch.float32).tiny
+    assert weights[0, 2] == 0
+    value = divergence(weights, base).sum()
+    value.backward()
+    assert value.isfinite()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+
+
+probabilities = st.lists(
+    st.one_of(st.just(0.0), st.floats(1e-40, 1.0)), min_size=2, max_size=6
+).filter(lambda values: sum(values) > 1e-3)
+
+
+@settings(deadline=None, max_examples=300)
+@given(probabilities, probabilities, st.sampled_from([torch.float32, torch.float64]))
+def test_bounds(first: list[float], second: list[float], dtype: torch.dtype) -> None:
+    size = max(len(first), len(second))
+    p, q = (
+        torch.tensor(values + [0.0] * (size - len(values)), dtype=torch.float64)
+        for values in (first, second)
+    )
+    p, q = (p / p.sum()).to(dtype), (q / q.sum()).to(dtype)
+    slack = 8 * torch.finfo(dtype).eps
+    kl, js, tv = kl_divergence(p, q), js_divergence(p, q), total_variation(p, q)
+    assert not torch.stack([kl, js, tv]).isnan().any()
+    assert 0 <= js <= math.log(2)
+    assert -slack <= js - tv.square() / 2  # Pinsker, both ways
+    assert js <= tv * math.log(2) + slack
+    assert kl >= 2 * tv.square() - slack
+    torch.testing.assert_close(js, js_divergence(q, p), rtol=1e-5, atol=slack)
+    assert math.isinf(kl) == bool(((q == 0) & (p > 0)).any())

@@ -1,0 +1,139 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import softmax
+from scipy.stats import entropy
+from torch import Tensor
+
+from attnlight.functional import attention_entropy, masked_mean, masked_softmax
+
+
+def random_mask(rows: int, items: int, seed: int = 0) -> Tensor:
+    """At least one item in each row."""
+    mask = torch.rand(rows, items, generator=torch.Generator().manual_seed(seed)) < 0.6
+    mask[:, 0] |= ~mask.any(1)
+    return mask
+
+
+def test_softmax_of_two_rows_by_hand() -> None:
+    scores = torch.tensor([[0.0, math.log(3), 9.0, 0.0], [math.log(2), 0.0, 0.0, 50.0]])
+    mask = torch.tensor([[True, True, False, False], [True, True, True, False]])
+    expected = torch.tensor([[0.25, 0.75, 0, 0], [0.5, 0.25, 0.25, 0]])
+    torch.testing.assert_close(masked_softmax(scores, mask), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(7, 9), (7, 3, 9), (7, 2, 4, 9)])
+def test_softmax_equals_softmax_of_the_kept_items(
+    shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    scores = torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(1)) * 5
+    mask = random_mask(7, 9)
+    weights = masked_softmax(scores, mask)
+    assert weights.dtype == dtype
+    for row in range(7):
+        kept = mask[row]
+        assert (weights[row][..., ~kept] == 0).all()
+        expected = torch.from_numpy(softmax(scores[row][..., kept].numpy(), axis=-1))
+        tolerance = 1e-6 if dtype == torch.float32 else 1e-14
+        torch.testing.assert_close(
+            weights[row][..., kept], expected.to(dtype), rtol=tolerance, atol=0
+        )
+
+
+def test_softmax_takes_a_mask_for_each_head() -> None:
+    mask = random_mask(6, 5).reshape(3, 2, 5)
+    scores = torch.randn(3, 2, 5, generator=torch.Generator().manual_seed(1))
+    together = masked_softmax(scores, mask)
+    torch.testing.assert_close(together[:, 1], masked_softmax(scores[:, 1], mask[:, 1]))
+
+
+def test_softmax_of_nothing_is_zero_with_zero_gradient() -> None:
+    scores = torch.randn(2, 3, requires_grad=True)
+    weights = masked_softmax(scores, torch.tensor([[False] * 3, [True, True, False]]))
+    assert weights[0].tolist() == [0, 0, 0]
+    weights.square().sum().backward()
+    assert scores.grad is not None
+    assert scores.grad[0].tolist() == [0, 0, 0]
+    assert scores.grad[1, 2] == 0
+    assert scores.grad[1, :2].abs().min() > 0
+
+
+def test_softmax_ignores_what_stands_off_the_mask() -> None:
+    mask = torch.tensor([[True, True, False, False, False]])
+    scores = torch.tensor([[1.0, -2.0, math.nan, math.inf, -math.inf]], requires_grad=True)
+    weights = masked_softmax(scores, mask)
+    expected = masked_softmax(torch.tensor([[1.0, -2.0, 0, 0, 0]]), mask)
+    torch.testing.assert_close(weights, expected, rtol=0, atol=0)
+    weights[0, 0].backward()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_softmax_survives_large_scores(dtype: torch.dtype) -> None:
+    scores = torch.tensor([[3e4, 3e4, -3e4, 7e4], [-3e37, -3e37, 0, 0]], dtype=dtype)
+    mask = torch.tensor([[True, True, True, False], [True, True, False, False]])
+    expected = torch.tensor([[0.5, 0.5, 0, 0]] * 2, dtype=dtype)
+    assert torch.equal(masked_softmax(scores, mask), expected)
+
+
+def test_softmax_gradient_equals_finite_differences() -> None:
+    mask = random_mask(4, 6)
+    scores = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: masked_softmax(x, mask), scores)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.floats(-80, 80, width=32), min_size=1, max_size=12),
+    st.integers(0, 8),
+    st.floats(-50, 50, width=32),
+)
+def test_softmax_depends_on_neither_padding_nor_shift(
+    scores: list[float], padding: int, shift: float
+) -> None:
+    row = torch.tensor([scores], dtype=torch.float64)
+    mask = torch.ones(1, len(scores), dtype=torch.bool)
+    weights = masked_softmax(row, mask)
+    padded = masked_softmax(
+        torch.nn.functional.pad(row + shift, (padding, 2), value=99.0),
+        torch.nn.functional.pad(mask, (padding, 2), value=False),
+    )
+    torch.testing.assert_close(padded[:, padding:-2], weights, rtol=1e-12, atol=0)
+    assert weights.sum().item() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (5, 8, 3), (5, 8, 3, 2)])
+def test_mean_equals_mean_of_the_kept_items(shape: tuple[int, ...]) -> None:
+    values = torch.randn(shape, dtype=torch.float64)
+    mask = random_mask(5, 8)
+    means = masked_mean(
+        values.masked_fill(~mask.reshape(5, 8, *[1] * (len(shape) - 2)), math.nan), mask
+    )
+    for row in range(5):
+        torch.testing.assert_close(means[row], values[row][mask[row]].mean(0))
+
+
+def test_mean_of_nothing_is_zero() -> None:
+    assert masked_mean(torch.ones(1, 3), torch.zeros(1, 3, dtype=torch.bool)).tolist() == [0]
+
+
+def test_entropy_equals_scipy() -> None:
+    weights = masked_softmax(torch.randn(6, 3, 9, dtype=torch.float64), random_mask(6, 9))
+    expected = torch.from_numpy(entropy(weights.numpy(), axis=-1))
+    torch.testing.assert_close(attention_entropy(weights), expected)
+    one_hot = torch.tensor([[0.0, 1.0, 0.0]])
+    assert attention_entropy(one_hot).item() == 0
+    assert attention_entropy(torch.full((1, 8), 0.125)).item() == pytest.approx(math.log(8))
+
+
+def test_entropy_gradient_is_finite_where_weights_are_zero() -> None:
+    scores = torch.tensor([[300.0, 0.0, 0.0]], requires_grad=True)
+    mask = torch.tensor([[True, True, False]])
+    attention_entropy(masked_softmax(scores, mask)).sum().backward()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()

@@ -1,0 +1,158 @@
+"""One device against two, by gloo on the CPU: the same rows, each once, and the same curves."""
+
+import csv
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from attnlight.records import read_record
+from tests.commands import CONFIGS, CPU, QUIET, TWO, attnlight, experiment, finish, free_port, start
+
+pytestmark = [pytest.mark.ddp, pytest.mark.slow]
+CHEAP = ["-c", f"{CONFIGS}/tests/cheap.yaml"]
+TESTS = ("predictions", "attention_permutation")
+PLANTED = ["--data.train_size=400", "--data.validation_size=131", "--data.test_size=203"]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(tmp_path_factory, "planted_bilstm", *PLANTED)
+
+
+@pytest.fixture(scope="module")
+def sst(tmp_path_factory: pytest.TempPathFactory, corpora: Path) -> Path:
+    return trained(tmp_path_factory, "sst_bilstm", data=str(corpora))
+
+
+def trained(factory: pytest.TempPathFactory, name: str, *options: str, data: str = "") -> Path:
+    """A run of one epoch on one device."""
+    folder = factory.mktemp(name)
+    short = ["--trainer.max_epochs=1", "--trainer.logger=false", *CPU, *QUIET]
+    place = [f"--root={folder}", "--experiment=e", "--run=r"]
+    attnlight("fit", *experiment(name), *options, *short, *place, cwd=folder, ATTNLIGHT_DATA=data)
+    return folder / "e" / "r"
+
+
+def evaluated(run: Path, verb: str, devices: list[str], data: str = "") -> Path:
+    """A copy of the run on which one verb was run with these devices."""
+    copy = run.with_name(f"{verb}-{len(devices)}")
+    if not copy.exists():
+        shutil.copytree(run, copy)
+        logger = ["--trainer.logger=lightning.pytorch.loggers.CSVLogger"]
+        logger += [f"--trainer.logger.save_dir={copy}", "--trainer.logger.name=logs"]
+        config = ["-c", f"{run}/fit.yaml", f"--ckpt_path={copy}/best.ckpt"]
+        tests = [] if verb == "predict" else CHEAP
+        attnlight(verb, *config, *tests, *devices, *QUIET, *logger, cwd=copy, ATTNLIGHT_DATA=data)
+    return copy
+
+
+def compare(one: dict[str, np.ndarray], two: dict[str, np.ndarray]) -> None:
+    """Design, section 10: floats to tolerance, discrete columns equal but for 0.2 % of rows."""
+    assert one.keys() == two.keys()
+    for name, values in one.items():
+        if values.dtype.kind in "iu" or name == "flip_rate":
+            assert (values != two[name]).mean() <= 0.002, name
+        else:
+            np.testing.assert_allclose(values, two[name], atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(("corpus", "rows"), [("planted", 203), ("sst", 1821)])
+def test_records_of_two_devices_are_those_of_one(
+    corpus: str, rows: int, request: pytest.FixtureRequest
+) -> None:
+    run: Path = request.getfixturevalue(corpus)
+    data = str(request.getfixturevalue("corpora")) if corpus == "sst" else ""
+    one, two = (evaluated(run, "test", devices, data) for devices in (CPU, TWO))
+    for test in TESTS:
+        records = [read_record(folder / f"records/test/{test}.parquet") for folder in (one, two)]
+        index = records[0].columns["index"]
+        assert len(index) == len(np.unique(index)) == rows
+        assert records[1].metadata["partial"] is False
+        compare(records[0].columns, records[1].columns)
+    assert_logs_agree(one, two)
+
+
+def test_validation_scalars_of_two_devices_are_those_of_one(planted: Path) -> None:
+    one, two = (evaluated(planted, "validate", devices) for devices in (CPU, TWO))
+    logged = assert_logs_agree(one, two)
+    assert {"val/accuracy", "val/attention_permutation/median_tvd"} <= logged.keys()
+
+
+def test_validation_inside_fit_counts_each_text_once(planted: Path, tmp_path: Path) -> None:
+    """A fit that changes no weight: its validation, padded on two devices, equals `validate`."""
+    frozen = ["--model.learning_rate=0", "--model.weight_decay=0", "--trainer.max_epochs=1"]
+    logger = ["--trainer.logger=lightning.pytorch.loggers.CSVLogger"]
+    logger += [f"--trainer.logger.save_dir={tmp_path}"]
+    logged = []
+    for name, devices in (("one", CPU), ("two", TWO)):
+        place = [f"--root={tmp_path}", "--experiment=e", f"--run={name}"]
+        options = [*PLANTED, *frozen, *devices, *QUIET, *place, *logger]
+        options += [f"--trainer.logger.name=logs-{name}"]
+        attnlight("fit", *experiment("planted_bilstm"), *CHEAP, *options, cwd=tmp_path)
+        for test in TESTS:
+            record = read_record(tmp_path / "e" / name / f"records/val/{test}-0.parquet")
+            assert len(record.columns["index"]) == 131
+        logged.append(scalars(tmp_path, f"logs-{name}"))
+    shared = {name for name in logged[0] if name.startswith("val/")}
+    assert {"val/accuracy", "val/predictions/max_attention"} <= shared
+    for name in shared:
+        assert logged[0][name] == pytest.approx(logged[1][name], abs=1e-5), name
+
+
+def test_predictions_of_two_devices_are_those_of_one(planted: Path) -> None:
+    one, two = (
+        pq.read_table(evaluated(planted, "predict", devices) / "predictions.parquet").to_pylist()
+        for devices in (CPU, TWO)
+    )
+    assert len(one) == len(two) == 203
+    for left, right in zip(one, two, strict=True):
+        for name in ("index", "position", "tokens", "items", "label"):
+            assert left[name] == right[name]
+        for name in ("probabilities", "attention", "item_logits", "bias"):
+            np.testing.assert_allclose(left[name], right[name], atol=2e-5)
+
+
+def test_two_torchrun_agents_give_the_records_of_one_device(planted: Path, tmp_path: Path) -> None:
+    one = evaluated(planted, "test", CPU)
+    copy = tmp_path / "e" / "agents"
+    shutil.copytree(planted, copy)
+    port = free_port()
+    command = ["-m", "attnlight", "test", "-c", f"{planted}/fit.yaml", *CHEAP, *QUIET]
+    command += [f"--ckpt_path={copy}/best.ckpt", "--trainer.logger=false"]
+    command += ["--trainer.accelerator=cpu", "--trainer.strategy=ddp"]
+    command += ["--trainer.num_nodes=2", "--trainer.devices=1"]
+    agents = [
+        start(
+            ["-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={rank}"]
+            + ["--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}", *command],
+            cwd=tmp_path,
+        )
+        for rank in range(2)
+    ]
+    for agent in agents:
+        finish(agent)
+    for test in TESTS:
+        records = [read_record(folder / f"records/test/{test}.parquet") for folder in (one, copy)]
+        compare(records[0].columns, records[1].columns)
+
+
+def assert_logs_agree(one: Path, two: Path) -> dict[str, Any]:
+    left, right = scalars(one, "logs"), scalars(two, "logs")
+    assert left.keys() == right.keys()
+    for name, value in left.items():
+        assert value == pytest.approx(right[name], abs=1e-5), name
+    return left
+
+
+def scalars(folder: Path, logs: str) -> dict[str, float]:
+    """The last value of each logged scalar."""
+    last: dict[str, float] = {}
+    for path in sorted(folder.glob(f"{logs}/version_*/metrics.csv")):
+        with path.open() as file:
+            for row in csv.DictReader(file):
+                last |= {name: float(value) for name, value in row.items() if value}
+    return last

@@ -1,0 +1,107 @@
+"""Files are written whole or not at all."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlight.errors import InputError
+from attnlight.files import named_errors, replacing, write_text
+
+FILL_UP = """
+import resource, sys
+from pathlib import Path
+from attnlight.errors import InputError
+from attnlight.files import write_text
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
+try:
+    write_text(Path(sys.argv[1]), "new " * 10_000)
+except InputError as error:
+    sys.exit(f"InputError: {error}")
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_writes_text_into_a_folder_that_was_missing(tmp_path: Path) -> None:
+    write_text(tmp_path / "a" / "b" / "notes.txt", "Zoë\n")
+    assert (tmp_path / "a/b/notes.txt").read_bytes() == b"Zo\xc3\xab\n"
+    assert names(tmp_path / "a/b") == ["notes.txt"]
+
+
+def test_the_old_file_stands_until_the_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("old")
+    with replacing(path) as temporary:
+        temporary.write_text("new")
+        assert temporary.parent == path.parent
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert names(tmp_path) == ["notes.txt"]
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt()])
+def test_a_failing_block_changes_nothing(tmp_path: Path, error: BaseException) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("old")
+
+    def fail() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text("half of the n")
+            raise error
+
+    with pytest.raises(type(error)):
+        fail()
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["notes.txt"]
+
+
+def test_follows_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "notes.txt", "x")
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "notes.txt").stat().st_mode) == 0o640
+
+
+def test_a_folder_that_is_a_file_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("x")
+    with pytest.raises(InputError, match=r"taken/notes\.txt cannot be written"):
+        write_text(tmp_path / "taken" / "notes.txt", "y")
+
+
+def test_a_target_that_is_a_folder_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").mkdir()
+    with pytest.raises(InputError, match=r"notes\.txt cannot be written: Is a directory"):
+        write_text(tmp_path / "notes.txt", "y")
+    assert names(tmp_path) == ["notes.txt"]
+
+
+def test_a_full_disk_leaves_the_old_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("old")
+    done = subprocess.run(
+        [sys.executable, "-c", FILL_UP, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip() == f"InputError: {path} cannot be written: File too large."
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["notes.txt"]
+
+
+def test_named_errors_keeps_other_errors() -> None:
+    with pytest.raises(KeyError), named_errors(Path("x")):
+        raise KeyError("mine")
+    with (
+        pytest.raises(InputError, match="x cannot be written: No space left"),
+        named_errors(Path("x")),
+    ):
+        raise OSError(28, "No space left on device")

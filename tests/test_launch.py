@@ -1,0 +1,443 @@
+"""launch.sh and .ci/run: the environment they make and the command lines they start.
+
+A stand-in for Python logs how it is called, and PATH holds nothing but the tools named here, so
+nothing is installed and nothing of this machine decides the outcome.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TOOLS = ["bash", "cat", "cksum", "cp", "dirname", "env", "flock", "grep", "ls", "mkdir", "mktemp"]
+TOOLS += ["rm", "sleep", "touch"]
+ARGUMENTS = ("fit", "-c", "a folder/x.yaml", "--run", "it's")
+TORCHRUN = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "host"}
+SLURM = {"SLURM_JOB_ID": "4711", "SLURM_NNODES": "2", "SLURM_NTASKS": "8"}
+
+PYTHON = """#!/usr/bin/env bash
+# Stands in for Python, pip and venv.
+printf -v line ' %q' "$@"
+log() { echo "${line:1}" >>"$LOG"; }
+case "$1 ${2:-} ${3:-}" in
+  "-c import ensurepip, sys"*) [[ -z ${UNSUITABLE:-} ]] ;;
+  "-m venv --clear")
+    log
+    rm -rf -- "$5" && mkdir -p -- "$5/bin" && touch -- "$5/pyvenv.cfg" && cp -- "$0" "$5/bin/python"
+    ;;
+  "-m pip --version") ;;
+  "-m pip install") log && sleep "${PIP_SECONDS:-0}" && exit "${PIP_STATUS:-0}" ;;
+  *) log && exit "${PYTHON_STATUS:-0}" ;;
+esac
+"""
+
+
+class Checkout:
+    """A copy of the repository's shell side, in a folder whose name has a space."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "a checkout"
+        self.log = folder / "log"
+        self.path = folder / "bin"
+        self.path.mkdir()
+        (self.root / ".ci").mkdir(parents=True)
+        for name in ("launch.sh", ".ci/run"):
+            shutil.copy(ROOT / name, self.root / name)
+        for name in ("pyproject.toml", "constraints.txt"):
+            (self.root / name).write_text(f"{name}\n")
+        for tool in TOOLS:
+            (self.path / tool).symlink_to(shutil.which(tool) or tool)
+        self.add_command("python3", PYTHON)
+
+    def add_command(self, name: str, script: str) -> None:
+        (self.path / name).write_text(script)
+        (self.path / name).chmod(0o755)
+
+    @property
+    def python(self) -> str:
+        return str(self.root / ".venv/bin/python")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"PATH": str(self.path), "LOG": str(self.log), "LC_ALL": "C.UTF-8"}
+
+    def launch(
+        self, *arguments: str, variables: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self.root / "launch.sh"), *arguments],
+            env=self.environment | (variables or {}),
+            cwd=self.root.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def lines(self, *arguments: str, **variables: str) -> list[list[str]]:
+        """The commands of a dry run, as the shell would split them."""
+        done = self.launch("--dry-run", *arguments, variables=variables)
+        assert done.returncode == 0, done.stderr
+        assert not done.stderr
+        return [shlex.split(line) for line in done.stdout.splitlines()]
+
+    def calls(self) -> list[list[str]]:
+        """How Python was called since the last look."""
+        if not self.log.exists():
+            return []
+        found = [shlex.split(line) for line in self.log.read_text().splitlines()]
+        self.log.unlink()
+        return found
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def installation(extras: str = "") -> list[str]:
+    pip = ["-m", "pip", "install", "--disable-pip-version-check"]
+    return [*pip, "-c", "constraints.txt", "-e", f".{extras}"]
+
+
+def trainer(nodes: int, devices: int) -> list[str]:
+    given = {"num_nodes": str(nodes), "devices": str(devices), "strategy": "ddp"}
+    return [part for name, value in given.items() for part in (f"--trainer.{name}", value)]
+
+
+@pytest.mark.parametrize("script", ["launch.sh", ".ci/run"])
+def test_scripts_run(script: str) -> None:
+    assert os.access(ROOT / script, os.X_OK)
+    subprocess.run(["bash", "-n", str(ROOT / script)], check=True)
+
+
+class TestLauncher:
+    @pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict", "report", "--help"])
+    def test_one_machine(self, checkout: Checkout, verb: str) -> None:
+        command = [checkout.python, "-m", "attnlight", verb, *ARGUMENTS[1:]]
+        assert checkout.lines(verb, *ARGUMENTS[1:]) == [command]
+
+    def test_no_argument_is_passed_on_too(self, checkout: Checkout) -> None:
+        assert checkout.lines() == [[checkout.python, "-m", "attnlight"]]
+
+    def test_one_node_needs_no_torchrun(self, checkout: Checkout) -> None:
+        variables = TORCHRUN | {"NNODES": "1", "NODE_RANK": "0"}
+        assert checkout.lines(*ARGUMENTS, **variables) == checkout.lines(*ARGUMENTS)
+
+    @pytest.mark.parametrize(
+        ("variables", "devices"),
+        [
+            ({}, 1),
+            ({"CUDA_VISIBLE_DEVICES": ""}, 1),
+            ({"CUDA_VISIBLE_DEVICES": "-1"}, 1),
+            ({"CUDA_VISIBLE_DEVICES": "3"}, 1),
+            ({"CUDA_VISIBLE_DEVICES": "0,2,GPU-5d"}, 3),
+            ({"CUDA_VISIBLE_DEVICES": "0,2", "NPROC_PER_NODE": "4"}, 4),
+        ],
+    )
+    def test_several_nodes(
+        self, checkout: Checkout, variables: dict[str, str], devices: int
+    ) -> None:
+        (line,) = checkout.lines(*ARGUMENTS, **TORCHRUN, **variables)
+        launcher = f"--nnodes 2 --node-rank 1 --nproc-per-node {devices} --master-addr host"
+        assert line == [
+            str(checkout.root / ".venv/bin/torchrun"),
+            *launcher.split(),
+            *("--master-port", "29500", "-m", "--", "attnlight"),
+            *ARGUMENTS,
+            *trainer(2, devices),
+        ]
+
+    def test_torchrun_leaves_all_arguments_to_attnlight(self, checkout: Checkout) -> None:
+        from torch.distributed.run import get_args_parser
+
+        (line,) = checkout.lines(*ARGUMENTS, **TORCHRUN)
+        options = get_args_parser().parse_args(line[1:])
+        assert (options.module, options.training_script) == (True, "attnlight")
+        assert options.training_script_args == [*ARGUMENTS, *trainer(2, 1)]
+
+    def test_port_of_several_nodes(self, checkout: Checkout) -> None:
+        (line,) = checkout.lines(*ARGUMENTS, **TORCHRUN, MASTER_PORT="1234")
+        assert line[line.index("--master-port") + 1] == "1234"
+
+    @pytest.mark.parametrize("gpus", [1, 2, 8])
+    def test_gpus_are_counted(self, checkout: Checkout, gpus: int) -> None:
+        listing = "\n".join(f"GPU {number}: H200\n  MIG 1g" for number in range(gpus))
+        checkout.add_command("nvidia-smi", f"#!/usr/bin/env bash\necho '{listing}'\n")
+        (line,) = checkout.lines(*ARGUMENTS, **TORCHRUN)
+        assert line[line.index("--nproc-per-node") + 1] == str(gpus)
+        assert line[-6:] == trainer(2, gpus)
+
+    def test_what_the_command_line_says_stands(self, checkout: Checkout) -> None:
+        given = ("fit", "--trainer.devices=3", "--trainer.strategy", "fsdp")
+        (line,) = checkout.lines(*given, **TORCHRUN)
+        assert line[line.index("fit") :] == [*given, "--trainer.num_nodes", "2"]
+
+    @pytest.mark.parametrize(
+        ("variables", "tasks", "cpus"),
+        [
+            ({}, 4, []),
+            ({"SLURM_CPUS_PER_TASK": "6"}, 4, ["--cpus-per-task", "6"]),
+            ({"SLURM_NTASKS": "", "SLURM_NTASKS_PER_NODE": "2"}, 2, []),
+            ({"SLURM_NTASKS": "", "SLURM_GPUS_ON_NODE": "8"}, 8, []),
+            ({"SLURM_NTASKS": ""}, 1, []),
+            # a batch script's own shell, and what many of them export for other programs
+            ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "MASTER_ADDR": "h"}, 4, []),
+            ({"WORLD_SIZE": "8", "NNODES": "2", "MASTER_PORT": "1"}, 4, []),
+            # the shell of an interactive allocation
+            ({"SLURM_STEP_ID": "4294967290", "SLURM_JOB_NAME": "interactive"}, 4, []),
+        ],
+    )
+    def test_slurm(
+        self, checkout: Checkout, variables: dict[str, str], tasks: int, cpus: list[str]
+    ) -> None:
+        (line,) = checkout.lines(*ARGUMENTS, **(SLURM | variables))
+        srun = f"srun --nodes 2 --ntasks {2 * tasks} --ntasks-per-node {tasks}"
+        inside = f"env SLURM_NTASKS_PER_NODE={tasks} SLURM_JOB_NAME=attnlight"
+        assert line == [
+            *srun.split(),
+            *cpus,
+            "--kill-on-bad-exit=1",
+            *inside.split(),
+            *(checkout.python, "-m", "attnlight"),
+            *ARGUMENTS,
+            *trainer(2, tasks),
+        ]
+
+    def test_slurm_on_one_node(self, checkout: Checkout) -> None:
+        variables = {"SLURM_JOB_ID": "1", "SLURM_NNODES": "1", "SLURM_NTASKS": "2"}
+        (line,) = checkout.lines(*ARGUMENTS, **variables)
+        assert line[:3] == ["srun", "--nodes", "1"]
+        assert line[-6:] == trainer(1, 2)
+
+    def test_one_task_of_slurm_starts_its_own_ranks(self, checkout: Checkout) -> None:
+        variables = {"SLURM_JOB_ID": "1", "SLURM_NNODES": "1", "SLURM_NTASKS": "1"}
+        plain = checkout.lines(*ARGUMENTS)[0]
+        assert checkout.lines(*ARGUMENTS, **variables) == [["env", "-u", "SLURM_NTASKS", *plain]]
+
+    @pytest.mark.parametrize(
+        "variables",
+        [
+            TORCHRUN | {"LOCAL_RANK": "0", "RANK": "1", "WORLD_SIZE": "2"},
+            SLURM | {"SLURM_STEP_ID": "0", "SLURM_PROCID": "3"},
+            SLURM | {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0"} | TORCHRUN,
+        ],
+    )
+    def test_ranks_launch_nothing(self, checkout: Checkout, variables: dict[str, str]) -> None:
+        assert checkout.lines(*ARGUMENTS, **variables) == checkout.lines(*ARGUMENTS)
+
+    @pytest.mark.parametrize("variables", [TORCHRUN, SLURM])
+    def test_other_verbs_launch_nothing(
+        self, checkout: Checkout, variables: dict[str, str]
+    ) -> None:
+        assert checkout.lines("report", "run", **variables) == checkout.lines("report", "run")
+
+    @pytest.mark.parametrize(
+        ("variables", "said"),
+        [
+            ({"NNODES": "2", "MASTER_ADDR": "h"}, "NNODES is 2 but NODE_RANK is not set"),
+            ({"NNODES": "2", "NODE_RANK": "0"}, "NNODES is 2 but MASTER_ADDR is not set"),
+            ({"NODE_RANK": "1"}, "NODE_RANK is 1 but NNODES is not set"),
+            (SLURM | {"SLURM_NTASKS": "7"}, "7 tasks do not spread evenly over 2 nodes"),
+        ],
+    )
+    def test_half_said(self, checkout: Checkout, variables: dict[str, str], said: str) -> None:
+        done = checkout.launch("--dry-run", *ARGUMENTS, variables=variables)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+class TestVerbs:
+    def test_demo(self, checkout: Checkout) -> None:
+        enter, *lines = checkout.lines("demo")
+        assert enter == ["cd", str(checkout.root)]
+        assert {tuple(line[:3]) for line in lines} == {(checkout.python, "-m", "attnlight")}
+        fit, test, report = (line[3:] for line in lines)
+        assert (fit[0], test[0]) == ("fit", "test")
+        assert " ".join(fit).endswith("--experiment demo --run planted --overwrite")
+        folder = "checkpoints/demo/planted"
+        assert test[1:3] == ["-c", f"{folder}/fit.yaml"]
+        assert test[-2:] == ["--ckpt_path", f"{folder}/best.ckpt"]
+        assert report == ["report", folder]
+
+    def test_demo_names_configs_that_are_there(self, checkout: Checkout) -> None:
+        words = [word for line in checkout.lines("demo") for word in line]
+        named = {word for word in words if word.startswith("configs/")}
+        assert len(named) == 3
+        assert all((ROOT / name).is_file() for name in named)
+
+    def test_check(self, checkout: Checkout) -> None:
+        enter, *lines = checkout.lines("check")
+        assert enter == ["cd", str(checkout.root)]
+        assert {tuple(line[:2]) for line in lines} == {(checkout.python, "-m")}
+        tools = ["ruff", "ruff", "mypy", "yamllint", "pytest", "pytest"]
+        assert [line[2] for line in lines] == tools
+        assert "--strict" in lines[3]
+        everything, alone = (line[3:] for line in lines[4:])
+        assert not {"-m", "-k"} & {*everything, *alone}  # slow and ddp ones included
+        assert everything[-2:] == ["--ignore", *alone]
+
+    @pytest.mark.parametrize("verb", ["demo", "check"])
+    def test_neither_waits_for_the_tasks_of_slurm(self, checkout: Checkout, verb: str) -> None:
+        lines = checkout.lines(verb, **SLURM)
+        alone = [line for line in lines if line[:3] == ["env", "-u", "SLURM_NTASKS"]]
+        assert len(alone) == 2
+        assert not any("srun" in line for line in lines)
+
+    @pytest.mark.parametrize("verb", ["demo", "check"])
+    def test_neither_takes_arguments(self, checkout: Checkout, verb: str) -> None:
+        done = checkout.launch(verb, "--fast")
+        assert done.returncode == 2
+        assert f"{verb} takes no arguments" in done.stderr
+        assert not checkout.calls()
+
+    def test_a_failing_step_ends_it(self, checkout: Checkout) -> None:
+        done = checkout.launch("check", variables={"PYTHON_STATUS": "3"})
+        assert done.returncode == 3
+        assert [call[1] for call in checkout.calls()] == ["venv", "pip", "ruff"]
+
+    def test_arguments_and_status_come_through(self, checkout: Checkout) -> None:
+        checkout.launch("--version")
+        checkout.calls()
+        given = ("report", "", "a  b", "quote \" ' $HOME", "*", "ü")
+        done = checkout.launch(*given, variables={"PYTHON_STATUS": "7"})
+        assert done.returncode == 7
+        assert checkout.calls() == [["-m", "attnlight", *given]]
+
+    def test_dry_run_touches_nothing(self, checkout: Checkout) -> None:
+        for verb in ("fit", "demo", "check"):
+            checkout.lines(verb)
+        assert not checkout.calls()
+        assert not (checkout.root / ".venv").exists()
+
+
+class TestEnvironment:
+    def test_made_once(self, checkout: Checkout) -> None:
+        venv = ["-m", "venv", "--clear", "--", str(checkout.root / ".venv")]
+        first, second = checkout.launch("--version"), checkout.launch("--version")
+        assert (first.returncode, second.returncode) == (0, 0)
+        assert not first.stdout
+        assert "installing into" in first.stderr
+        assert not second.stderr
+        started = ["-m", "attnlight", "--version"]
+        assert checkout.calls() == [venv, installation(), started, started]
+
+    def test_in_another_folder(self, checkout: Checkout) -> None:
+        variables = {"ATTNLIGHT_VENV": "other folder"}
+        assert checkout.launch("--version", variables=variables).returncode == 0
+        assert (checkout.root.parent / "other folder/bin/python").is_file()
+        assert not (checkout.root / ".venv").exists()
+
+    @pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
+    def test_installed_again_after_a_change(self, checkout: Checkout, changed: str) -> None:
+        checkout.launch("--version")
+        checkout.calls()
+        with (checkout.root / changed).open("a") as file:
+            file.write("more\n")
+        checkout.launch("--version")
+        checkout.launch("--version")
+        assert [call[1] for call in checkout.calls()] == ["pip", "attnlight", "attnlight"]
+
+    def test_installed_again_after_a_move(self, checkout: Checkout) -> None:
+        checkout.launch("--version")
+        checkout.calls()
+        checkout.root = checkout.root.rename(checkout.root.with_name("moved"))
+        checkout.launch("--version")
+        assert [call[1] for call in checkout.calls()] == ["pip", "attnlight"]
+
+    def test_check_adds_its_tools_and_they_stay(self, checkout: Checkout) -> None:
+        for verb in ("--version", "check", "--version", "check"):
+            checkout.launch(verb)
+        installed = [call for call in checkout.calls() if call[1:3] == ["pip", "install"]]
+        assert installed == [installation(), installation("[dev]")]
+
+    def test_made_anew_after_an_interruption(self, checkout: Checkout) -> None:
+        failed = checkout.launch("--version", variables={"PIP_STATUS": "9"})
+        assert failed.returncode == 9
+        assert [call[1] for call in checkout.calls()] == ["venv", "pip"]
+        assert checkout.launch("--version").returncode == 0
+        assert [call[1] for call in checkout.calls()] == ["venv", "pip", "attnlight"]
+
+    def test_an_environment_made_by_hand_is_used(self, checkout: Checkout) -> None:
+        checkout.launch("--version")
+        (checkout.root / ".venv/.attnlight-installed").unlink()
+        checkout.calls()
+        checkout.launch("--version")
+        assert [call[1] for call in checkout.calls()] == ["pip", "attnlight"]
+
+    def test_a_broken_environment_is_made_anew(self, checkout: Checkout) -> None:
+        checkout.launch("--version")
+        (checkout.root / ".venv/bin/python").unlink()
+        checkout.calls()
+        assert checkout.launch("--version").returncode == 0
+        assert [call[1] for call in checkout.calls()] == ["venv", "pip", "attnlight"]
+
+    def test_a_folder_of_something_else_is_left_alone(self, checkout: Checkout) -> None:
+        thesis = checkout.root.parent / "mine/thesis.tex"
+        thesis.parent.mkdir()
+        thesis.touch()
+        done = checkout.launch("--version", variables={"ATTNLIGHT_VENV": "mine"})
+        assert done.returncode == 2
+        assert "is no virtual environment" in done.stderr
+        assert thesis.exists()
+
+    def test_another_name_of_python(self, checkout: Checkout) -> None:
+        checkout.add_command("python3", "#!/usr/bin/env bash\nexit 1\n")
+        checkout.add_command("python3.12", PYTHON)
+        assert checkout.launch("--version").returncode == 0
+
+    def test_no_python(self, checkout: Checkout) -> None:
+        done = checkout.launch("--version", variables={"UNSUITABLE": "1"})
+        assert done.returncode == 2
+        assert "no Python 3.11 to 3.14" in done.stderr
+        assert not (checkout.root / ".venv").exists()
+
+    def test_two_at_once_install_once(self, checkout: Checkout) -> None:
+        variables = checkout.environment | {"PIP_SECONDS": "0.3"}
+        command = [str(checkout.root / "launch.sh"), "--version"]
+        both = [subprocess.Popen(command, env=variables, stderr=subprocess.DEVNULL) for _ in "12"]
+        assert [process.wait() for process in both] == [0, 0]
+        assert [call[1] for call in checkout.calls()] == ["venv", "pip", "attnlight", "attnlight"]
+
+    def test_starts_at_once(self, checkout: Checkout) -> None:
+        checkout.launch("--version")
+        times = []
+        for _ in range(10):
+            began = time.perf_counter()
+            checkout.launch("--version")
+            times.append(time.perf_counter() - began)
+        assert min(times) < 0.05
+
+
+class TestContinuousIntegration:
+    SHOW = """#!/usr/bin/env bash
+[[ ! -e $ATTNLIGHT_VENV ]] || exit 90
+[[ -z ${VIRTUAL_ENV+set}${PYTHONPATH+set} ]] || exit 91
+[[ $ATTNLIGHT_REQUIRE_DATA == 1 ]] || exit 92
+read -r && exit 93
+mkdir -p "$ATTNLIGHT_VENV"
+echo "$PWD|$*|$ATTNLIGHT_VENV"
+exit "${STATUS:-0}"
+"""
+
+    @pytest.mark.parametrize("status", [0, 5])
+    def test_checks_in_an_environment_of_its_own(self, checkout: Checkout, status: int) -> None:
+        (checkout.root / "launch.sh").write_text(self.SHOW)
+        reused = {"VIRTUAL_ENV": "/old", "PYTHONPATH": "/old", "ATTNLIGHT_VENV": "/old"}
+        done = subprocess.run(
+            ["bash", str(checkout.root / ".ci/run")],
+            env=checkout.environment | reused | {"STATUS": str(status), "CI": "true"},
+            input="unread\n",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr
+        folder, verb, venv = done.stdout.strip().split("|")
+        assert (folder, verb) == (str(checkout.root), "check")
+        assert not Path(venv).parent.exists()

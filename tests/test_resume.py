@@ -1,0 +1,55 @@
+"""A run that is killed and started again ends where an undisturbed one ends."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.commands import CPU, QUIET, attnlight, experiment, start
+
+pytestmark = pytest.mark.slow
+OPTIONS = [
+    *experiment("planted_bilstm"),
+    "--data.train_size=3000",
+    "--data.validation_size=101",
+    "--model.dropout=0.3",
+    "--trainer.max_epochs=4",
+    "--trainer.logger=false",
+    *CPU,
+    *QUIET,
+]
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = torch.load(path, weights_only=True)["state_dict"]
+    return state
+
+
+def test_killed_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
+    place = [f"--root={tmp_path}", "--experiment=e"]
+    attnlight("fit", *OPTIONS, *place, "--run=whole", cwd=tmp_path)
+    killed = tmp_path / "e" / "killed"
+    command = ["-m", "attnlight", "fit", *OPTIONS, *place, "--run=killed"]
+    process = start(command, cwd=tmp_path)
+    deadline = time.monotonic() + 120
+    while not (killed / "last.ckpt").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.5)  # into the next epoch
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    held = torch.load(killed / "last.ckpt", weights_only=True)
+    assert held["epoch"] < 3
+    # What a kill in the middle of writing leaves: partial files beside the real ones.
+    (killed / ".last.ckpt.abc").write_bytes(b"half")
+    (killed / "records" / "val").mkdir(parents=True, exist_ok=True)
+    (killed / "records/val/.predictions-1.rank0.arrow").write_bytes(b"half")
+    refused = attnlight("fit", *OPTIONS, *place, "--run=killed", cwd=tmp_path, status=2)
+    assert "--ckpt_path last" in refused
+    attnlight("fit", *OPTIONS, *place, "--run=killed", "--ckpt_path", "last", cwd=tmp_path)
+    whole, resumed = weights(tmp_path / "e/whole/last.ckpt"), weights(killed / "last.ckpt")
+    assert whole.keys() == resumed.keys()
+    for name, tensor in whole.items():
+        torch.testing.assert_close(resumed[name], tensor, rtol=0, atol=0, msg=name)
