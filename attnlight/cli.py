@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 
 import lightning.pytorch as pl
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
@@ -16,7 +17,8 @@ from attnlight.callbacks.run import RunConfig, SummaryTable
 from attnlight.configuration import (
     fill_placeholders,
     keep_wandb_offline_without_key,
-    last_of_each_test,
+    settle_callbacks,
+    with_default_classes,
 )
 from attnlight.datamodules import CorpusDataModule
 from attnlight.runs import NOT_HASHED, Run
@@ -45,10 +47,15 @@ class AttnlightCLI(LightningCLI):
             help="folder of the run (default: the seed and a short hash of the configuration)",
         )
         parser.add_argument("--overwrite", action="store_true", help="replace a run that is there")
-        parser.set_defaults({name: {"class_path": path} for name, path in DEFAULTS.items()})
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
         for name in ("vocab_size", "num_classes"):
             parser.link_arguments(f"data.{name}", f"model.init_args.{name}", apply_on="instantiate")
+
+    @override
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        arguments = sys.argv[1:] if args is None else args
+        assert isinstance(arguments, list)
+        self.config = parser.parse_args(with_default_classes(arguments, DEFAULTS))
 
     @override
     def _parse_ckpt_path(self) -> None:
@@ -64,8 +71,7 @@ class AttnlightCLI(LightningCLI):
         config.ckpt_path = self.home.checkpoint(config.ckpt_path or (None if fitting else "best"))
         if fitting and not config.trainer.fast_dev_run:
             self.home.begin(resume=resume, overwrite=config.overwrite)
-        if config.trainer.callbacks:
-            config.trainer.callbacks = last_of_each_test(config.trainer.callbacks)
+        settle_callbacks(config.trainer)
         keep_wandb_offline_without_key(config.trainer.logger)
 
     @override

@@ -6,13 +6,43 @@ import netrc
 import os
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
 from jsonargparse import Namespace
-from lightning.fabric.utilities.rank_zero import rank_zero_only
+from lightning.pytorch.callbacks import ProgressBar
 
 from attnlight.callbacks import InterpretabilityTest
+from attnlight.runs import is_rank_zero
+
+
+def with_default_classes(arguments: Sequence[str], defaults: Mapping[str, str]) -> list[str]:
+    """Name a class for each key that neither a configuration file nor an option names.
+
+    A default set on the parser would leak: jsonargparse keeps its arguments when another class
+    with arguments of the same names is chosen.
+
+    Args:
+        arguments: The verb and its options.
+        defaults: Class path by key, `model` or `data`.
+    """
+    places = [i for i, argument in enumerate(arguments) if argument in ("-c", "--config")]
+    files = [arguments[i + 1] for i in places if i + 1 < len(arguments)]
+    given = {key for file in files for key in _keys(Path(file))}
+    given |= {argument[2:].partition("=")[0] for argument in arguments if argument[:2] == "--"}
+    end = max(places, default=-1) + 2 if places else 1
+    added = [f"--{key}={path}" for key, path in defaults.items() if key not in given]
+    return [*arguments[:end], *added, *arguments[end:]]
+
+
+def _keys(file: Path) -> list[str]:
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return []  # the parser says it better
+    return list(content) if isinstance(content, dict) else []
 
 
 def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401
@@ -25,29 +55,31 @@ def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN
         return [fill_placeholders(item, names) for item in value]
     if isinstance(value, Namespace):
         filled = {key: fill_placeholders(item, names) for key, item in vars(value).items()}
-        return Namespace(**filled)
+        return Namespace(**filled)  # type: ignore[no-untyped-call]
     if isinstance(value, dict):
         return {key: fill_placeholders(item, names) for key, item in value.items()}
     return value
 
 
-def last_of_each_test(callbacks: Sequence[Any]) -> list[Any]:
-    """Drop a test that a later configuration attaches again: the later one wins."""
+def settle_callbacks(trainer: Namespace) -> None:
+    """Let a later test replace an earlier one of its class, and flags turn progress bars off."""
     seen: set[str] = set()
     kept = []
-    for callback in reversed(callbacks):
+    for callback in reversed(trainer.callbacks or ()):
         path = callback["class_path"]
-        if _is_test(path):
-            if path in seen:
-                continue
-            seen.add(path)
-        kept.append(callback)
-    return kept[::-1]
+        kind = _import(path)
+        hidden = trainer.enable_progress_bar is False and issubclass(kind, ProgressBar)
+        repeated = path in seen and issubclass(kind, InterpretabilityTest)
+        if not (hidden or repeated):
+            kept.append(callback)
+        seen.add(path)
+    trainer.callbacks = kept[::-1]
 
 
-def _is_test(path: str) -> bool:
+def _import(path: str) -> type:
     module, _, name = path.rpartition(".")
-    return issubclass(getattr(import_module(module), name), InterpretabilityTest)
+    kind: type = getattr(import_module(module), name)
+    return kind
 
 
 def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401
@@ -59,7 +91,7 @@ def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401
         return
     os.environ["WANDB_MODE"] = "offline"
     os.environ.setdefault("WANDB_SILENT", "true")
-    if rank_zero_only.rank == 0:
+    if is_rank_zero():
         print("W&B: no API key, so this run is kept offline; `wandb sync` uploads it later.")
 
 

@@ -135,7 +135,7 @@ class Run:
         if path.is_file():
             return path.read_text(encoding="utf-8").strip()
         fresh = secrets.token_hex(4)
-        if rank_zero_only.rank == 0 and self.folder.is_dir():
+        if is_rank_zero() and self.folder.is_dir():
             write_text(path, fresh + "\n")
         return fresh
 
@@ -158,6 +158,12 @@ class Run:
                     shutil.rmtree(path)
                 else:
                     path.unlink()
+
+
+def is_rank_zero() -> bool:
+    """Whether this process is rank 0 of its job, told before any trainer exists."""
+    rank: int = getattr(rank_zero_only, "rank", 0)
+    return rank == 0
 
 
 def _status(folder: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class AttentionPermutation(InterpretabilityTest):
     variation distance and Jensen-Shannon divergence between the predictions with shuffled and
     with own attention; `flip_rate`, the share of shuffles that change the predicted class. The
     shuffles are a function of seed, index, position and draw number alone. A text of one item has
-    nothing to shuffle: all three are 0.
+    nothing to shuffle: all three are 0, up to rounding.
 
     Args:
         draws: Shuffles K per instance; the paper takes 100.

@@ -22,13 +22,15 @@ class PredictionWriter(Callback):
 
     Columns: index, position, tokens (list of str), items ([start, end) in tokens per attended
     item), label (or null), probabilities, attention (per head, one weight per item), item_logits
-    (per head, per item, C; null where the readout is not affine), bias (C).
+    (per head, per item, C; null where the readout is not affine), bias (C), and each of the
+    corpus's per-token extras under its own name, one value per token.
     """
 
     _sheet: RecordSheet | None = None
 
     @override
     def on_predict_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert trainer.predict_dataloaders is not None
         self._dataset = trainer.predict_dataloaders.dataset
         self._order = np.argsort(self._dataset.index)
         self._sheet = RecordSheet(
@@ -81,6 +83,16 @@ def _columns(batch: TextBatch, output: AttentionOutput, tokens: list[list[str]])
         "attention": _lists(attention, np.full(rows, heads)),
         "item_logits": _item_logits(output, per_item, np.repeat(lengths, heads)),
         "bias": output.bias.expand(rows, -1),
+        **_extras(batch, output),
+    }
+
+
+def _extras(batch: TextBatch, output: AttentionOutput) -> dict[str, pa.Array]:
+    text = (output.rows[:, :1] == batch.index).int().argmax(dim=-1)
+    mask = batch.mask[text].numpy()
+    return {
+        name: _nested(values[text].numpy()[mask], mask.sum(axis=-1))
+        for name, values in batch.extras.items()
     }
 
 

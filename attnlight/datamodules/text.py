@@ -7,7 +7,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from attnlight.data.tokenization import (
 )
 from attnlight.datamodules.base import FORMAT, CorpusDataModule
 from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 @dataclass
@@ -172,14 +175,7 @@ class TextDataModule(CorpusDataModule):
         scratch = folder / "source"
         try:
             classes, parts = self._parts(scratch)
-            reader, rows = parts["train"].reader, parts["train"].kept.rows
-            words = learn_vocabulary(
-                self.rules,
-                partial(reader.texts, rows),
-                self.min_document_frequency,
-                self.max_vocabulary,
-            )
-            tokenizer = make_tokenizer(self.rules, words)
+            tokenizer = self._tokenizer(parts["train"])
             counts = {}
             for split, part in parts.items():
                 empty = write_split(
@@ -191,6 +187,13 @@ class TextDataModule(CorpusDataModule):
         tokenizer.save(str(folder / "tokenizer.json"))
         corpus = {"format": FORMAT, "classes": classes, "splits": counts, "extras": self.extras}
         (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
+
+    def _tokenizer(self, train: _Part) -> Tokenizer:
+        texts = partial(train.reader.texts, train.kept.rows)
+        words = learn_vocabulary(
+            self.rules, texts, self.min_document_frequency, self.max_vocabulary
+        )
+        return make_tokenizer(self.rules, words)
 
     def _parts(self, scratch: Path) -> tuple[list[str], dict[str, _Part]]:
         classes: list[str] | None = None

@@ -55,7 +55,7 @@ def _shuffles(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Blocks of rows with the places (r, L) of their attendable items and shuffles (r, K, L)."""
     lengths = mask.sum(-1)
-    places = mask.sort(dim=-1, descending=True, stable=True).indices
+    places = mask.byte().sort(dim=-1, descending=True, stable=True).indices
     limit = _CPU_KEYS if mask.device.type == "cpu" else _ACCELERATOR_KEYS
     for block in _blocks(lengths.tolist(), draws, limit):
         chosen = torch.tensor(block, device=mask.device)

@@ -40,7 +40,8 @@ class Attention(nn.Module, ABC):
         if (query is None) != (self.query_size is None):
             wants = "no query" if self.query_size is None else f"a query (B, {self.query_size})"
             raise ValueError(f"{type(self).__name__} expects {wants}")
-        return masked_softmax(self.score(states, query), mask)
+        scores = self.score(states, query).to(states.dtype)  # half precision under autocast
+        return masked_softmax(scores, mask)
 
     @abstractmethod
     def score(self, states: Tensor, query: Tensor | None) -> Tensor:

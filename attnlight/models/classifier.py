@@ -73,9 +73,9 @@ class FlatClassifier(nn.Module):
             One row per text, R = B, and one head. `item_logits` is None in training mode; at
             padding it is finite and means nothing.
         """
-        states: Tensor = self.encoder(
-            self.embed(batch) if embeddings is None else embeddings, batch.mask
-        )
+        embeddings = self.embed(batch) if embeddings is None else embeddings
+        # Under autocast, states and logits come in half precision; what tests read is not.
+        states: Tensor = self.encoder(embeddings, batch.mask).to(embeddings.dtype)
         mask = batch.attendable()
         if weights is None:
             weights = self.attention(states, mask).unsqueeze(1)
@@ -99,7 +99,7 @@ class FlatClassifier(nn.Module):
         return self._classify(weights.squeeze(1) @ output.states)
 
     def _classify(self, states: Tensor) -> Tensor:
-        return self._classes(self.decoder(states))
+        return self._classes(self.decoder(states).to(self.decoder.weight.dtype))
 
     def _classes(self, logits: Tensor) -> Tensor:
         """(..., C) of the decoder's (..., C), or of its (..., 1) where there are two classes."""

@@ -147,7 +147,8 @@ def _is_number(field: bytes) -> bool:
 
 def _parse(numbers: bytes, place: str) -> NDArray[np.float32]:
     try:
-        vector = np.array([float(number) for number in numbers.split()], dtype=np.float32)
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf and is refused
+            vector = np.array([float(number) for number in numbers.split()], dtype=np.float32)
     except ValueError as error:
         raise InputError(f"{place}: {error}") from error
     return _finite(vector, place)

@@ -21,7 +21,7 @@ def sentence(run: Run, summaries: Sequence[RecordSummary]) -> str:
     model, corpus = _class(run.config, "model"), _class(run.config, "data")
     if model:
         parts = [
-            f"{value} {name}" for name, value in _settings(run.config, "model", "encoder attention")
+            f"{name} {value}" for name, value in _settings(run.config, "model", "encoder attention")
         ]
         trained = model + (f" ({', '.join(parts)})" if parts else "")
     else:

@@ -37,6 +37,7 @@ def save_figure(figure: Figure, stem: Path) -> list[Path]:
     Raises:
         InputError: A file cannot be written.
     """
+    _settle(figure)
     paths = []
     for kind, metadata in _METADATA.items():
         path = stem.with_name(f"{stem.name}.{kind}")
@@ -54,6 +55,7 @@ def inline_svg(figure: Figure, prefix: str, label: str) -> str:
         prefix: Put before every id, so that several figures share a page.
         label: What a screen reader says of it, as plain text.
     """
+    _settle(figure)
     file = io.StringIO()
     with styled(**{"svg.fonttype": "none"}):
         figure.savefig(file, format="svg", metadata=_METADATA["svg"])
@@ -68,3 +70,10 @@ def inline_svg(figure: Figure, prefix: str, label: str) -> str:
     box = f"0 0 {0.75 * width:g} {0.75 * height:g}"
     size = f"max-width: {width:.0f}px; min-width: {_SMALLEST * width:.0f}px"
     return f'<svg role="img" aria-label="{escape(label)}" viewBox="{box}" style="{size}">{content}'
+
+
+def _settle(figure: Figure) -> None:
+    """Lay the figure out once, the same for every format, rather than anew for each."""
+    with styled():
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")

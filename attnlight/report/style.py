@@ -109,8 +109,8 @@ def legend_above(figure: Figure, groups: Sequence[Group]) -> None:
     from matplotlib.patches import Patch
 
     names = [g.name if len(g.name) <= 36 else f"{g.name[:35]}…" for g in groups]
-    # Some 13 characters to the inch at 9 pt; a patch and its space are as wide as five.
-    fitting = int(13 * figure.get_figwidth()) // (max(map(len, names)) + 5)
+    # Some 15 characters to the inch at 9 pt; a patch and its space are as wide as five.
+    fitting = int(15 * figure.get_figwidth()) // (max(map(len, names)) + 5)
     handles = [
         Patch(facecolor=group.color, edgecolor=INK, linewidth=0.6, label=name)
         for group, name in zip(groups, names, strict=True)

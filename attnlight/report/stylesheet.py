@@ -14,7 +14,7 @@ STYLESHEET = """\
 }
 * { box-sizing: border-box; }
 body {
-  margin: 0 auto; max-width: 54rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
+  margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
   color: var(--ink); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", sans-serif;
 }
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .5rem; overflow-wrap: anywhere; }
@@ -22,7 +22,7 @@ h1 small { color: var(--muted); font-size: 1rem; font-weight: 400; }
 h2 { font-size: 1.2rem; margin: 2.5rem 0 .5rem; padding-top: .75rem;
   border-top: 1px solid var(--line); }
 h3 { font-size: 1.05rem; margin: 1.75rem 0 .15rem; }
-p { margin: .3rem 0 .6rem; }
+p { margin: .3rem 0 .6rem; max-width: 46rem; }
 .lead { font-size: 1.08rem; }
 .source, figcaption, .note { color: var(--muted); font-size: .9rem; }
 .partial { color: var(--warn); font-weight: 600; }
@@ -31,10 +31,10 @@ dt { color: var(--muted); }
 dd { margin: 0; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid var(--line);
+th, td { text-align: right; padding: .35rem .4rem; border-bottom: 1px solid var(--line);
   vertical-align: top; }
 th:first-child { text-align: left; padding-left: 0; font-weight: 400; min-width: 11rem; }
-thead th { font-weight: 600; color: var(--muted); font-size: .85rem; }
+thead th { font-weight: 600; color: var(--muted); font-size: .85rem; overflow-wrap: anywhere; }
 .metrics { width: auto; min-width: 16rem; }
 th code { font-weight: 600; }
 th small { display: block; color: var(--muted); font-size: .82rem; line-height: 1.35; }
@@ -42,7 +42,7 @@ td small { display: block; color: var(--muted); font-size: .82rem; white-space: 
 figure { margin: 1rem 0 2rem; }
 figure svg { display: block; width: 100%; height: auto; }
 figure svg * { stroke-linejoin: round; }
-figcaption { max-width: 44rem; margin-top: .4rem; }
+figcaption { max-width: 46rem; margin-top: .4rem; }
 pre { background: var(--soft); padding: .7rem .9rem; border-radius: .3rem; overflow-x: auto;
   font-size: .85rem; line-height: 1.5; }
 code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .9em; }

@@ -225,6 +225,7 @@ def terminal_table(records_dir: Path) -> Table:
     Args:
         records_dir: The run's `records` folder.
     """
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table("test", "measure", title="test", title_justify="left")
@@ -237,6 +238,6 @@ def terminal_table(records_dir: Path) -> Table:
         name = f"{record.test} (partial)" if part.partial else record.test
         for row, line in enumerate(part.lines):
             shown = [number(line.mean), interval(line), f"{line.defined:,}"]
-            table.add_row("" if row else name, line.measure, *shown)
+            table.add_row("" if row else escape(name), escape(line.measure), *shown)
         table.add_section()
     return table

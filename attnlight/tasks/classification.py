@@ -87,7 +87,9 @@ class AttentionClassifier(TextTask):
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
-        self.model = FlatClassifier(**{name: self.hparams[name] for name in ARCHITECTURE})
+        self.model: FlatClassifier = FlatClassifier(
+            **{name: self.hparams[name] for name in ARCHITECTURE}
+        )
         self.register_buffer("class_weight", torch.ones(num_classes))
         self.class_weight: Tensor
         metrics = classification_metrics(num_classes)
@@ -159,7 +161,7 @@ class AttentionClassifier(TextTask):
         if self.hparams["vectors"] is None:
             return
         found = read_vectors(Path(self.hparams["vectors"]), self.tokenizer.get_vocab())
-        self.model.embedding.start_from(found, unknown=self.hparams["unknown_vectors"])
+        self.model.embedding.start_from(found, self.hparams["unknown_vectors"])
 
     def _weigh_classes(self) -> None:
         if self.hparams["class_weights"] == "none":

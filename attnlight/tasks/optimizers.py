@@ -40,7 +40,7 @@ def build_optimizer(
     groups = _groups(parts, weight_decay)
     if name == "sgd":
         return SGD(groups, lr=learning_rate, momentum=momentum)
-    kind = {"adam": Adam, "adamw": AdamW}[name]
+    kind: type[Adam] = {"adam": Adam, "adamw": AdamW}[name]
     return kind(groups, lr=learning_rate, amsgrad=amsgrad, fused=fused)
 
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import PAD, UNK, AttentionOutput, TextBatch
+from attnlight.batch import PAD, AttentionModel, AttentionOutput, TextBatch
 from attnlight.checkpoints import CHECKPOINT_FORMAT, CHECKPOINT_KEY, read_checkpoint
+from attnlight.data.tokenization import encode_texts
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 class TextTask(pl.LightningModule):
     """A task that carries its tokenizer and the names of its classes in its checkpoint.
 
+    A subclass sets `model`, which meets `AttentionModel`.
+
     Attributes:
-        model: What is trained, meeting `AttentionModel`.
         architecture: Hyperparameters that a checkpoint and a configuration must agree on.
         tokenizer_json: The tokenizer as JSON text; None before training.
         classes: Names of the classes.
@@ -31,7 +33,6 @@ class TextTask(pl.LightningModule):
     """
 
     architecture: ClassVar[tuple[str, ...]] = ()
-    model: torch.nn.Module
     tokenizer_json: str | None = None
     classes: Sequence[str] = ()
     corpus: str | None = None
@@ -67,7 +68,7 @@ class TextTask(pl.LightningModule):
         Returns:
             A batch on the task's device, without labels.
         """
-        encoded = [item.ids or [UNK] for item in self.tokenizer.encode_batch(list(texts))]
+        encoded, _ = encode_texts(self.tokenizer, texts)
         longest = max((len(ids) for ids in encoded), default=1)
         tokens = torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in encoded])
         batch = TextBatch(index=torch.arange(len(encoded)), tokens=tokens, mask=tokens != PAD)
@@ -78,7 +79,8 @@ class TextTask(pl.LightningModule):
         """What the model says of raw texts, in evaluation mode."""
         training = self.training
         self.eval()
-        output: AttentionOutput = self.model(self.encode(texts))
+        model: AttentionModel = self.model  # type: ignore[assignment]
+        output = model(self.encode(texts))
         self.train(training)
         return output
 

@@ -8,18 +8,27 @@ import pytest
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError
 
-HALF_WRITER = """
+WRITER = """
 import sys, time
 from pathlib import Path
 from attnlight.data.prepared import prepare_once
 
+target, seconds = Path(sys.argv[1]), float(sys.argv[2])
+
 def write(folder: Path) -> None:
     (folder / "corpus.json").write_text("half")
     print("begun", flush=True)
-    time.sleep(60)
+    time.sleep(seconds)
+    (folder / "corpus.json").write_text("whole")
 
-prepare_once(Path(sys.argv[1]), "corpus.json", write)
+prepare_once(target, "corpus.json", write)
+print((target / "corpus.json").read_text())
 """
+
+
+def start(target: Path, seconds: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, str(target), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def write(folder: Path) -> None:
@@ -30,19 +39,28 @@ def write(folder: Path) -> None:
 
 def test_the_folder_is_written_once(tmp_path: Path) -> None:
     target, calls = tmp_path / "cache" / "corpus", []
+
+    def note_and_write(folder: Path) -> None:
+        calls.append(folder)
+        write(folder)
+
     for _ in range(2):
-        prepare_once(target, "corpus.json", lambda folder: (calls.append(folder), write(folder))[1])
+        prepare_once(target, "corpus.json", note_and_write)
     assert len(calls) == 1
     assert (target / "data" / "x").read_text() == "whole"
     assert sorted(path.name for path in target.parent.iterdir()) == ["corpus", "corpus.lock"]
     assert target.stat().st_mode & 0o755 == 0o755
 
 
+def test_of_processes_that_start_cold_one_writes(tmp_path: Path) -> None:
+    processes = [start(tmp_path / "corpus", 0.5) for _ in range(3)]
+    said = sorted(process.communicate(timeout=60)[0] for process in processes)
+    assert said == ["begun\nwhole\n", "whole\n", "whole\n"]
+
+
 def test_what_a_killed_process_left_is_no_corpus(tmp_path: Path) -> None:
     target = tmp_path / "corpus"
-    process = subprocess.Popen(
-        [sys.executable, "-c", HALF_WRITER, str(target)], stdout=subprocess.PIPE, text=True
-    )
+    process = start(target, 60)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     process.kill()

@@ -79,8 +79,10 @@ def test_ranks_train_on_as_many_batches_of_equal_sizes(n: int, world: int) -> No
     everything = list(itertools.chain(*itertools.chain(*ranks)))
     assert set(everything) == set(range(n))
     assert len(everything) == math.ceil(n / world) * world
-    assert len(ranks[0]) == len(BucketSampler(lengths(n), 8, 0, 0, world)) == math.ceil(
-        n / (8 * world)
+    assert (
+        len(ranks[0])
+        == len(BucketSampler(lengths(n), 8, 0, 0, world))
+        == math.ceil(n / (8 * world))
     )
 
 

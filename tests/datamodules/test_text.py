@@ -191,7 +191,6 @@ def test_a_changed_source_is_prepared_anew(corpus: Path) -> None:
 def test_no_copy_of_a_local_corpus_is_left(corpus: Path) -> None:
     data = module(corpus)
     data.prepare()
-    assert {p.suffix for p in (corpus.parent / "cache").rglob("*.arrow")} == {".arrow"}
     names = {p.parent.name for p in (corpus.parent / "cache").rglob("*.arrow")}
     assert names == {"train", "test"}
 
@@ -366,6 +365,7 @@ def test_20_newsgroups_sports(real: Path, tmp_path: Path) -> None:
     check_vocabulary(data, 2)
 
 
+@pytest.mark.slow
 def test_20_newsgroups(real: Path, tmp_path: Path) -> None:
     data = from_config("20_newsgroups", tmp_path)
     train, test = (
@@ -443,7 +443,7 @@ def test_cold_start_of_several_processes(corpus: Path) -> None:
             text=True,
             env={k: v for k, v in os.environ.items() if k != "ATTNLIGHT_DATA"},
         )
-        for _ in range(3)
+        for _ in range(2)
     ]
     outputs = [run.communicate(timeout=120) for run in runs]
     assert {out for out, _ in outputs} == {f"{module(corpus).prepare()}\n"}

@@ -129,6 +129,7 @@ def test_a_text_of_twenty_thousand_items() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_permutations_on_a_gpu_are_those_on_a_cpu() -> None:
     lengths = torch.tensor([4, 300, 17])
     pairs = rows((3, 0), (8, 1), (8, 2))

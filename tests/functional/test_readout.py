@@ -19,13 +19,13 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 class Case:
     """Rows of several lengths, padded at the end, with items that attention may not reach."""
 
-    def __init__(self, heads: int, lengths: tuple[int, ...] = (1, 2, 9, 5, 9), classes: int = 3):
+    def __init__(self, heads: int, lengths: tuple[int, ...] = (1, 2, 9, 5, 9)) -> None:
         size, count = max(lengths) + 2, len(lengths)
         places = torch.arange(size)
         self.mask = (places >= 1) & (places <= torch.tensor(lengths)[:, None])
         self.mask[2, 4] = False
         self.weights = masked_softmax(random(count, heads, size), self.mask)
-        self.item_logits = random(count, heads, size, classes, seed=1)
+        self.item_logits = random(count, heads, size, 3, seed=1)
         self.rows = torch.stack([torch.arange(count) * 7, torch.arange(count) % 2], dim=1)
 
     def naive_weights(self, draws: int, seed: int) -> Tensor:

@@ -69,6 +69,6 @@ def describe(test: str) -> Description:
 
 def _module(test: str) -> ModuleType | None:
     name = f"{__name__}.{test}"
-    if not test.isidentifier() or find_spec(name) is None:
+    if not test.isidentifier() or test.startswith("_") or find_spec(name) is None:
         return None
     return import_module(name)

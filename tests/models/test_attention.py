@@ -1,0 +1,121 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlight.errors import InputError
+from attnlight.models import (
+    ATTENTIONS,
+    AdditiveAttention,
+    DotAttention,
+    ScaledDotAttention,
+    UniformAttention,
+)
+
+STATES = torch.tensor(
+    [
+        [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [9.0, 9.0, 9.0, 9.0]],
+        [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0]],
+    ]
+)
+MASK = torch.tensor([[True, True, False], [True, True, True]])
+
+
+def weights_of(scores: list[list[float]]) -> Tensor:
+    exponents = torch.tensor(scores).exp() * MASK
+    return exponents / exponents.sum(-1, keepdim=True)
+
+
+def fill(parameter: Tensor, value: list[list[float]] | list[float]) -> None:
+    parameter.data.copy_(torch.tensor(value))
+
+
+def additive(query_size: int | None = None) -> AdditiveAttention:
+    attention = AdditiveAttention(4, query_size)
+    fill(attention.key.weight, [[1.0, 2.0, 0.0, 0.0], [0.0, -1.0, 1.0, 0.0]])
+    fill(attention.key.bias, [0.5, 0.0])
+    fill(attention.value.weight, [[2.0, -1.0]])
+    return attention
+
+
+def test_additive_by_hand() -> None:
+    def score(first: float, second: float) -> float:
+        return 2 * math.tanh(first) - math.tanh(second)
+
+    expected = weights_of(
+        [[score(1.5, 0), score(2.5, -1), 0], [score(3.5, -1), score(0.5, 0), score(0.5, 2)]]
+    )
+    weights = additive()(STATES, MASK)
+    torch.testing.assert_close(weights, expected)
+    assert weights[0, 2] == 0
+
+
+def test_additive_with_a_query_by_hand() -> None:
+    attention = additive(query_size=1)
+    assert attention.query is not None
+    fill(attention.query.weight, [[1.0], [3.0]])
+    fill(attention.query.bias, [0.0, -1.0])
+
+    def score(first: float, second: float, query: float) -> float:
+        return 2 * math.tanh(first + query) - math.tanh(second + 3 * query - 1)
+
+    expected = weights_of(
+        [
+            [score(1.5, 0, 0.2), score(2.5, -1, 0.2), 0],
+            [score(3.5, -1, -0.4), score(0.5, 0, -0.4), score(0.5, 2, -0.4)],
+        ]
+    )
+    weights = attention(STATES, MASK, torch.tensor([[0.2], [-0.4]]))
+    torch.testing.assert_close(weights, expected)
+
+
+@pytest.mark.parametrize(("kind", "root"), [(DotAttention, 1), (ScaledDotAttention, 2)])
+def test_dot_by_hand(kind: type[DotAttention], root: int) -> None:
+    attention = kind(4)
+    assert attention.key is not None
+    fill(attention.key.weight, [[1.0, -1.0, 0.5, 3.0]])
+    expected = weights_of([[1 / root, -1 / root, 0], [0, 0, 1 / root]])
+    torch.testing.assert_close(attention(STATES, MASK), expected)
+
+
+@pytest.mark.parametrize(("kind", "root"), [(DotAttention, 1), (ScaledDotAttention, 2)])
+def test_dot_with_a_query_by_hand(kind: type[DotAttention], root: int) -> None:
+    attention = kind(4, query_size=4)
+    assert list(attention.parameters()) == []
+    query = torch.tensor([[1.0, 2.0, 0.0, 0.0], [0.0, 1.0, -1.0, 5.0]])
+    expected = weights_of([[1 / root, 2 / root, 0], [1 / root, 0, -2 / root]])
+    torch.testing.assert_close(attention(STATES, MASK, query), expected)
+
+
+@pytest.mark.parametrize("query_size", [None, 3])
+def test_uniform_by_hand(query_size: int | None) -> None:
+    attention = UniformAttention(4, query_size)
+    assert list(attention.parameters()) == []
+    query = None if query_size is None else torch.randn(2, query_size)
+    expected = torch.tensor([[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]])
+    torch.testing.assert_close(attention(STATES, MASK, query), expected)
+
+
+def test_sizes_of_jain_and_wallace() -> None:
+    shapes = {name: tuple(p.shape) for name, p in AdditiveAttention(256).named_parameters()}
+    assert shapes == {
+        "key.weight": (128, 256),
+        "key.bias": (128,),
+        "value.weight": (1, 128),
+    }
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_queries_are_given_where_expected_and_only_there(name: str) -> None:
+    query = torch.ones(2, 4)
+    with pytest.raises(ValueError, match="expects no query"):
+        ATTENTIONS[name](4)(STATES, MASK, query)
+    with pytest.raises(ValueError, match=r"expects a query \(B, 4\)"):
+        ATTENTIONS[name](4, query_size=4)(STATES, MASK)
+    assert torch.equal(ATTENTIONS[name](4, query_size=4)(STATES, MASK, query) != 0, MASK)
+
+
+def test_dot_refuses_queries_of_another_size() -> None:
+    with pytest.raises(InputError, match="states of size 4 has queries of 3"):
+        DotAttention(4, query_size=3)

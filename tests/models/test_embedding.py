@@ -1,0 +1,60 @@
+import pytest
+import torch
+
+from attnlight.errors import InputError
+from attnlight.models import Embedding, WordVectors
+
+VECTORS = WordVectors(
+    torch.tensor([[1.0, 1.0], [0.0, 0.0], [2.0, 3.0], [0.0, 0.0]]),
+    torch.tensor([True, False, True, False]),
+)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0])
+def test_random_start(scale: float) -> None:
+    torch.manual_seed(0)
+    weight = Embedding(5000, 20, scale).weight
+    assert (weight[0] == 0).all()
+    assert weight[1:].std().item() == pytest.approx(scale, rel=0.02)
+    assert weight[1:].mean().item() == pytest.approx(0, abs=0.02 * scale)
+
+
+def test_found_words_start_from_their_vectors() -> None:
+    embedding = Embedding(4, 2)
+    start = embedding.weight.detach().clone()
+    embedding.start_from(VECTORS, unknown="random")
+    assert embedding.weight[2].tolist() == [2, 3]
+    assert torch.equal(embedding.weight[1::2], start[1::2])
+    assert embedding.weight[0].tolist() == [0, 0]
+    assert embedding.weight.requires_grad
+
+
+def test_unknown_words_start_from_zero() -> None:
+    embedding = Embedding(4, 2)
+    embedding.start_from(VECTORS, unknown="zero")
+    assert embedding.weight.tolist() == [[0, 0], [0, 0], [2, 3], [0, 0]]
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (5, 2)])
+def test_vectors_of_another_shape_are_refused(shape: tuple[int, int]) -> None:
+    with pytest.raises(InputError, match="4 words of size 2"):
+        Embedding(*shape).start_from(VECTORS)
+
+
+def test_padding_stays_zero_while_the_rest_learns() -> None:
+    embedding = Embedding(6, 3)
+    optimizer = torch.optim.Adam(embedding.parameters(), lr=0.1, weight_decay=1e-5)
+    before = embedding.weight.detach().clone()
+    for _ in range(3):
+        optimizer.zero_grad()
+        (embedding(torch.tensor([[0, 2, 3, 0]])) - 1).square().sum().backward()
+        optimizer.step()
+    assert (embedding.weight[0] == 0).all()
+    assert (embedding.weight[2:4] != before[2:4]).all()
+
+
+def test_frozen_embeddings_have_no_gradient() -> None:
+    embedding = Embedding(6, 3, freeze=True)
+    embedding.start_from(WordVectors(torch.ones(6, 3), torch.ones(6, dtype=torch.bool)))
+    assert not embedding.weight.requires_grad
+    assert not embedding(torch.tensor([[2, 3]])).requires_grad

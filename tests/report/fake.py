@@ -1,0 +1,95 @@
+"""Run folders whose records are simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.records import ShardWriter, merge_shards
+
+Rows = dict[str, NDArray[Any]]
+MEASURES = {
+    "predictions": ["max_attention", "attention_entropy"],
+    "attention_permutation": ["median_tvd", "median_js", "flip_rate"],
+}
+CONFIG = """\
+# lightning.pytorch==2.6.6
+seed_everything: 7
+trainer:
+  callbacks:
+    - class_path: attnlight.callbacks.Predictions
+model:
+  class_path: attnlight.tasks.AttentionClassifier
+  init_args: {encoder: bilstm, attention: additive}
+data:
+  class_path: attnlight.datamodules.TextDataModule
+  init_args: {path: SetFit/sst5, name: null}
+"""
+
+
+def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
+    """Simulated rows of a test, with `index` and `position`."""
+    random = np.random.default_rng(seed)
+    scores = np.exp(2 * random.normal(size=(n, classes)))
+    probabilities = (scores / scores.sum(axis=1, keepdims=True)).astype(np.float32)
+    rows: Rows = {
+        "index": np.arange(n),
+        "position": np.zeros(n, dtype=np.int64),
+        "prediction": probabilities.argmax(axis=1),
+        "max_attention": random.random(n, dtype=np.float32),
+    }
+    if test == "predictions":
+        return rows | {
+            "label": random.integers(0, classes, n),
+            "probabilities": probabilities,
+            "length": random.integers(1, 40, n),
+            "attention_entropy": 3 * random.random(n, dtype=np.float32),
+        }
+    return rows | {name: random.random(n, dtype=np.float32) for name in MEASURES[test]}
+
+
+def write_record(path: Path, rows: Mapping[str, NDArray[Any]], **metadata: object) -> Path:
+    """Write rows as a record."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = ShardWriter(path.with_suffix(".arrow"))
+    keys = np.stack([rows["index"], rows["position"]], axis=1)
+    columns = {name: values for name, values in rows.items() if name not in ("index", "position")}
+    writer.add(keys, columns)
+    writer.close()
+    merge_shards([writer.path], path, metadata=metadata)
+    return path
+
+
+def write_run(
+    folder: Path,
+    *,
+    epochs: Sequence[int] = (0, 1),
+    stages: Sequence[str] = ("test",),
+    classes: Sequence[str] = ("negative", "positive"),
+    partial: bool = False,
+) -> Path:
+    """Write a run folder with the records of both tests, its configuration and its logs."""
+    about = {"classes": list(classes), "checkpoint": "best.ckpt", "partial": partial}
+    for test, measures in MEASURES.items():
+        described = about | {"test": test, "measures": measures}
+        for stage in stages:
+            path = folder / "records" / stage / f"{test}.parquet"
+            write_record(path, rows_of(test, classes=len(classes)), stage=stage, **described)
+        for epoch in epochs:
+            path = folder / "records" / "val" / f"{test}-{epoch}.parquet"
+            rows = rows_of(test, 30, len(classes), seed=epoch)
+            write_record(path, rows, stage="val", epoch=epoch, **described)
+    (folder / "fit.yaml").write_text(CONFIG)
+    write_metrics(folder / "logs" / "version_0", "epoch,train/loss,val/accuracy\n0,0.7,0.55\n")
+    write_metrics(folder / "logs" / "version_1", "epoch,test/accuracy\n0,0.625\n")
+    return folder
+
+
+def write_metrics(version: Path, text: str) -> None:
+    """Write what a CSVLogger leaves."""
+    version.mkdir(parents=True, exist_ok=True)
+    (version / "metrics.csv").write_text(text)

@@ -1,0 +1,68 @@
+"""Every test's figure is found by its name and says what it shows."""
+
+import pkgutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from attnlight.report import draw, figures, save_figure
+from attnlight.report.figures import describe
+from tests.report.fake import MEASURES, rows_of
+
+TESTS = [module.name for module in pkgutil.iter_modules(figures.__path__)]
+
+
+@pytest.mark.parametrize("test", TESTS)
+class TestEach:
+    def test_is_described_in_words(self, test: str) -> None:
+        found = describe(test)
+        assert found.question.endswith("?")
+        assert found.source
+        assert len(found.caption) > 100
+        assert set(MEASURES[test]) <= found.measures.keys()
+
+    @pytest.mark.parametrize("classes", [2, 3, 20])
+    def test_draws(self, test: str, classes: int, tmp_path: Path) -> None:
+        figure = draw(test, rows_of(test, classes=classes))
+        assert isinstance(figure, Figure)
+        files = save_figure(figure, tmp_path / test)
+        assert all(path.stat().st_size > 1_000 for path in files)
+
+    @pytest.mark.parametrize("n", [1, 2])
+    def test_draws_a_handful_of_rows(self, test: str, n: int, tmp_path: Path) -> None:
+        figure = draw(test, rows_of(test, n=n))
+        assert figure is not None
+        save_figure(figure, tmp_path / test)
+
+    def test_draws_nothing_without_rows(self, test: str) -> None:
+        assert draw(test, {name: rows[:0] for name, rows in rows_of(test).items()}) is None
+
+    def test_names_the_classes(self, test: str) -> None:
+        figure = draw(test, rows_of(test), ["$5", "{x}$_"])
+        assert figure is not None
+        names = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert names == ["predicted $5", "predicted {x}$_"]
+
+
+@pytest.mark.parametrize("test", ["unheard_of", "../style", "", "a.b", "__init__"])
+def test_a_test_without_a_figure(test: str) -> None:
+    assert draw(test, {"index": np.arange(3)}) is None
+    assert not describe(test).caption
+
+
+def test_an_unknown_test_has_a_title() -> None:
+    assert describe("my_own_test").title == "My own test"
+
+
+def test_no_global_state_of_matplotlib_is_touched() -> None:
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    with mpl.rc_context({"font.size": 40, "axes.facecolor": "red"}):
+        styled = draw("attention_permutation", rows_of("attention_permutation"))
+        assert mpl.rcParams["font.size"] == 40
+    assert dict(mpl.rcParams) == before
+    assert styled is not None
+    assert styled.axes[0].xaxis.label.get_fontsize() == 10

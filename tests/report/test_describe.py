@@ -1,0 +1,105 @@
+"""A run in words and in command lines."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attnlight.report.describe import commands, facts, sentence, versions
+from attnlight.report.metrics import Metrics
+from attnlight.report.runs import Run, StoredRecord
+from attnlight.report.tables import RecordSummary
+
+FIT: dict[str, Any] = {
+    "seed_everything": 3,
+    "trainer": {"callbacks": [{"class_path": "attnlight.callbacks.Predictions"}]},
+    "model": {
+        "class_path": "attnlight.tasks.AttentionClassifier",
+        "init_args": {"encoder": "cnn", "attention": {"class_path": "my.own.Dot"}, "dropout": 0.1},
+    },
+    "data": {"class_path": "my.Corpus", "init_args": {"path": "SetFit/sst5", "name": None}},
+}
+
+
+def run(**configs: Mapping[str, Any]) -> Run:
+    folder = Path("checkpoints/sst/seed 3")
+    held = {verb: dict(config) for verb, config in configs.items()}
+    return Run(folder, held, "# lightning.pytorch==2.6.6\nx: 1\n", [], [], Metrics({}, {}))
+
+
+def part(test: str, stage: str = "test", rows: int = 1_821, **metadata: object) -> RecordSummary:
+    return RecordSummary(StoredRecord(Path("x"), stage, test, None), {"rows": rows} | metadata, [])
+
+
+class TestSentence:
+    def test_says_what_was_trained_on_what(self) -> None:
+        assert sentence(run(fit=FIT), [part("predictions")]) == (
+            "AttentionClassifier (encoder cnn, attention Dot), trained on SetFit/sst5; "
+            "tested on 1,821 instances of the test split."
+        )
+
+    def test_a_corpus_without_a_path_is_called_by_its_class(self) -> None:
+        planted = FIT | {"data": {"class_path": "attnlight.datamodules.PlantedEvidence"}}
+        assert "trained on PlantedEvidence;" in sentence(run(fit=planted), [part("predictions")])
+
+    def test_tests_of_different_size(self) -> None:
+        parts = [part("predictions"), part("attention_permutation", rows=500, partial=True)]
+        assert "tested on up to 1,821 instances" in sentence(run(fit=FIT), parts)
+        assert ("Partial records", "attention_permutation") in facts(run(fit=FIT), parts)
+
+    def test_nothing_known(self) -> None:
+        assert sentence(run(), []) == (
+            "A model whose configuration is not in the run folder; no record of the test split yet."
+        )
+        assert facts(run(), []) == []
+
+    def test_odd_configurations_are_no_error(self) -> None:
+        odd = {"model": None, "data": ["x"], "trainer": 3, "seed_everything": True}
+        assert sentence(run(fit=odd), [part("predictions")]).startswith("A model")
+        assert commands(run(fit=odd), [part("predictions")])
+
+
+def test_facts() -> None:
+    parts = [part("predictions", classes=["bad", "good"], checkpoint="best.ckpt")]
+    assert facts(run(fit=FIT), parts) == [
+        ("Model", "AttentionClassifier"),
+        ("Corpus", "Corpus"),
+        ("Classes", "bad, good"),
+        ("Seed", "3"),
+        ("Checkpoint", "best.ckpt"),
+    ]
+
+
+class TestCommands:
+    def test_attach_the_tests_that_the_configuration_lacks(self) -> None:
+        parts = [
+            part("predictions", checkpoint="best.ckpt"),
+            part("attention_permutation", checkpoint="best.ckpt"),
+            part("attention_permutation", stage="val", checkpoint="last.ckpt"),
+        ]
+        at = "'checkpoints/sst/seed 3"
+        tests = "-c configs/tests/attention_permutation.yaml"
+        assert commands(run(fit=FIT), parts) == [
+            f"attnlight fit -c {at}/fit.yaml' --experiment sst --run 'seed 3-again'",
+            f"attnlight test -c {at}/fit.yaml' {tests} --ckpt_path {at}/best.ckpt'",
+            f"attnlight validate -c {at}/fit.yaml' {tests} --ckpt_path {at}/last.ckpt'",
+            f"attnlight report {at}'",
+        ]
+
+    def test_use_the_configuration_of_the_test_itself(self) -> None:
+        callbacks = [{"class_path": f"attnlight.callbacks.{c}"} for c in ("AttentionPermutation",)]
+        test = FIT | {"trainer": {"callbacks": callbacks}}
+        lines = commands(run(fit=FIT, test=test), [part("attention_permutation")])
+        assert lines[1] == "attnlight test -c 'checkpoints/sst/seed 3/test.yaml'"
+
+    def test_without_a_configuration_only_the_report(self) -> None:
+        found = commands(run(), [part("predictions")])
+        assert found == ["attnlight report 'checkpoints/sst/seed 3'"]
+
+
+def test_versions() -> None:
+    import numpy as np
+
+    found = dict(versions(run(fit=FIT)))
+    assert found["numpy"] == np.__version__
+    assert found["configuration written by"] == "lightning.pytorch==2.6.6"
+    assert {"attnlight", "Python", "torch", "lightning", "matplotlib"} <= found.keys()
