@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 
 import lightning.pytorch as pl
+import torch
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from typing_extensions import override
 
@@ -28,6 +30,14 @@ DEFAULTS = {
     "model": "attnlight.tasks.AttentionClassifier",
     "data": "attnlight.datamodules.PlantedEvidence",
 }
+
+# Warnings that are true and that nobody can act on.
+NOISE = (
+    r".*does not have many workers",  # batches come from a memory map
+    r".*Checkpoint directory .* exists and is not empty",  # the run's folder holds its fit.yaml
+    r".*isinstance\(treespec, LeafSpec\).* is deprecated",  # Lightning's own code
+    r".*smaller than the logging interval",
+)
 
 
 class AttnlightCLI(LightningCLI):
@@ -71,6 +81,10 @@ class AttnlightCLI(LightningCLI):
         config.ckpt_path = self.home.checkpoint(config.ckpt_path or (None if fitting else "best"))
         if fitting and not config.trainer.fast_dev_run:
             self.home.begin(resume=resume, overwrite=config.overwrite)
+        if self.subcommand == "test":
+            config.verbose = False  # SummaryTable says it with intervals
+        if self.subcommand == "predict":
+            config.return_predictions = False  # they are on disk; memory must not grow
         settle_callbacks(config.trainer)
         keep_wandb_offline_without_key(config.trainer.logger)
 
@@ -119,6 +133,10 @@ def run(arguments: Sequence[str] | None) -> None:
     Raises:
         InputError: A mistake in the input.
     """
+    for message in NOISE:
+        warnings.filterwarnings("ignore", message=message)
+    # cuDNN computes RNNs and convolutions in TF32 by default: three digits, where records need six.
+    torch.backends.cudnn.allow_tf32 = False
     AttnlightCLI(
         TextTask,
         CorpusDataModule,
@@ -128,5 +146,8 @@ def run(arguments: Sequence[str] | None) -> None:
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
         save_config_callback=RunConfig,
+        parser_kwargs={"prog": "attnlight"},
         args=None if arguments is None else list(arguments),
     )
+    if "wandb" in sys.modules:
+        sys.modules["wandb"].finish()  # a second command in this process starts a run of its own

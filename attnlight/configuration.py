@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import yaml
 from jsonargparse import Namespace
-from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.callbacks import Checkpoint, ProgressBar
 
 from attnlight.callbacks import InterpretabilityTest
 from attnlight.runs import is_rank_zero
@@ -62,13 +62,18 @@ def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN
 
 
 def settle_callbacks(trainer: Namespace) -> None:
-    """Let a later test replace an earlier one of its class, and flags turn progress bars off."""
+    """Let a later test replace an earlier one of its class, and flags turn callbacks off.
+
+    Under `fast_dev_run` Lightning 2.6 keeps a checkpoint callback from saving best epochs but not
+    from saving the last one when training ends.
+    """
     seen: set[str] = set()
     kept = []
     for callback in reversed(trainer.callbacks or ()):
         path = callback["class_path"]
         kind = _import(path)
         hidden = trainer.enable_progress_bar is False and issubclass(kind, ProgressBar)
+        hidden |= bool(trainer.fast_dev_run) and issubclass(kind, Checkpoint)
         repeated = path in seen and issubclass(kind, InterpretabilityTest)
         if not (hidden or repeated):
             kept.append(callback)
@@ -84,7 +89,7 @@ def _import(path: str) -> type:
 
 def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401
     """Keep Weights & Biases offline where there is no API key, and say so in one line."""
-    used = any("WandbLogger" in str(logger) for logger in loggers or ())
+    used = "WandbLogger" in str(loggers)
     if not used or os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY"):
         return
     if _netrc_holds(urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname):

@@ -46,6 +46,14 @@ def test_the_old_file_stands_until_the_block_ends(tmp_path: Path) -> None:
     assert names(tmp_path) == ["notes.txt"]
 
 
+def test_who_reads_the_old_file_keeps_it(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("old")
+    with path.open() as reader:
+        write_text(path, "new")
+        assert reader.read() == "old"
+
+
 @pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt()])
 def test_a_failing_block_changes_nothing(tmp_path: Path, error: BaseException) -> None:
     path = tmp_path / "notes.txt"

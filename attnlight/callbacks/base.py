@@ -62,6 +62,7 @@ class InterpretabilityTest(Callback, ABC):
         self.seed = seed
         self.figures = figures
         self._sheet: RecordSheet | None = None
+        self._classes: list[str] = []
 
     @property
     def name(self) -> str:
@@ -85,7 +86,7 @@ class InterpretabilityTest(Callback, ABC):
 
     def figure(self, rows: Mapping[str, NDArray[Any]]) -> Figure | None:
         """Draw the test's figure from its rows; None where it has none."""
-        return draw(self.name, rows)
+        return draw(self.name, rows, self._classes)
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -108,11 +109,12 @@ class InterpretabilityTest(Callback, ABC):
             fitting and (trainer.current_epoch + 1) % self.every_n_epochs
         ):
             return
-        self._begin(trainer, "val", epoch=trainer.current_epoch if fitting else None)
+        epoch = trainer.current_epoch if fitting else None
+        self._begin(trainer, pl_module, "val", epoch)
 
     @override
     def on_test_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._begin(trainer, "test", epoch=None)
+        self._begin(trainer, pl_module, "test", None)
 
     @override
     def on_validation_batch_end(
@@ -156,14 +158,27 @@ class InterpretabilityTest(Callback, ABC):
     ) -> None:
         self._abandon()
 
-    def _begin(self, trainer: pl.Trainer, stage: Literal["val", "test"], epoch: int | None) -> None:
+    def _begin(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        stage: Literal["val", "test"],
+        epoch: int | None,
+    ) -> None:
+        names = getattr(module, "classes", None)
+        self._classes = list(names) if isinstance(names, list | tuple) else []
         self._sheet = RecordSheet(
             trainer,
             self.name if epoch is None else f"{self.name}-{epoch}",
             stage,
             max_instances=self.max_instances,
             seed=self.seed,
-            metadata={"test": self.name, "measures": list(self.measures), "epoch": epoch},
+            metadata={
+                "test": self.name,
+                "measures": list(self.measures),
+                "epoch": epoch,
+                "classes": self._classes,
+            },
         )
 
     def _record(self, module: pl.LightningModule, outputs: Any, batch: TextBatch) -> None:  # noqa: ANN401

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import lightning.pytorch as pl
+import rich
+import yaml
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import SaveConfigCallback
 from typing_extensions import override
 
+from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.files import write_text
 from attnlight.report.tables import terminal_table
 
@@ -30,21 +33,29 @@ class RunConfig(SaveConfigCallback):
         config = self.config.clone()
         config.pop("config", None)
         config.ckpt_path, config.overwrite = None, False
-        text = self.parser.dump(config, skip_none=False, skip_validation=True)
+        text = self.parser.dump(config, skip_unset=False, skip_validation=True)
         verb = trainer.state.fn.value if trainer.state.fn else stage
         write_text(Path(trainer.default_root_dir) / f"{verb}.yaml", text)
         for logger in trainer.loggers:
             if isinstance(logger, pl.loggers.WandbLogger):
-                logger.experiment.config.update({verb: config.as_dict()}, allow_val_change=True)
+                whole = {verb: yaml.safe_load(text)}
+                logger.experiment.config.update(whole, allow_val_change=True)
 
 
 class SummaryTable(Callback):
-    """Print the tests' measures with their intervals when a test run ends."""
+    """Print the task's metrics and the tests' measures with their intervals when a test ends."""
 
     @override
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not trainer.is_global_zero:
+            return
+        tests = {c.name for c in trainer.callbacks if isinstance(c, InterpretabilityTest)}  # type: ignore[attr-defined]
+        metrics = {
+            name.removeprefix("test/"): f"{float(value):.4f}"
+            for name, value in trainer.callback_metrics.items()
+            if name.split("/")[1] not in tests
+        }
+        rich.print(", ".join(f"{name} {value}" for name, value in metrics.items()))
         records = Path(trainer.default_root_dir) / "records"
-        if trainer.is_global_zero and not trainer.fast_dev_run and (records / "test").is_dir():  # type: ignore[attr-defined]
-            from rich import print as show
-
-            show(terminal_table(records))
+        if tests and not trainer.fast_dev_run:  # type: ignore[attr-defined]
+            rich.print(terminal_table(records))

@@ -49,7 +49,8 @@ class RecordSheet:
     ) -> None:
         self.stage = stage
         self._trainer = trainer
-        self.path = _root(trainer) / (target or Path("records", stage, f"{name}.parquet"))
+        root = self._temporary_root() if trainer.fast_dev_run else trainer.default_root_dir  # type: ignore[attr-defined]
+        self.path = Path(root) / (target or Path("records", stage, f"{name}.parquet"))
         loader, limited = _loader(trainer, stage)
         instances = dataset_index(loader)
         self._chosen: Tensor | None = None
@@ -88,10 +89,11 @@ class RecordSheet:
             RecordError: On every rank, when a row is missing or repeated or the disk is full.
         """
         strategy = self._trainer.strategy
-        self._writer.close()
-        strategy.barrier()
-        fault = self._merge() if self._trainer.is_global_zero else None
-        fault = strategy.broadcast(fault)
+        fault = self._close()
+        # One verdict for all: a rank that raised alone would leave the others waiting.
+        if not strategy.reduce_boolean_decision(fault is None, all=True):
+            raise RecordError(fault or f"{self.path.name}: another rank could not write its rows.")
+        fault = strategy.broadcast(self._merge() if self._trainer.is_global_zero else None)
         if fault is not None:
             raise RecordError(fault)
         return self.path
@@ -99,6 +101,15 @@ class RecordSheet:
     def discard(self) -> None:
         """Forget the rows of this rank, after an interruption."""
         self._writer.path.unlink(missing_ok=True)
+
+    def _temporary_root(self) -> str:
+        """A folder that goes with this object, the same on all ranks."""
+        if self._trainer.is_global_zero:
+            self._temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
+        path: str = self._trainer.strategy.broadcast(
+            self._temporary.name if self._trainer.is_global_zero else ""
+        )
+        return path
 
     def _open_shard(self) -> ShardWriter:
         if self._trainer.is_global_zero:
@@ -109,6 +120,13 @@ class RecordSheet:
 
     def _shard(self, rank: int) -> Path:
         return self.path.with_name(f".{self.path.stem}.rank{rank}.arrow")
+
+    def _close(self) -> str | None:
+        try:
+            self._writer.close()
+        except InputError as error:
+            return str(error)
+        return None
 
     def _merge(self) -> str | None:
         try:
@@ -143,10 +161,3 @@ def _loader(trainer: pl.Trainer, stage: Stage) -> tuple[DataLoader[Any], bool]:
     loaders, limits = running[stage]
     loader: DataLoader[Any] = loaders[0] if isinstance(loaders, list) else loaders
     return loader, (limits[0] if isinstance(limits, list) else limits) < len(loader)
-
-
-def _root(trainer: pl.Trainer) -> Path:
-    if not trainer.fast_dev_run:  # type: ignore[attr-defined]
-        return Path(trainer.default_root_dir)
-    folder = tempfile.mkdtemp(prefix="attnlight-") if trainer.is_global_zero else ""
-    return Path(trainer.strategy.broadcast(folder))

@@ -104,8 +104,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         under its name only when it is whole.
 
         Raises:
-            InputError: The cache folder cannot be made, a split is empty, the training split has
-                only one class, or `build` refuses its source.
+            InputError: The cache folder cannot be made, a split is empty or has only one class, or `build` refuses its source.
         """
         prepare_once(self._target, "corpus.json", self._write)
         return self._target
@@ -130,8 +129,8 @@ class CorpusDataModule(LightningDataModule, ABC):
         if labels.min() < 0 or labels.max() >= classes:
             wrong = labels[(labels < 0) | (labels >= classes)][0]
             raise InputError(f"{where} has label {wrong}; labels must be 0 to {classes - 1}.")
-        if split == "train" and (labels == labels[0]).all():
-            raise InputError(f"{where} has only one class, {labels[0]}.")
+        if (labels == labels[0]).all():
+            raise InputError(f"{where} has only one class, {labels[0]}: nothing can be ranked.")
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:

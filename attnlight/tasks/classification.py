@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torchmetrics import MeanMetric
+from torchmetrics import MeanMetric, MetricCollection
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
@@ -108,8 +108,20 @@ class AttentionClassifier(TextTask):
     def training_step(self, batch: TextBatch, batch_idx: int) -> Tensor:
         losses = self._losses(batch, self.model(batch))
         self.train_loss.update(losses.detach())
-        self.log("train/loss", self.train_loss, on_step=False, on_epoch=True)
         return losses.sum() if self.hparams["loss_reduction"] == "sum" else losses.mean()
+
+    @override
+    def on_train_epoch_end(self) -> None:
+        # Metrics gather by themselves: to log them at every step would only cost time.
+        self.log("train/loss", self.train_loss)
+
+    @override
+    def on_validation_epoch_end(self) -> None:
+        self._log("val")
+
+    @override
+    def on_test_epoch_end(self) -> None:
+        self._log("test")
 
     @override
     def validation_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
@@ -145,17 +157,24 @@ class AttentionClassifier(TextTask):
     def _evaluate(self, stage: Literal["val", "test"], batch: TextBatch) -> dict[str, Any]:
         output: AttentionOutput = self.model(batch)
         losses = self._losses(batch, output)
-        metrics, loss = {
-            "val": (self.val_metrics, self.val_loss),
-            "test": (self.test_metrics, self.test_loss),
-        }[stage]
+        metrics, loss = self._judges(stage)
         real = batch.index >= 0
         if real.any():
             loss.update(losses[real])
             metrics.update(scores(output.probabilities[real]), batch.labels[real])  # type: ignore[index]
-        self.log_dict(dict(metrics.items()), on_step=False, on_epoch=True, batch_size=len(batch))
-        self.log(f"{stage}/loss", loss, on_step=False, on_epoch=True, prog_bar=stage == "val")
         return {"loss": losses.mean(), "output": output}
+
+    def _log(self, stage: Literal["val", "test"]) -> None:
+        metrics, loss = self._judges(stage)
+        self.log_dict(metrics)
+        self.log(f"{stage}/loss", loss, prog_bar=stage == "val")
+
+    def _judges(self, stage: Literal["val", "test"]) -> tuple[MetricCollection, MeanMetric]:
+        held = {
+            "val": (self.val_metrics, self.val_loss),
+            "test": (self.test_metrics, self.test_loss),
+        }
+        return held[stage]
 
     def _start_embeddings(self) -> None:
         if self.hparams["vectors"] is None:

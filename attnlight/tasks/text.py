@@ -36,7 +36,6 @@ class TextTask(pl.LightningModule):
     tokenizer_json: str | None = None
     classes: Sequence[str] = ()
     corpus: str | None = None
-    _random_state: Tensor | None = None
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -89,10 +88,17 @@ class TextTask(pl.LightningModule):
         return self.read(texts).probabilities
 
     @override
-    def on_train_start(self) -> None:
-        # The order of batches is a function of seed and epoch; dropout needs the generator's state.
-        if self._random_state is not None and self.trainer.world_size == 1:
-            torch.set_rng_state(self._random_state)
+    def on_fit_start(self) -> None:
+        self._seed = torch.initial_seed()
+
+    @override
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        # Dropout as a function of seed, epoch and rank, as the order of batches is: a resumed run
+        # then ends with the weights of an undisturbed one, on any number of devices. Not at the
+        # start of the epoch: the loader's iterator draws a number before or after that hook.
+        if batch_idx == 0:
+            place = self.current_epoch * self.trainer.world_size + self.global_rank
+            torch.manual_seed((self._seed + 0x9E3779B97F4A7C15 * (place + 1)) % 2**64)
 
     @override
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -101,7 +107,6 @@ class TextTask(pl.LightningModule):
             "tokenizer": self.tokenizer_json,
             "classes": list(self.classes),
             "corpus": self.corpus,
-            "random_state": torch.get_rng_state(),
         }
 
     @override
@@ -120,7 +125,6 @@ class TextTask(pl.LightningModule):
                 )
         self.tokenizer_json, self.classes = held["tokenizer"], held["classes"]
         self.corpus = held["corpus"]
-        self._random_state = held["random_state"]
 
     @classmethod
     @override

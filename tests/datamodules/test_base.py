@@ -64,7 +64,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_a_model_needs_to_know(cache: Path) -> None:
-    data = Tiny({"train": [0, 1, 1, 1], "test": [1]})
+    data = Tiny({"train": [0, 1, 1, 1], "test": [1, 0]})
     assert data.classes == ["no", "yes"]
     assert data.num_classes == 2
     assert data.vocab_size == 5
@@ -89,14 +89,14 @@ def test_a_corpus_is_prepared_once_and_announced_once(
     cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counts = {"empty": 2, "dropped": 1234}
-    first, second = (Tiny({"train": [0, 1], "test": [1]}, counts) for _ in range(2))
+    first, second = (Tiny({"train": [0, 1], "test": [1, 0]}, counts) for _ in range(2))
     assert first.prepare() == second.prepare()
     assert first.prepare().parent == cache
     assert (first.built, second.built) == (1, 0)
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     note = "(2 empty, kept as one unknown token; 1,234 dropped)"
-    assert said[0].startswith(f"Tiny: train 2 {note}, test 1 {note}; prepared in {cache}")
+    assert said[0].startswith(f"Tiny: train 2 {note}, test 2 {note}; prepared in {cache}")
 
 
 def test_cache_dir_beats_the_environment(cache: Path, tmp_path: Path) -> None:
@@ -131,6 +131,7 @@ def test_processes_that_start_cold_build_once(tmp_path: Path) -> None:
     ("labels", "message"),
     [
         ({"train": [1, 1, 1]}, "the train split of Tiny has only one class, 1"),
+        ({"train": [0, 1], "test": [1]}, "the test split of Tiny has only one class, 1"),
         ({"train": []}, "the train split of Tiny is empty"),
         ({"train": [0, 1], "validation": []}, "the validation split of Tiny is empty"),
         ({"train": [0, 1], "test": [0, -1]}, "the test split of Tiny has label -1; .* 0 to 1"),
@@ -147,7 +148,7 @@ def test_corpora_that_nothing_can_be_trained_on_are_refused(
 
 
 def test_a_missing_split_is_named(cache: Path) -> None:
-    data = Tiny({"train": [0, 1], "validation": [0]})
+    data = Tiny({"train": [0, 1], "validation": [0, 1]})
     with pytest.raises(InputError, match="Tiny has no test split; it has train, validation"):
         data.test_dataloader()
 
@@ -159,9 +160,9 @@ def test_a_batch_has_at_least_one_text(option: str) -> None:
 
 
 def test_fewer_texts_than_devices_are_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = Tiny({"train": [0, 1], "test": [1]})
-    data.trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False)
-    with pytest.raises(InputError, match="test split of Tiny has 1 texts for 2 devices"):
+    data = Tiny({"train": [0, 1], "test": [1, 0]})
+    data.trainer = pl.Trainer(accelerator="cpu", devices=3, strategy="ddp", logger=False)
+    with pytest.raises(InputError, match="test split of Tiny has 2 texts for 3 devices"):
         data.test_dataloader()
 
 

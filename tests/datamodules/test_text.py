@@ -87,7 +87,7 @@ def test_raw_text_through_the_json_is_treated_as_the_corpus_was(corpus: Path) ->
 
 
 def test_index_is_the_row_of_the_source_before_filtering(corpus: Path) -> None:
-    data = module(corpus, min_tokens=2, validation_fraction=0.4, split_seed=2)
+    data = module(corpus, min_tokens=2, validation_fraction=0.4, split_seed=2, test=None)
     train, validation = data.dataset("train").index, data.dataset("validation").index
     assert sorted([*train, *validation]) == [0, 1, 2, 4, 5]
     assert len(validation) == 2

@@ -135,12 +135,14 @@ def test_gradients_equal_finite_differences(divergence: Divergence) -> None:
     )
 
 
+@pytest.mark.parametrize("subnormal", [-95.0, -93.5])  # far from the other's, and near
 @pytest.mark.parametrize("divergence", ALL)
 def test_gradients_are_finite_on_padding_and_where_attention_underflows(
-    divergence: Divergence,
+    divergence: Divergence, subnormal: float
 ) -> None:
     mask = torch.tensor([[True, True, True, False]])
-    base = masked_softmax(torch.tensor([[1.0, -95.0, 0.0, 0.0]]), mask)
+    base = masked_softmax(torch.tensor([[1.0, subnormal, 0.0, 0.0]]), mask)
+    base.requires_grad_()
     scores = torch.tensor([[0.0, -95.0, -200.0, 0.0]], requires_grad=True)
     weights = masked_softmax(scores, mask)
     assert 0 < weights[0, 1] < torch.finfo(torch.float32).tiny
@@ -150,6 +152,8 @@ def test_gradients_are_finite_on_padding_and_where_attention_underflows(
     assert value.isfinite()
     assert scores.grad is not None
     assert scores.grad.isfinite().all()
+    assert base.grad is not None
+    assert base.grad.isfinite().all()
 
 
 probabilities = st.lists(

@@ -175,6 +175,16 @@ class TestMeans:
         ]
 
 
+def test_poisson_draws_weigh_every_cluster_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(6).exponential(size=600)
+    whole = one(values, in_memory=False, resamples=8_000)
+    monkeypatch.setattr(statistics, "_PIECE", 3)
+    parts = one(values, in_memory=False, resamples=8_000)
+    tolerance = 4 * 2.67 * np.sqrt(2 / 8_000) * values.std() / np.sqrt(600)
+    assert parts.low == pytest.approx(whole.low, abs=tolerance)
+    assert parts.high == pytest.approx(whole.high, abs=tolerance)
+
+
 def test_poisson_weights_have_the_distribution_of_poisson() -> None:
     table = statistics._POISSON
     shares = np.bincount(table.astype(int), minlength=9) / len(table)

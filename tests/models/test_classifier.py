@@ -264,13 +264,16 @@ def test_item_logits_are_not_made_in_training() -> None:
 
 
 def test_dropout_acts_on_the_context_in_training_only() -> None:
-    made, batch = model(dropout=0.5), collate(corpus())
-    assert torch.equal(made(batch).logits, made(batch).logits)
-    made.train()
-    first, second = made(batch), made(batch)
-    assert torch.equal(first.states, second.states)
-    assert torch.equal(first.weights, second.weights)
-    assert not torch.equal(first.logits, second.logits)
+    made, batch = model("none", classes=12, dropout=0.5), collate(corpus())
+    nn.init.eye_(made.decoder.weight)
+    nn.init.zeros_(made.decoder.bias)
+    context = made(batch).logits
+    torch.manual_seed(0)
+    output = made.train()(batch)
+    assert torch.equal(output.weights, made.eval()(batch).weights)
+    kept = output.logits != 0
+    assert 0.3 < kept.double().mean() < 0.7
+    torch.testing.assert_close(output.logits[kept], 2 * context[kept])
 
 
 @pytest.mark.parametrize(("encoder", "attention"), COMBINATIONS)

@@ -15,7 +15,7 @@ from attnlight.report.tables import summarise
 from tests.report.fake import CONFIG, write_run
 
 VOID = {"br", "meta"}
-ATTACK = "<script>alert('x')</script><img src=x onerror=\"y\">&amp;"
+ATTACK = "\"><img src=x onerror=y><script>alert('x')</script>&amp;"
 
 
 class Page(HTMLParser):

@@ -1,0 +1,129 @@
+"""Rank correlation of two scorings of the same items."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import torch
+from torch import Tensor
+
+# scipy's method="auto": the exact distribution up to this many items, if there are no ties.
+_EXACT_ITEMS = 33
+
+
+def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Kendall's tau-b and its two-sided p-value, as `scipy.stats.kendalltau` gives them.
+
+    The p-value is exact without ties and with at most 33 items or at most one discordant (or
+    concordant) pair, else asymptotic (Kendall, 1970). Time grows with N log^2 N, memory with N.
+
+    Args:
+        x: (B, N), or (B, ..., N) such as (B, H, N) for H heads.
+        y: The shape of `x`.
+        mask: The items to correlate, (B, N) bool.
+
+    Returns:
+        Tau and p, each (B,) or (B, ...), float64. NaN where undefined: fewer than two items, one
+        scoring all tied, or a NaN among the scores.
+    """
+    shape = x.shape[:-1]
+    items = x.shape[-1]
+    mask = mask.reshape(len(mask), *(1,) * (x.ndim - 2), items).expand_as(x).flatten(0, -2)
+    x, y = (scores.flatten(0, -2).double().masked_fill(~mask, math.inf) for scores in (x, y))
+    unknown = (x.isnan() | y.isnan()).any(-1)
+    first, second = _ranks(x, mask), _ranks(y, mask)
+    joint = (first * (items + 1) + second).sort(-1).values
+    discordant = _inversions(joint % (items + 1)).double()
+    front = mask.sort(-1, descending=True).values
+    tau, p = _tau_and_p(
+        mask.sum(-1).double(),
+        discordant,
+        _ties(first, mask),
+        _ties(second, mask),
+        _ties(_ranks(joint, front), front)[0],
+    )
+    return tuple(  # type: ignore[return-value]
+        values.masked_fill(unknown, math.nan).reshape(shape) for values in (tau, p)
+    )
+
+
+def _ranks(scores: Tensor, mask: Tensor) -> Tensor:
+    """Dense ranks from 0 of the items (R, N), N at the others; those must not sort before items."""
+    ordered, order = scores.sort(-1)
+    steps = (ordered[:, 1:] != ordered[:, :-1]).long().cumsum(-1)
+    ranks = torch.zeros_like(order).scatter_(-1, order[:, 1:], steps)
+    return ranks.masked_fill(~mask, scores.shape[-1])
+
+
+def _ties(ranks: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Per row, sums over groups of t tied items of t(t-1)/2, t(t-1)(t-2) and t(t-1)(2t+5)."""
+    counts = mask.new_zeros(len(ranks), ranks.shape[1] + 1, dtype=torch.float64)
+    t = counts.scatter_add_(-1, ranks, mask.double())
+    pairs = t * (t - 1)
+    return pairs.sum(-1) / 2, (pairs * (t - 2)).sum(-1), (pairs * (2 * t + 5)).sum(-1)
+
+
+def _inversions(values: Tensor) -> Tensor:
+    """Number of pairs i < j with values_i > values_j in each row (R, N), by merge sort."""
+    rows, items = values.shape
+    width = 1 << max(items - 1, 0).bit_length()
+    values = torch.nn.functional.pad(values, (0, width - items), value=items)
+    count = values.new_zeros(rows)
+    size = 1
+    while size < width:
+        left, right = (
+            half.contiguous() for half in values.view(rows, width // size // 2, 2, size).unbind(2)
+        )
+        count += torch.searchsorted(right, left).sum((1, 2))
+        size *= 2
+        values = values.view(rows, width // size, size).sort(-1).values
+    return count
+
+
+def _tau_and_p(
+    items: Tensor,
+    discordant: Tensor,
+    x_ties: tuple[Tensor, Tensor, Tensor],
+    y_ties: tuple[Tensor, Tensor, Tensor],
+    joint_ties: Tensor,
+) -> tuple[Tensor, Tensor]:
+    pairs = items * (items - 1) / 2
+    untied_x, untied_y = pairs - x_ties[0], pairs - y_ties[0]
+    undefined = (untied_x <= 0) | (untied_y <= 0)
+    excess = pairs - x_ties[0] - y_ties[0] + joint_ties - 2 * discordant
+    tau = (excess / untied_x.sqrt() / untied_y.sqrt()).clamp(-1, 1)
+    both = 2 * pairs
+    variance = (both * (2 * items + 5) - x_ties[2] - y_ties[2]) / 18
+    variance += 2 * x_ties[0] * y_ties[0] / both
+    variance += x_ties[1] * y_ties[1] / (9 * both * (items - 2))
+    asymptotic = torch.erfc((excess / variance.sqrt()).abs() / math.sqrt(2))
+    fewer = torch.minimum(discordant, pairs - discordant)
+    exact = (x_ties[0] + y_ties[0] == 0) & ((items <= _EXACT_ITEMS) | (fewer <= 1))
+    p = torch.where(exact, _exact_p(items, fewer), asymptotic)
+    return tau.masked_fill(undefined, math.nan), p.masked_fill(undefined, math.nan)
+
+
+def _exact_p(items: Tensor, fewer: Tensor) -> Tensor:
+    """P of at most `fewer` discordant or concordant pairs, of untied items."""
+    table = _table().to(items.device)
+    column = fewer.clamp(0, table.shape[1] - 1).long()
+    small = table[items.clamp(0, _EXACT_ITEMS).long(), column]
+    # 2 / n! if no pair is discordant, 2 / (n - 1)! if one is.
+    large = 2 * torch.exp(-torch.lgamma(items + 1 - fewer))
+    return torch.where(items <= _EXACT_ITEMS, small, large)
+
+
+@cache
+def _table() -> Tensor:
+    """Two-sided p of n items (rows) and at most c discordant pairs (columns)."""
+    pairs = _EXACT_ITEMS * (_EXACT_ITEMS - 1) // 2
+    table = torch.ones(_EXACT_ITEMS + 1, pairs + 1, dtype=torch.float64)
+    counts = [1] + [0] * pairs
+    for items in range(2, _EXACT_ITEMS + 1):
+        counts = [sum(counts[max(0, c - items + 1) : c + 1]) for c in range(pairs + 1)]
+        total, running = math.factorial(items), 0
+        for c, count in enumerate(counts):
+            running += count
+            table[items, c] = min(1.0, 2 * running / total)
+    return table

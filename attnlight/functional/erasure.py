@@ -1,0 +1,97 @@
+"""Logits after items are erased and each head's remaining attention is renormalised.
+
+In closed form and in float64: what remains is summed, never subtracted from a total, so that it
+keeps its digits where one item holds nearly all of the attention. Erasing an item removes it from
+every head; a head with nothing left has a zero context, whose logits are its share of the bias.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+
+def weigh(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor:
+    """Each item's weighted logits and, last, its weight: (B, H, N, C + 1) float64, 0 off the mask.
+
+    Args:
+        weights: (B, N), or (B, H, N).
+        item_logits: (B, N, C), or (B, H, N, C).
+        mask: (B, N) bool.
+    """
+    if weights.ndim == 2:
+        weights, item_logits = weights.unsqueeze(1), item_logits.unsqueeze(1)
+    own = weights.double().unsqueeze(-1)
+    terms = torch.cat([own * item_logits.double(), own], dim=-1)
+    return terms.masked_fill(~mask[:, None, :, None], 0.0)
+
+
+def ranked(terms: Tensor, order: Tensor) -> Tensor:
+    """The terms (B, H, N, C + 1) of `weigh` in the order (B, N) in which items are erased."""
+    return terms.gather(2, order[:, None, :, None].expand_as(terms))
+
+
+def remaining(terms: Tensor) -> Tensor:
+    """Sums (B, H, N, C + 1) over the items after each, from the tail."""
+    return _before(terms.flip(2)).flip(2)
+
+
+def settle(sums: Tensor, bias: Tensor) -> Tensor:
+    """Logits (B, K, C) of what is left, from the sums (B, H, K, C + 1) over it.
+
+    Args:
+        sums: Weighted logits and, last, weights, summed over what is left.
+        bias: Logits of an empty context, (C,) or (B, C).
+    """
+    batch, heads = sums.shape[:2]
+    mass = sums[..., -1:]
+    left = mass > 0
+    empty = bias.double().expand(batch, -1)[:, None, None] / heads
+    return torch.where(left, sums[..., :-1] / torch.where(left, mass, 1.0), empty).sum(1)
+
+
+def erase_each(weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
+    """Logits after erasing each item alone and renormalising.
+
+    The single-weight test of Serrano and Smith (2019), section 4, for every item at once.
+
+    Args:
+        weights: (B, N), or (B, H, N).
+        item_logits: (B, N, C), or (B, H, N, C).
+        bias: Logits of an empty context, (C,) or (B, C).
+        mask: What attention may reach, (B, N) bool.
+
+    Returns:
+        (B, N, C) float64; `bias` where nothing is left. Off the mask the last item's are repeated.
+    """
+    terms = weigh(weights, item_logits, mask)
+    logits = settle(_before(terms) + remaining(terms), bias)
+    places = torch.arange(mask.shape[1], device=mask.device)
+    last = mask.long().mul(places).amax(-1, keepdim=True)
+    source = torch.where(mask, places, last)
+    return logits.gather(1, source.unsqueeze(-1).expand_as(logits))
+
+
+def erase_ranking(
+    weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor, order: Tensor
+) -> Tensor:
+    """Logits after erasing the first 1, 2, ... items of a ranking and renormalising.
+
+    Args:
+        weights: (B, N), or (B, H, N).
+        item_logits: (B, N, C), or (B, H, N, C).
+        bias: Logits of an empty context, (C,) or (B, C).
+        mask: What attention may reach, (B, N) bool.
+        order: Items from the first to be erased to the last, then padding, (B, N) long.
+
+    Returns:
+        (B, N, C) float64; row k is after erasing the first k + 1 items, `bias` when nothing is left
+        and from there on.
+    """
+    return settle(remaining(ranked(weigh(weights, item_logits, mask), order)), bias)
+
+
+def _before(terms: Tensor) -> Tensor:
+    """Sums (B, H, N, C + 1) over the items before each."""
+    return pad(terms, (0, 0, 1, 0))[:, :, :-1].cumsum(2)

@@ -1,0 +1,99 @@
+"""Build docs/results.md from the records in docs/results.
+
+    python docs/build_results.py            write the tables into the page
+    python docs/build_results.py --check    fail where the page and the records differ
+    python docs/build_results.py --keep checkpoints
+                                            take over the runs below checkpoints/ first
+
+The prose of the page is its own; what stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->`
+is written here, from the records alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+from results_page import planted, tables, targets
+from results_page.kept import Experiment, keep
+
+from attnlight.errors import InputError
+from attnlight.files import write_text
+
+HERE = Path(__file__).parent
+PAGE, RECORDS = HERE / "results.md", HERE / "results"
+
+
+def blocks(records: Path) -> dict[str, str]:
+    """Every table of the page by the name of its place.
+
+    Args:
+        records: The folder of the experiments.
+
+    Raises:
+        InputError: Records are missing or do not belong together.
+    """
+    published = yaml.safe_load((records / "published.yaml").read_text(encoding="utf-8"))
+    text = {name: Experiment.read(records, name) for name in tables.TEXT}
+    synthetic = {name: Experiment.read(records, name) for name in planted.NAMES}
+    return {
+        "targets": targets.target_table(text, synthetic),
+        "accuracy": tables.accuracy_table(text, published),
+        "seeds": tables.seed_table(text),
+        "permutation": tables.permutation_table(text | synthetic, tables.TEXT | planted.NAMES),
+        "epochs": tables.epoch_table(text),
+        "bins": tables.bin_table(text, published),
+        "planted": planted.accuracy_table(synthetic),
+        "evidence": planted.evidence_table(synthetic),
+    }
+
+
+def fill(page: str, found: Mapping[str, str]) -> str:
+    """The page with each table in its place.
+
+    Raises:
+        InputError: The page has no place for a table, or one that no table belongs to.
+    """
+    places = re.findall(r"<!-- (\w+): begin -->", page)
+    if sorted(places) != sorted(found):
+        raise InputError(f"the page has places for {places}; the tables are {sorted(found)}.")
+    for name, table in found.items():
+        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+        head, _, rest = page.partition(begin)
+        page = head + begin + "\n" + table + "\n" + end + rest.partition(end)[2]
+    return page
+
+
+def keep_all(runs: Path) -> None:
+    """Replace the kept records by those of the runs below a folder."""
+    for name in (*tables.TEXT, *planted.NAMES):
+        for run in sorted((runs / name).glob("seed*")):
+            keep(run, RECORDS / name / run.name)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Build or check the page; 1 where it differs from its records."""
+    parser = argparse.ArgumentParser(description="Build docs/results.md from its records.")
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    parser.add_argument("--keep", type=Path, metavar="RUNS", help="take over these runs first")
+    arguments = parser.parse_args(argv)
+    if arguments.keep is not None:
+        keep_all(arguments.keep)
+    page = PAGE.read_text(encoding="utf-8")
+    wanted = fill(page, blocks(RECORDS))
+    if not arguments.check:
+        write_text(PAGE, wanted)
+    elif page != wanted:
+        lines = (text.splitlines(keepends=True) for text in (page, wanted))
+        sys.stdout.writelines(difflib.unified_diff(*lines, "docs/results.md", "its records"))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

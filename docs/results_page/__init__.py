@@ -1,0 +1,1 @@
+"""How docs/results.md is made from the records in docs/results."""

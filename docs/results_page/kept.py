@@ -1,0 +1,146 @@
+"""The records behind the page: what is kept of a run folder, and how it is read again.
+
+`docs/results/<experiment>/seed<k>/` is laid out as a run folder, so that `attnlight report` reads
+it too: fit.yaml, logs/, records/test/, and of `attnlight predict` the columns that count.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from numpy.typing import NDArray
+
+from attnlight.errors import InputError
+from attnlight.files import replacing, write_text
+from attnlight.records import read_record
+
+TESTS = ("predictions", "attention_permutation")
+_PREDICTED = ["index", "label", "tokens", "attention", "evidence"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The kept runs of one experiment, one for each seed.
+
+    Attributes:
+        name: Stem of its file in configs/experiments.
+        folders: The kept run folders, by seed.
+    """
+
+    name: str
+    folders: list[Path]
+
+    @classmethod
+    def read(cls, root: Path, name: str) -> Experiment:
+        """The runs of `root/name`, which must differ in nothing but their seed.
+
+        Raises:
+            InputError: There is none, a folder's name is not its seed, two runs differ, or one of
+                them was tested on part of its test split.
+        """
+        found = cls(name, sorted((root / name).glob("seed*"), key=lambda path: path.name))
+        if not found.folders:
+            raise InputError(f"{root / name} holds no seed<k> folder.")
+        found._require_alike()
+        return found
+
+    @cached_property
+    def configs(self) -> list[dict[str, Any]]:
+        """fit.yaml of each run."""
+        return [yaml.safe_load((folder / "fit.yaml").read_text()) for folder in self.folders]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seed of each run."""
+        return [int(config["seed_everything"]) for config in self.configs]
+
+    @cached_property
+    def validation(self) -> list[dict[str, list[float]]]:
+        """Each run's scalars `val/<name>` by name, one value per epoch of fit."""
+        return [_validation(folder / "logs/version_0/metrics.csv") for folder in self.folders]
+
+    @property
+    def chosen(self) -> list[int]:
+        """The epoch of each run that validation chose, from 0: the first of the highest AUROC."""
+        return [int(np.argmax(curves["auroc"])) for curves in self.validation]
+
+    def test(self, name: str) -> dict[str, NDArray[Any]]:
+        """A test's columns over all runs, (S, n) or (S, n, K); `index` and `label` are (n,)."""
+        runs = [_columns(folder / f"records/test/{name}.parquet") for folder in self.folders]
+        columns = {column: np.stack([run[column] for run in runs]) for column in runs[0]}
+        for column in ("index", "label"):
+            if column in columns:
+                if (columns[column] != columns[column][0]).any():
+                    raise InputError(f"the runs of {self.name} were tested on different texts.")
+                columns[column] = columns[column][0]
+        return columns
+
+    def predicted(self) -> list[list[dict[str, Any]]]:
+        """What `attnlight predict` wrote, one list of texts per run."""
+        return [
+            pq.read_table(folder / "predictions.parquet").to_pylist() for folder in self.folders
+        ]
+
+    def _require_alike(self) -> None:
+        plain = [
+            {key: value for key, value in config.items() if key not in ("seed_everything", "run")}
+            for config in self.configs
+        ]
+        for folder, seed, config in zip(self.folders, self.seeds, plain, strict=True):
+            if folder.name != f"seed{seed}":
+                raise InputError(f"{folder} was trained with seed {seed}.")
+            if config != plain[0]:
+                raise InputError(f"{folder} and {self.folders[0]} differ in more than their seed.")
+
+
+def _columns(path: Path) -> dict[str, NDArray[Any]]:
+    record = read_record(path)
+    if record.metadata["partial"] or record.metadata["stage"] != "test":
+        raise InputError(f"{path} does not hold the whole test split.")
+    return record.columns
+
+
+def _validation(path: Path) -> dict[str, list[float]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["val/auroc"]]
+    names = [name for name in rows[0] if name.startswith("val/")]
+    return {name.removeprefix("val/"): [float(row[name]) for row in rows] for name in names}
+
+
+def keep(run: Path, target: Path) -> None:
+    """Copy what the page needs of a run folder that was fitted and tested.
+
+    Args:
+        run: The run folder.
+        target: Its folder in docs/results, replaced.
+
+    Raises:
+        InputError: A file cannot be written.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    config = (run / "fit.yaml").read_text(encoding="utf-8")
+    write_text(target / "fit.yaml", f"# yamllint disable-file\n{config}")  # style is PyYAML's
+    for source in run.glob("logs/version_*/metrics.csv"):
+        copy = target / source.relative_to(run)
+        copy.parent.mkdir(parents=True)
+        shutil.copyfile(source, copy)
+    for test in TESTS:
+        place = f"records/test/{test}.parquet"
+        _write(pq.read_table(run / place), target / place)
+    if (run / "predictions.parquet").exists():
+        predicted = pq.read_table(run / "predictions.parquet", columns=_PREDICTED)
+        _write(predicted, target / "predictions.parquet")
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", compression_level=19)

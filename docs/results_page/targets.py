@@ -1,0 +1,52 @@
+"""What was asked of the experiments, and whether it was met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from results_page.kept import Experiment
+from results_page.measures import accuracy, positive_f1
+from results_page.planted import NAMES, is_negated
+from results_page.tables import TEXT, table
+
+
+def target_table(text: Mapping[str, Experiment], synthetic: Mapping[str, Experiment]) -> str:
+    """Each target with the mean over seeds that it is held against."""
+    rows = [
+        _row(TEXT["sst_bilstm"], "test accuracy", 0.76, _accuracy(text["sst_bilstm"])),
+        _row(
+            TEXT["sst_phrases_bilstm"], "test accuracy", 0.83, _accuracy(text["sst_phrases_bilstm"])
+        ),
+        _row(TEXT["imdb_bilstm"], "test F1 of the positive class", 0.87, _f1(text["imdb_bilstm"])),
+    ]
+    for name, bound in (("planted_none", 0.98), ("planted_negation_bilstm", 0.95)):
+        rows.append(_row(NAMES[name], "test accuracy", bound, _accuracy(synthetic[name])))
+    name = "planted_negation_none"
+    found = _accuracy(synthetic[name], negated=True)
+    rows.append(_row(NAMES[name], "test accuracy on negated texts", 0.6, found, most=True))
+    return table(["experiment", "measure", "target", "found", "met"], rows, words=2)
+
+
+def _row(
+    name: str, measure: str, bound: float, values: list[float], most: bool = False
+) -> list[str]:
+    found = float(np.mean(values))
+    met = found <= bound if most else found >= bound
+    words = f"{'at most' if most else 'at least'} {bound:g}"
+    return [name, measure, words, f"{found:.3f}", "yes" if met else "**no**"]
+
+
+def _accuracy(experiment: Experiment, negated: bool = False) -> list[float]:
+    columns = experiment.test("predictions")
+    rows: slice | NDArray[np.bool_] = slice(None)
+    if negated:
+        rows = np.array([is_negated(text["tokens"]) for text in experiment.predicted()[0]])
+    return [accuracy(columns["label"][rows], found[rows]) for found in columns["prediction"]]
+
+
+def _f1(experiment: Experiment) -> list[float]:
+    columns = experiment.test("predictions")
+    return [positive_f1(columns["label"], found) for found in columns["prediction"]]

@@ -1,0 +1,68 @@
+"""Run benchmarks, print them and write docs/performance.md: `python -m tests.benchmarks [GROUP ...]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from tests.benchmarks.page import (
+    PAGE,
+    Result,
+    circumstances,
+    read_results,
+    row,
+    with_tables,
+    write_results,
+)
+from tests.benchmarks.suite import GROUPS
+from tests.conftest import CORPORA
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the groups that are named, or all; each in a process of its own with its threads."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--page-only", action="store_true", help="write the page from old results")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.groups) - set(GROUPS))
+    if unknown:
+        parser.error(f"there is no group {unknown[0]!r}")
+    if not options.page_only:
+        for name in options.groups or GROUPS:
+            measure(name) if options.here else start(name)
+    if not options.here:
+        page = with_tables(PAGE.read_text(encoding="utf-8"), read_results())
+        PAGE.write_text(page, encoding="utf-8")
+
+
+def start(name: str) -> None:
+    """Measure a group in a new process, whose libraries start with the group's threads."""
+    threads = str(GROUPS[name].threads)
+    settings = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "WANDB_MODE": "disabled"}
+    # Threads that wait in a loop would fight what else runs on the machine for its cores.
+    settings["OMP_WAIT_POLICY"] = "PASSIVE"
+    data = {"ATTNLIGHT_DATA": os.environ.get("ATTNLIGHT_DATA", str(CORPORA))}
+    command = [sys.executable, "-m", "tests.benchmarks", "--here", name]
+    subprocess.run(command, env=os.environ | settings | data, check=True)
+
+
+def measure(name: str) -> None:
+    """Measure a group here, print it and keep the results."""
+    group, now = GROUPS[name], circumstances()
+    for benchmark, found in group.run(group.threads).items():
+        values, details = list(found.values), dict(found.details)
+        results = read_results()
+        results[benchmark] = Result(values, details, group.threads, **now)
+        write_results(results)
+    for benchmark in group.benchmarks:
+        print(row(benchmark, results[benchmark.name]), flush=True)
+    for title, text in details.items():
+        print(f"  {title}: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

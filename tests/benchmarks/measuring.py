@@ -1,0 +1,76 @@
+"""What a benchmark yields, and how two ways of doing the same are timed against each other."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a benchmark holds against its bound.
+
+    Args:
+        values: The value of each repetition, in the bound's unit.
+        details: What else was measured, as text by name.
+    """
+
+    values: Sequence[float]
+    details: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_ratios(
+        cls, ours: Sequence[float], theirs: Sequence[float], details: Mapping[str, str]
+    ) -> Self:
+        """Ours / theirs, each pair taken one directly after the other."""
+        return cls([mine / other for mine, other in zip(ours, theirs, strict=True)], details)
+
+    @property
+    def median(self) -> float:
+        """What the bound is held against."""
+        return statistics.median(self.values)
+
+
+def interleave(
+    ways: Mapping[str, Callable[[], object]], repetitions: int, warm_ups: int = 1
+) -> dict[str, list[float]]:
+    """Time each way once per round, so that what slows the machine down meets all of them.
+
+    The order turns around from round to round: none always runs in another's wake.
+
+    Args:
+        ways: What to time, by name.
+        repetitions: Rounds that count.
+        warm_ups: Rounds before them that do not.
+
+    Returns:
+        Seconds of each way's repetitions.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(warm_ups + repetitions):
+        for name in turned(list(ways), number):
+            taken = clock(ways[name])
+            if number >= warm_ups:
+                seconds[name].append(taken)
+    return seconds
+
+
+def turned(names: Sequence[str], number: int) -> list[str]:
+    """The names, from last to first in every second round."""
+    return list(reversed(names)) if number % 2 else list(names)
+
+
+def clock(way: Callable[[], object]) -> float:
+    """Seconds that one call takes."""
+    start = time.perf_counter()
+    way()
+    return time.perf_counter() - start
+
+
+def spread(seconds: Sequence[float]) -> str:
+    """Median and range of times in words: "4.10 s (4.02 to 4.31)"."""
+    middle = statistics.median(seconds)
+    return f"{middle:.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"

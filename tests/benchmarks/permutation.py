@@ -1,0 +1,78 @@
+"""What `AttentionPermutation` adds to `test` on IMDb."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import lightning.pytorch as pl
+import torch
+import yaml
+
+from attnlight.callbacks import AttentionPermutation
+from attnlight.datamodules import CorpusDataModule, TextDataModule
+from attnlight.tasks import AttentionClassifier
+from tests.benchmarks.measuring import Measurement, interleave, spread
+from tests.commands import CONFIGS
+
+REPETITIONS = 3
+
+
+def imdb() -> TextDataModule:
+    """The corpus of configs/data/imdb.yaml."""
+    return TextDataModule(**_arguments("data/imdb"))
+
+
+def addition(
+    threads: int, repetitions: int = REPETITIONS, corpus: CorpusDataModule | None = None
+) -> Measurement:
+    """Per cent that the callback adds to the time of `Trainer.test`, record and figure included.
+
+    The BiLSTM is as it was drawn: neither its cost nor that of the shuffles depends on training.
+
+    Args:
+        threads: Threads of torch.
+        repetitions: Tests with and tests without, in turn.
+        corpus: What to test on, if not IMDb.
+    """
+    torch.set_num_threads(threads)
+    data = corpus or imdb()
+    data.prepare()
+    pl.seed_everything(0, verbose=False)
+    model = _arguments("models/bilstm_additive")
+    task = AttentionClassifier(data.vocab_size, data.num_classes, **model)
+    with tempfile.TemporaryDirectory(prefix="attnlight-permutation-") as folder:
+        ways = {
+            "without": lambda: _test(task, data, Path(folder), with_permutation=False),
+            "with": lambda: _test(task, data, Path(folder), with_permutation=True),
+        }
+        seconds = interleave(ways, repetitions)
+    added = [100 * (a / b - 1) for a, b in zip(seconds["with"], seconds["without"], strict=True)]
+    details = {
+        "texts": f"{len(data.dataset('test')):,}",
+        "test without": spread(seconds["without"]),
+        "test with": spread(seconds["with"]),
+    }
+    return Measurement(added, details)
+
+
+def _arguments(name: str) -> dict[str, object]:
+    text = (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")
+    arguments: dict[str, object] = yaml.safe_load(text)["init_args"]
+    return arguments
+
+
+def _test(
+    task: AttentionClassifier, data: CorpusDataModule, folder: Path, *, with_permutation: bool
+) -> None:
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        inference_mode=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+        callbacks=[AttentionPermutation()] if with_permutation else [],
+    )
+    trainer.test(task, data, verbose=False)

@@ -1,0 +1,413 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import jensenshannon
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attnlight.errors import InputError
+from attnlight.functional import (
+    js_divergence,
+    masked_softmax,
+    read,
+    search_adversary,
+    total_variation,
+    worst_case_attention,
+)
+from attnlight.functional.adversary import _normal
+
+KINDS = ["random", "sharp", "uniform", "zeros", "one", "equal logits", "extreme", "few values"]
+
+
+def case(
+    kind: str, rows: int, items: int, classes: int = 2, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights, item logits and a mask of all lengths from 1."""
+    random = torch.Generator().manual_seed(seed)
+    mask = torch.arange(items) < 1 + torch.arange(rows)[:, None] % items
+    scores = torch.randn(rows, items, dtype=torch.float64, generator=random)
+    logits = 2 * torch.randn(rows, items, classes, dtype=torch.float64, generator=random)
+    if kind == "sharp":
+        scores *= 6
+    elif kind == "uniform":
+        scores *= 0
+    elif kind == "zeros":
+        scores[torch.rand(rows, items, generator=random) < 0.5] = -2000.0
+    elif kind == "one":
+        scores[:, 0] = scores.exp().sum(-1).log() + math.log(1e8)
+    elif kind == "equal logits":
+        logits[:] = logits[:, :1]
+    elif kind == "extreme":
+        logits *= 1e4
+    elif kind == "few values":
+        scores, logits = scores.round(), logits.round()
+    return masked_softmax(scores, mask), logits, mask
+
+
+def moved(adversary: Tensor, weights: Tensor, logits: Tensor) -> Tensor:
+    """Total variation distance between predictions, without a softmax for two classes."""
+    one, other = read(adversary, logits).double(), read(weights, logits).double()
+    return total_variation(one.softmax(-1), other.softmax(-1))
+
+
+def every_vertex(weights: Tensor, logits: Tensor, epsilon: float) -> list[float]:
+    """JS of each vertex of one instance of two classes, by loops over items and pairs and scipy."""
+    e = (logits[:, 1] - logits[:, 0]).tolist()
+    own = 1 / (1 + math.exp(-float(weights @ torch.tensor(e).double())))
+    bounds = [
+        math.log(p / (1 - p)) if 0 < p < 1 else math.copysign(math.inf, p - 0.5)
+        for p in (own - epsilon, own + epsilon)
+    ]
+    vertices = [np.eye(len(e))[i] for i in range(len(e)) if bounds[0] <= e[i] <= bounds[1]]
+    for bound, i, j in itertools.product(bounds, range(len(e)), range(len(e))):
+        if math.isfinite(bound) and e[i] < bound < e[j]:
+            vertex = np.zeros(len(e))
+            vertex[j] = (bound - e[i]) / (e[j] - e[i])
+            vertex[i] = 1 - vertex[j]
+            vertices.append(vertex)
+    return [float(jensenshannon(vertex, weights.numpy()) ** 2) for vertex in vertices]
+
+
+def on_the_boundary(
+    weights: Tensor, logits: Tensor, mask: Tensor, epsilon: float, count: int, seed: int
+) -> Tensor:
+    """Random attentions (B, K, N), drawn back towards the model's own as far as epsilon asks."""
+    random = torch.Generator().manual_seed(seed)
+    noise = torch.randn(len(mask), count, mask.shape[1], dtype=torch.float64, generator=random)
+    scale = 10 ** (2 * torch.rand(len(mask), count, 1, dtype=torch.float64, generator=random))
+    target = masked_softmax(noise * scale, mask)
+    low, high = torch.zeros_like(scale), torch.ones_like(scale)
+    for _ in range(50):
+        share = (low + high) / 2
+        mixed = torch.lerp(weights.unsqueeze(1), target, share)
+        own = read(weights, logits).softmax(-1).unsqueeze(1)
+        kept = total_variation(read(mixed, logits).softmax(-1), own) <= epsilon
+        low, high = (
+            torch.where(kept[..., None], share, low),
+            torch.where(kept[..., None], high, share),
+        )
+    return torch.lerp(weights.unsqueeze(1), target, low)
+
+
+def check_attained(
+    found: tuple[Tensor, Tensor, Tensor],
+    weights: Tensor,
+    logits: Tensor,
+    mask: Tensor,
+    epsilon: float,
+) -> None:
+    adversary, js, upper = found
+    assert adversary.dtype == js.dtype == upper.dtype == torch.float64
+    assert (adversary >= 0).all()
+    assert (adversary[~mask] == 0).all()
+    torch.testing.assert_close(adversary.sum(-1), torch.ones_like(js), rtol=1e-12, atol=0)
+    torch.testing.assert_close(js_divergence(adversary, weights), js, rtol=1e-9, atol=1e-12)
+    assert (moved(adversary, weights, logits) <= epsilon + 1e-9).all()
+    assert (js <= upper).all()
+    assert (upper <= math.log(2)).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "extreme"])
+def test_two_classes_equal_the_best_of_all_vertices(kind: str, epsilon: float) -> None:
+    weights, logits, mask = case(kind, rows=24, items=12)
+    found = worst_case_attention(weights, logits, mask, epsilon)
+    check_attained(found, weights, logits, mask, epsilon)
+    for row in range(24):
+        kept = mask[row]
+        best = max(every_vertex(weights[row, kept], logits[row, kept], epsilon))
+        assert found[1][row].item() == pytest.approx(best, abs=1e-9)
+    assert torch.equal(found[1], found[2])
+
+
+@pytest.mark.parametrize("kind", ["random", "sharp", "uniform", "few values"])
+def test_pruning_loses_no_pair_of_a_long_text(kind: str) -> None:
+    weights, logits, _ = case(kind, rows=1, items=90)
+    mask = torch.ones(1, 90, dtype=torch.bool)
+    weights = masked_softmax(case(kind, 1, 90)[1][..., 0] * (kind != "uniform"), mask)
+    found = worst_case_attention(weights, logits, mask, 0.02)
+    best = max(every_vertex(weights[0], logits[0], 0.02))
+    assert found[1].item() == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 0.1, 0.45])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_random_attention_is_further(kind: str, epsilon: float) -> None:
+    weights, logits, mask = case(kind, rows=24, items=12, seed=1)
+    found = worst_case_attention(weights, logits, mask, epsilon)
+    check_attained(found, weights, logits, mask, epsilon)
+    others = on_the_boundary(weights, logits, mask, epsilon, count=400, seed=2)
+    js = js_divergence(others, weights.unsqueeze(1))
+    assert (js <= found[1][:, None] + 1e-12).all()
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_no_search_is_further(classes: int) -> None:
+    weights, logits, mask = case("random", rows=10, items=10, classes=classes)
+    rows = torch.arange(20).reshape(10, 2)
+    found, js = search_adversary(weights, logits, mask, 0.01, rows, learning_rate=0.05)
+    assert (moved(found, weights, logits) <= 0.01 + 1e-9).all()
+    torch.testing.assert_close(js_divergence(found, weights), js)
+    assert js[0] == 0  # one item
+    assert js.mean() > 0.1
+    alone = worst_case_attention(weights, logits, mask, 0.01)
+    assert (js <= alone[2] + 1e-12).all()
+    if classes == 2:
+        assert (js <= alone[1] + 1e-12).all()
+    joined = worst_case_attention(weights, logits, mask, 0.01, found)
+    check_attained(joined, weights, logits, mask, 0.01)
+    assert (joined[1] >= torch.maximum(js, alone[1])).all()
+    assert torch.equal(joined[2], torch.maximum(alone[2], joined[1]))
+
+
+def test_by_hand() -> None:
+    # p = 1/2; with 1/5 more the logit is ln(7/3), and every item is a tenth of that or more away.
+    weights = torch.tensor([[0.5, 0.5]])
+    logits = torch.tensor([[[0.0, -5.0], [0.0, 5.0]]])
+    adversary, js, _ = worst_case_attention(weights, logits, torch.ones(1, 2).bool(), 0.2)
+    share = 0.5 + math.log(7 / 3) / 10
+    expected = sorted([share, 1 - share])
+    assert sorted(adversary[0].tolist()) == pytest.approx(expected)
+    assert js.item() == pytest.approx(jensenshannon([share, 1 - share], [0.5, 0.5]) ** 2)
+
+
+def test_a_large_epsilon_allows_the_item_of_least_weight() -> None:
+    weights, logits, mask = case("random", rows=24, items=12)
+    adversary, _, _ = worst_case_attention(weights, logits, mask, 1.0)
+    least = weights.masked_fill(~mask, 2.0).argmin(-1)
+    assert torch.equal(adversary.argmax(-1), least)
+    assert (adversary.amax(-1) == 1).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -0.1, math.nan])
+def test_epsilon_must_be_above_0(epsilon: float) -> None:
+    with pytest.raises(InputError, match="epsilon is .* must be above 0"):
+        worst_case_attention(*case("random", 2, 3), epsilon)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_float32_keeps_to_epsilon_as_it_is_read(classes: int) -> None:
+    weights, logits, mask = case("random", rows=60, items=30, classes=classes)
+    weights, logits = weights.float(), logits.float()
+    adversary, js, _ = worst_case_attention(weights, logits, mask, 0.01)
+    assert (moved(adversary.float(), weights, logits) <= 0.01 + 1e-6).all()
+    assert js.mean() > 0.3
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_logits_that_are_not_finite_spoil_their_own_row_alone(classes: int) -> None:
+    weights, logits, mask = case("random", rows=12, items=12, classes=classes)
+    clean = worst_case_attention(weights, logits, mask, 0.01)
+    logits[7, 2, 0], logits[9, 1, 1] = math.nan, math.inf
+    logits[~mask] = math.nan
+    broken = worst_case_attention(weights, logits, mask, 0.01)
+    assert broken[1].isnan().nonzero().flatten().tolist() == [7, 9]
+    assert broken[2].isnan().nonzero().flatten().tolist() == [7, 9]
+    others = [row for row in range(12) if row not in (7, 9)]
+    for one, other in zip(clean, broken, strict=True):
+        assert torch.equal(one[others], other[others])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_neither_padding_nor_the_batch_nor_blocks_change_anything(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights, logits, mask = case("random", rows=24, items=12, classes=classes)
+    together = worst_case_attention(weights, logits, mask, 0.05)
+    monkeypatch.setattr("attnlight.functional.slab._PAIRS", 7)
+    monkeypatch.setattr("attnlight.functional.slab._OPENING", 1)
+    monkeypatch.setattr("attnlight.functional.edges._PAIRS", 300)
+    monkeypatch.setattr("attnlight.functional.edges._EDGES", 5)
+    for row in range(24):
+        one = slice(row, row + 1)
+        alone = worst_case_attention(
+            pad(weights[one], (2, 3)),
+            pad(logits[one], (0, 0, 2, 3), value=9.0),
+            pad(mask[one], (2, 3)),
+            0.05,
+        )
+        torch.testing.assert_close(alone[0][:, 2:-3], together[0][one], rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(alone[1], together[1][one], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(alone[2], together[2][one], rtol=1e-10, atol=1e-12)
+
+
+def test_rows_without_items_and_batches_without_rows() -> None:
+    for classes in (2, 3):
+        weights, logits = torch.zeros(2, 3), torch.ones(2, 3, classes)
+        mask = torch.zeros(2, 3).bool()
+        adversary, js, _ = worst_case_attention(weights, logits, mask, 0.1)
+        assert (adversary == 0).all()
+        assert (js == 0).all()
+        none = worst_case_attention(weights[:0], logits[:0], mask[:0], 0.1)
+        assert [tuple(part.shape) for part in none] == [(0, 3), (0,), (0,)]
+
+
+@pytest.mark.parametrize("kind", ["random", "uniform", "sharp"])
+def test_a_class_without_probability_does_not_count(kind: str) -> None:
+    weights, logits, mask = case(kind, rows=24, items=12)
+    third = pad(logits, (0, 1), value=-3000.0)
+    expected = worst_case_attention(weights, logits, mask, 0.03)
+    found = worst_case_attention(weights, third, mask, 0.03)
+    torch.testing.assert_close(found[1], expected[1], rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(found[2], expected[1], rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.2])
+@pytest.mark.parametrize("classes", [3, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_classes_are_bounded(kind: str, classes: int, epsilon: float) -> None:
+    weights, logits, mask = case(kind, rows=16, items=8, classes=classes)
+    found = worst_case_attention(weights, logits, mask, epsilon)
+    check_attained(found, weights, logits, mask, epsilon)
+    others = on_the_boundary(weights, logits, mask, epsilon, count=200, seed=3)
+    assert (js_divergence(others, weights.unsqueeze(1)) <= found[2][:, None] + 1e-12).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.2])
+@pytest.mark.parametrize("classes", [3, 4])
+def test_several_classes_reach_the_best_of_a_fine_grid_on_every_edge(
+    classes: int, epsilon: float
+) -> None:
+    weights, logits, mask = case("random", rows=64, items=8, classes=classes)
+    js = worst_case_attention(weights, logits, mask, epsilon)[1]
+    share = torch.linspace(0, 1, 1001, dtype=torch.float64)
+    best = torch.zeros_like(js)
+    for i, j in itertools.combinations(range(8), 2):
+        attention = torch.zeros(64, 1001, 8, dtype=torch.float64)
+        attention[:, :, i], attention[:, :, j] = 1 - share, share
+        own = read(weights, logits).softmax(-1).unsqueeze(1)
+        kept = total_variation(read(attention, logits).softmax(-1), own) <= epsilon
+        kept &= (mask[:, i] & mask[:, j])[:, None]
+        values = js_divergence(attention, weights.unsqueeze(1)).masked_fill(~kept, 0.0)
+        best = torch.maximum(best, values.amax(-1))
+    assert (best > 0.1).sum() > 20
+    assert (js >= best - 1e-9).all()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_heads_are_taken_one_by_one_with_the_others_held(classes: int) -> None:
+    random = torch.Generator().manual_seed(0)
+    mask = torch.arange(6) < 1 + torch.arange(12)[:, None] % 6
+    weights = masked_softmax(torch.randn(12, 2, 6, dtype=torch.float64, generator=random), mask)
+    logits = torch.randn(12, 2, 6, classes, dtype=torch.float64, generator=random)
+    rows = torch.arange(24).reshape(12, 2)
+    own = read(weights, logits)
+    found = worst_case_attention(weights, logits, mask, 0.02)
+    searched = search_adversary(weights, logits, mask, 0.02, rows, steps=20)
+    assert found[0].shape == searched[0].shape == (12, 2, 6)
+    assert all(part.shape == (12, 2) for part in (*found[1:], searched[1]))
+    for head in range(2):
+        folded = logits[:, head] + read(weights[:, 1 - head], logits[:, 1 - head]).unsqueeze(1)
+        alone = worst_case_attention(weights[:, head], folded, mask, 0.02)
+        torch.testing.assert_close(found[1][:, head], alone[1])
+        torch.testing.assert_close(found[2][:, head], alone[2])
+        for adversary in (found[0], searched[0]):
+            changed = weights.clone()
+            changed[:, head] = adversary[:, head]
+            distance = total_variation(read(changed, logits).softmax(-1), own.softmax(-1))
+            assert (distance <= 0.02 + 1e-9).all()
+
+
+weight = st.one_of(st.sampled_from([0.0, 1e-30, 1e-8, 1.0]), st.floats(0, 1))
+logit = st.one_of(st.sampled_from([-1e4, -1.0, 0.0, 1.0, 1e4]), st.floats(-5, 5))
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.tuples(weight, logit), min_size=1, max_size=7).filter(
+        lambda pairs: sum(pair[0] for pair in pairs) > 1e-20
+    ),
+    st.sampled_from([1e-4, 0.01, 0.05, 0.5, 0.9]),
+)
+def test_any_instance_of_two_classes(pairs: list[tuple[float, float]], epsilon: float) -> None:
+    columns = torch.tensor(pairs, dtype=torch.float64)
+    weights = (columns[:, 0] / columns[:, 0].sum())[None]
+    logits = pad(columns[None, :, 1:], (1, 0))
+    mask = torch.ones_like(weights).bool()
+    found = worst_case_attention(weights, logits, mask, epsilon)
+    check_attained(found, weights, logits, mask, epsilon)
+    others = on_the_boundary(weights, logits, mask, epsilon, count=50, seed=0)
+    assert (js_divergence(others, weights.unsqueeze(1)) <= found[1][:, None] + 1e-12).all()
+
+
+def by_hand_search(weights: Tensor, logits: Tensor, scores: Tensor, steps: int) -> Tensor:
+    """The attentions (K, N) that Jain and Wallace's released loss leads to, for one text."""
+    scores = scores.clone().requires_grad_()
+    first, second, largest = (torch.zeros_like(scores) for _ in range(3))
+
+    def js(p: Tensor, q: Tensor) -> Tensor:
+        middle = (p + q) / 2
+        return ((p * (p / middle).log() + q * (q / middle).log()) / 2).sum(-1)
+
+    own = torch.sigmoid(weights @ (logits[:, 1] - logits[:, 0]))
+    for step in range(1, steps + 1):
+        attention = scores.exp() / scores.exp().sum(-1, keepdim=True)
+        change = (torch.sigmoid(attention @ (logits[:, 1] - logits[:, 0])) - own).abs()
+        loss = sum(-js(a, weights) for a in attention) + (500 * (change - 0.01).clamp(min=0)).sum()
+        loss = loss - sum(js(a, b) for a in attention for b in attention) / len(scores) ** 2
+        (gradient,) = torch.autograd.grad(loss, scores)
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        largest = torch.maximum(largest, second)
+        rate = 0.01 / (1 - 0.9**step)
+        change = rate * first / ((largest / (1 - 0.999**step)).sqrt() + 1e-8)
+        scores = (scores - change).detach().requires_grad_()
+    return scores.detach().softmax(-1)
+
+
+def test_search_is_the_released_algorithm() -> None:
+    weights, logits, _ = case("random", rows=8, items=8)
+    weights, logits, mask = weights[5:6, :6], logits[5:6, :6], torch.ones(1, 6).bool()
+    rows = torch.tensor([[3, 0]])
+    scores = 3 * _normal(0, rows, 1, 5, mask)[0]
+    attentions = by_hand_search(weights[0], logits[0], scores, steps=60)
+    change = moved(attentions, weights, logits[0].expand(5, -1, -1))
+    js = js_divergence(attentions, weights).masked_fill(change > 0.05, 0.0)
+    assert (js > 0).any()
+    found = search_adversary(weights, logits, mask, 0.05, rows, steps=60, search_epsilon=0.01)
+    assert found[1].item() == pytest.approx(js.max().item(), rel=1e-6)
+    torch.testing.assert_close(found[0][0], attentions[js.argmax()], rtol=1e-6, atol=1e-9)
+
+
+def test_search_depends_on_neither_padding_nor_the_batch() -> None:
+    weights, logits, mask = case("random", rows=6, items=6)
+    rows = torch.arange(12).reshape(6, 2)
+    with torch.no_grad():
+        together = search_adversary(weights, logits, mask, 0.1, rows, steps=40)
+        assert not together[0].requires_grad
+        for row in range(6):
+            one = slice(row, row + 1)
+            alone = search_adversary(
+                pad(weights[one], (2, 3)),
+                pad(logits[one], (0, 0, 2, 3)),
+                pad(mask[one], (2, 3)),
+                0.1,
+                rows[one],
+                steps=40,
+            )
+            torch.testing.assert_close(alone[0][:, 2:-3], together[0][one], rtol=1e-7, atol=1e-9)
+    other = search_adversary(weights, logits, mask, 0.1, rows, steps=40, seed=1)
+    assert (other[1] != together[1]).any()
+
+
+def test_search_returns_the_own_attention_where_nothing_else_keeps_to_epsilon() -> None:
+    weights, logits, mask = case("random", rows=12, items=12)
+    rows = torch.arange(24).reshape(12, 2)
+    adversary, js = search_adversary(weights, logits, mask, 1e-9, rows, steps=2)
+    torch.testing.assert_close(adversary, weights)
+    assert (js == 0).all()
+
+
+def test_search_starts_from_normal_scores() -> None:
+    rows = torch.arange(2000).reshape(1000, 2)
+    numbers = _normal(0, rows, 2, 5, torch.ones(2000, 8).bool())
+    assert numbers.shape == (2000, 5, 8)
+    assert numbers.isfinite().all()
+    assert abs(numbers.mean().item()) < 0.02
+    assert numbers.std().item() == pytest.approx(1, abs=0.02)
+    assert numbers.flatten().unique().numel() > 79_990

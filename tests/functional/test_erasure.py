@@ -1,0 +1,192 @@
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attnlight.functional import erase_each, erase_ranking, masked_softmax, read
+
+
+class Case:
+    """Texts of several lengths, padded and with an unattended first item, some weights 0."""
+
+    def __init__(self, heads: int | None, classes: int = 3, rows: int = 30, items: int = 9) -> None:
+        random = torch.Generator().manual_seed(classes + 10 * (heads or 0))
+        shape = (rows, items) if heads is None else (rows, heads, items)
+        places = torch.arange(items)
+        self.mask = (places >= 1) & (places <= 1 + torch.arange(rows)[:, None] % (items - 1))
+        scores = torch.randn(shape, dtype=torch.float64, generator=random)
+        scores = scores.masked_fill(torch.rand(shape, generator=random) < 0.2, -2000.0)
+        self.weights = masked_softmax(scores, self.mask)
+        self.item_logits = torch.randn(*shape, classes, dtype=torch.float64, generator=random)
+        self.bias = torch.randn(rows, classes, dtype=torch.float64, generator=random)
+        keys = torch.rand(rows, items, generator=random).masked_fill(~self.mask, 2.0)
+        self.order = keys.argsort(-1)
+
+    def naive(self, row: int, erased: list[int]) -> Tensor:
+        """Logits of a row with these items gone, one head and one item at a time."""
+        single = self.weights.ndim == 2
+        weights = self.weights[row][None] if single else self.weights[row]
+        items = self.item_logits[row][None] if single else self.item_logits[row]
+        logits = torch.zeros_like(self.bias[row])
+        for own, values in zip(weights, items, strict=True):
+            left = own.clone()
+            left[erased] = 0.0
+            mass = sum(left.tolist())
+            if mass == 0:
+                logits += self.bias[row] / len(weights)
+            for weight, value in zip(left.tolist(), values, strict=True):
+                if weight > 0:
+                    logits += weight / mass * value
+        return logits
+
+    def items(self, row: int) -> list[int]:
+        return [n for n in range(self.mask.shape[1]) if self.mask[row, n]]
+
+
+@pytest.mark.parametrize("heads", [None, 1, 3])
+def test_each_equals_a_naive_loop(heads: int | None) -> None:
+    case = Case(heads)
+    found = erase_each(case.weights, case.item_logits, case.bias, case.mask)
+    assert found.dtype == torch.float64
+    for row in range(30):
+        for item in case.items(row):
+            torch.testing.assert_close(found[row, item], case.naive(row, [item]))
+        last = case.items(row)[-1]
+        for item in set(range(9)) - set(case.items(row)):
+            assert torch.equal(found[row, item], found[row, last])
+
+
+@pytest.mark.parametrize("heads", [None, 1, 3])
+def test_ranking_equals_a_naive_loop(heads: int | None) -> None:
+    case = Case(heads)
+    found = erase_ranking(case.weights, case.item_logits, case.bias, case.mask, case.order)
+    assert found.dtype == torch.float64
+    for row in range(30):
+        count = len(case.items(row))
+        assert sorted(case.order[row, :count].tolist()) == case.items(row)
+        for k in range(count):
+            erased = case.order[row, : k + 1].tolist()
+            torch.testing.assert_close(found[row, k], case.naive(row, erased))
+        torch.testing.assert_close(found[row, count - 1 :], case.bias[row].expand(10 - count, -1))
+
+
+def test_by_hand() -> None:
+    weights = torch.tensor([[0.5, 0.25, 0.25]])
+    items = torch.tensor([[[1.0, 0.0], [0.0, 4.0], [2.0, 0.0]]])
+    bias, mask = torch.tensor([7.0, 8.0]), torch.ones(1, 3).bool()
+    each = erase_each(weights, items, bias, mask)
+    expected = [[1.0, 2.0], [4 / 3, 0.0], [2 / 3, 4 / 3]]
+    torch.testing.assert_close(each[0], torch.tensor(expected).double())
+    order = torch.tensor([[1, 0, 2]])
+    ranked = erase_ranking(weights, items, bias, mask, order)
+    torch.testing.assert_close(
+        ranked[0], torch.tensor([[4 / 3, 0.0], [2.0, 0.0], [7.0, 8.0]]).double()
+    )
+
+
+def test_what_is_left_of_one_part_in_a_hundred_million_keeps_its_digits() -> None:
+    weights = torch.tensor([[1.0, 3e-9, 7e-9, 1e-30]])
+    items = torch.tensor([[[1e3, -1e3], [1.0, 2.0], [-5.0, 0.5], [3.0, 3.5]]])
+    bias, mask = torch.zeros(2), torch.ones(1, 4).bool()
+    order = torch.tensor([[0, 2, 1, 3]])
+    ranked = erase_ranking(weights, items, bias, mask, order)[0]
+    each = erase_each(weights, items, bias, mask)[0]
+
+    def exact(left: list[int]) -> list[float]:
+        own = [Fraction(weight) for weight in weights[0].tolist()]
+        mass = sum(own[n] for n in left)
+        return [
+            float(sum(own[n] * Fraction(items[0, n, c].item()) for n in left) / mass)
+            for c in (0, 1)
+        ]
+
+    for k, left in enumerate([[1, 2, 3], [1, 3], [3]]):
+        assert ranked[k].tolist() == pytest.approx(exact(left), rel=1e-14)
+    for n in range(4):
+        left = [other for other in range(4) if other != n]
+        assert each[n].tolist() == pytest.approx(exact(left), rel=1e-14)
+
+
+@pytest.mark.parametrize("heads", [None, 2])
+def test_neither_padding_nor_the_batch_is_read(heads: int | None) -> None:
+    case = Case(heads)
+    each = erase_each(case.weights, case.item_logits, case.bias, case.mask)
+    ranked = erase_ranking(case.weights, case.item_logits, case.bias, case.mask, case.order)
+    off = ~(case.mask if heads is None else case.mask.unsqueeze(1))
+    items = case.item_logits.masked_fill(off.unsqueeze(-1), torch.nan)
+    for row in range(30):
+        one = slice(row, row + 1)
+        wide = (
+            pad(case.weights[one], (2, 3)),
+            pad(items[one], (0, 0, 2, 3), value=torch.inf),
+            case.bias[one],
+            pad(case.mask[one], (2, 3)),
+        )
+        kept = case.mask[row]
+        torch.testing.assert_close(
+            erase_each(*wide)[0, 2:-3][kept], each[row][kept], rtol=1e-13, atol=1e-13
+        )
+        order = torch.cat([case.order[one] + 2, torch.tensor([[0, 1, 11, 12, 13]])], dim=1)
+        torch.testing.assert_close(
+            erase_ranking(*wide, order)[0, :9], ranked[row], rtol=1e-13, atol=1e-13
+        )
+
+
+def test_rows_without_items_and_batches_without_rows() -> None:
+    weights, items, bias = torch.zeros(1, 2), torch.ones(1, 2, 2), torch.tensor([1.0, 2.0])
+    mask, order = torch.zeros(1, 2).bool(), torch.tensor([[0, 1]])
+    expected = bias.double().expand(1, 2, 2)
+    assert torch.equal(erase_each(weights, items, bias, mask), expected)
+    assert torch.equal(erase_ranking(weights, items, bias, mask, order), expected)
+    assert erase_each(weights[:0], items[:0], bias, mask[:0]).shape == (0, 2, 2)
+    assert erase_ranking(weights[:0], items[:0], bias, mask[:0], order[:0]).shape == (0, 2, 2)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(st.just(0.0), st.just(1e-8), st.floats(1e-30, 1.0)),
+            st.floats(-1e4, 1e4),
+            st.sampled_from([-1e4, 0.0, 1.0, 1e4]),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_what_is_left_lies_between_its_items(
+    triples: list[tuple[float, ...]], random: object
+) -> None:
+    columns = torch.tensor(triples, dtype=torch.float64)
+    total = columns[:, 0].sum()
+    weights = (columns[:, 0] / total if total > 0 else columns[:, 0])[None]
+    items, mask = columns[None, :, 1:], torch.ones_like(weights).bool()
+    places = list(range(len(triples)))
+    random.shuffle(places)  # type: ignore[attr-defined]
+    bias = torch.tensor([-3e4, 3e4])
+    ranked = erase_ranking(weights, items, bias, mask, torch.tensor([places]))[0]
+    each = erase_each(weights, items, bias, mask)[0]
+    for k in range(len(places)):
+        for logits, left in ((ranked[k], places[k + 1 :]), (each[k], sorted({*places} - {k}))):
+            held = [n for n in left if weights[0, n] > 0]
+            if not held:
+                assert logits.tolist() == bias.tolist()
+                continue
+            inside = items[0, held]
+            assert (logits >= inside.amin(0) - 1e-8).all()
+            assert (logits <= inside.amax(0) + 1e-8).all()
+
+
+def test_erasing_nothing_that_counts_changes_nothing() -> None:
+    case = Case(None)
+    case.weights[:, 1] = 0.0
+    case.weights = case.weights / case.weights.sum(-1, keepdim=True).clamp(min=1e-300)
+    held = case.weights.sum(-1) > 0
+    found = erase_each(case.weights, case.item_logits, case.bias, case.mask)[:, 1]
+    torch.testing.assert_close(found[held], read(case.weights, case.item_logits)[held])
+    assert held.sum() > 20

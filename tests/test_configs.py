@@ -1,0 +1,147 @@
+"""Every YAML in configs/ is sound, and every one of them runs."""
+
+import sys
+import tempfile
+from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from attnlight import callbacks
+from attnlight.__main__ import main
+from tests.commands import CONFIGS, CPU, QUIET, experiment
+
+FILES = sorted(CONFIGS.rglob("*.yaml"))
+EXPERIMENTS = sorted((CONFIGS / "experiments").glob("*.yaml"))
+TESTS = sorted((CONFIGS / "tests").glob("*.yaml"))
+ONE_BATCH = ["--trainer.fast_dev_run=true", *CPU, *QUIET]
+SMALL = ["--data.train_size=60", "--data.validation_size=40", "--data.test_size=40"]
+TINY = ["--model.embedding_size=8", "--model.hidden_size=8"]
+
+
+class StrictLoader(yaml.SafeLoader):
+    """PyYAML keeps the last of two equal keys without a word; this one refuses."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            assert keys.count(key) == 1, f"{key!r} stands twice{node.start_mark}"
+        return super().construct_mapping(node, deep)
+
+
+def read(file: Path) -> dict[str, Any]:
+    content = yaml.load(file.read_text(encoding="utf-8"), StrictLoader)
+    assert isinstance(content, dict), f"{file} is no mapping"
+    return content
+
+
+def keys(value: object) -> Iterator[str]:
+    """All keys, however deep."""
+    if isinstance(value, dict):
+        yield from map(str, value)
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from keys(item)
+
+
+def named_by_experiments(kind: str) -> set[Path]:
+    """The files that experiments give as `model` or `data`."""
+    return {(file.parent / read(file)[kind]).resolve() for file in EXPERIMENTS}
+
+
+def left_over(kind: str, folder: str) -> list[Path]:
+    """Files of a folder that no experiment names."""
+    return sorted(set((CONFIGS / folder).glob("*.yaml")) - named_by_experiments(kind))
+
+
+def name(file: Path) -> str:
+    return file.stem
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to run in; `fast_dev_run` puts records into a temporary one below it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["attnlight"])
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    return tmp_path
+
+
+@pytest.fixture
+def sources(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Path], None]:
+    """Ask for the real corpora where a file of data/ reads one, and only then."""
+
+    def prepare(data: Path) -> None:
+        if read(data)["class_path"].endswith("TextDataModule"):
+            monkeypatch.setenv("ATTNLIGHT_DATA", str(request.getfixturevalue("corpora")))
+
+    return prepare
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CONFIGS)))
+class TestFile:
+    def test_says_nothing_twice(self, file: Path) -> None:
+        read(file)
+
+    def test_has_no_dotted_key(self, file: Path) -> None:
+        """Beside a key that names a file, it would discard that file in silence."""
+        assert not [key for key in keys(read(file)) if "." in key]
+
+    def test_only_the_trainer_begins_a_list_of_callbacks(self, file: Path) -> None:
+        """Everywhere else `callbacks:` would drop what came before; `callbacks+:` appends."""
+        begins = "callbacks" in keys(read(file))
+        assert begins == (file == CONFIGS / "trainer.yaml")
+
+
+def test_strict_loader_refuses_repeated_keys() -> None:
+    with pytest.raises(AssertionError, match="'a' stands twice"):
+        yaml.load("b: {a: 1, c: 2, a: 3}", StrictLoader)
+
+
+def test_dotted_keys_are_seen_at_any_depth() -> None:
+    assert list(keys({"a": [{"b.c": {}}], "d": 1})) == ["a", "d", "b.c"]
+
+
+@pytest.mark.parametrize("file", EXPERIMENTS, ids=name)
+def test_experiment_runs(here: Path, sources: Callable[[Path], None], file: Path) -> None:
+    sources(file.parent / read(file)["data"])
+    assert main(["fit", *experiment(file.stem), *ONE_BATCH]) == 0
+    assert not (here / "checkpoints").exists(), "fast_dev_run leaves no run behind"
+
+
+@pytest.mark.parametrize("file", TESTS, ids=name)
+def test_test_runs(here: Path, file: Path) -> None:
+    planted = experiment("planted_none")
+    assert main(["fit", *planted, "-c", str(file), *SMALL, *TINY, *ONE_BATCH]) == 0
+    attached = [callback["class_path"] for callback in read(file)["trainer"]["callbacks+"]]
+    records = {path.stem.rpartition("-")[0] for path in here.rglob("records/val/*.parquet")}
+    assert len(records) == len(set(attached)) == len(attached) > 0
+
+
+def test_all_tests_are_in_all() -> None:
+    attached = read(CONFIGS / "tests/all.yaml")["trainer"]["callbacks+"]
+    names = {callback["class_path"].rpartition(".")[2] for callback in attached}
+    assert names == set(callbacks.__all__) - {"InterpretabilityTest"}
+
+
+@pytest.mark.parametrize("file", left_over("model", "models"), ids=name)
+def test_model_without_an_experiment_runs(here: Path, file: Path) -> None:
+    planted = ["--data", str(CONFIGS / "data/planted.yaml")]
+    command = ["fit", "-c", str(CONFIGS / "trainer.yaml"), "--model", str(file), *planted]
+    assert main([*command, *SMALL, *ONE_BATCH]) == 0
+
+
+@pytest.mark.parametrize("file", left_over("data", "data"), ids=name)
+def test_corpus_without_an_experiment_runs(
+    here: Path, sources: Callable[[Path], None], file: Path
+) -> None:
+    sources(file)
+    model = ["--model", str(CONFIGS / "models/none_additive.yaml")]
+    command = ["fit", "-c", str(CONFIGS / "trainer.yaml"), *model, "--data", str(file)]
+    assert main([*command, *TINY, *ONE_BATCH]) == 0
