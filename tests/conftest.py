@@ -8,6 +8,7 @@ import pytest
 os.environ.setdefault("WANDB_MODE", "disabled")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.pop("ATTNLIGHT_DEBUG", None)  # would show a traceback where tests expect a sentence
 CORPORA = Path(__file__).parents[2] / "shared" / "data"
 
 

@@ -120,15 +120,15 @@ def test_two_torchrun_agents_give_the_records_of_one_device(planted: Path, tmp_p
     one = evaluated(planted, "test", CPU)
     copy = tmp_path / "e" / "agents"
     shutil.copytree(planted, copy)
-    port = free_port()
     command = ["-m", "attnlight", "test", "-c", f"{planted}/fit.yaml", *CHEAP, *QUIET]
     command += [f"--ckpt_path={copy}/best.ckpt", "--trainer.logger=false"]
     command += ["--trainer.accelerator=cpu", "--trainer.strategy=ddp"]
     command += ["--trainer.num_nodes=2", "--trainer.devices=1"]
+    torchrun = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
+    torchrun += ["--master-addr=127.0.0.1", f"--master-port={free_port()}"]
     agents = [
         start(
-            ["-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={rank}"]
-            + ["--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}", *command],
+            [*torchrun, f"--node-rank={rank}", *command],
             cwd=tmp_path,
         )
         for rank in range(2)

@@ -114,7 +114,7 @@ def test_limits_mark_the_record_partial(tmp_path: Path) -> None:
 
 
 def test_repeated_instance_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="instance 4 .* evaluated twice"):
+    with pytest.raises(RecordError, match=r"instance 4 .* evaluated twice"):
         run_test(tmp_path, Predictions(), texts=Texts(6, [0, 1, 2, 4, 4, 5]))
     assert not list(tmp_path.rglob("predictions.parquet"))
 

@@ -22,7 +22,7 @@ def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
 
 
-def load(tmp_path: Path, **options: Any) -> datasets.Dataset:  # noqa: ANN401
+def load(tmp_path: Path, **options: Any) -> datasets.Dataset:
     return Source(split="train").over(Source(**options), "train").load(tmp_path / "scratch")
 
 

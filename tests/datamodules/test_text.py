@@ -37,7 +37,7 @@ def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus", ["neg", "pos"], train=train, test=test)
 
 
-def module(path: Path, **options: Any) -> TextDataModule:  # noqa: ANN401
+def module(path: Path, **options: Any) -> TextDataModule:
     return TextDataModule(path=str(path), cache_dir=str(path.parent / "cache"), **options)
 
 
