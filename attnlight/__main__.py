@@ -54,7 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         mistake = _mistake(error)
         if mistake is None or os.environ.get("ATTNLIGHT_DEBUG") == "1":
             raise
-        print(f"attnlight: {mistake}", file=sys.stderr)
+        sentence = str(mistake).rstrip(".")
+        print(f"attnlight: {sentence}.", file=sys.stderr)
         return 2
 
 

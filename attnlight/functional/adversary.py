@@ -20,7 +20,7 @@ from attnlight.functional.draws import draw_keys
 from attnlight.functional.edges import best_on_edges, log_ratio_bounds
 from attnlight.functional.masking import masked_softmax
 from attnlight.functional.readout import read
-from attnlight.functional.slab import furthest_in_slab
+from attnlight.functional.slab import furthest_in_slab, js_from
 
 # What rounding may add to the distance between predictions at a vertex.
 _ROUNDING = 1e-12
@@ -65,7 +65,7 @@ def worst_case_attention(
     items = items.masked_fill(broken[:, None, None], 0.0)
     if items.shape[-1] == 2:
         adversary = _furthest(own, items, rows, epsilon, (1, 0))
-        js = upper = js_divergence(adversary, own)
+        js = upper = js_from(own, adversary)
     else:
         others = [] if found is None else [found.double().reshape(own.shape)]
         adversary, js, upper = _several_classes(own, items, rows, epsilon, others)
@@ -170,7 +170,7 @@ def _several_classes(
     """The best adversary (R, N) that is found, its JS (R,) and an upper bound (R,)."""
     pairs = combinations(range(items.shape[-1]), 2)
     vertices = [_furthest(own, items, mask, epsilon, pair) for pair in pairs]
-    upper = torch.stack([js_divergence(vertex, own) for vertex in vertices]).amin(0)
+    upper = torch.stack([js_from(own, vertex) for vertex in vertices]).amin(0)
     adversary, js = _best_of(own, items, epsilon, [*found, *vertices])
     edge, edge_js = best_on_edges(own, items, mask, epsilon, js)
     adversary = torch.where((edge_js > js)[:, None], edge, adversary)
@@ -182,10 +182,10 @@ def _best_of(
 ) -> tuple[Tensor, Tensor]:
     """The one of `own` and attentions (R, N) with the largest JS that keeps the prediction."""
     prediction = read(own, items).softmax(-1)
-    best, best_js = own, js_divergence(own, own)
+    best, best_js = own, torch.zeros_like(own[:, 0])
     for attention in attentions:
         moved = total_variation(read(attention, items).softmax(-1), prediction)
-        js = js_divergence(attention, own)
+        js = js_from(own, attention)
         better = (moved <= epsilon + _ROUNDING) & (js > best_js)
         best = torch.where(better[:, None], attention, best)
         best_js = torch.where(better, js, best_js)

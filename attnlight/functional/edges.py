@@ -109,7 +109,7 @@ def _screened(
     batch, items = mask.shape
     size = max(1, _PAIRS // (items * items))
     found = []
-    for first in range(0, batch, size):
+    for first in range(0, max(batch, 1), size):
         block = slice(first, first + size)
         start, end = _kept(item_logits[block], prediction[block], epsilon)
         pairs = (mask[block, :, None] & mask[block, None, :]).triu(1)

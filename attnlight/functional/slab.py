@@ -46,14 +46,24 @@ def furthest_in_slab(weights: Tensor, e: Tensor, low: Tensor, high: Tensor, mask
     return chosen
 
 
+def js_from(weights: Tensor, attention: Tensor) -> Tensor:
+    """JS from `weights` (..., N) of any attention (..., N), each summing to 1, (...).
+
+    The same to the last digits as that of attention on one or two items; small JS lose digits.
+    """
+    terms = _gain(attention, weights) + weights * _LN2
+    return (terms.sum(-1) / 2).clamp(0.0, _LN2)
+
+
 def one_item_js(weights: Tensor) -> Tensor:
     """JS from `weights` (..., N) of all attention on each item, (..., N)."""
-    return (_LN2 + _gain(torch.ones_like(weights), weights)) / 2
+    return ((_LN2 + _gain(torch.ones_like(weights), weights)) / 2).clamp(0.0, _LN2)
 
 
 def two_item_js(shares: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor]) -> Tensor:
     """JS from an attention of attention on two items alone, by their shares and its weights."""
-    return (_LN2 + _gain(shares[0], weights[0]) + _gain(shares[1], weights[1])) / 2
+    both = _gain(shares[0], weights[0]) + _gain(shares[1], weights[1])
+    return ((_LN2 + both) / 2).clamp(0.0, _LN2)
 
 
 def _gain(share: Tensor, weight: Tensor) -> Tensor:

@@ -103,7 +103,7 @@ def test_ties_equal_exact_brute_force(classes: int) -> None:
     case = dyadic_case(classes, rows=4000, items=7)
     logits = read(*case[:2])
     top = logits.topk(2).values
-    assert (top[:, 0] == top[:, 1]).sum() > 100  # ties of the decision itself
+    assert (top[:, 0] == top[:, 1]).sum() > 50  # ties of the decision itself
     size, members = minimal_flip_set(*case)
     assert torch.equal(size, exact_brute_force(*case[:3]))
     assert not (members & (case[0] == 0)).any()
