@@ -89,8 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments.check:
         write_text(PAGE, wanted)
     elif page != wanted:
-        lines = (text.splitlines(keepends=True) for text in (page, wanted))
-        sys.stdout.writelines(difflib.unified_diff(*lines, "docs/results.md", "its records"))
+        held, right = (text.splitlines(keepends=True) for text in (page, wanted))
+        sys.stdout.writelines(difflib.unified_diff(held, right, "docs/results.md", "its records"))
         return 1
     return 0
 

@@ -91,10 +91,12 @@ class RecordSheet:
         strategy = self._trainer.strategy
         fault = self._close()
         # One verdict for all: a rank that raised alone would leave the others waiting.
-        if not strategy.reduce_boolean_decision(fault is None, all=True):
-            raise RecordError(fault or f"{self.path.name}: another rank could not write its rows.")
-        fault = strategy.broadcast(self._merge() if self._trainer.is_global_zero else None)
+        if strategy.reduce_boolean_decision(fault is None, all=True):
+            fault = strategy.broadcast(self._merge() if self._trainer.is_global_zero else None)
+        else:
+            fault = fault or f"{self.path.name}: another rank could not write its rows."
         if fault is not None:
+            self.discard()
             raise RecordError(fault)
         return self.path
 

@@ -74,4 +74,5 @@ def interval(statistic: Statistic, instances: int) -> tuple[float, float]:
 
 def attention_bin(max_attention: NDArray[np.floating]) -> NDArray[np.intp]:
     """Which of Jain & Wallace's four bins of maximum attention each text falls into, (n,)."""
-    return np.clip(np.digitize(max_attention, EDGES[1:-1]), 0, len(EDGES) - 2)
+    bins: NDArray[np.intp] = np.digitize(max_attention, EDGES[1:-1])
+    return bins

@@ -64,6 +64,11 @@ def of_means(values: NDArray[np.floating]) -> str:
     return summary(lambda rows: list(defined[:, rows].mean(axis=1)), defined.shape[1])
 
 
+def of_medians(values: NDArray[np.floating]) -> str:
+    """`summary` of a measure that is a median over texts, (S, n)."""
+    return summary(lambda rows: list(np.median(values[:, rows], axis=1)), values.shape[1])
+
+
 def _measure(experiment: Experiment, name: str) -> str:
     columns = experiment.test("predictions")
     seeds = range(len(experiment.seeds))
@@ -119,7 +124,7 @@ def permutation_table(experiments: Mapping[str, Experiment], names: Mapping[str,
         tvd = columns["median_tvd"].astype(np.float64)
         found = [
             of_means(columns["max_attention"]),
-            summary(lambda r, tvd=tvd: list(np.median(tvd[:, r], axis=1)), tvd.shape[1]),
+            of_medians(tvd),
             of_means(tvd),
             of_means(columns["flip_rate"]),
         ]

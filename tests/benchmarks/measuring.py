@@ -35,7 +35,10 @@ class Measurement:
 
 
 def interleave(
-    ways: Mapping[str, Callable[[], object]], repetitions: int, warm_ups: int = 1
+    ways: Mapping[str, Callable[[], object]],
+    repetitions: int,
+    warm_ups: int = 1,
+    processor: dict[str, list[float]] | None = None,
 ) -> dict[str, list[float]]:
     """Time each way once per round, so that what slows the machine down meets all of them.
 
@@ -45,6 +48,8 @@ def interleave(
         ways: What to time, by name.
         repetitions: Rounds that count.
         warm_ups: Rounds before them that do not.
+        processor: Filled with the seconds of processor time in this process, all threads together,
+            which other jobs on the machine hardly change.
 
     Returns:
         Seconds of each way's repetitions.
@@ -52,9 +57,12 @@ def interleave(
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(warm_ups + repetitions):
         for name in turned(list(ways), number):
+            start = time.process_time()
             taken = clock(ways[name])
             if number >= warm_ups:
                 seconds[name].append(taken)
+                if processor is not None:
+                    processor.setdefault(name, []).append(time.process_time() - start)
     return seconds
 
 
@@ -74,3 +82,13 @@ def spread(seconds: Sequence[float]) -> str:
     """Median and range of times in words: "4.10 s (4.02 to 4.31)"."""
     middle = statistics.median(seconds)
     return f"{middle:.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+
+
+def measured(measurement: Measurement, unit: str) -> str:
+    """The median, and the range where there are several repetitions."""
+    digits, end = (1, f" {unit}") if unit else (3, "")
+    text = f"{measurement.median:.{digits}f}{end}"
+    if len(measurement.values) == 1:
+        return text
+    low, high = min(measurement.values), max(measurement.values)
+    return f"{text} ({low:.{digits}f} to {high:.{digits}f} over {len(measurement.values)})"

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.benchmarks.measuring import Measurement
+from tests.benchmarks.measuring import Measurement, measured
 from tests.benchmarks.suite import GROUPS, Benchmark
 from tests.commands import ROOT
 
@@ -107,22 +107,14 @@ def row(benchmark: Benchmark, result: Result | None) -> str:
         return f"| {benchmark.asks} | {bound} | not measured | |"
     measurement = result.measurement
     verdict = "met" if benchmark.met(measurement) else "**missed**"
+    if benchmark.undecided(measurement):
+        verdict += " by the median; the repetitions disagree"
     return f"| {benchmark.asks} | {bound} | {measured(measurement, benchmark.unit)} | {verdict} |"
 
 
 def quantity(value: float, unit: str) -> str:
     """A value with its unit: "0.4", "15 %", "100 MiB"."""
     return f"{value:g} {unit}" if unit else f"{value:g}"
-
-
-def measured(measurement: Measurement, unit: str) -> str:
-    """The median, and the range where there are several repetitions."""
-    digits, end = (1, f" {unit}") if unit else (3, "")
-    text = f"{measurement.median:.{digits}f}{end}"
-    if len(measurement.values) == 1:
-        return text
-    low, high = min(measurement.values), max(measurement.values)
-    return f"{text} ({low:.{digits}f} to {high:.{digits}f} over {len(measurement.values)})"
 
 
 def section(group: str, results: Mapping[str, Result]) -> str:

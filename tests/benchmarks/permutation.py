@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import lightning.pytorch as pl
@@ -12,7 +13,7 @@ import yaml
 from attnlight.callbacks import AttentionPermutation
 from attnlight.datamodules import CorpusDataModule, TextDataModule
 from attnlight.tasks import AttentionClassifier
-from tests.benchmarks.measuring import Measurement, interleave, spread
+from tests.benchmarks.measuring import Measurement, interleave, measured, spread
 from tests.commands import CONFIGS
 
 REPETITIONS = 3
@@ -46,14 +47,23 @@ def addition(
             "without": lambda: _test(task, data, Path(folder), with_permutation=False),
             "with": lambda: _test(task, data, Path(folder), with_permutation=True),
         }
-        seconds = interleave(ways, repetitions)
-    added = [100 * (a / b - 1) for a, b in zip(seconds["with"], seconds["without"], strict=True)]
+        processor: dict[str, list[float]] = {}
+        seconds = interleave(ways, repetitions, processor=processor)
     details = {
         "texts": f"{len(data.dataset('test')):,}",
         "test without": spread(seconds["without"]),
         "test with": spread(seconds["with"]),
+        "processor time without": spread(processor["without"]),
+        "processor time with": spread(processor["with"]),
+        "processor time added": measured(_added(processor), "%"),
     }
-    return Measurement(added, details)
+    return Measurement(_added(seconds).values, details)
+
+
+def _added(seconds: Mapping[str, Sequence[float]]) -> Measurement:
+    """Per cent that the callback adds, for each pair."""
+    pairs = zip(seconds["with"], seconds["without"], strict=True)
+    return Measurement([100 * (mine / other - 1) for mine, other in pairs])
 
 
 def _arguments(name: str) -> dict[str, object]:

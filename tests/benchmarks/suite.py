@@ -28,6 +28,10 @@ class Benchmark:
         """Whether the median is within the bound."""
         return measurement.median <= self.bound
 
+    def undecided(self, measurement: Measurement) -> bool:
+        """Whether the bound lies within the range of the repetitions."""
+        return min(measurement.values) <= self.bound < max(measurement.values)
+
 
 @dataclass(frozen=True)
 class Group:

@@ -4,12 +4,11 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.__main__ import main
-from tests.benchmarks.measuring import Measurement
+from tests.benchmarks.measuring import Measurement, measured
 from tests.benchmarks.page import (
     PAGE,
     Result,
     circumstances,
-    measured,
     read_results,
     row,
     tables,
@@ -53,11 +52,16 @@ class TestCommittedPage:
 
 class TestRow:
     def test_within_the_bound(self) -> None:
-        text = row(Benchmark("b", "Ours over theirs", 0.5), RESULT)
-        assert text == "| Ours over theirs | at most 0.5 | 0.500 (0.250 to 0.750 over 3) | met |"
+        text = row(Benchmark("b", "Ours over theirs", 0.75), RESULT)
+        assert text == "| Ours over theirs | at most 0.75 | 0.500 (0.250 to 0.750 over 3) | met |"
 
     def test_beyond_the_bound(self) -> None:
-        assert row(Benchmark("b", "Ours", 0.49), RESULT).endswith("| **missed** |")
+        assert row(Benchmark("b", "Ours", 0.24), RESULT).endswith("| **missed** |")
+
+    @pytest.mark.parametrize(("bound", "verdict"), [(0.5, "met"), (0.49, "**missed**")])
+    def test_a_range_that_spans_the_bound_is_said(self, bound: float, verdict: str) -> None:
+        text = row(Benchmark("b", "Ours", bound), RESULT)
+        assert text.endswith(f"| {verdict} by the median; the repetitions disagree |")
 
     def test_not_measured(self) -> None:
         text = row(Benchmark("b", "Growth", 100, "MiB"), None)

@@ -51,7 +51,7 @@ def case(
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
     """By its definition, to 1e-15 or so."""
     p, q = torch.broadcast_tensors(p, q)
-    middle = torch.where(p + q > 0, (p + q) / 2, 1.0)
+    middle = ((p + q) / 2).clamp(min=1e-300)
     return (torch.xlogy(p, p / middle) + torch.xlogy(q, q / middle)).sum(-1) / 2
 
 
