@@ -107,12 +107,18 @@ class AttentionClassifier(TextTask):
     @override
     def training_step(self, batch: TextBatch, batch_idx: int) -> Tensor:
         losses = self._losses(batch, self.model(batch))
-        self.train_loss.update(losses.detach())
+        self._trained += losses.detach().sum()
+        self._texts += len(losses)
         return losses.sum() if self.hparams["loss_reduction"] == "sum" else losses.mean()
 
     @override
+    def on_train_epoch_start(self) -> None:
+        self._trained, self._texts = torch.zeros((), device=self.device), 0
+
+    @override
     def on_train_epoch_end(self) -> None:
-        # Metrics gather by themselves: to log them at every step would only cost time.
+        # Once an epoch: a metric's update and a log at every step would only cost time.
+        self.train_loss.update(self._trained / self._texts, self._texts)
         self.log("train/loss", self.train_loss)
 
     @override

@@ -97,8 +97,8 @@ def evidence_table(experiments: Mapping[str, Experiment]) -> str:
                 means = [f"{part[mask].mean():.3f}" for part in (found.base_rate, found.uniform)]
                 ours = of_means(found.attention[:, mask])
                 rows.append([NAMES[name], kind, group, f"{mask.sum():,}", *means, ours])
-    head = ["corpus and model", "evidence", "texts", "n", "base rate", "uniform attention"]
-    return table([*head, "the model's attention"], rows, words=3)
+    head = ["corpus and model", "evidence", "texts", "n", "base rate", "AUPRC of uniform attention"]
+    return table([*head, "AUPRC of the model's attention"], rows, words=3)
 
 
 def _groups(texts: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[np.bool_]]:

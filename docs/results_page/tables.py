@@ -99,21 +99,14 @@ def seed_table(experiments: Mapping[str, Experiment]) -> str:
     for name, experiment in experiments.items():
         columns = experiment.test("predictions")
         everything = np.arange(len(columns["index"]))
-        for number_, seed in enumerate(experiment.seeds):
-            curves, epoch = experiment.validation[number_], experiment.chosen[number_]
+        for run, seed in enumerate(experiment.seeds):
+            curves, epoch = experiment.validation[run], experiment.chosen[run]
             chosen = [number(curves[metric][epoch]) for metric in ("auroc", "accuracy")]
-            found = [number(_ON_ROWS[m](columns, number_, everything)) for m in MEASURES]
+            found = [number(_ON_ROWS[m](columns, run, everything)) for m in MEASURES]
             epochs = f"{epoch + 1} of {len(curves['auroc'])}"
-            rows.append(["" if number_ else TEXT[name], str(seed), epochs, *chosen, *found])
-    validation = ["validation AUROC", "validation accuracy"]
-    head = [
-        "corpus",
-        "seed",
-        "epoch chosen",
-        *validation,
-        *(f"test {m}" for m in MEASURES.values()),
-    ]
-    return table(head, rows)
+            rows.append(["" if run else TEXT[name], str(seed), epochs, *chosen, *found])
+    head = ["corpus", "seed", "epoch chosen", "validation AUROC", "validation accuracy"]
+    return table([*head, *(f"test {measure}" for measure in MEASURES.values())], rows)
 
 
 def permutation_table(experiments: Mapping[str, Experiment], names: Mapping[str, str]) -> str:
@@ -134,20 +127,20 @@ def permutation_table(experiments: Mapping[str, Experiment], names: Mapping[str,
 
 
 def epoch_table(experiments: Mapping[str, Experiment]) -> str:
-    """What the choice of the epoch means for the shuffling: on validation, chosen against last."""
+    """What the choice of the epoch means, on validation: the epoch chosen beside the last one."""
     rows = []
     for name, experiment in experiments.items():
         for run, (seed, epoch) in enumerate(zip(experiment.seeds, experiment.chosen, strict=True)):
             curves = experiment.validation[run]
             found = [
                 number(curves[measure][at])
-                for measure in ("auroc", "predictions/max_attention", _TVD, _FLIPS)
+                for measure in ("auroc", "accuracy", "predictions/max_attention", _TVD, _FLIPS)
                 for at in (epoch, -1)
             ]
             epochs = f"{epoch + 1} / {len(curves['auroc'])}"
             rows.append(["" if run else TEXT[name], str(seed), epochs, *found])
     head = ["corpus", "seed", "epoch, chosen / last"]
-    for measure in ("AUROC", "maximum attention", "median TVD", "flip rate"):
+    for measure in ("AUROC", "accuracy", "maximum attention", "median TVD", "flip rate"):
         head += [f"{measure}, chosen", "last"]
     return table(head, rows)
 
@@ -159,17 +152,12 @@ def bin_table(experiments: Mapping[str, Experiment], published: Mapping[str, Any
     for name, theirs in published["median_tvd"].items():
         columns = experiments[name].test("attention_permutation")
         bins = attention_bin(columns["max_attention"])
-        for predicted, medians in enumerate(theirs):
-            for place, (label, median) in enumerate(zip(BINS, medians, strict=True)):
-                members = (columns["prediction"] == predicted) & (bins == place)
-                found = [
-                    _median(*pair) for pair in zip(columns["median_tvd"], members, strict=True)
-                ]
-                found += [""] * (most - len(found))
-                first = TEXT[name] if place == 0 else ""
-                rows.append(
-                    [first, "" if place else CLASSES[predicted], label, median or DASH, *found]
-                )
+        for predicted, place in np.ndindex(len(CLASSES), len(BINS)):
+            members = (columns["prediction"] == predicted) & (bins == place)
+            found = [_median(*pair) for pair in zip(columns["median_tvd"], members, strict=True)]
+            found += [""] * (most - len(found))
+            words = ["", ""] if place else [TEXT[name], CLASSES[predicted]]
+            rows.append([*words, BINS[place], theirs[predicted][place] or DASH, *found])
     head = ["corpus", "predicted", "maximum attention", "Jain & Wallace"]
     return table([*head, *(f"here, seed {seed}" for seed in range(most))], rows, words=3)
 

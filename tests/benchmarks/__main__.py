@@ -44,7 +44,7 @@ def start(name: str) -> None:
     threads = str(GROUPS[name].threads)
     settings = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "WANDB_MODE": "disabled"}
     # Threads that wait in a loop would fight what else runs on the machine for its cores.
-    settings["OMP_WAIT_POLICY"] = "PASSIVE"
+    settings["OMP_WAIT_POLICY"] = "ACTIVE"
     data = {"ATTNLIGHT_DATA": os.environ.get("ATTNLIGHT_DATA", str(CORPORA))}
     command = [sys.executable, "-m", "tests.benchmarks", "--here", name]
     subprocess.run(command, env=os.environ | settings | data, check=True)

@@ -129,14 +129,28 @@ def test_two_classes_equal_the_best_of_all_vertices(kind: str, epsilon: float) -
     assert torch.equal(found[1], found[2])
 
 
+@pytest.mark.parametrize("opening", [1, 4])
 @pytest.mark.parametrize("kind", ["random", "sharp", "uniform", "few values"])
-def test_pruning_loses_no_pair_of_a_long_text(kind: str) -> None:
-    weights, logits, _ = case(kind, rows=1, items=90)
-    mask = torch.ones(1, 90, dtype=torch.bool)
-    weights = masked_softmax(case(kind, 1, 90)[1][..., 0] * (kind != "uniform"), mask)
-    found = worst_case_attention(weights, logits, mask, 0.02)
-    best = max(every_vertex(weights[0], logits[0], 0.02))
-    assert found[1].item() == pytest.approx(best, abs=1e-12)
+def test_pruning_loses_no_pair(kind: str, opening: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlight.functional.slab._OPENING", opening)
+    monkeypatch.setattr("attnlight.functional.slab._PAIRS", 5)
+    weights, logits, mask = case(kind, rows=400, items=16)
+    e = logits[..., 1] - logits[..., 0]
+    p = (weights * e).sum(-1).sigmoid()
+    bounds = torch.stack([(p - 0.02).clamp(min=0).logit(), (p + 0.02).clamp(max=1).logit()], dim=1)[
+        ..., None
+    ]
+    below, above = (bounds - e[:, None])[..., None], (e[:, None] - bounds)[:, :, None]
+    pairs = (below > 0) & (above > 0) & mask[:, None, :, None] & mask[:, None, None, :]
+    one = torch.eye(16, dtype=torch.float64)
+    share = (below / (below + above))[..., None]
+    vertices = (1 - share) * one[:, None] + share * one
+    js = jensen_shannon(vertices, weights[:, None, None, None]).masked_fill(~pairs, 0.0)
+    inside = mask & (bounds[:, 0] <= e) & (e <= bounds[:, 1])
+    single = jensen_shannon(one, weights[:, None]).masked_fill(~inside, 0.0)
+    best = torch.maximum(js.amax((1, 2, 3)), single.amax(-1))
+    found = worst_case_attention(weights, logits, mask, 0.02)[1]
+    torch.testing.assert_close(found, best, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.01, 0.1, 0.45])

@@ -131,21 +131,21 @@ def test_equal_logits_never_flip_unless_the_bias_does() -> None:
 
 
 def test_a_lead_is_not_lost_in_a_quotient() -> None:
-    # Class 1 leads by one unit in the last place, and divided by 3/4 it is a tie.
-    top = 1.0 + 2**-52
-    weights = torch.tensor([[0.25, 0.75]], dtype=torch.float64)
-    items = torch.tensor([[[0.0, 9.0], [1.0, top]]], dtype=torch.float64)
-    for weight in torch.linspace(0.05, 0.95, 91, dtype=torch.float64).tolist():
-        weights = torch.tensor([[1 - weight, weight]], dtype=torch.float64)
-        lead = weight * top > weight * 1.0
-        found = first_flip(
-            weights,
-            items,
-            torch.tensor([0.0, 1.0]),
-            torch.ones(1, 2).bool(),
-            torch.tensor([[0, 1]]),
-        )
-        assert (found.item() == -1) == lead
+    random = torch.Generator().manual_seed(0)
+    weight, low = torch.rand(2, 2000, dtype=torch.float64, generator=random)
+    total = weight * (low + 1)
+    unit = torch.nextafter(total, total + 1) - total
+    # One unit in the last place is a lead of class 1, but not after dividing by the weight.
+    lost = (total + unit) / weight == total / weight
+    assert lost.sum() > 100
+    weight, low, unit = weight[lost], low[lost] + 1, unit[lost]
+    tiny, none = torch.full_like(weight, 2.0**-60), torch.zeros_like(weight)
+    weights = torch.stack([1 - weight, weight, tiny], dim=-1)
+    first = torch.stack([none, none + 9, low, low, none, unit * 2**60], dim=-1)
+    order = torch.tensor([[0, 1, 2]]).expand(len(weight), 3)
+    items = first.unflatten(-1, (3, 2))
+    count = first_flip(weights, items, torch.tensor([0.0, 1.0]), order >= 0, order)
+    assert (count == -1).all()
 
 
 @pytest.mark.parametrize("heads", [None, 1, 2])
