@@ -38,8 +38,10 @@ def kl_divergence(p: Tensor, q: Tensor) -> Tensor:
 def js_divergence(p: Tensor, q: Tensor) -> Tensor:
     """Jensen-Shannon divergence, from 0 to ln 2 (disjoint supports).
 
-    With s = p + q and t = (p - q) / s it is the sum of `s / 4 (2 t atanh t + log(1 - t^2))`, where
-    nothing cancels for nearly equal p and q.
+    With s = p + q and t = |p - q| / s it is the sum of
+    `s / 4 ((1 + t) log(1 + t) + (1 - t) log(1 - t))`. Up to t = 1/2 the bracket is taken as
+    `2 t atanh t + log(1 - t^2)`, where nothing cancels for nearly equal p and q; beyond, 1 - t is
+    taken from the smaller of the two, so that no digit of it is lost.
 
     Args:
         p: (..., N), each row summing to 1.
@@ -50,11 +52,16 @@ def js_divergence(p: Tensor, q: Tensor) -> Tensor:
     """
     total = p + q
     present = total >= torch.finfo(total.dtype).tiny
-    ratio = (p - q) / torch.where(present, total, 1.0)
-    disjoint = ratio.abs() >= 1
-    inner = torch.where(disjoint, 0.0, ratio)
-    bend = 2 * inner * torch.atanh(inner) + torch.log1p(-inner.square())
-    terms = total * torch.where(disjoint, 2 * math.log(2), bend)
+    whole = torch.where(present, total, 1.0)
+    ratio = (p - q).abs() / whole
+    close, disjoint = ratio <= 0.5, torch.minimum(p, q) <= 0
+    inner = torch.where(close, ratio, 0.0)
+    near = 2 * inner * torch.atanh(inner) + torch.log1p(-inner.square())
+    outer = ~(close | disjoint)
+    low = torch.where(outer, 2 * torch.minimum(p, q) / whole, 1.0)
+    high = torch.where(outer, 2 * torch.maximum(p, q) / whole, 1.0)
+    far = torch.where(disjoint, 2 * math.log(2), low * low.log() + high * high.log())
+    terms = total * torch.where(close, near, far)
     return (terms.sum(-1) / 4).clamp(max=math.log(2))
 
 

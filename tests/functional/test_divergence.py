@@ -179,3 +179,15 @@ def test_bounds(first: list[float], second: list[float], dtype: torch.dtype) -> 
     assert kl >= 2 * tv.square() - slack
     torch.testing.assert_close(js, js_divergence(q, p), rtol=1e-5, atol=slack)
     assert math.isinf(kl) == bool(((q == 0) & (p > 0)).any())
+
+
+@pytest.mark.parametrize("scale", [1, 5, 20, 60])
+def test_js_keeps_its_digits_where_one_side_is_far_below_the_other(scale: int) -> None:
+    random = torch.Generator().manual_seed(scale)
+    p, q = (
+        (scale * torch.randn(500, 6, generator=random, dtype=torch.float64)).softmax(-1)
+        for _ in range(2)
+    )
+    expected = jensenshannon(p.numpy(), q.numpy(), axis=-1) ** 2
+    np.testing.assert_allclose(js_divergence(p, q), expected, atol=1e-15)
+    np.testing.assert_allclose(js_divergence(p.float(), q.float()), expected, atol=5e-7)
