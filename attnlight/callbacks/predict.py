@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.predictions import row_labels
+from attnlight.callbacks.predictions import row_labels, row_texts
 from attnlight.callbacks.sheet import RecordSheet
 
 
@@ -88,7 +88,7 @@ def _columns(batch: TextBatch, output: AttentionOutput, tokens: list[list[str]])
 
 
 def _extras(batch: TextBatch, output: AttentionOutput) -> dict[str, pa.Array]:
-    text = (output.rows[:, :1] == batch.index).int().argmax(dim=-1)
+    text = row_texts(batch, output)
     mask = batch.mask[text].numpy()
     return {
         name: _nested(values[text].numpy()[mask], mask.sum(axis=-1))

@@ -34,11 +34,16 @@ class Predictions(InterpretabilityTest):
         return columns if label is None else {"label": label} | columns
 
 
+def row_texts(batch: TextBatch, output: AttentionOutput) -> Tensor:
+    """Place within the batch of each row's text, (R,)."""
+    return (output.rows[:, :1] == batch.index).int().argmax(dim=-1)
+
+
 def row_labels(batch: TextBatch, output: AttentionOutput) -> Tensor | None:
     """Label of each row, (R,), for one label per text or one per token; None without labels."""
     if batch.labels is None:
         return None
-    text = (output.rows[:, :1] == batch.index).int().argmax(dim=-1)
+    text = row_texts(batch, output)
     if batch.labels.ndim == 1:
         return batch.labels[text]
     return batch.labels[text, output.rows[:, 1]]

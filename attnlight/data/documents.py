@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 READ_ROWS = 1000
 ENCODE_CHARACTERS = 1_000_000  # `tokenizers` takes about 20 bytes a character
-RESERVED = ("index", "label", "length", "tokens", "text", "words")
 
 
 @dataclass

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from attnlight.data.documents import RESERVED, DocumentReader
+from attnlight.data.dataset import COLUMNS
+from attnlight.data.documents import DocumentReader
 from attnlight.data.encode import write_split
 from attnlight.data.labels import read_labels
 from attnlight.data.selection import Kept, Selection
@@ -143,7 +144,7 @@ class TextDataModule(CorpusDataModule):
         missing = self.selection.subset.keys() - self._splits
         if missing:
             raise InputError(f"subset names {', '.join(missing)}, which this corpus does not have")
-        reserved = ", ".join(set(self.extras) & set(RESERVED))
+        reserved = ", ".join(set(self.extras) & set(COLUMNS))
         if reserved:
             raise InputError(f"extras names {reserved}, a column that every prepared corpus has")
         if self.extras and not all(source.tokens for source in self.sources.values()):
