@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnlight.batch import PAD
 from attnlight.errors import InputError
@@ -14,6 +14,9 @@ from attnlight.models.vectors import WordVectors
 
 class Embedding(nn.Embedding):
     """Token embeddings from N(0, scale^2); the padding row is zero and stays so.
+
+    With `sparse` set, as tasks set it on a single CPU process, a gradient holds the rows of the
+    batch alone until `densify_gradient`; elsewhere gradients are dense throughout.
 
     Args:
         vocab_size: Number of token ids V.
@@ -29,6 +32,26 @@ class Embedding(nn.Embedding):
         self.weight.requires_grad_(not freeze)
         with torch.no_grad():
             self.weight.mul_(scale)  # nn.Embedding starts from N(0, 1), with a padding row of zeros
+        self._gradient: Tensor | None = None
+        self._rows: Tensor | None = None
+
+    def densify_gradient(self) -> None:
+        """Turn a sparse gradient into the dense one that fused optimisers need.
+
+        The dense gradient is one buffer, of which only the rows of the last batch are cleared: with
+        a new one per batch, an epoch on SST takes a tenth longer on a CPU.
+        """
+        gradient = self.weight.grad
+        if gradient is None or not gradient.is_sparse:
+            return
+        if self._gradient is None or self._rows is None:
+            self._gradient = torch.zeros_like(self.weight)
+        else:
+            self._gradient.index_fill_(0, self._rows, 0.0)
+        # The public accessors want a coalesced tensor, which costs a sort.
+        self._rows = gradient._indices()[0]
+        self._gradient.index_add_(0, self._rows, gradient._values())
+        self.weight.grad = self._gradient
 
     @torch.no_grad()
     def start_from(

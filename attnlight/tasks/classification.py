@@ -112,6 +112,17 @@ class AttentionClassifier(TextTask):
         return losses.sum() if self.hparams["loss_reduction"] == "sum" else losses.mean()
 
     @override
+    def on_fit_start(self) -> None:
+        super().on_fit_start()
+        # Several processes average dense gradients; on a GPU filling them costs nothing.
+        alone = self.trainer.world_size == 1
+        self.model.embedding.sparse = alone and self.device.type == "cpu"
+
+    @override
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        self.model.embedding.densify_gradient()
+
+    @override
     def on_train_epoch_start(self) -> None:
         self._trained, self._texts = torch.zeros((), device=self.device), 0
 
