@@ -23,6 +23,7 @@ from attnlight.configuration import (
     with_default_classes,
 )
 from attnlight.datamodules import CorpusDataModule
+from attnlight.parsing import OneSentenceParser
 from attnlight.runs import NOT_HASHED, Run
 from attnlight.tasks.text import TextTask
 
@@ -147,6 +148,7 @@ def run(arguments: Sequence[str] | None) -> None:
         load_from_checkpoint_support=False,
         save_config_callback=RunConfig,
         parser_kwargs={"prog": "attnlight"},
+        parser_class=OneSentenceParser,
         args=None if arguments is None else list(arguments),
     )
     if "wandb" in sys.modules:

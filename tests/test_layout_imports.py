@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "attnlight"
 LEVELS = (
-    {"__main__", "cli", "configuration"},
+    {"__main__", "cli", "configuration", "parsing"},
     {"callbacks", "tasks"},
     {"report", "datamodules", "models"},
     {"functional", "data"},

@@ -58,3 +58,35 @@ def test_frozen_embeddings_have_no_gradient() -> None:
     embedding.start_from(WordVectors(torch.ones(6, 3), torch.ones(6, dtype=torch.bool)))
     assert not embedding.weight.requires_grad
     assert not embedding(torch.tensor([[2, 3]])).requires_grad
+
+
+def test_gradients_by_row_are_the_dense_ones() -> None:
+    torch.manual_seed(0)
+    dense = Embedding(50, 3)
+    by_row = Embedding(50, 3)
+    by_row.load_state_dict(dense.state_dict())
+    by_row.sparse = True
+    optimizers = [torch.optim.Adam(e.parameters(), 0.1, fused=True) for e in (dense, by_row)]
+    for _ in range(4):
+        tokens = torch.randint(0, 50, (5, 7))
+        tokens[0, 3:] = 0
+        scale = torch.randn(5, 7, 3)
+        for embedding, optimizer in zip((dense, by_row), optimizers, strict=True):
+            optimizer.zero_grad()
+            (embedding(tokens) * scale).sum().backward()
+            embedding.densify_gradient()
+            optimizer.step()
+        assert by_row.weight.grad is not None
+        assert not by_row.weight.grad.is_sparse
+        torch.testing.assert_close(by_row.weight.grad, dense.weight.grad)
+    torch.testing.assert_close(by_row.weight, dense.weight)
+
+
+def test_gradients_by_row_add_up_over_several_batches() -> None:
+    embedding = Embedding(6, 2)
+    embedding.sparse = True
+    for token in (2, 2, 3):
+        embedding(torch.tensor([[token]])).sum().backward()
+    embedding.densify_gradient()
+    assert embedding.weight.grad is not None
+    assert embedding.weight.grad.sum(1).tolist() == [0, 0, 4, 2, 0, 0]

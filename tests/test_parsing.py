@@ -1,0 +1,60 @@
+import pytest
+
+from attnlight.__main__ import main
+from attnlight.parsing import one_sentence
+
+TASK = "attnlight.tasks.AttentionClassifier"
+ATTEMPTS = """\
+Parser key "model":
+  Does not validate against any of the Union subtypes
+  Subtypes: [<class 'attnlight.tasks.text.TextTask'>, <class 'NoneType'>]
+  Errors:
+    - Problem with given class_path 'attnlight.tasks.AttentionClassifier':
+        Option 'encodr' is not accepted
+    - Expected a <class 'NoneType'>
+  Given value type: <class 'jsonargparse._util.NestedArg'>
+  Given value: NestedArg(key='encodr', val='bilstm')
+"""
+WRONG_TYPE = """\
+Parser key "trainer.max_epochs":
+  Does not validate against any of the Union subtypes
+  Errors:
+    - Expected a <class 'int'>
+    - Expected a <class 'NoneType'>
+  Given value: Abc
+"""
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (
+            ATTEMPTS,
+            f"model: problem with given class_path {TASK!r}: option 'encodr' is not accepted",
+        ),
+        (WRONG_TYPE, "trainer.max_epochs: expected int: given value: Abc"),
+        ("unrecognized arguments: --nonsense 3", "unrecognized arguments: --nonsense 3"),
+    ],
+)
+def test_one_sentence(message: str, sentence: str) -> None:
+    assert one_sentence(message) == sentence
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--model.encodr=bilstm", "'encodr'"),
+        ("--data.init_args.vocabulry=3", "vocabulry"),
+        ("--trainer.max_epochs=abc", "trainer.max_epochs"),
+        ("--nonsense=3", "--nonsense"),
+        ("--config=nowhere.yaml", "nowhere.yaml"),
+    ],
+)
+def test_a_mistake_in_an_option_is_told_in_one_line(
+    option: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", option]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("attnlight: ")
+    assert error.count("\n") == 1
+    assert told in error
