@@ -15,11 +15,13 @@ usage: attnlight VERB [options]
 
 Train attention models and test whether their attention explains their predictions.
 
-  fit       train a model on a corpus and test it on every validation epoch
-  validate  evaluate a checkpoint, and run the attached tests, on the validation split
-  test      evaluate a checkpoint, and run the attached tests, on the test split
-  predict   write attention, item logits and probabilities of every instance
-  report    tables, vector figures and one HTML page from a run's records
+  fit          train a model on a corpus and test it on every validation epoch
+  validate     evaluate a checkpoint, and run the attached tests, on the validation split
+  test         evaluate a checkpoint, and run the attached tests, on the test split
+  predict      write attention, item logits and probabilities of every instance
+  report       tables, vector figures and one HTML page from a run's records
+  reliability  how far runs of several seeds agree on which words matter
+  vectors      train word vectors on the text of one or several corpora
 
   attnlight fit  -c configs/trainer.yaml -c configs/experiments/sst_bilstm.yaml
   attnlight test -c RUN/fit.yaml -c configs/tests/all.yaml --ckpt_path RUN/best.ckpt
@@ -29,7 +31,11 @@ attnlight VERB --help lists a verb's options; attnlight fit --model.help Attenti
 attnlight fit --data.help TextDataModule those of a model and of a corpus.
 """
 TRAINER_VERBS = ("fit", "validate", "test", "predict")
-OTHER_VERBS = {"report": "attnlight.report.command"}
+OTHER_VERBS = {
+    "report": "attnlight.report.command",
+    "reliability": "attnlight.report.reliability",
+    "vectors": "attnlight.vectors",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

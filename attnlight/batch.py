@@ -35,8 +35,8 @@ class TextBatch:
         labels: Classes (B,), (B, N) for tagging, or None.
         query: Token ids of a question or hypothesis, (B, M), or None.
         query_mask: What the query encoder sees, (B, M), or None.
-        extras: Columns that follow tokenisation and truncation, each (B, N): planted `evidence`,
-            `impermissible`, `rationale` and the like; 0 on padding and boundary tokens.
+        extras: Columns that follow tokenisation and truncation, each of the shape of tokens: planted
+            `evidence`, `impermissible`, `rationale` and the like; 0 on padding and boundary tokens.
     """
 
     index: Tensor

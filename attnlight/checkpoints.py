@@ -16,6 +16,16 @@ from attnlight.files import replacing
 
 CHECKPOINT_KEY = "attnlight"
 CHECKPOINT_FORMAT = 1
+# What torch raises, by where a file is cut off or what is in it.
+_UNREADABLE = (
+    pickle.UnpicklingError,
+    RuntimeError,
+    EOFError,
+    OSError,
+    BadZipFile,
+    KeyError,
+    ValueError,
+)
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -56,7 +66,7 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
         raise InputError(f"there is no checkpoint {path}.")
     try:
         checkpoint = torch.load(path, map_location=map_location, weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, BadZipFile, KeyError, ValueError) as e:
+    except _UNREADABLE as e:
         raise InputError(
             f"{path} is no readable checkpoint: it is damaged, or holds more than plain values "
             "and tensors."

@@ -19,6 +19,7 @@ from attnlight.callbacks.run import RunConfig, SummaryTable
 from attnlight.configuration import (
     fill_placeholders,
     keep_wandb_offline_without_key,
+    selection,
     settle_callbacks,
     with_default_classes,
 )
@@ -93,7 +94,8 @@ class AttnlightCLI(LightningCLI):
     def instantiate_classes(self) -> None:
         plain = self.config.clone()
         config = self.config[self.subcommand]
-        config.trainer = fill_placeholders(config.trainer, self.home.placeholders())
+        names = self.home.placeholders() | selection(config.model.class_path)
+        config.trainer = fill_placeholders(config.trainer, names)
         super().instantiate_classes()
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, RunConfig):

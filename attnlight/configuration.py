@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import yaml
 from jsonargparse import Namespace
-from lightning.pytorch.callbacks import Checkpoint, ProgressBar
+from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ProgressBar
 
 from attnlight.callbacks import InterpretabilityTest
 from attnlight.runs import is_rank_zero
@@ -46,7 +46,7 @@ def _keys(file: Path) -> list[str]:
 
 
 def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401
-    """Replace `{run}`, `{experiment}`, `{name}` and `{wandb_id}` in all strings of a config."""
+    """Replace placeholders such as `{run}` and `{monitor}` in all strings of a config."""
     if isinstance(value, str):
         for name, text in names.items():
             value = value.replace("{" + name + "}", text)
@@ -61,8 +61,14 @@ def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN
     return value
 
 
+def selection(class_path: str) -> dict[str, str]:
+    """What `{monitor}` and `{mode}` in a configuration stand for: the task knows its best epoch."""
+    monitor, mode = _import(class_path).monitor  # type: ignore[attr-defined]
+    return {"monitor": monitor, "mode": mode}
+
+
 def settle_callbacks(trainer: Namespace) -> None:
-    """Let a later test replace an earlier one of its class, and flags turn callbacks off.
+    """Let a later test or EarlyStopping replace an earlier one, and flags turn callbacks off.
 
     Under `fast_dev_run` Lightning 2.6 keeps a checkpoint callback from saving best epochs but not
     from saving the last one when training ends.
@@ -74,7 +80,7 @@ def settle_callbacks(trainer: Namespace) -> None:
         kind = _import(path)
         hidden = trainer.enable_progress_bar is False and issubclass(kind, ProgressBar)
         hidden |= bool(trainer.fast_dev_run) and issubclass(kind, Checkpoint)
-        repeated = path in seen and issubclass(kind, InterpretabilityTest)
+        repeated = path in seen and issubclass(kind, InterpretabilityTest | EarlyStopping)
         if not (hidden or repeated):
             kept.append(callback)
         seen.add(path)

@@ -13,7 +13,7 @@ from attnlight.errors import InputError
 # What jsonargparse tells of its own workings: each type that it tried, None among them.
 _WORKINGS = re.compile(
     r"Does not validate against any of the Union subtypes|Subtypes: .*|Errors:|Given value type: .*"
-    r"|(- )?Expected a <class 'NoneType'>|Given value: NestedArg.*"
+    r"|(- )?Expected a <class 'NoneType'>|Given value: (NestedArg|Namespace).*"
 )
 
 

@@ -9,8 +9,9 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "attnlight"
 LEVELS = (
-    {"__main__", "cli", "configuration", "parsing"},
+    {"__main__", "cli", "configuration", "parsing", "vectors"},
     {"callbacks", "tasks"},
+    {"reference"},
     {"report", "datamodules", "models"},
     {"functional", "data"},
     {"batch", "checkpoints", "errors", "files", "records", "runs"},
@@ -26,7 +27,7 @@ WITHOUT_LIGHTNING = (
     "report",
 )
 WITHOUT_TORCH = ("errors", "files", "records", "report")
-IMPORTED_AT_USE = ("datasets", "matplotlib", "pandas", "scipy", "wandb")
+IMPORTED_AT_USE = ("datasets", "gensim", "matplotlib", "pandas", "scipy", "wandb")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -23,6 +23,11 @@ Parser key "trainer.max_epochs":
     - Expected a <class 'NoneType'>
   Given value: Abc
 """
+MISSING = """\
+Parser key "model":
+  The following arguments are required: base
+  Given value: Namespace(class_path='attnlight.tasks.SeedVariant', init_args=Namespace(base=None))
+"""
 
 
 @pytest.mark.parametrize(
@@ -33,6 +38,7 @@ Parser key "trainer.max_epochs":
             f"model: problem with given class_path {TASK!r}: option 'encodr' is not accepted",
         ),
         (WRONG_TYPE, "trainer.max_epochs: expected int: given value: Abc"),
+        (MISSING, "model: the following arguments are required: base"),
         ("unrecognized arguments: --nonsense 3", "unrecognized arguments: --nonsense 3"),
     ],
 )

@@ -23,6 +23,7 @@ from attnlight.records import (
     read_metadata,
     read_pieces,
     read_record,
+    record_columns,
 )
 
 FILL_UP = """
@@ -205,6 +206,51 @@ class TestColumns:
         path = record(tmp_path / "x.parquet", keys([0, 1]), {"words": words})
         assert [list(x) for x in read_record(path).columns["words"]] == [["a", "film"], []]
 
+    def test_lists_of_values_some_undefined(self, tmp_path: Path) -> None:
+        scores = pa.array([[0.5, None], None, [], [1.0, 2.0]], pa.list_(pa.float32()))
+        path = record(tmp_path / "x.parquet", keys([0, 1, 2, 3]), {"scores": scores})
+        found = read_record(path).columns["scores"]
+        assert found[1] is None
+        assert [list(found[r]) for r in (2, 3)] == [[], [1.0, 2.0]]
+        np.testing.assert_array_equal(found[0], [0.5, np.nan])
+        assert found[0].dtype == np.float32
+
+    def test_lists_of_lists_of_one_length(self, tmp_path: Path) -> None:
+        """Equal lengths must not turn into more dimensions in one piece and not in another."""
+        heads = pa.array([[[1.0, 2.0], [3.0, 4.0]]] * 3, pa.list_(pa.list_(pa.float64())))
+        path = record(tmp_path / "x.parquet", keys([0, 1, 2]), {"heads": heads})
+        (piece,) = read_pieces(path, ["heads"])
+        for found in (read_record(path).columns["heads"], piece["heads"]):
+            assert found.shape == (3,)
+            assert [list(head) for head in found[1]] == [[1.0, 2.0], [3.0, 4.0]]
+
+    def test_fixed_lists_that_are_null_as_a_whole(self, tmp_path: Path) -> None:
+        pairs = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2))
+        path = record(tmp_path / "x.parquet", keys([0, 1, 2]), {"pairs": pairs})
+        expected = [[1, 2], [np.nan, np.nan], [3, 4]]
+        np.testing.assert_array_equal(read_record(path).columns["pairs"], expected)
+
+    def test_yes_and_no_with_undefined_values(self, tmp_path: Path) -> None:
+        flips = pa.array([True, None, False])
+        path = record(
+            tmp_path / "x.parquet", keys([0, 1, 2]), {"some": flips, "all": np.array([True] * 3)}
+        )
+        columns = read_record(path).columns
+        np.testing.assert_array_equal(columns["some"], [1.0, np.nan, 0.0])
+        assert columns["all"].dtype == bool
+
+    def test_says_which_are_lists_of_varying_length(self, tmp_path: Path) -> None:
+        columns = {
+            "value": np.zeros(1),
+            "pair": np.zeros((1, 2)),
+            "words": pa.array([["a"]], pa.list_(pa.string())),
+            "scores": pa.array([[0.5]], pa.large_list(pa.float32())),
+        }
+        path = record(tmp_path / "x.parquet", keys([0]), columns)
+        ragged = {name for name, long in record_columns(path).items() if long}
+        assert ragged == {"words", "scores"}
+        assert [*record_columns(path)] == ["index", "position", *columns]
+
     def test_reads_only_the_columns_asked_for(self, tmp_path: Path) -> None:
         path = record(tmp_path / "x.parquet", keys([0]), {"a": np.zeros(1), "b": np.ones(1)})
         assert read_record(path, ["b"]).columns.keys() == {"b"}
@@ -215,6 +261,82 @@ class TestColumns:
             writer.add(keys([0, 1]), {"cube": np.zeros((2, 2, 2))})
         with pytest.raises(RecordError, match="column short has 1 values for 2 rows"):
             writer.add(keys([0, 1]), {"short": np.zeros(1)})
+
+    def test_columns_are_alike_in_every_batch(self, tmp_path: Path) -> None:
+        writer = ShardWriter(tmp_path / "a.arrow")
+        writer.add(keys([0]), {"scores": np.zeros((1, 7)), "value": np.zeros(1)})
+        with pytest.raises(RecordError, match=r"column scores is of type .*\[7\].* and .*\[9\]"):
+            writer.add(keys([1]), {"scores": np.zeros((1, 9)), "value": np.zeros(1)})
+        with pytest.raises(RecordError, match="column value is not in every batch"):
+            writer.add(keys([1]), {"scores": np.zeros((1, 7))})
+
+    def test_columns_are_alike_on_every_rank(self, tmp_path: Path) -> None:
+        shards = [
+            shard(tmp_path / f"{width}.arrow", keys([width]), {"scores": np.zeros((1, width))})
+            for width in (2, 3)
+        ]
+        with pytest.raises(RecordError, match=r"x\.parquet: ranks differ in a column"):
+            merge_shards(shards, tmp_path / "x.parquet", metadata={})
+
+
+class TestExcluded:
+    COLUMNS = ("prediction", "value", "count", "pair", "words")
+
+    def columns(self, rows: int) -> dict[str, Any]:
+        return {
+            "prediction": np.ones(rows, dtype=np.int64),
+            "value": np.full(rows, 0.5, dtype=np.float32),
+            "count": np.arange(rows),
+            "pair": np.ones((rows, 2)),
+            "words": pa.array([["a"]] * rows, pa.list_(pa.string())),
+        }
+
+    def check(self, path: Path, excluded: list[int]) -> None:
+        found = read_record(path)
+        assert found.metadata["non_finite"] == len(excluded)
+        columns = found.columns
+        out = np.isin(columns["index"], excluded)
+        np.testing.assert_array_equal(columns["prediction"], np.where(out, -1, 1))
+        np.testing.assert_array_equal(columns["value"], np.where(out, np.nan, np.float32(0.5)))
+        assert np.isnan(columns["count"][out].astype(float)).all()
+        assert np.isnan(columns["pair"][out]).all()
+        assert (columns["pair"][~out] == 1).all()
+        assert [words is None for words in columns["words"]] == out.tolist()
+
+    def test_are_null_beside_the_others(self, tmp_path: Path) -> None:
+        writer = ShardWriter(tmp_path / "a.arrow")
+        writer.exclude(keys([4, 1]), self.COLUMNS)
+        writer.add(keys([0, 3]), self.columns(2))
+        writer.exclude(keys([2]), self.COLUMNS)
+        writer.close()
+        path = tmp_path / "x.parquet"
+        merge_shards([writer.path], path, metadata={}, expected=np.arange(5))
+        self.check(path, [1, 2, 4])
+        pieces = read_pieces(path, ["index", "prediction", "count"], measured=True)
+        (piece,) = pieces
+        assert piece["index"].tolist() == [0, 3]
+        assert piece["count"].dtype == np.int64
+
+    @pytest.mark.parametrize("first", [True, False])
+    def test_a_rank_that_measured_nothing(self, tmp_path: Path, first: bool) -> None:
+        nothing = ShardWriter(tmp_path / "a.arrow")
+        nothing.exclude(keys([1]), self.COLUMNS)
+        nothing.close()
+        whole = shard(tmp_path / "b.arrow", keys([0, 2]), self.columns(2))
+        shards = [nothing.path, whole] if first else [whole, nothing.path]
+        merge_shards(shards, tmp_path / "x.parquet", metadata={})
+        self.check(tmp_path / "x.parquet", [1])
+
+    def test_nothing_was_measured_anywhere(self, tmp_path: Path) -> None:
+        writer = ShardWriter(tmp_path / "a.arrow")
+        writer.exclude(keys([0, 1]), ["value"])
+        writer.close()
+        path = tmp_path / "x.parquet"
+        merge_shards([writer.path], path, metadata={})
+        assert np.isnan(read_record(path).columns["value"]).all()
+        assert read_metadata(path)["non_finite"] == 2
+        (piece,) = read_pieces(path, ["value", "prediction"], measured=True)
+        assert len(piece["value"]) == 0
 
 
 class TestMetadata:
@@ -233,6 +355,15 @@ class TestMetadata:
         pq.write_table(pa.table({"index": [0]}), tmp_path / "x.parquet")
         with pytest.raises(RecordError, match="a parquet file but no attnlight record"):
             read_record(tmp_path / "x.parquet")
+
+    def test_another_format(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(records, "FORMAT", 2)
+        path = record(tmp_path / "x.parquet", keys([0]), {"a": np.ones(1)})
+        monkeypatch.undo()
+        expected = r"x\.parquet is a record of format 2; this version .* reads format 1\."
+        for read in (read_metadata, read_record, lambda path: list(read_pieces(path, ["a"]))):
+            with pytest.raises(RecordError, match=expected):
+                read(path)
 
     @pytest.mark.parametrize("kept", [0, 3, 0.5, 0.99])
     def test_a_half_written_file_is_no_record(self, tmp_path: Path, kept: float) -> None:

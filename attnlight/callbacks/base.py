@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lightning.pytorch as pl
@@ -17,13 +20,17 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.callbacks.display import interval_scalars, show_figure
+from attnlight.callbacks.display import interval_scalars, show_figure, unmeasured_index
+from attnlight.callbacks.outputs import broken_rows, broken_sentence, output_of
 from attnlight.callbacks.sheet import RecordSheet
 from attnlight.errors import InputError
+from attnlight.records import read_metadata
 from attnlight.report import draw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class InterpretabilityTest(Callback, ABC):
@@ -33,6 +40,10 @@ class InterpretabilityTest(Callback, ABC):
     runs, keeps one row per instance, merges the ranks, logs each measure's mean and interval as
     `<stage>/<test>/<measure>`, `..._low` and `..._high`, and draws the figure. Every record also
     holds `prediction` and `max_attention`, by which most figures split their rows.
+
+    A text whose logits or attention weights are not all finite is not measured: its rows stay in
+    the record with a `prediction` of -1 and nulls, a warning names it, and their number is in the
+    record's metadata and logged as `<stage>/<test>/non_finite`.
 
     Args:
         every_n_epochs: Run on every n-th validation epoch of `fit`.
@@ -63,6 +74,15 @@ class InterpretabilityTest(Callback, ABC):
         self.figures = figures
         self._sheet: RecordSheet | None = None
         self._classes: list[str] = []
+        self._told = ""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the record should say of itself beyond what all say, as plain values.
+
+        A test puts here what a reader of its columns must know, such as a tolerance.
+        """
+        return {}
 
     @property
     def name(self) -> str:
@@ -95,8 +115,7 @@ class InterpretabilityTest(Callback, ABC):
                 f"{self.name} needs a task whose `model` meets attnlight.batch.AttentionModel; "
                 f"{type(pl_module).__name__} has none."
             )
-        tests = [c for c in trainer.callbacks if isinstance(c, InterpretabilityTest)]  # type: ignore[attr-defined]
-        if sum(test.name == self.name for test in tests) > 1:
+        if sum(test.name == self.name for test in _tests(trainer)) > 1:
             raise InputError(f"{self.name} is attached twice; both would write the same record.")
         loop = {"validate": trainer.validate_loop, "test": trainer.test_loop}.get(stage)
         if self.needs_gradients and loop is not None and loop.inference_mode:
@@ -165,6 +184,7 @@ class InterpretabilityTest(Callback, ABC):
         stage: Literal["val", "test"],
         epoch: int | None,
     ) -> None:
+        self._told = ""
         names = getattr(module, "classes", None)
         self._classes = list(names) if isinstance(names, list | tuple) else []
         self._sheet = RecordSheet(
@@ -173,7 +193,8 @@ class InterpretabilityTest(Callback, ABC):
             stage,
             max_instances=self.max_instances,
             seed=self.seed,
-            metadata={
+            metadata=self._plain_metadata()
+            | {
                 "test": self.name,
                 "measures": list(self.measures),
                 "epoch": epoch,
@@ -181,14 +202,26 @@ class InterpretabilityTest(Callback, ABC):
             },
         )
 
+    def _plain_metadata(self) -> dict[str, Any]:
+        try:
+            plain: dict[str, Any] = json.loads(json.dumps(dict(self.metadata)))
+        except TypeError as error:
+            raise InputError(f"metadata of {self.name} must be plain values: {error}.") from error
+        return plain
+
     def _record(self, module: pl.LightningModule, outputs: Any, batch: TextBatch) -> None:  # noqa: ANN401
         if self._sheet is None:
             return
-        output: AttentionOutput = outputs["output"]
+        output = output_of(outputs, module)
         texts = self._sheet.wanted(batch.index)
         if not texts.all():
             rows = torch.isin(output.rows[:, 0], batch.index[texts])
             batch, output = batch.select(texts), output.select(texts, rows)
+        broken = broken_rows(output)
+        if broken is not None:
+            self._sheet.exclude(output.rows[broken], ("max_attention", *self.measures))
+            texts = ~torch.isin(batch.index, output.rows[broken, 0])
+            batch, output = batch.select(texts), output.select(texts, ~broken)
         if not len(output.rows):
             return
         columns = {
@@ -204,17 +237,31 @@ class InterpretabilityTest(Callback, ABC):
             return
         sheet, self._sheet = self._sheet, None
         path = sheet.finish()
-        scalars = interval_scalars(path, self.measures) if trainer.is_global_zero else {}
+        scalars = self._scalars(trainer, path) if trainer.is_global_zero else {}
         for name, value in trainer.strategy.broadcast(scalars).items():
             # Every rank holds the same number already; averaging it would only round it.
             module.log(f"{sheet.stage}/{self.name}/{name}", value, batch_size=1, sync_dist=False)
         if self.figures and trainer.is_global_zero:
             show_figure(trainer, sheet.stage, self.name, path, self.figure)
 
+    def _scalars(self, trainer: pl.Trainer, path: Path) -> dict[str, float]:
+        about = read_metadata(path)
+        if about["non_finite"]:
+            index = unmeasured_index(path)
+            self._told = broken_sentence(about["stage"], about["epoch"], index)
+            # One line where several tests met the same texts.
+            if all(test is self or test._told != self._told for test in _tests(trainer)):
+                _LOGGER.warning(self._told)
+        return interval_scalars(path, self.measures) | {"non_finite": float(about["non_finite"])}
+
     def _abandon(self) -> None:
         if self._sheet is not None:
             self._sheet.discard()
             self._sheet = None
+
+
+def _tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:
+    return [c for c in trainer.callbacks if isinstance(c, InterpretabilityTest)]  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -13,8 +13,11 @@ from lightning.pytorch.trainer.states import TrainerFn
 from numpy.typing import NDArray
 
 from attnlight.functional.statistics import IN_MEMORY, bootstrap_pieces
-from attnlight.records import read_metadata, read_pieces, read_record
+from attnlight.records import EXCLUDED, read_metadata, read_pieces
 from attnlight.report import save_figure
+from attnlight.report.figures import columns
+from attnlight.report.output import figure_png
+from attnlight.report.rows import figure_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,6 +51,12 @@ def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
     return scalars
 
 
+def unmeasured_index(path: Path) -> NDArray[np.int64]:
+    """Dataset index of each row of a record that was not measured."""
+    pieces = read_pieces(path, ["index", "prediction"])
+    return np.concatenate([piece["index"][piece["prediction"] == EXCLUDED] for piece in pieces])
+
+
 def show_figure(
     trainer: pl.Trainer,
     stage: str,
@@ -64,7 +73,7 @@ def show_figure(
     fitting = trainer.state.fn == TrainerFn.FITTING
     if (fitting and not loggers) or read_metadata(path)["rows"] > FIGURE_ROWS:
         return
-    figure = draw(read_record(path).columns)
+    figure = draw(figure_rows(path, columns(name))[0])
     if figure is None:
         return
     if not fitting:
@@ -77,6 +86,4 @@ def show_figure(
 def _image(figure: Figure) -> Any:  # noqa: ANN401
     from PIL import Image
 
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return Image.open(buffer)
+    return Image.open(io.BytesIO(figure_png(figure, dpi=150)))

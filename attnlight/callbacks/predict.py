@@ -8,6 +8,7 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import pyarrow as pa
+import torch
 from lightning.pytorch.callbacks import Callback
 from numpy.typing import NDArray
 from typing_extensions import override
@@ -21,7 +22,7 @@ class PredictionWriter(Callback):
     """Write `<run>/predictions.parquet`, one row per instance.
 
     Columns: index, position, tokens (list of str), items ([start, end) in tokens per attended
-    item), label (or null), probabilities, attention (per head, one weight per item), item_logits
+    item, a word or a sentence), label (or null), probabilities, attention (per head, one weight per item), item_logits
     (per head, per item, C; null where the readout is not affine), bias (C), and each of the
     corpus's per-token extras under its own name, one value per token.
     """
@@ -77,7 +78,7 @@ def _columns(batch: TextBatch, output: AttentionOutput, tokens: list[list[str]])
     label = row_labels(batch, output)
     return {
         "tokens": pa.array(tokens, pa.list_(pa.string())),
-        "items": _items(reached, lengths),
+        "items": _items(batch, output),
         "label": pa.nulls(rows, pa.int64()) if label is None else label,
         "probabilities": output.probabilities,
         "attention": _lists(attention, np.full(rows, heads)),
@@ -90,16 +91,20 @@ def _columns(batch: TextBatch, output: AttentionOutput, tokens: list[list[str]])
 def _extras(batch: TextBatch, output: AttentionOutput) -> dict[str, pa.Array]:
     text = row_texts(batch, output)
     mask = batch.mask[text].numpy()
+    lengths = mask.reshape(len(mask), -1).sum(axis=-1)
     return {
-        name: _nested(values[text].numpy()[mask], mask.sum(axis=-1))
-        for name, values in batch.extras.items()
+        name: _nested(values[text].numpy()[mask], lengths) for name, values in batch.extras.items()
     }
 
 
-def _items(reached: NDArray[np.bool_], lengths: NDArray[np.int64]) -> pa.Array:
-    starts = np.nonzero(reached)[1].astype(np.int32)
-    spans = pa.FixedSizeListArray.from_arrays(np.stack([starts, starts + 1], axis=1).ravel(), 2)
-    return _lists(spans, lengths)
+def _items(batch: TextBatch, output: AttentionOutput) -> pa.Array:
+    """Where each attended item begins and ends among the text's tokens."""
+    # Tokens of each item: 1 for a word, those of a sentence (B, S) where these are the items.
+    sizes = batch.mask.long() if batch.mask.ndim == 2 else batch.mask.sum(dim=-1)
+    ends = sizes.cumsum(dim=-1)
+    spans = torch.stack([ends - sizes, ends], dim=-1)[row_texts(batch, output)][output.mask]
+    pairs = pa.FixedSizeListArray.from_arrays(spans.int().numpy().ravel(), 2)
+    return _lists(pairs, output.mask.sum(dim=-1).numpy())
 
 
 def _item_logits(

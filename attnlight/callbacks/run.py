@@ -20,6 +20,7 @@ class RunConfig(SaveConfigCallback):
     """Write `<run>/<verb>.yaml`, the whole configuration in one file, and tell W&B.
 
     The checkpoint and `--overwrite` of this call are left out: the file starts the same run anew.
+    What the task worked out of its arguments (`settled`) is in: it may not be there to find again.
     """
 
     @override
@@ -33,6 +34,8 @@ class RunConfig(SaveConfigCallback):
         config = self.config.clone()
         config.pop("config", None)
         config.ckpt_path, config.overwrite = None, False
+        for name, value in getattr(pl_module, "settled", {}).items():
+            config.model.init_args[name] = value
         text = self.parser.dump(config, skip_unset=False, skip_validation=True)
         verb = trainer.state.fn.value if trainer.state.fn else stage
         write_text(Path(trainer.default_root_dir) / f"{verb}.yaml", text)

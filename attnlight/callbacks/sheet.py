@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,10 +60,9 @@ class RecordSheet:
             instances = choose(instances, max_instances, seed)
             self._chosen = torch.from_numpy(instances)
         self._expected = None if limited else instances
-        checkpoint = Path(trainer.ckpt_path).name if trainer.ckpt_path else None
         self._metadata = dict(metadata) | {
             "stage": stage,
-            "checkpoint": checkpoint,
+            "checkpoint": Path(trainer.ckpt_path).name if trainer.ckpt_path else None,
             "partial": limited or self._chosen is not None,
         }
         self._writer = self._open_shard()
@@ -81,6 +82,15 @@ class RecordSheet:
             for name, values in columns.items()
         }
         self._writer.add(rows.cpu().numpy(), arrays)
+
+    def exclude(self, rows: Tensor, columns: Sequence[str]) -> None:
+        """Append rows (R, 2) that cannot be measured, null in the columns of the others.
+
+        Args:
+            rows: Their keys.
+            columns: What to hold nulls where this rank measures no row.
+        """
+        self._writer.exclude(rows.cpu().numpy(), columns)
 
     def finish(self) -> Path:
         """Merge the shards of all ranks.
@@ -135,13 +145,31 @@ class RecordSheet:
             merge_shards(
                 [self._shard(rank) for rank in range(self._trainer.world_size)],
                 self.path,
-                metadata=self._metadata,
+                metadata=self._metadata | _origin(self._trainer),
                 expected=self._expected,
                 drop_repeats=self._trainer.state.fn == TrainerFn.FITTING,
             )
         except InputError as error:
             return str(error)
         return None
+
+
+def _origin(trainer: pl.Trainer) -> dict[str, str | None]:
+    """Which corpus and which content of a checkpoint a record comes from, null where unknown."""
+    checkpoint = Path(trainer.ckpt_path) if trainer.ckpt_path else None
+    return {
+        "corpus": getattr(getattr(trainer, "datamodule", None), "fingerprint", None),
+        "checkpoint_hash": _digest(checkpoint, checkpoint.stat().st_mtime_ns)
+        if checkpoint is not None and checkpoint.is_file()
+        else None,
+    }
+
+
+@cache
+def _digest(path: Path, modified: int) -> str:
+    """Hash of a file, computed once for all tests of a run."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def dataset_index(loader: DataLoader[Any]) -> NDArray[np.int64]:

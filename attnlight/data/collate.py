@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import torch
@@ -13,16 +14,21 @@ from attnlight.batch import TextBatch
 
 
 def pad_ragged(flat: NDArray[np.generic], lengths: NDArray[np.integer]) -> Tensor:
-    """Rows of `flat` (sum of lengths,), one after the other, as (B, N) with 0 behind each.
+    """Rows of `flat` (sum of lengths,), one after the other, with 0 behind each.
 
-    N is the longest of `lengths` (B,); the values keep their type.
+    Args:
+        flat: The values; they keep their type.
+        lengths: Values of each row, (B,), or (B, S) for rows of rows, 0 where there is none.
+
+    Returns:
+        (B, N) or (B, S, N), where N is the longest of `lengths`.
 
     Example:
         >>> pad_ragged(np.array([1, 2, 3]), np.array([2, 1]))
         tensor([[1, 2],
                 [3, 0]])
     """
-    padded = np.zeros((len(lengths), lengths.max(initial=0)), flat.dtype)
+    padded = np.zeros((*lengths.shape, lengths.max(initial=0)), flat.dtype)
     padded[_real(lengths)] = flat
     return torch.from_numpy(padded)
 
@@ -34,11 +40,11 @@ def collate(
     labels: NDArray[np.int64] | None = None,
     extras: Mapping[str, NDArray[np.generic]] | None = None,
 ) -> TextBatch:
-    """A batch padded to its longest text.
+    """A batch padded to its longest text, or to its most sentences and its longest one.
 
     Args:
         index: Dataset row of each text, (B,).
-        lengths: Ids of each text, (B,).
+        lengths: Ids of each text, (B,), or of each of its sentences, (B, S), 0 where there is none.
         tokens: The ids of all texts, one text after the other, (sum of lengths,).
         labels: Classes (B,), or None.
         extras: Columns that run along the tokens, each (sum of lengths,); they keep their type.
@@ -52,6 +58,29 @@ def collate(
     )
 
 
+def collate_ids(
+    ids: Sequence[Sequence[int]], sizes: Sequence[Sequence[int]] | None = None
+) -> TextBatch:
+    """A batch of texts of no corpus: their index counts them.
+
+    Args:
+        ids: Ids of each of B texts.
+        sizes: Ids of each of their sentences, to keep these apart; None: they have none.
+    """
+    lengths = _counts(ids)
+    if sizes is not None:
+        lengths = pad_ragged(_joined(sizes), _counts(sizes)).numpy()
+    return collate(np.arange(len(ids)), lengths, _joined(ids))
+
+
+def _counts(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    return np.fromiter(map(len, rows), np.int64, len(rows))
+
+
+def _joined(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    return np.fromiter(chain.from_iterable(rows), np.int64)
+
+
 def _real(lengths: NDArray[np.integer]) -> NDArray[np.bool_]:
-    real: NDArray[np.bool_] = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    real: NDArray[np.bool_] = np.arange(lengths.max(initial=0)) < lengths[..., None]
     return real

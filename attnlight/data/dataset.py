@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from attnlight.batch import TextBatch
-from attnlight.data.collate import collate
+from attnlight.data.collate import collate, pad_ragged
+from attnlight.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow
     from tokenizers import Tokenizer
 
-COLUMNS = ("index", "label", "length", "tokens", "text", "words")
+COLUMNS = ("index", "label", "length", "tokens", "sentences", "text", "words")
 
 
 class _RaggedColumn:
@@ -37,6 +39,14 @@ class _RaggedColumn:
         values: NDArray[Any] = self.values[chunk][offsets[row] : offsets[row + 1]]
         return values
 
+    def shapes(self) -> NDArray[np.int32]:
+        """Number of values and largest value of each row, (n, 2); no row may be empty."""
+        parts = [np.zeros((0, 2), np.int32)]
+        for offsets, values in zip(self.offsets, self.values, strict=True):
+            largest = np.maximum.reduceat(values[: offsets[-1]], offsets[:-1])
+            parts.append(np.stack([np.diff(offsets), largest], axis=1))
+        return np.concatenate(parts)
+
 
 class TokenDataset(Dataset[TextBatch]):
     """Texts of one split; `dataset[[3, 1, 4]]` is a batch.
@@ -45,18 +55,24 @@ class TokenDataset(Dataset[TextBatch]):
 
     Args:
         folder: The split's folder in a prepared corpus (`CorpusDataModule`).
+        nested: Keep the sentences of a text apart: tokens, mask and extras of a batch are
+            (B, S, N), where they are (B, N) otherwise.
 
     Attributes:
         index: Row of each text in its source, before filtering, (n,) int64.
         lengths: Ids of each text, (n,) int32.
         labels: Class of each text, (n,) int64, or None where the split has none.
         extras: Names of the columns that run along the tokens.
+
+    Raises:
+        InputError: `nested`, but the corpus was prepared without sentences.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, nested: bool = False) -> None:
         import datasets
 
         self.folder = Path(folder)
+        self.nested = nested
         rows = datasets.load_from_disk(str(folder), keep_in_memory=False)
         self._table: pyarrow.Table = rows.data.table
         names = self._table.column_names
@@ -65,11 +81,15 @@ class TokenDataset(Dataset[TextBatch]):
         self.labels = self._numbers("label", np.int64) if "label" in names else None
         self.extras = [name for name in names if name not in COLUMNS]
         self._tokens = _RaggedColumn(self._table["tokens"])
+        if nested and "sentences" not in names:
+            raise InputError(f"{folder} was prepared without sentences.")
+        if "sentences" in names:
+            self._sentences = _RaggedColumn(self._table["sentences"])
         self._extras = {name: _RaggedColumn(self._table[name]) for name in self.extras}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A spawned worker opens the map itself instead of receiving the corpus.
-        return TokenDataset, (self.folder,)
+        return TokenDataset, (self.folder, self.nested)
 
     def _numbers(self, name: str, dtype: type[np.integer]) -> NDArray[Any]:
         numbers: NDArray[Any] = self._table[name].to_numpy()
@@ -78,6 +98,14 @@ class TokenDataset(Dataset[TextBatch]):
     def __len__(self) -> int:
         return len(self.index)
 
+    @property
+    def shapes(self) -> NDArray[np.int32]:
+        """What padding makes equal within a batch, the costliest first.
+
+        Ids of each text, (n,), or, nested, its sentences and the ids of its longest one, (n, 2).
+        """
+        return self._sentences.shapes() if self.nested else self.lengths
+
     def __getitem__(self, positions: int | Sequence[int]) -> TextBatch:
         """The batch of these positions; -1 - p stands for p as a repeat, whose index is -1."""
         asked = np.atleast_1d(np.asarray(positions, np.int64))
@@ -85,7 +113,7 @@ class TokenDataset(Dataset[TextBatch]):
         listed = rows.tolist()
         return collate(
             np.where(asked < 0, -1, self.index[rows]),
-            self.lengths[rows],
+            self._sizes(listed) if self.nested else self.lengths[rows],
             np.concatenate([self._tokens[row] for row in listed]),
             None if self.labels is None else self.labels[rows],
             {
@@ -93,6 +121,21 @@ class TokenDataset(Dataset[TextBatch]):
                 for name, column in self._extras.items()
             },
         )
+
+    def _sizes(self, rows: Sequence[int]) -> NDArray[np.int32]:
+        """Ids of each sentence of B texts, (B, S), 0 where a text has fewer."""
+        sizes = [self._sentences[row] for row in rows]
+        counts = np.fromiter(map(len, sizes), np.int64, len(sizes))
+        padded: NDArray[np.int32] = pad_ragged(np.concatenate(sizes), counts).numpy()
+        return padded
+
+    def sentences(self, position: int) -> list[list[int]]:
+        """Ids of each sentence of a text; a text that was not split is one sentence."""
+        ids = self._tokens[position].tolist()
+        if "sentences" not in self._table.column_names:
+            return [ids]
+        stops = np.cumsum(self._sentences[position]).tolist()
+        return [ids[start:stop] for start, stop in pairwise([0, *stops])]
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
@@ -104,18 +147,22 @@ class TokenDataset(Dataset[TextBatch]):
         """Surface form of each id of a text: as in its source where that is kept, (length,)."""
         ids = self._tokens[position].tolist()
         forms = [str(self._tokenizer.id_to_token(number)) for number in ids]
-        source = self._source(position)
-        if source is None:
+        found, surface = [], []
+        for source, size in self._sources(position):
+            encoding = self._tokenizer.encode(source)
+            found += encoding.ids[:size]
+            surface += [source[start:stop] for start, stop in encoding.offsets[:size]]
+        if found != ids:  # an empty text, kept as one unknown token, or one without its source
             return forms
-        encoding = self._tokenizer.encode(source)
-        if encoding.ids != ids:  # an empty text, kept as one unknown token
-            return forms
-        spans = zip(encoding.offsets, forms, strict=True)
-        return [source[start:stop] or form for (start, stop), form in spans]
+        return [seen or form for seen, form in zip(surface, forms, strict=True)]
 
-    def _source(self, position: int) -> str | None:
-        if "text" in self._table.column_names:
-            return str(self._table["text"][position].as_py())
+    def _sources(self, position: int) -> list[tuple[str, int | None]]:
+        """The parts of a text that were encoded each by itself, and how many ids each keeps."""
         if "words" in self._table.column_names:
-            return " ".join(self._table["words"][position].as_py())
-        return None
+            return [(" ".join(self._table["words"][position].as_py()), None)]
+        if "text" not in self._table.column_names:
+            return []
+        text = self._table["text"][position].as_py()
+        if isinstance(text, str):
+            return [(text, None)]
+        return list(zip(text, self._sentences[position].tolist(), strict=True))

@@ -54,15 +54,26 @@ class DocumentReader:
         rows: The source's rows.
         source: Where they come from: its text or token columns.
         extras: Per-token columns of the token lists.
+        joint: What stands between the texts of several columns.
+        line_breaks: Read a backslash before an n as a line break.
 
     Raises:
         InputError: A column is missing or of another type.
     """
 
-    def __init__(self, rows: Dataset, source: Source, extras: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        rows: Dataset,
+        source: Source,
+        extras: Sequence[str] = (),
+        joint: str = " ",
+        line_breaks: bool = False,
+    ) -> None:
         require_columns(rows, source, [*source.columns, *extras])
         self.rows = rows.select_columns([*source.columns, *extras]).with_format("arrow")
         self.source = source
+        self.joint = joint
+        self.line_breaks = line_breaks
         schema = rows.features.arrow_schema
         for name in source.columns:
             self._check_text(name, schema.field(name).type)
@@ -101,7 +112,10 @@ class DocumentReader:
     def _documents(self, rows: NDArray[np.int64], table: pyarrow.Table) -> Documents:
         columns = [table[name].to_pylist() for name in self.source.columns]
         if self.source.tokens is None:
-            texts = [" ".join(part or "" for part in parts) for parts in zip(*columns, strict=True)]
+            rowwise = zip(*columns, strict=True)
+            texts = [self.joint.join(part or "" for part in parts) for parts in rowwise]
+            if self.line_breaks:
+                texts = [text.replace("\\n", "\n") for text in texts]
             return Documents(rows, texts, None, {})
         words = [[word or "" for word in tokens or ()] for tokens in columns[0]]
         extras = {name: self._extra(name, table[name], rows, words) for name in self.extras}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.data.documents import DocumentReader, Documents
+from attnlight.data.sentences import SentenceRules, encode_sentences
 from attnlight.data.sources import silent
 from attnlight.data.tokenization import encode_texts, rust_threads
 
@@ -23,7 +25,8 @@ def write_split(
     rows: NDArray[np.int64],
     labels: NDArray[np.int64],
     tokenizer: Tokenizer,
-) -> int:
+    sentences: SentenceRules | None = None,
+) -> dict[str, int]:
     """Write a split of a prepared corpus (`CorpusDataModule`) without holding it in memory.
 
     Args:
@@ -32,50 +35,57 @@ def write_split(
         rows: Rows of the source to write, ascending.
         labels: Class of each row of the source.
         tokenizer: Tokenizer of the corpus.
+        sentences: How texts become sentences, where they do: `sentences` then holds the ids of
+            each, and `text` is a list of them.
 
     Returns:
-        How many documents had no token and are kept as one unknown token.
+        Documents that had no token and are kept as one unknown token (`empty`), and what limits of
+        sentences cut (`SentenceIds.cut`).
     """
     import datasets
     import pyarrow
 
-    stream, empty = folder.with_suffix(".arrow"), 0
-    schema = _schema(reader)
+    stream, counts = folder.with_suffix(".arrow"), Counter(empty=0)
+    schema = _schema(reader, sentences is not None)
     with pyarrow.ipc.new_stream(str(stream), schema) as writer:
         for documents in reader(rows):
-            ids, without = encode_texts(tokenizer, documents.texts)
-            columns = _columns(documents, labels, ids)
-            if documents.extras:
-                columns |= _follow_tokens(documents, tokenizer, ids)
+            columns, counted = _encoded(documents, tokenizer, sentences)
+            columns |= {"index": documents.rows, "label": labels[documents.rows]}
+            columns["length"] = [len(row) for row in columns["tokens"]]
             writer.write_table(pyarrow.table(columns, schema=schema))
-            empty += int(without.sum())
+            counts.update(counted)
     with silent():
         datasets.Dataset.from_file(str(stream)).save_to_disk(str(folder))
     stream.unlink()
-    return empty
+    return dict(counts)
 
 
-def _schema(reader: DocumentReader) -> pyarrow.Schema:
+def _schema(reader: DocumentReader, sentences: bool) -> pyarrow.Schema:
     import pyarrow
 
-    display = {"text": pyarrow.string()}
-    if reader.source.tokens is not None:
-        display = {"words": pyarrow.list_(pyarrow.string())}
-    numbers = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
-    lists = {"tokens": pyarrow.list_(pyarrow.int32())}
-    extras = {name: pyarrow.list_(kind) for name, kind in reader.extras.items()}
-    return pyarrow.schema(numbers | lists | extras | display)
+    strings, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.int32())
+    columns = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
+    columns |= {"tokens": numbers}
+    columns |= {name: pyarrow.list_(kind) for name, kind in reader.extras.items()}
+    if sentences:
+        return pyarrow.schema(columns | {"sentences": numbers, "text": strings})
+    ready = reader.source.tokens is not None
+    return pyarrow.schema(columns | ({"words": strings} if ready else {"text": pyarrow.string()}))
 
 
-def _columns(
-    documents: Documents, labels: NDArray[np.int64], ids: list[list[int]]
-) -> dict[str, Any]:
-    return {
-        "index": documents.rows,
-        "label": labels[documents.rows],
-        "length": [len(row) for row in ids],
-        "tokens": ids,
-    } | ({"text": documents.texts} if documents.words is None else {"words": documents.words})
+def _encoded(
+    documents: Documents, tokenizer: Tokenizer, sentences: SentenceRules | None
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """The columns that hold the documents' text, and what is counted of them."""
+    if sentences is not None:
+        found = encode_sentences(tokenizer, documents.texts, sentences)
+        columns = {"tokens": found.ids, "sentences": found.sizes, "text": found.texts}
+        return columns, found.cut | {"empty": int(found.empty.sum())}
+    ids, empty = encode_texts(tokenizer, documents.texts)
+    columns = {"tokens": ids, "text": documents.texts}
+    if documents.words is not None:
+        columns = {"tokens": ids, "words": documents.words}
+    return columns | _follow_tokens(documents, tokenizer, ids), {"empty": int(empty.sum())}
 
 
 def _follow_tokens(
@@ -83,6 +93,8 @@ def _follow_tokens(
 ) -> dict[str, Any]:
     """Each token's value is that of the word it begins in; 0 for boundaries and empty texts."""
     extras: dict[str, list[NDArray[np.float64]]] = {name: [] for name in documents.extras}
+    if not extras:
+        return {}
     with rust_threads():
         encodings = tokenizer.encode_batch(documents.texts)
     for document, words in enumerate(documents.words or ()):

@@ -25,8 +25,11 @@ class BucketSampler(DistributedSampler[list[int]]):
     that all run as many batches, of similar lengths at each step; up to world - 1 texts drawn at
     random are read twice in an epoch.
 
+    Texts of several lengths (sentences, and ids of the longest one) are sorted by the first, each
+    length moved by a draw of its own, and where that is equal by the next.
+
     Args:
-        lengths: Ids of each text, (n,).
+        lengths: Ids of each text, (n,), or several lengths of each, (n, K).
         batch_size: Texts per batch on each device.
         seed: Seed of the order, at least 0.
         rank: This device.
@@ -52,13 +55,14 @@ class BucketSampler(DistributedSampler[list[int]]):
         rng = np.random.default_rng((self.seed, self.epoch))
         n, stride = len(self.lengths), self.batch_size * self.num_replicas
         order = np.concatenate([rng.permutation(n), rng.integers(n, size=-n % self.num_replicas)])
-        order = order[np.argsort(self._jittered(order, rng), kind="stable")]
+        columns = [self._jittered(column, rng) for column in _columns(self.lengths[order])]
+        order = order[np.lexsort(columns[::-1])]
         for number in rng.permutation(len(self)):
             start = number * stride
             yield order[start : start + stride][self.rank :: self.num_replicas].tolist()
 
-    def _jittered(self, order: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.integer]:
-        lengths = self.lengths[order]
+    @staticmethod
+    def _jittered(lengths: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.integer]:
         reach = (lengths + 9) // 10  # 0.1 L rounded up, in whole numbers: 0.1 * 30 exceeds 3
         jitter: NDArray[np.integer] = rng.integers(-reach, reach, dtype=lengths.dtype)
         return lengths + jitter
@@ -78,7 +82,8 @@ class OnceSampler(DistributedSampler[list[int]]):
         world: Number of devices.
         pad: Give all ranks as many texts by repeating the last of the order; a repeat of position
             p is yielded as -1 - p, which `TokenDataset` marks by index -1.
-        lengths: Ids of each text, (n,), or None to keep the corpus's order.
+        lengths: Ids of each text, (n,), or several lengths, (n, K), by the first of which texts are
+            sorted, then by the next; None to keep the corpus's order.
     """
 
     def __init__(
@@ -104,7 +109,7 @@ class OnceSampler(DistributedSampler[list[int]]):
         order = np.arange(self.n)
         batches = np.arange(len(self))
         if self.lengths is not None:
-            order = np.argsort(self.lengths, kind="stable")
+            order = np.lexsort(_columns(self.lengths)[::-1])
             np.random.default_rng(0).shuffle(batches)
         order = np.concatenate([order, np.repeat(-1 - order[-1:], self._repeats)])
         mine = order[self.rank :: self.num_replicas]
@@ -114,6 +119,10 @@ class OnceSampler(DistributedSampler[list[int]]):
     @property
     def _repeats(self) -> int:
         return -self.n % self.num_replicas if self.pad else 0
+
+
+def _columns(lengths: NDArray[np.integer]) -> list[NDArray[np.integer]]:
+    return list(np.atleast_2d(lengths.T))
 
 
 def _sized(texts: NDArray[np.integer] | range) -> Dataset[Any]:

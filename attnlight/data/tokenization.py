@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Splitting = Literal["whitespace", "punctuation", "words"]
-Texts = Callable[[], Iterable[list[str]]]  # starts a pass over the texts, in chunks
 
 _THREADS = "TOKENIZERS_PARALLELISM"
-_ALL = 10**9  # the trainer keeps 30,000 words unless told otherwise
 _TAG = r"</?[A-Za-z][^<>]*>"
 _BRACKET = r"-[LRlr][RCSrcs][Bb]-"  # the Penn Treebank writes "(" as "-LRB-"
 _WORD_WITH_DIGIT = r"(?<!\w)\w*?\d\w*"  # anchored, so that long words cost linear time
@@ -142,50 +140,6 @@ def count_tokens(rules: TextRules, texts: Iterable[list[str]]) -> NDArray[np.int
             rows = tokenizer.encode_batch_fast(chunk)
         counts.append(np.fromiter((len(row) for row in rows), np.int32, len(rows)))
     return np.concatenate(counts)
-
-
-def learn_vocabulary(
-    rules: TextRules, texts: Texts, min_document_frequency: int = 1, size: int | None = None
-) -> list[str]:
-    """Words by falling number of texts that have them, alphabetical where that is equal.
-
-    Args:
-        rules: How texts become tokens; what a cut drops is not counted.
-        texts: Starts a pass over the training texts, in chunks; two passes are made, and memory
-            grows with the number of different words, not with the number of texts.
-        min_document_frequency: Texts that must have a word.
-        size: Words to keep at most, special tokens not counted.
-
-    Raises:
-        InputError: No word is left.
-    """
-    candidates = sorted(_frequent(rules, texts(), min_document_frequency))
-    tokenizer = make_tokenizer(rules, candidates)
-    found = np.zeros(tokenizer.get_vocab_size(), np.int64)
-    for chunk in texts():
-        for row in encode_texts(tokenizer, chunk)[0]:
-            found[list(set(row))] += 1
-    found = found[len(SPECIAL_TOKENS) :]
-    order = np.argsort(-found, kind="stable")  # stable: the candidates are alphabetical
-    order = order[found[order] >= min_document_frequency][:size]
-    if not len(order):
-        raise InputError(
-            f"no word occurs in min_document_frequency = {min_document_frequency} training texts"
-        )
-    return [candidates[position] for position in order]
-
-
-def _frequent(rules: TextRules, texts: Iterable[list[str]], occurrences: int) -> list[str]:
-    """Words that occur so often: a word of k texts occurs at least k times."""
-    from tokenizers import trainers
-
-    tokenizer = make_tokenizer(rules, ())
-    trainer = trainers.WordLevelTrainer(
-        vocab_size=_ALL, min_frequency=occurrences, special_tokens=[], show_progress=False
-    )
-    with rust_threads():
-        tokenizer.train_from_iterator(texts, trainer)
-    return [word for word in tokenizer.get_vocab() if word not in SPECIAL_TOKENS]
 
 
 @contextmanager

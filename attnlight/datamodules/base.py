@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from abc import ABC, abstractmethod
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,11 +21,14 @@ from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.data.samplers import BucketSampler, OnceSampler
+from attnlight.data.sentences import SentenceRules
+from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
 from attnlight.errors import InputError
 
 FORMAT = 1
 SPLITS = ("train", "validation", "test")
 Split = Literal["train", "validation", "test"]
+_VECTORS = "vectors.bin"
 
 
 class CorpusDataModule(LightningDataModule, ABC):
@@ -36,7 +39,8 @@ class CorpusDataModule(LightningDataModule, ABC):
     (`{"format", "classes", "splits": {split: {"rows", "empty", "dropped", ...}}, "extras"}`),
     `tokenizer.json` and one `datasets` folder per split with the columns `index`, `label` (absent
     where the split has none), `length`, `tokens`, one list per extra and, optionally, the source
-    (`text` or `words`).
+    (`text` or `words`). Where texts were split into sentences, `sentences` lists the ids of each,
+    and `text` the sentences themselves.
 
     Args:
         batch_size: Texts per training batch on each device.
@@ -46,7 +50,15 @@ class CorpusDataModule(LightningDataModule, ABC):
             fast for memory-mapped tokens.
         predict_split: Split that `predict` reads.
         cache_dir: Folder of prepared corpora; `$ATTNLIGHT_CACHE` or `~/.cache/attnlight` if null.
+
+    Attributes:
+        sentence_rules: How a raw text becomes sentences as those of the test split did; None where
+            texts are not split.
+        nested: Whether batches keep sentences apart, (B, S, N).
     """
+
+    sentence_rules: SentenceRules | None = None
+    nested: bool = False
 
     def __init__(
         self,
@@ -177,8 +189,33 @@ class CorpusDataModule(LightningDataModule, ABC):
             has = ", ".join(self._corpus["splits"])
             raise InputError(f"{self.corpus_name} has no {split} split; it has {has}.")
         if split not in self._datasets:
-            self._datasets[split] = TokenDataset(self.prepare() / split)
+            self._datasets[split] = TokenDataset(self.prepare() / split, self.nested)
         return self._datasets[split]
+
+    @property
+    def training_text(self) -> tuple[str, list[TokenDataset]]:
+        """The tokenizer and the splits that word vectors are trained on: all but the test split."""
+        splits = [split for split in ("train", "validation") if split in self._corpus["splits"]]
+        return self.tokenizer_json, [self.dataset(split) for split in splits]
+
+    def word_vectors(self, settings: Word2VecSettings) -> Path:
+        """A word2vec file with vectors trained on the training and validation texts.
+
+        Trained on the first call on this machine and kept beside the prepared corpus; processes
+        that start together wait for the first.
+
+        Raises:
+            InputError: gensim is not installed, or no word occurs often enough.
+        """
+        digest = hashlib.sha256(settings.identity().encode()).hexdigest()[:16]
+        target = self._target.with_name(f"word2vec-{self._target.name}-{digest}")
+        prepare_once(target, _VECTORS, partial(self._train_vectors, settings))
+        return target / _VECTORS
+
+    def _train_vectors(self, settings: Word2VecSettings, folder: Path) -> None:
+        text = CorpusText([self.training_text])
+        print(f"{self.corpus_name}: training word vectors on its text, once", file=sys.stderr)
+        train_word2vec(text, settings).write(folder / _VECTORS, binary=True)
 
     def prepare_data(self) -> None:
         """Write the corpus where it is missing (Lightning calls this once per machine)."""
@@ -187,7 +224,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     def train_dataloader(self) -> DataLoader[TextBatch]:
         """Training batches of similar lengths, a function of seed and epoch alone."""
         dataset, rank, world = self._dealt("train")
-        sampler = BucketSampler(dataset.lengths, self.batch_size, self.seed, rank, world)
+        sampler = BucketSampler(dataset.shapes, self.batch_size, self.seed, rank, world)
         return self._loader(dataset, sampler)
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
@@ -209,7 +246,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     def _evaluation(self, split: str, pad: bool = False) -> DataLoader[TextBatch]:
         dataset, rank, world = self._dealt(split)
         sampler = OnceSampler(
-            len(dataset), self.eval_batch_size, rank, world, pad, lengths=dataset.lengths
+            len(dataset), self.eval_batch_size, rank, world, pad, lengths=dataset.shapes
         )
         return self._loader(dataset, sampler)
 
@@ -240,4 +277,7 @@ def _counted(split: str, counts: dict[str, int]) -> str:
     """Rows of a split in words: "test 7 (1 empty, kept as one unknown token; 2 dropped)"."""
     kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
     notes = [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
+    if counts.get("cut"):
+        lost = f"{counts['cut_sentences']:,} sentences and {counts['cut_tokens']:,} tokens"
+        notes.append(f"{counts['cut']:,} cut by {lost}")
     return f"{split} {counts['rows']:,}" + (f" ({'; '.join(notes)})" if notes else "")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from attnlight.data.planted import PlantedSpec, PlantedTexts
+from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import silent
 from attnlight.datamodules.base import FORMAT, SPLITS, CorpusDataModule
 from attnlight.errors import InputError
@@ -48,6 +49,10 @@ class PlantedEvidence(CorpusDataModule):
       negated distractor);
     * fillers, and negators before a filler: 0.
 
+    With `sentence_length` batches hold sentences, tokens and evidence (B, S, N), for hierarchical
+    models; the texts stay the same. Where one sentence ends with a negator, its keyword begins the
+    next.
+
     Args:
         num_classes: Number of classes.
         train_size: Training texts.
@@ -63,6 +68,8 @@ class PlantedEvidence(CorpusDataModule):
         negation: Probability that a text is negated, in [0, 1); 0 plants no negators.
         negators: Number of distinct negators.
         corpus_seed: Seed of the texts, apart from the seed of training.
+        sentence_length: Cut each text into sentences of this many words, the last one shorter;
+            null: texts are not cut.
         **kwargs: Arguments of `CorpusDataModule`.
 
     Raises:
@@ -85,6 +92,7 @@ class PlantedEvidence(CorpusDataModule):
         negation: float = 0.0,
         negators: int = 3,
         corpus_seed: int = 0,
+        sentence_length: int | None = None,
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**kwargs)
@@ -105,15 +113,21 @@ class PlantedEvidence(CorpusDataModule):
             negators=negators,
             corpus_seed=corpus_seed,
         )
+        self.sentence_length = sentence_length
+        self.nested = sentence_length is not None
+        if sentence_length is not None:
+            self.sentence_rules = SentenceRules(length=sentence_length)
 
     @override
     def recipe(self) -> dict[str, Any]:
-        return {"sizes": self.sizes, **asdict(self.spec)}
+        # Named only where it is used, so that other corpora keep the fingerprints they had.
+        sentences = {"sentence_length": self.sentence_length} if self.nested else {}
+        return {"sizes": self.sizes, **asdict(self.spec), **sentences}
 
     @override
     def build(self, folder: Path) -> None:
         for number, (split, size) in enumerate(self.sizes.items()):
-            _write_split(folder / split, self.spec.draw(number, size))
+            _write_split(folder / split, self.spec.draw(number, size), self.sentence_length)
         corpus = {
             "format": FORMAT,
             "classes": self.spec.classes,
@@ -128,42 +142,58 @@ class PlantedEvidence(CorpusDataModule):
         dataset = self.dataset(split)
         found = np.zeros(len(dataset), np.bool_)
         for start in range(0, len(dataset), 1024):
-            tokens = dataset[range(start, min(start + 1024, len(dataset)))].tokens
+            batch = dataset[range(start, min(start + 1024, len(dataset)))]
+            tokens = batch.tokens[batch.mask].numpy()
             keyword = tokens >= self.spec.first_keyword
             negator = (tokens >= self.spec.first_negator) & ~keyword
-            found[start : start + 1024] = (negator[:, :-1] & keyword[:, 1:]).any(1).numpy()
+            pairs = negator & np.roll(keyword, -1)  # no text ends with a negator
+            lengths = dataset.lengths[start : start + 1024]
+            found[start : start + 1024] = np.logical_or.reduceat(pairs, lengths.cumsum() - lengths)
         return found
 
 
-def _write_split(folder: Path, chunks: Iterator[PlantedTexts]) -> None:
+def _write_split(folder: Path, chunks: Iterator[PlantedTexts], sentence: int | None) -> None:
     import datasets
     import pyarrow
 
-    stream, start, schema = folder.with_suffix(".arrow"), 0, _schema()
+    stream, start = folder.with_suffix(".arrow"), 0
+    schema = _schema(sentences=sentence is not None)
     with named_errors(folder), silent():
         with pyarrow.ipc.new_stream(str(stream), schema) as writer:
             for texts in chunks:
-                writer.write_batch(_record_batch(texts, start, schema))
+                index = np.arange(start, start + len(texts.labels))
+                lists = [_lists(column, texts.lengths) for column in (texts.tokens, texts.evidence)]
+                if sentence is not None:
+                    lists.append(_lists(*_sentences(texts.lengths, sentence)))
+                columns = [index, texts.labels, texts.lengths, *lists]
+                writer.write_batch(pyarrow.record_batch(columns, schema=schema))
                 start += len(texts.labels)
         datasets.Dataset.from_file(str(stream)).save_to_disk(str(folder))
         stream.unlink()
 
 
-def _schema() -> pyarrow.Schema:
+def _schema(sentences: bool) -> pyarrow.Schema:
     import pyarrow
 
     numbers = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
     lists = {"tokens": pyarrow.list_(pyarrow.int32()), "evidence": pyarrow.list_(pyarrow.int8())}
+    if sentences:
+        lists["sentences"] = pyarrow.list_(pyarrow.int32())
     return pyarrow.schema(numbers | lists)
 
 
-def _record_batch(texts: PlantedTexts, start: int, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+def _sentences(
+    lengths: NDArray[np.int32], sentence: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Words of each sentence, (sum of sentences,), and sentences of each text, (n,)."""
+    counts = -(-lengths // sentence)
+    words = np.full(counts.sum(), sentence, np.int32)
+    words[np.cumsum(counts) - 1] -= counts * sentence - lengths
+    return words, counts
+
+
+def _lists(values: NDArray[np.generic], counts: NDArray[np.int32]) -> pyarrow.ListArray:
     import pyarrow
 
-    index = np.arange(start, start + len(texts.labels))
-    offsets = np.cumsum([0, *texts.lengths], dtype=np.int32)
-    lists = [
-        pyarrow.ListArray.from_arrays(pyarrow.array(offsets), pyarrow.array(column))
-        for column in (texts.tokens, texts.evidence)
-    ]
-    return pyarrow.record_batch([index, texts.labels, texts.lengths, *lists], schema=schema)
+    offsets = np.cumsum([0, *counts], dtype=np.int32)
+    return pyarrow.ListArray.from_arrays(pyarrow.array(offsets), pyarrow.array(values))

@@ -18,14 +18,10 @@ from attnlight.data.documents import DocumentReader
 from attnlight.data.encode import write_split
 from attnlight.data.labels import read_labels
 from attnlight.data.selection import Kept, Selection
+from attnlight.data.sentences import SentenceRules, Sentences
 from attnlight.data.sources import Source
-from attnlight.data.tokenization import (
-    Splitting,
-    TextRules,
-    count_tokens,
-    learn_vocabulary,
-    make_tokenizer,
-)
+from attnlight.data.tokenization import Splitting, TextRules, count_tokens, make_tokenizer
+from attnlight.data.vocabulary import learn_vocabulary
 from attnlight.datamodules.base import FORMAT, CorpusDataModule
 from attnlight.errors import InputError
 
@@ -48,6 +44,13 @@ class TextDataModule(CorpusDataModule):
     Rows pass `classes`, then the length limits, then the validation texts are split off, then
     `subset` chooses; the vocabulary comes from the training texts that are left.
 
+    With `sentences` each text is split into sentences before it is tokenised, and each sentence is
+    tokenised by itself; sentences without a token vanish. There are no boundary tokens then.
+    Serrano & Smith (2019) keep long documents out of training and validation, not out of testing
+    (Yahoo! Answers: at most 50 sentences of 350 tokens; Yelp: 43 of 200). Here `max_sentences` and
+    `max_sentence_tokens` cut them instead, so that every document stays, and leave the test split
+    whole as well unless `cap_test`. What is cut is counted in `corpus.json`.
+
     Args:
         path: Hub id, or a local folder that `datasets` can read. Loading scripts no longer run: a
             corpus that needs one is read by `revision` from its parquet files.
@@ -56,7 +59,8 @@ class TextDataModule(CorpusDataModule):
             is first prepared here.
         local: Folder under `$ATTNLIGHT_DATA` that is read in place of `path` where that variable
             is set.
-        text: Column of texts, or several to be joined with spaces.
+        text: Column of texts, or several to be joined with spaces, or with `sentences` by empty
+            lines, so that no sentence reaches over.
         tokens: Column of ready token lists, in place of `text`; they are joined with spaces and
             pass through the same rules as texts.
         label: Column of labels, whole numbers or strings.
@@ -69,7 +73,8 @@ class TextDataModule(CorpusDataModule):
         validation: The same for validation; null where there is none.
         test: The same for testing; null where there is none.
         validation_fraction: Share of the training texts to validate on, in place of `validation`.
-        min_tokens: Drop texts of fewer tokens, boundary tokens not counted, in all splits.
+        min_tokens: Drop texts of fewer tokens, boundary tokens not counted, in all splits; a text
+            is counted as a whole and before any cut.
         max_tokens: Drop texts of more tokens, in all splits.
         subset: Split to a seeded choice of its texts: a share (0.2) or a number (500).
         split_seed: Seed of `validation_fraction` and `subset`.
@@ -82,6 +87,15 @@ class TextDataModule(CorpusDataModule):
         markup: Drop tags like `<br />` and the treebank's bracket codes like `-LRB-`.
         boundary_tokens: Put a token before and one after each text; attention cannot reach them.
         truncate: Cut texts to this many tokens instead of dropping them.
+        line_breaks: Read a backslash before an n as a line break: so write the hub's copies of
+            Yelp and Yahoo! Answers by Zhang et al. (2015) theirs.
+        sentences: `nested`: batches keep the sentences of a text apart, for hierarchical models;
+            `flat`: they hold the same sentences, cut alike, one after another; `none`: texts are
+            not split.
+        language: ISO 639 code of the language by whose rules sentences end (library `sentencex`).
+        max_sentences: Keep this many sentences of a training or validation text, the first ones.
+        max_sentence_tokens: Keep this many tokens of their sentences, the first ones.
+        cap_test: Cut test texts, and raw text that a trained model is given, in the same way.
         **kwargs: Arguments of `CorpusDataModule`.
 
     Raises:
@@ -115,6 +129,12 @@ class TextDataModule(CorpusDataModule):
         markup: bool = False,
         boundary_tokens: bool = True,
         truncate: int | None = None,
+        line_breaks: bool = False,
+        sentences: Sentences = "none",
+        language: str = "en",
+        max_sentences: int | None = None,
+        max_sentence_tokens: int | None = None,
+        cap_test: bool = False,
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**kwargs)
@@ -132,7 +152,14 @@ class TextDataModule(CorpusDataModule):
         self.min_document_frequency = min_document_frequency
         self.max_vocabulary = max_vocabulary
         self.rules = TextRules(lowercase, digits, splitting, markup, boundary_tokens, truncate)
+        self.line_breaks = line_breaks
+        self.cap_test = cap_test
+        self.nested = sentences == "nested"
+        self._capped = SentenceRules(language, None, max_sentences, max_sentence_tokens)
+        if sentences != "none":
+            self.sentence_rules = self._capped if cap_test else self._capped.uncapped()
         self._check()
+        self._check_sentences()
 
     def _check(self) -> None:
         for option in ("min_document_frequency", "max_vocabulary"):
@@ -150,6 +177,34 @@ class TextDataModule(CorpusDataModule):
         if self.extras and not all(source.tokens for source in self.sources.values()):
             raise InputError("extras runs along ready tokens: name their column in tokens")
 
+    def _check_sentences(self) -> None:
+        ready = any(source.tokens for source in self.sources.values())
+        if self.line_breaks and ready:
+            raise InputError("line_breaks reads raw text: name its columns in text, not in tokens")
+        if self.sentence_rules is None:
+            if self.cap_test or self._capped != SentenceRules():
+                raise InputError(
+                    "language, max_sentences, max_sentence_tokens and cap_test need sentences: "
+                    "nested or flat"
+                )
+            return
+        if ready:
+            raise InputError(
+                "sentences are found in raw text: name its columns in text, not in tokens"
+            )
+        if self.rules.boundary_tokens:
+            raise InputError("a corpus with sentences has none: set boundary_tokens to false")
+        if self.rules.truncate is not None:
+            raise InputError(
+                "truncate cuts texts that are not split: with sentences give max_sentences and "
+                "max_sentence_tokens"
+            )
+
+    def _rules_of(self, split: str) -> SentenceRules | None:
+        if self.sentence_rules is None or split == "test":
+            return self.sentence_rules
+        return self._capped
+
     @property
     def _splits(self) -> list[str]:
         split_off = self.selection.validation_fraction is not None
@@ -163,13 +218,20 @@ class TextDataModule(CorpusDataModule):
 
     @override
     def recipe(self) -> dict[str, Any]:
-        return {
+        recipe: dict[str, Any] = {
             "sources": {split: source.identity() for split, source in self.sources.items()},
             "extras": self.extras,
             "selection": asdict(self.selection),
             "vocabulary": [self.min_document_frequency, self.max_vocabulary],
             "rules": asdict(self.rules),
         }
+        # Named only where they are used, so that other corpora keep the fingerprints they had.
+        if self.line_breaks:
+            recipe["line_breaks"] = True
+        if self.sentence_rules is not None:
+            # Nested and flat batches are read from one prepared corpus.
+            recipe["sentences"] = self._capped.identity() | {"cap_test": self.cap_test}
+        return recipe
 
     @override
     def build(self, folder: Path) -> None:
@@ -179,10 +241,14 @@ class TextDataModule(CorpusDataModule):
             tokenizer = self._tokenizer(parts["train"])
             counts = {}
             for split, part in parts.items():
-                empty = write_split(
-                    folder / split, part.reader, part.kept.rows, part.labels, tokenizer
+                counts[split] = part.kept.counts() | write_split(
+                    folder / split,
+                    part.reader,
+                    part.kept.rows,
+                    part.labels,
+                    tokenizer,
+                    self._rules_of(split),
                 )
-                counts[split] = part.kept.counts() | {"empty": empty}
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         tokenizer.save(str(folder / "tokenizer.json"))
@@ -192,7 +258,11 @@ class TextDataModule(CorpusDataModule):
     def _tokenizer(self, train: _Part) -> Tokenizer:
         texts = partial(train.reader.texts, train.kept.rows)
         words = learn_vocabulary(
-            self.rules, texts, self.min_document_frequency, self.max_vocabulary
+            self.rules,
+            texts,
+            self.min_document_frequency,
+            self.max_vocabulary,
+            self._rules_of("train"),
         )
         return make_tokenizer(self.rules, words)
 
@@ -202,7 +272,8 @@ class TextDataModule(CorpusDataModule):
         for split, source in self.sources.items():
             rows = source.load(scratch)
             classes, labels = read_labels(rows, source, classes)
-            reader = DocumentReader(rows, source, self.extras)
+            joint = " " if self.sentence_rules is None else "\n\n"
+            reader = DocumentReader(rows, source, self.extras, joint, self.line_breaks)
             parts[split] = _Part(reader, labels, self._kept(reader, labels))
         train = parts["train"]
         if self.selection.validation_fraction is not None:

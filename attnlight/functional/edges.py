@@ -86,7 +86,7 @@ def _js(weights: Tensor, edges: _Edges, share: Tensor) -> Tensor:
     return two_item_js((1 - share, share), own)
 
 
-def log_ratio_bounds(p: Tensor, q: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+def log_ratio_bounds(p: Tensor, q: Tensor, epsilon: float | Tensor) -> tuple[Tensor, Tensor]:
     """Least and largest log(p / q) of predictions within epsilon of one with p and q."""
     low = (p - epsilon).clamp(min=0).log() - (q + epsilon).log()
     high = (p + epsilon).log() - (q - epsilon).clamp(min=0).log()
@@ -123,20 +123,24 @@ def _screened(
 
 def _kept(item_logits: Tensor, prediction: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     """First and last share (B, N, N) of item j on the edge to it from item i."""
-    winner = prediction.argmax(-1)
-    rows = torch.arange(len(winner), device=winner.device)
-    leads = item_logits[rows, :, winner].unsqueeze(-1) - item_logits
-    start = leads.new_zeros(*leads.shape[:2], leads.shape[1])
+    winner = prediction.argmax(-1, keepdim=True)
+    rivals = torch.arange(prediction.shape[-1] - 1, device=winner.device)
+    rivals = rivals + (rivals >= winner)  # (B, C - 1)
+    own = item_logits.gather(-1, winner.unsqueeze(1).expand(-1, item_logits.shape[1], -1))
+    others = item_logits.gather(-1, rivals.unsqueeze(1).expand(-1, item_logits.shape[1], -1))
+    lows, highs = log_ratio_bounds(
+        prediction.gather(-1, winner), prediction.gather(-1, rivals), epsilon
+    )
+    start = own.new_zeros(*own.shape[:2], own.shape[1])
     end = torch.ones_like(start)
-    for c in range(leads.shape[-1]):
-        low, high = log_ratio_bounds(prediction[rows, winner], prediction[:, c], epsilon)
-        lead = leads[..., c]
+    for lead, low, high in zip(
+        (own - others).unbind(-1), lows.unbind(-1), highs.unbind(-1), strict=True
+    ):
         slope = lead[:, None, :] - lead[:, :, None]
-        # A slope of 0 gives infinities of the right signs. The winner against itself is at 0.
-        one, other = ((end_ - lead)[..., None] / slope for end_ in (low[:, None], high[:, None]))
-        rival = (winner != c)[:, None, None]
-        start = torch.where(rival, torch.maximum(start, torch.minimum(one, other)), start)
-        end = torch.where(rival, torch.minimum(end, torch.maximum(one, other)), end)
+        # A slope of 0 gives infinities of the right signs.
+        one, other = ((end_[:, None] - lead)[..., None] / slope for end_ in (low, high))
+        start = torch.maximum(start, torch.minimum(one, other))
+        end = torch.minimum(end, torch.maximum(one, other))
     return start, end
 
 
@@ -157,7 +161,7 @@ def _ends_of_feasible(
     def rising(share: Tensor) -> Tensor:
         return ((predicted(share) - prediction[:, None]) * step[:, None]).sum(-1) > 0
 
-    least = _bisect(rising, start, end)
+    least = bisect(rising, start, end, _HALVINGS)
     grid = torch.linspace(0, 1, _SAMPLES, dtype=start.dtype, device=start.device)
     points = torch.lerp(start, end, grid)
     points = torch.cat([points, least], dim=-1).sort(-1).values
@@ -169,14 +173,17 @@ def _ends_of_feasible(
     inner = torch.cat([first, last], dim=-1)
     outside = points.gather(-1, outer)
     outside_kept = kept.gather(-1, outer)
-    edge = _bisect(lambda share: moved(share) > epsilon, points.gather(-1, inner), outside)
+    start = points.gather(-1, inner)
+    edge = bisect(lambda share: moved(share) > epsilon, start, outside, _HALVINGS)
     ends = torch.where(outside_kept, outside, edge)
     return ends.masked_fill(~kept.any(-1, keepdim=True), math.nan)
 
 
-def _bisect(beyond: Callable[[Tensor], Tensor], inside: Tensor, outside: Tensor) -> Tensor:
+def bisect(
+    beyond: Callable[[Tensor], Tensor], inside: Tensor, outside: Tensor, halvings: int
+) -> Tensor:
     """The share nearest to `outside` at which `beyond` does not hold, if it does not inside."""
-    for _ in range(_HALVINGS):
+    for _ in range(halvings):
         middle = (inside + outside) / 2
         past = beyond(middle)
         outside = torch.where(past, middle, outside)

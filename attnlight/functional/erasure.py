@@ -27,9 +27,11 @@ def weigh(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor:
     return terms.masked_fill(~mask[:, None, :, None], 0.0)
 
 
-def ranked(terms: Tensor, order: Tensor) -> Tensor:
-    """The terms (B, H, N, C + 1) of `weigh` in the order (B, N) in which items are erased."""
-    return terms.gather(2, order[:, None, :, None].expand_as(terms))
+def ranked(terms: Tensor, orders: Tensor) -> Tensor:
+    """The terms (B, H, N, C + 1) of `weigh` in each of K orders (B, K, M): (B, K, H, M, C + 1)."""
+    shape = (*orders.shape[:2], terms.shape[1], orders.shape[2], terms.shape[-1])
+    index = orders[:, :, None, :, None].expand(shape)
+    return terms.unsqueeze(1).expand(-1, shape[1], -1, -1, -1).gather(-2, index)
 
 
 def remaining(terms: Tensor) -> Tensor:
@@ -89,7 +91,8 @@ def erase_ranking(
         (B, N, C) float64; row k is after erasing the first k + 1 items, `bias` when nothing is left
         and from there on.
     """
-    return settle(remaining(ranked(weigh(weights, item_logits, mask), order)), bias)
+    terms = ranked(weigh(weights, item_logits, mask), order.unsqueeze(1)).squeeze(1)
+    return settle(remaining(terms), bias)
 
 
 def _before(terms: Tensor) -> Tensor:

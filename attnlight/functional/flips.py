@@ -5,10 +5,15 @@ The decision is the class of the highest logit, ties going to the lower class.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from attnlight.functional.erasure import ranked, remaining, settle, weigh
+from attnlight.functional.erasure import ranked, settle, weigh
+
+# Terms of the rankings that are followed at once: 32 MiB.
+_TERMS = 1 << 22
 
 
 def first_flip(
@@ -24,13 +29,31 @@ def first_flip(
         item_logits: (B, N, C), or (B, H, N, C).
         bias: Logits of an empty context, (C,) or (B, C).
         mask: What attention may reach, (B, N) bool.
-        order: Items from the first to be erased to the last, then padding, (B, N) long.
+        order: Items from the first to be erased to the last, then padding, (B, N) long, or
+            (B, K, N) for K rankings.
 
     Returns:
-        (B,) long, from 1; -1 if the decision never changes.
+        (B,) long, or (B, K), from 1; -1 if the decision never changes.
     """
     terms = weigh(weights, item_logits, mask)
-    return _first_change(terms, order, bias, _decision(terms, bias))
+    orders = order.unsqueeze(1) if order.ndim == 2 else order
+    decision = _decision(terms, bias)
+    rivals = _rivals(decision, item_logits.shape[-1])
+    counts = _first_change(terms, orders, bias, decision, rivals)
+    return counts.squeeze(1) if order.ndim == 2 else counts
+
+
+def first_change(changed: Tensor) -> Tensor:
+    """Number of items erased when the decision first changes, -1 if it never does.
+
+    Args:
+        changed: Whether it differs after erasing the first 1, 2, ... items, (..., N) bool.
+
+    Returns:
+        (...) long, from 1.
+    """
+    first = changed.byte().argmax(-1) + 1
+    return first.masked_fill(~changed.any(-1), -1)
 
 
 def minimal_flip_set(
@@ -56,42 +79,93 @@ def minimal_flip_set(
     """
     terms = weigh(weights, item_logits, mask)
     decision = _decision(terms, bias)
+    items, classes = terms.shape[2], terms.shape[3] - 1
+    steps = torch.arange(1, classes, device=decision.device)
+    rivals = (decision[:, None] + steps) % classes
+    totals = terms.sum(1).mT
+    leads = _of_classes(totals, decision[:, None]) - _of_classes(totals, rivals)
     support = (terms[..., -1] > 0).any(1)
-    totals = terms[..., :-1].sum(1)
-    batch, items, classes = totals.shape
-    size = decision.new_full((batch,), items + 1)
-    members = torch.zeros_like(support)
-    for step in range(1, classes):
-        lead = _of_class(totals, decision) - _of_class(totals, (decision + step) % classes)
-        order = lead.masked_fill(~support, -torch.inf).argsort(dim=-1, descending=True, stable=True)
-        count = _first_change(terms, order, bias, decision)
-        fewer = (count > 0) & (count < size)
-        size = torch.where(fewer, count, size)
-        members[fewer] = (order.argsort(-1) < count[:, None])[fewer]
-    return size.masked_fill(size > items, -1), members
+    leads = leads.masked_fill(~support.unsqueeze(1), -torch.inf)
+    orders = leads.argsort(dim=-1, descending=True, stable=True)  # (B, C - 1, N)
+    # With one head the best rival is the first to win under its own order: no other need be asked.
+    asked = [rivals] if terms.shape[1] == 1 else _rivals(decision, classes)
+    counts = _first_change(terms, orders, bias, decision, asked)
+    size, best = counts.masked_fill(counts < 0, items + 1).min(-1)
+    order = orders[torch.arange(len(best), device=best.device), best]
+    size = size.masked_fill(size > items, -1)
+    return size, order.argsort(-1) < size[:, None]
 
 
-def _of_class(totals: Tensor, classes: Tensor) -> Tensor:
-    """What items (B, N, C) give to one class (B,) of each row, (B, N)."""
-    return totals.gather(2, classes[:, None, None].expand(-1, totals.shape[1], 1)).squeeze(2)
+def _of_classes(columns: Tensor, classes: Tensor) -> Tensor:
+    """What items give to K classes (B, K) of each row, (B, K, N), from columns (B, C + 1, N)."""
+    return columns.gather(1, classes.unsqueeze(-1).expand(-1, -1, columns.shape[-1]))
+
+
+def _rivals(decision: Tensor, classes: int) -> list[Tensor]:
+    """All other classes than the decision (B,), each (B, 1)."""
+    return [((decision + step) % classes).unsqueeze(1) for step in range(1, classes)]
 
 
 def _decision(terms: Tensor, bias: Tensor) -> Tensor:
     """The decision (B,) before anything is erased, the same whatever order is erased next."""
-    return _decisions(terms.cumsum(2)[:, :, -1:], bias).squeeze(1)
-
-
-def _decisions(sums: Tensor, bias: Tensor) -> Tensor:
-    """Decisions (B, K) from the sums (B, H, K, C + 1) over what is left."""
-    if sums.shape[1] > 1:
-        return settle(sums, bias).argmax(-1)
+    sums = terms.cumsum(2)[:, :, -1:]
+    if terms.shape[1] > 1:
+        return settle(sums, bias).argmax(-1).squeeze(1)
     # Undivided: a quotient's rounding could make a tie of a lead.
-    empty = bias.double().expand(len(sums), -1).unsqueeze(1)
-    return torch.where(sums[:, 0, :, -1:] > 0, sums[:, 0, :, :-1], empty).argmax(-1)
+    logits, mass = sums[:, 0, 0, :-1], sums[:, 0, 0, -1:]
+    return torch.where(mass > 0, logits, bias.double().expand_as(logits)).argmax(-1)
 
 
-def _first_change(terms: Tensor, order: Tensor, bias: Tensor, decision: Tensor) -> Tensor:
-    """Number of items (B,) erased when the decision first differs from `decision`, or -1."""
-    changed = _decisions(remaining(ranked(terms, order)), bias) != decision[:, None]
-    first = changed.byte().argmax(-1) + 1
-    return first.masked_fill(~changed.any(-1), -1)
+def _first_change(
+    terms: Tensor, orders: Tensor, bias: Tensor, decision: Tensor, rivals: Sequence[Tensor]
+) -> Tensor:
+    """Number of items (B, K) of K orders (B, K, N) erased when a rival first wins, or -1.
+
+    Rivals are classes (B, 1), or one for each order (B, K); with several heads any class is.
+    """
+    heads = terms.shape[1]
+    size = max(1, _TERMS // max(1, terms.numel()))
+    emptied = (bias.argmax(-1) != decision)[:, None, None]
+    counts = []
+    for start in range(0, orders.shape[1], size):
+        part = slice(start, start + size)
+        # From the tail, so that what is left is summed.
+        tails = orders[:, part, 1:].flip(-1)
+        if heads == 1:
+            asked = [rival if rival.shape[1] == 1 else rival[:, part] for rival in rivals]
+            changed = _beaten(terms[:, 0].mT, tails, emptied, decision, asked)
+        else:
+            changed = _decisions(terms, tails, bias) != decision[:, None, None]
+        at_last = emptied.expand(-1, changed.shape[1], -1)
+        counts.append(first_change(torch.cat([changed.flip(-1), at_last], dim=-1)))
+    return torch.cat(counts, dim=1)
+
+
+def _beaten(
+    columns: Tensor, tails: Tensor, emptied: Tensor, decision: Tensor, rivals: Sequence[Tensor]
+) -> Tensor:
+    """Whether a rival wins on the first 1, 2, ... items of tails (B, K, M), (B, K, M) bool.
+
+    For the columns (B, C + 1, N) of one head. Sums are compared undivided: a quotient's rounding
+    could make a tie of a lead.
+    """
+
+    def sums(classes: Tensor) -> Tensor:
+        own = _of_classes(columns, classes).expand(-1, tails.shape[1], -1)
+        return own.gather(-1, tails).cumsum(-1)
+
+    leading = sums(decision[:, None])
+    beaten = torch.zeros_like(tails, dtype=torch.bool)
+    for rival in rivals:
+        wins_ties = (rival < decision[:, None]).unsqueeze(-1)
+        ahead = sums(rival)
+        beaten |= (ahead > leading) | ((ahead == leading) & wins_ties)
+    mass = sums(torch.full_like(decision[:, None], columns.shape[1] - 1))
+    return torch.where(mass > 0, beaten, emptied)
+
+
+def _decisions(terms: Tensor, tails: Tensor, bias: Tensor) -> Tensor:
+    """Decisions (B, K, M) on the first 1, 2, ... items of tails (B, K, M), each head by itself."""
+    sums = ranked(terms, tails).cumsum(-2).flatten(0, 1)
+    every = bias.expand(len(terms), -1).repeat_interleave(tails.shape[1], dim=0)
+    return settle(sums, every).argmax(-1).view(tails.shape)

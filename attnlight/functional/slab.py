@@ -3,7 +3,7 @@
 The Jensen-Shannon divergence from w is convex, so its maximum over the attentions a with
 `low <= sum_i a_i e_i <= high` is at a vertex: all on one item, or on two items such that the mean
 is `low` or `high`. Pairs are pruned by a bound that separates into a term for each item, so that
-the pairs that pass are found by sorting and only they cost logarithms.
+an item is compared with the best of all others, and only pairs that pass cost logarithms.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# Pairs whose divergence is computed at once, and how many items of a kind open the search.
-_PAIRS, _OPENING = 1 << 18, 4
+# Pairs whose bound is computed at once.
+_PAIRS = 1 << 18
+# What counts as no distance: the reciprocal of more is finite.
+_NEAREST = 1e-290
 _LN2 = math.log(2)
 
 
@@ -25,7 +27,7 @@ def furthest_in_slab(weights: Tensor, e: Tensor, low: Tensor, high: Tensor, mask
 
     Args:
         weights: (B, N) float64, summing to 1, 0 off the mask.
-        e: The number of each item, (B, N) float64.
+        e: The number of each item, (B, N) float64, finite.
         low: Lowest mean, (B,) float64, may be -inf.
         high: Highest mean, (B,) float64, may be inf.
         mask: What attention may reach, (B, N) bool.
@@ -33,17 +35,29 @@ def furthest_in_slab(weights: Tensor, e: Tensor, low: Tensor, high: Tensor, mask
     Returns:
         (B, N) float64, with at most two items above 0; `weights` where nothing is in bounds.
     """
-    alone = one_item_js(weights)
-    inside = mask & (e >= low[:, None]) & (e <= high[:, None])
-    single, item = alone.masked_fill(~inside, -1.0).max(-1)
-    edges = _Edges.between(weights, alone, e, torch.cat([low, high]), mask, single.repeat(2))
-    edges.search()
-    one = torch.zeros_like(weights).scatter_(1, item[:, None], 1.0)
-    chosen = torch.where(single[:, None] >= 0, one, weights)
-    for value, two in zip(edges.value.chunk(2), edges.attention().chunk(2), strict=True):
-        chosen = torch.where((value > single)[:, None], two, chosen)
-        single = torch.maximum(single, value)
-    return chosen
+    found = _Furthest.of(weights, e, mask)
+    found.widen(low, high)
+    return found.attention()
+
+
+def furthest_js(weights: Tensor, e: Tensor, low: Tensor, high: Tensor, mask: Tensor) -> Tensor:
+    """The JS of `furthest_in_slab` for K pairs of bounds, each within the next.
+
+    Args:
+        weights: (B, N) float64, summing to 1, 0 off the mask.
+        e: The number of each item, (B, N) float64, finite.
+        low: Lowest means, (B, K) float64, descending, may be -inf.
+        high: Highest means, (B, K) float64, ascending, may be inf.
+        mask: What attention may reach, (B, N) bool.
+
+    Returns:
+        (B, K) float64, in nats, ascending; 0 where nothing is in bounds.
+    """
+    found, values = _Furthest.of(weights, e, mask), []
+    for bounds in zip(low.unbind(-1), high.unbind(-1), strict=True):
+        found.widen(*bounds)
+        values.append(found.value)
+    return torch.stack(values, dim=-1).clamp(min=0.0)
 
 
 def js_from(weights: Tensor, attention: Tensor) -> Tensor:
@@ -68,121 +82,200 @@ def two_item_js(shares: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor]) -
 
 def _gain(share: Tensor, weight: Tensor) -> Tensor:
     """What an item adds to 2 JS when it has a share, over what it has without one."""
-    total = (share + weight).clamp(min=torch.finfo(share.dtype).tiny)
-    return torch.xlogy(share, 2 * share / total) + torch.xlogy(weight, weight / total)
+    # 0 log 0 by way of the smallest number: on a CPU xlogy takes six times as long.
+    tiny = torch.finfo(share.dtype).tiny
+    total = (share + weight).clamp(min=tiny)
+    own = weight * (weight / total).clamp(min=tiny).log()
+    return share * (2 * share / total).clamp(min=tiny).log() + own
+
+
+@dataclass
+class _Furthest:
+    """The attention of largest JS so far, for each of B rows of N items.
+
+    Attributes:
+        weights: (B, N).
+        e: (B, N).
+        mask: (B, N).
+        alone: JS of each item alone, (B, N).
+        bend: At least twice how far JS halfway between two items is below the mean of theirs, less
+            the part of the other item, (B, N).
+        least: The least `bend` of the row, (B, 1).
+        value: The largest JS so far, (B,), -1 where there is none.
+        items: The two items that have it, (B, 2), or one of them twice.
+        shares: What each of them has of it, (B, 2).
+    """
+
+    weights: Tensor
+    e: Tensor
+    mask: Tensor
+    alone: Tensor
+    bend: Tensor
+    least: Tensor
+    value: Tensor
+    items: Tensor
+    shares: Tensor
+
+    @classmethod
+    def of(cls, weights: Tensor, e: Tensor, mask: Tensor) -> _Furthest:
+        """Nothing found yet."""
+        alone = one_item_js(weights)
+        bend = alone - _LN2 / 2 - _gain(torch.full_like(weights, 0.5), weights)
+        return cls(
+            weights=weights,
+            e=e,
+            mask=mask,
+            alone=alone,
+            bend=bend,
+            least=bend.masked_fill(~mask, math.inf).amin(-1, keepdim=True),
+            value=weights.new_full(weights.shape[:1], -1.0),
+            items=torch.zeros(len(weights), 2, dtype=torch.long, device=weights.device),
+            shares=weights.new_zeros(len(weights), 2),
+        )
+
+    def widen(self, low: Tensor, high: Tensor) -> None:
+        """Take bounds (B,) that hold the bounds so far."""
+        inside = self.mask & (self.e >= low[:, None]) & (self.e <= high[:, None])
+        js, item = self.alone.masked_fill(~inside, -1.0).max(-1)
+        whole = self.shares.new_tensor([1.0, 0.0]).expand_as(self.shares)
+        self._take(js > self.value, torch.stack([item, item], dim=-1), whole)
+        self.value = torch.maximum(self.value, js)
+        edges = _Edges.across(self, torch.stack([low, high], dim=-1))
+        self.value = edges.search(self.value)
+        self._take(*edges.best())
+
+    def attention(self) -> Tensor:
+        """The attention (B, N); `weights` where there is none."""
+        found = torch.zeros_like(self.weights).scatter_add(1, self.items, self.shares)
+        return torch.where(self.value[:, None] >= 0, found, self.weights)
+
+    def _take(self, where: Tensor, items: Tensor, shares: Tensor) -> None:
+        self.items = torch.where(where[:, None], items, self.items)
+        self.shares = torch.where(where[:, None], shares, self.shares)
 
 
 @dataclass
 class _Edges:
-    """Pairs of an item below and an item above a bound, R bounds, and the best pair so far.
+    """Pairs of an item below and an item above a bound, two bounds for each row, R = 2 B.
 
     Attributes:
-        weights: (R, N).
-        alone: JS of each item alone, (R, N).
-        below: How far each item is below the bound, (R, N), NaN for those that are not.
-        above: How far each item is above the bound, (R, N), NaN for those that are not.
-        bend: At least twice how far JS halfway between two items is below the mean of theirs, less
-            the part of the other item, (R, N).
-        least: The least `bend` of the row, (R, 1).
-        value: Best JS so far, (R,).
-        pair: Its item below times N plus its item above, (R,), or -1.
+        found: What is known of each row.
+        gap: Distance of each item from the bound, (R, N).
+        inverse: Its reciprocal, (B, 2, N).
+        not_below: 0 for items below the bound, -inf for others, (B, 2, N).
+        not_above: 0 for items above the bound, -inf for others, (B, 2, N).
+        owner: The row of each bound, (R,).
+        pair: The best pair of each row, (B,), -1 for none: bound, item below and item above as the
+            digits of a number to base N.
     """
 
-    weights: Tensor
-    alone: Tensor
-    below: Tensor
-    above: Tensor
-    bend: Tensor
-    least: Tensor
-    value: Tensor
+    found: _Furthest
+    gap: Tensor
+    inverse: Tensor
+    not_below: Tensor
+    not_above: Tensor
+    owner: Tensor
     pair: Tensor
 
     @classmethod
-    def between(
-        cls, weights: Tensor, alone: Tensor, e: Tensor, bounds: Tensor, mask: Tensor, value: Tensor
-    ) -> _Edges:
-        """All pairs across two bounds (2 B,) of each row."""
-        distance = bounds[:, None] - e.repeat(2, 1)
-        usable = mask.repeat(2, 1) & distance.isfinite()
-        half = torch.full_like(weights, 0.5)
-        bend = (_gain(torch.ones_like(half), weights) / 2 - _gain(half, weights)).repeat(2, 1)
+    def across(cls, found: _Furthest, bounds: Tensor) -> _Edges:
+        """All pairs across bounds (B, 2); none across those that are infinite."""
+        finite = bounds.isfinite()
+        distance = bounds.masked_fill(~finite, 0.0)[..., None] - found.e[:, None]
+        usable = found.mask[:, None] & finite[..., None]
+        zero, never = distance.new_tensor(0.0), distance.new_tensor(-math.inf)
+        gap = distance.abs()
         return cls(
-            weights=weights.repeat(2, 1),
-            alone=alone.repeat(2, 1),
-            below=distance.masked_fill(~usable | (distance <= 0), math.nan),
-            above=(-distance).masked_fill(~usable | (distance >= 0), math.nan),
-            bend=bend,
-            least=bend.masked_fill(~usable, math.inf).amin(-1, keepdim=True),
-            value=value,
-            pair=torch.full_like(value, -1, dtype=torch.long),
+            found=found,
+            gap=gap.flatten(0, 1),
+            inverse=gap.clamp(min=_NEAREST).reciprocal(),
+            not_below=torch.where(usable & (distance > 0), zero, never),
+            not_above=torch.where(usable & (distance < 0), zero, never),
+            owner=torch.arange(len(bounds), device=bounds.device).repeat_interleave(2),
+            pair=torch.full_like(found.value, -1, dtype=torch.long),
         )
 
-    def search(self) -> None:
-        """Find the best pair: a few likely ones first, then all that the bound leaves."""
-        self._improve(*self._opening())
-        # Along an edge JS is below its chord by at least twice `bend` of the halfway point times
-        # the smaller share; the smaller share is one or the other, and each case separates.
-        for first, second in ((0.0, 1.0), (1.0, 0.0)):
-            cut = self.bend + self.least
-            lower = (self.alone - first * cut - self.value[:, None]) / self.below
-            upper = (self.alone - second * cut - self.value[:, None]) / self.above
-            for rows, i, j in _pairs_above_zero(lower, upper):
-                self._improve(rows, i, j)
+    def search(self, value: Tensor) -> Tensor:
+        """Find pairs whose JS is above value (B,): likely ones, then all that the bound leaves.
 
-    def attention(self) -> Tensor:
-        """The best pair's attention, (R, N)."""
-        items = self.weights.shape[1]
-        found = self.pair.clamp(min=0)
-        rows = torch.arange(len(found), device=found.device)
-        i, j = found // items, found % items
-        attention = torch.zeros_like(self.weights)
-        attention[rows, i], attention[rows, j] = self._shares(rows, i, j)
-        return attention
+        Returns:
+            The largest JS, (B,).
+        """
+        value = self._improve(value, *self._opening())
+        lower, upper = self._bounds(value)
+        for bounds, i, j in _pairs_above_zero(lower.flatten(0, 2), upper.flatten(0, 2)):
+            rows = bounds.remainder(len(self.owner))
+            value = self._improve(value, rows, i, j)
+        return value
+
+    def _bounds(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """What items below and above add to a bound on JS - value, each (2, B, 2, N).
+
+        Along an edge JS is below its chord by at least twice `bend` of the halfway point times the
+        smaller share. The smaller share is the one or the other, and each case separates: a pair
+        whose sum is below 0 in both has a JS below value (B,).
+        """
+        excess = self.found.alone - value[:, None]
+        bent = excess - (self.found.bend + self.found.least)
+        lower = torch.stack([bent, excess])[:, :, None] * self.inverse + self.not_below
+        upper = torch.stack([excess, bent])[:, :, None] * self.inverse + self.not_above
+        return lower, upper
+
+    def best(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Which rows (B,) have a best pair, its items (B, 2) and their shares (B, 2)."""
+        n = self.gap.shape[1]
+        head, j = self.pair.clamp(min=0) // n, self.pair.clamp(min=0) % n
+        row, i = head // n, head % n
+        shares = torch.stack(self._shares(row, i, j), dim=-1)
+        return self.pair >= 0, torch.stack([i, j], dim=-1), shares
 
     def _shares(self, rows: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-        below, above = self.below[rows, i], self.above[rows, j]
+        below, above = self.gap[rows, i], self.gap[rows, j]
         return above / (below + above), below / (below + above)
 
     def _opening(self) -> tuple[Tensor, Tensor, Tensor]:
         """Pairs of the items of least weight, nearest to the bound and furthest from it."""
-        i, j = self._likely(self.below), self._likely(self.above)
-        low, high = self.below.gather(1, i), self.above.gather(1, j)
-        rows, one, other = (low[:, :, None] + high[:, None, :]).isfinite().nonzero().unbind(-1)
-        return rows, i[rows, one], j[rows, other]
+        (i, one), (j, other) = self._likely(self.not_below), self._likely(self.not_above)
+        rows, first, second = (one[:, :, None] & other[:, None, :]).nonzero().unbind(-1)
+        return rows, i[rows, first], j[rows, second]
 
-    def _likely(self, distance: Tensor) -> Tensor:
-        count = min(_OPENING, distance.shape[1])
-        off = distance.isnan()
-        scores = (self.alone, -distance, distance)
-        tops = [score.masked_fill(off, -math.inf).topk(count).indices for score in scores]
-        return torch.cat(tops, dim=1)
+    def _likely(self, off: Tensor) -> tuple[Tensor, Tensor]:
+        """Three items of each bound (R, 3), and whether there are any (R, 3)."""
+        scores = (self.found.alone[:, None] + off, self.inverse + off, off - self.inverse)
+        values, items = torch.stack(scores, dim=2).flatten(0, 1).max(-1)
+        return items, values.isfinite()
 
-    def _improve(self, rows: Tensor, i: Tensor, j: Tensor) -> None:
-        """Take the best of these pairs where it is better; of equals the one of lowest number."""
-        js = two_item_js(self._shares(rows, i, j), (self.weights[rows, i], self.weights[rows, j]))
-        best = self.value.scatter_reduce(0, rows, js, "amax")
-        better = best > self.value
-        winning = (js == best[rows]) & better[rows]
-        pairs = (i * self.weights.shape[1] + j)[winning]
-        self.pair = self.pair.scatter_reduce(0, rows[winning], pairs, "amin", include_self=False)
-        self.value = best
+    def _improve(self, value: Tensor, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """The best of value (B,) and these pairs; of equal pairs the one of lowest number."""
+        n, owner = self.gap.shape[1], self.owner[rows]
+        own = (self.found.weights[owner, i], self.found.weights[owner, j])
+        js = two_item_js(self._shares(rows, i, j), own)
+        best = value.scatter_reduce(0, owner, js, "amax")
+        winning = ((js == best[owner]) & (js > value[owner])).nonzero().squeeze(-1)
+        number = (rows[winning] * n + i[winning]) * n + j[winning]
+        self.pair = self.pair.scatter_reduce(0, owner[winning], number, "amin", include_self=False)
+        return best
 
 
 def _pairs_above_zero(first: Tensor, second: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Row, i and j of all pairs with `first[row, i] + second[row, j] > 0`, in pieces.
 
     Args:
-        first: (R, N), NaN for items in no pair.
-        second: (R, N), NaN for items in no pair.
+        first: (R, N), -inf for items in no pair.
+        second: (R, N), -inf for items in no pair.
     """
-    items = first.shape[1]
-    negated, order = (-second).masked_fill(second.isnan(), math.inf).sort(-1)
-    counts = torch.searchsorted(negated, first.masked_fill(first.isnan(), -math.inf)).flatten()
-    ends = counts.cumsum(0)
-    total = int(ends[-1]) if len(ends) else 0
-    for start in range(0, total, _PAIRS):
-        number = torch.arange(start, min(start + _PAIRS, total), device=first.device)
-        slot = torch.searchsorted(ends, number, right=True)
-        rows = slot // items
-        rank = number - ends[slot] + counts[slot]
-        yield rows, slot % items, order[rows, rank]
+    hopeful = first + second.amax(-1, keepdim=True) > 0
+    others = second + first.amax(-1, keepdim=True) > 0
+    rows, i = hopeful.nonzero().unbind(-1)
+    j, counts = others.nonzero()[:, 1], others.sum(-1)
+    starts, counts = (counts.cumsum(0) - counts)[rows], counts[rows]
+    one, other = first[rows, i], second[others]
+    places = torch.arange(len(rows), device=rows.device)
+    for part in torch.split(places, max(1, _PAIRS // first.shape[1])):
+        entry = part.repeat_interleave(counts[part])
+        before = starts[part] - counts[part].cumsum(0) + counts[part]
+        place = before.repeat_interleave(counts[part])
+        place += torch.arange(len(place), device=place.device)
+        kept = (one[entry] + other[place] > 0).nonzero().squeeze(-1)
+        entry = entry[kept]
+        yield rows[entry], i[entry], j[place[kept]]

@@ -84,6 +84,35 @@ def bootstrap_pieces(
         in_memory: True draws clusters exactly, holding the cluster sums in memory; False weighs
             each cluster by Poisson(1), in constant memory.
     """
+    drawn, total = resampled_sums(
+        pieces, columns, resamples=resamples, seed=seed, in_memory=in_memory
+    )
+    return _intervals(drawn, total, confidence)
+
+
+def resampled_sums(
+    pieces: Iterable[tuple[NDArray[np.floating], NDArray[np.int64]]],
+    columns: int,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    in_memory: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sums of the defined values in each bootstrap resample, from which any ratio of means follows.
+
+    All columns share the draws of a resample, so that differences and ratios of columns are paired.
+
+    Args:
+        pieces: As for `bootstrap_pieces`.
+        columns: M.
+        resamples: Number of bootstrap resamples B.
+        seed: Seed of the draws.
+        in_memory: As for `bootstrap_pieces`.
+
+    Returns:
+        For each resample (B, 2 M), and for the rows as they are (2 M,): the sum of each column's
+        defined values, then how many they are.
+    """
     random = np.random.default_rng(seed)
     drawn = np.zeros((resamples, 2 * columns))
     total = np.zeros(2 * columns)
@@ -100,7 +129,7 @@ def bootstrap_pieces(
             for start in range(0, len(piece), _PIECE):
                 part = piece[start : start + _PIECE]
                 drawn += _poisson(random, (resamples, len(part))) @ part
-    return _intervals(drawn, total, confidence)
+    return drawn, total
 
 
 def _cluster_sums(
@@ -149,17 +178,23 @@ def _intervals(
     with np.errstate(invalid="ignore", divide="ignore"):
         means = total[:columns] / total[columns:]
         resampled = drawn[:, :columns] / drawn[:, columns:]
-    tail = (1 - confidence) / 2
-    ends = [_percentiles(resampled[:, m], tail) for m in range(columns)]
+    ends = [percentile_interval(resampled[:, m], confidence) for m in range(columns)]
     return [
         MeanInterval(float(means[m]), low, high, int(total[columns + m]))
         for m, (low, high) in enumerate(ends)
     ]
 
 
-def _percentiles(values: NDArray[np.float64], tail: float) -> tuple[float, float]:
+def percentile_interval(
+    values: NDArray[np.float64], confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Ends of the percentile interval of a statistic's values in B resamples, (B,).
+
+    Resamples where the statistic is NaN are left out; NaN where no other is left.
+    """
     defined = values[~np.isnan(values)]
     if not len(defined):
         return (float("nan"), float("nan"))
+    tail = (1 - confidence) / 2
     low, high = np.quantile(defined, [tail, 1 - tail])
     return (float(low), float(high))

@@ -8,9 +8,19 @@ from attnlight.models.attention import (
     ScaledDotAttention,
     UniformAttention,
 )
-from attnlight.models.classifier import FlatClassifier
+from attnlight.models.classifier import AffineClassifier, FlatClassifier
 from attnlight.models.embedding import Embedding
-from attnlight.models.encoders import CNN, ENCODERS, Average, BiGRU, BiLSTM, Encoder, NoEncoder
+from attnlight.models.encoders import (
+    CNN,
+    ENCODERS,
+    Average,
+    BiGRU,
+    BiLSTM,
+    Conv,
+    Encoder,
+    NoEncoder,
+)
+from attnlight.models.hierarchical import HierarchicalClassifier
 from attnlight.models.vectors import WordVectors, read_vectors
 
 __all__ = [
@@ -18,14 +28,17 @@ __all__ = [
     "CNN",
     "ENCODERS",
     "AdditiveAttention",
+    "AffineClassifier",
     "Attention",
     "Average",
     "BiGRU",
     "BiLSTM",
+    "Conv",
     "DotAttention",
     "Embedding",
     "Encoder",
     "FlatClassifier",
+    "HierarchicalClassifier",
     "NoEncoder",
     "ScaledDotAttention",
     "UniformAttention",

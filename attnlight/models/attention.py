@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,8 @@ from typing_extensions import override
 from attnlight.errors import InputError
 from attnlight.functional import masked_softmax
 
+AttentionName = Literal["additive", "dot", "scaled_dot", "uniform"]
+
 
 class Attention(nn.Module, ABC):
     """What all scorers share.
@@ -19,10 +22,18 @@ class Attention(nn.Module, ABC):
     Args:
         size: Size D of a state.
         query_size: Size Q of the query vectors; None: there are none.
+        attention_size: Size of the scorer's hidden layer, where it has one; None: its own default.
+
+    Raises:
+        InputError: `attention_size` is not positive.
     """
 
-    def __init__(self, size: int, query_size: int | None = None) -> None:
+    def __init__(
+        self, size: int, query_size: int | None = None, attention_size: int | None = None
+    ) -> None:
         super().__init__()
+        if attention_size is not None and attention_size < 1:
+            raise InputError(f"attention_size is {attention_size}; it must be at least 1.")
         self.size = size
         self.query_size = query_size
 
@@ -49,18 +60,25 @@ class Attention(nn.Module, ABC):
 
 
 class AdditiveAttention(Attention):
-    """`v . tanh(W h + b)`, with a query `v . tanh(W h + b + W_q q + b_q)`; W from D to D / 2.
+    """`v . tanh(W h + b)`, with a query `v . tanh(W h + b + W_q q + b_q)`.
 
-    Bahdanau et al. (2015) in the sizes of Jain and Wallace (2019).
+    Bahdanau et al. (2015); W takes D to D / 2 in Jain and Wallace (2019), to D in Serrano and Smith
+    (2019).
 
     Args:
         size: Size D of a state.
         query_size: Size Q of the query vectors; None: there are none.
+        attention_size: Size of W h; None: D / 2.
+
+    Raises:
+        InputError: `attention_size` is not positive.
     """
 
-    def __init__(self, size: int, query_size: int | None = None) -> None:
-        super().__init__(size, query_size)
-        inner = max(1, size // 2)
+    def __init__(
+        self, size: int, query_size: int | None = None, attention_size: int | None = None
+    ) -> None:
+        super().__init__(size, query_size, attention_size)
+        inner = max(1, size // 2) if attention_size is None else attention_size
         self.key = nn.Linear(size, inner)
         self.query = None if query_size is None else nn.Linear(query_size, inner)
         self.value = nn.Linear(inner, 1, bias=False)
@@ -80,13 +98,16 @@ class DotAttention(Attention):
     Args:
         size: Size D of a state.
         query_size: Size Q of the query vectors, equal to D; None: there are none.
+        attention_size: Not used.
 
     Raises:
         InputError: `query_size` is not `size`.
     """
 
-    def __init__(self, size: int, query_size: int | None = None) -> None:
-        super().__init__(size, query_size)
+    def __init__(
+        self, size: int, query_size: int | None = None, attention_size: int | None = None
+    ) -> None:
+        super().__init__(size, query_size, attention_size)
         if query_size not in (None, size):
             raise InputError(
                 f"dot attention over states of size {size} has queries of {query_size}"
@@ -108,6 +129,7 @@ class ScaledDotAttention(DotAttention):
     Args:
         size: Size D of a state.
         query_size: Size Q of the query vectors, equal to D; None: there are none.
+        attention_size: Not used.
 
     Raises:
         InputError: `query_size` is not `size`.
@@ -124,6 +146,7 @@ class UniformAttention(Attention):
     Args:
         size: Size D of a state.
         query_size: Size Q of the query vectors; None: there are none.
+        attention_size: Not used.
     """
 
     @override

@@ -7,13 +7,15 @@ finite and mean nothing. A mask is a run of True from the first token on.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
 from attnlight.errors import InputError
+
+EncoderName = Literal["bilstm", "bigru", "cnn", "conv", "average", "none"]
 
 
 class Encoder(nn.Module, ABC):
@@ -25,9 +27,11 @@ class Encoder(nn.Module, ABC):
 
     Attributes:
         output_size: Size D of a state.
+        reach: How many tokens to either side a state depends on; None: all.
     """
 
     output_size: int
+    reach: int | None = None
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -94,7 +98,34 @@ class BiGRU(_Recurrent):
     cell = nn.GRU
 
 
-class CNN(Encoder):
+class _Convolutional(Encoder):
+    """Convolutions of several widths over the text padded with zeros, and ReLU."""
+
+    widths: ClassVar[tuple[int, ...]]
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        filters, rest = divmod(hidden_size, len(self.widths))
+        if rest or not filters:
+            name = type(self).__name__.lower()
+            raise InputError(
+                f"hidden_size {hidden_size} of the {name} is not a multiple of {len(self.widths)}"
+            )
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(input_size, filters, width, padding=width // 2) for width in self.widths
+        )
+        self.output_size = hidden_size
+        self.reach = max(self.widths) // 2
+
+    @override
+    def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
+        padding = ~mask.unsqueeze(-1)
+        channels = embeddings.masked_fill(padding, 0.0).transpose(1, 2)
+        states = torch.cat([layer(channels) for layer in self.convolutions], dim=1)
+        return states.relu().transpose(1, 2).masked_fill(padding, 0.0)
+
+
+class CNN(_Convolutional):
     """Convolutions of 1, 3, 5 and 7 tokens and ReLU, of Jain and Wallace (2019).
 
     Args:
@@ -105,24 +136,30 @@ class CNN(Encoder):
         InputError: `hidden_size` is not a multiple of 4.
     """
 
-    widths: ClassVar[tuple[int, ...]] = (1, 3, 5, 7)
+    widths = (1, 3, 5, 7)
 
-    def __init__(self, input_size: int, hidden_size: int) -> None:
+
+class Conv(_Convolutional):
+    """Convolutions of 3 and 5 tokens and ReLU over dropped-out input, of Serrano and Smith (2019).
+
+    Args:
+        input_size: Size E of an embedding.
+        hidden_size: Size D of a state, a multiple of 2: each width has half of the filters.
+        dropout: Dropout on the input.
+
+    Raises:
+        InputError: `hidden_size` is not a multiple of 2.
+    """
+
+    widths = (3, 5)
+
+    def __init__(self, input_size: int, hidden_size: int, dropout: float = 0.3) -> None:
         super().__init__(input_size, hidden_size)
-        filters, rest = divmod(hidden_size, len(self.widths))
-        if rest or not filters:
-            raise InputError(f"hidden_size {hidden_size} of the cnn is not a multiple of 4")
-        self.convolutions = nn.ModuleList(
-            nn.Conv1d(input_size, filters, width, padding=width // 2) for width in self.widths
-        )
-        self.output_size = hidden_size
+        self.dropout = nn.Dropout(dropout)
 
     @override
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
-        padding = ~mask.unsqueeze(-1)
-        channels = embeddings.masked_fill(padding, 0.0).transpose(1, 2)
-        states = torch.cat([layer(channels) for layer in self.convolutions], dim=1)
-        return states.relu().transpose(1, 2).masked_fill(padding, 0.0)
+        return super().forward(self.dropout(embeddings), mask)
 
 
 class Average(Encoder):
@@ -132,6 +169,8 @@ class Average(Encoder):
         input_size: Size E of an embedding.
         hidden_size: Size D of a state.
     """
+
+    reach = 0
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
@@ -151,6 +190,8 @@ class NoEncoder(Encoder):
         hidden_size: Not used.
     """
 
+    reach = 0
+
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
         self.output_size = input_size
@@ -164,6 +205,7 @@ ENCODERS: dict[str, type[Encoder]] = {
     "bilstm": BiLSTM,
     "bigru": BiGRU,
     "cnn": CNN,
+    "conv": Conv,
     "average": Average,
     "none": NoEncoder,
 }

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from attnlight.errors import InputError
 
@@ -30,6 +31,10 @@ class WordVectors(NamedTuple):
 
     matrix: Tensor
     found: Tensor
+
+    def normalized(self) -> WordVectors:
+        """The same vectors at L2 norm 1; a vector of zeros stays as it is."""
+        return self._replace(matrix=normalize(self.matrix, dim=-1))
 
 
 def read_vectors(path: str | Path, vocabulary: Mapping[str, int]) -> WordVectors:

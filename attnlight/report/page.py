@@ -8,6 +8,7 @@ from html import escape
 
 from attnlight.report.describe import commands, facts, sentence, versions
 from attnlight.report.figures import describe
+from attnlight.report.grids import Grid
 from attnlight.report.runs import Run
 from attnlight.report.stylesheet import STYLESHEET
 from attnlight.report.tables import Line, RecordSummary, interval, number
@@ -33,10 +34,19 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """A record and its figure, where its test has one."""
+    """A record with what its test shows of it.
+
+    Attributes:
+        summary: Its measures.
+        picture: Its figure, where its test has one.
+        grids: Its test's own tables.
+        tables: Where these also are, relative to the folder of the page.
+    """
 
     summary: RecordSummary
     picture: Picture | None
+    grids: Sequence[Grid] = ()
+    tables: str = ""
 
 
 def build_page(run: Run, sections: Sequence[Section], curves: Sequence[Picture]) -> str:
@@ -94,6 +104,11 @@ def _section(section: Section) -> str:
         if part.partial
         else ""
     )
+    if part.non_finite:
+        mark += (
+            '<p class="partial">Not measured, for their logits or attention are not finite: '
+            f"{part.non_finite:,} instances.</p>\n"
+        )
     about = " · ".join(filter(None, [escape(known.source), f"{part.rows:,} instances"]))
     return (
         f"<section>\n<h3>{escape(known.title)}</h3>\n"
@@ -101,6 +116,7 @@ def _section(section: Section) -> str:
         + f'<p class="source">{about}</p>\n{mark}'
         + _summary_table(part)
         + (_figure(section.picture) if section.picture else "")
+        + _grids(section)
         + "</section>\n"
     )
 
@@ -156,6 +172,13 @@ def _figure(picture: Picture) -> str:
         f"<figcaption>{escape(picture.caption)} <br>Also <code>{escape(picture.files)}</code>."
         "</figcaption></figure>\n"
     )
+
+
+def _grids(section: Section) -> str:
+    if not section.grids:
+        return ""
+    files = f'<p class="note">Also <code>{escape(section.tables)}</code>.</p>\n'
+    return "".join(grid.to_html() for grid in section.grids) + files
 
 
 def _metrics(run: Run) -> str:

@@ -22,6 +22,7 @@ h1 small { color: var(--muted); font-size: 1rem; font-weight: 400; }
 h2 { font-size: 1.2rem; margin: 2.5rem 0 .5rem; padding-top: .75rem;
   border-top: 1px solid var(--line); }
 h3 { font-size: 1.05rem; margin: 1.75rem 0 .15rem; }
+h4 { font-size: .95rem; margin: 1.25rem 0 .15rem; }
 p { margin: .3rem 0 .6rem; max-width: 46rem; }
 .lead { font-size: 1.08rem; }
 .source, figcaption, .note { color: var(--muted); font-size: .9rem; }

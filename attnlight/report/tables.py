@@ -14,11 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from attnlight.records import read_metadata, read_pieces
+from attnlight.records import EXCLUDED, read_metadata, read_pieces
+from attnlight.report.grids import markdown_table
 from attnlight.report.runs import StoredRecord, stored_records
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from attnlight.functional.statistics import MeanInterval
 
 Rows = Mapping[str, NDArray[Any]]
 _NO_MEASURES = ("index", "position", "prediction", "label")
@@ -70,6 +73,11 @@ class RecordSummary:
         return bool(self.metadata.get("partial"))
 
     @property
+    def non_finite(self) -> int:
+        """Instances that were not measured, for their logits or attention are not finite."""
+        return int(self.metadata.get("non_finite", 0))
+
+    @property
     def classes(self) -> list[str]:
         """Names of the classes, empty where the record does not say."""
         return list(self.metadata.get("classes") or [])
@@ -92,7 +100,7 @@ def summary(rows: Rows, measures: Sequence[str], by_class: bool = True) -> list[
         measures: The columns to average; `accuracy` is taken from `prediction` and `label`.
         by_class: Also split by predicted class.
     """
-    classes = np.unique(rows["prediction"]).tolist() if by_class else []
+    classes = _predicted([rows]) if by_class else []
     return _lines([rows], measures, classes, len(rows["index"]))
 
 
@@ -104,7 +112,7 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     """
     metadata = read_metadata(record.path)
     measures, needed = _columns(record.path, metadata)
-    classes = _predicted_classes(record.path) if by_class else []
+    classes = _predicted(read_pieces(record.path, ["prediction"])) if by_class else []
     pieces = read_pieces(record.path, needed)
     lines = _lines(pieces, measures, classes, int(metadata["rows"])) if measures else []
     return RecordSummary(record, metadata, lines)
@@ -121,9 +129,10 @@ def _columns(path: Path, metadata: Mapping[str, Any]) -> tuple[list[str], list[s
     return measures, needed
 
 
-def _predicted_classes(path: Path) -> list[int]:
-    found = [np.unique(piece["prediction"]) for piece in read_pieces(path, ["prediction"])]
-    return [int(c) for c in np.unique(np.concatenate(found))] if found else []
+def _predicted(pieces: Iterable[Rows]) -> list[int]:
+    """Classes that some row was predicted as; rows that were not measured have none."""
+    found = {int(c) for piece in pieces for c in np.unique(piece["prediction"])}
+    return sorted(found - {EXCLUDED})
 
 
 def _lines(
@@ -166,14 +175,21 @@ def _values(piece: Rows, measure: str) -> NDArray[np.float64]:
 
 def number(value: float) -> str:
     """Three decimals, or three digits where those would all be zero; a dash where undefined."""
+    if np.isinf(value):
+        return "∞" if value > 0 else "-∞"
     if not np.isfinite(value):
         return "–"  # noqa: RUF001
     return f"{value:.3f}" if value == 0 or abs(value) >= 0.001 else f"{value:.2e}"
 
 
-def interval(line: Line) -> str:
+def interval(found: Line | MeanInterval) -> str:
     """The interval as `[low, high]`."""
-    return f"[{number(line.low)}, {number(line.high)}]"
+    return f"[{number(found.low)}, {number(found.high)}]"
+
+
+def estimate(found: Line | MeanInterval) -> str:
+    """Mean and interval as `mean [low, high]`; a dash where there is none."""
+    return number(found.mean) if np.isnan(found.mean) else f"{number(found.mean)} {interval(found)}"
 
 
 def to_csv(summaries: Sequence[RecordSummary]) -> str:
@@ -211,12 +227,7 @@ def to_markdown(summaries: Sequence[RecordSummary]) -> str:
         for part in summaries
         for line in part.lines
     ]
-    ruler = ["---"] * 4 + ["---:"] * 3
-    return "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in [head, ruler, *body])
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return markdown_table(head, body, left=4)
 
 
 def terminal_table(records_dir: Path) -> Table:

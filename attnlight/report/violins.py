@@ -67,20 +67,38 @@ def violins_by_max_attention(
         classes: Names of the classes.
     """
     defined = ~(np.isnan(rows[measure]) | np.isnan(rows["max_attention"]))
-    values, attention = rows[measure][defined], rows["max_attention"][defined]
     groups = predicted_groups(rows["prediction"][defined], classes)
-    # A weight of exactly 1, or a hair above by rounding, belongs to the last bin.
-    bins = np.clip(np.digitize(attention, EDGES[1:-1]), 0, len(EDGES) - 2)
     with styled():
-        figure = new_figure(COLUMN_WIDTH, max(3.9, 0.9 + 0.62 * len(groups) * 1.6))
+        figure = new_figure(COLUMN_WIDTH, bins_height(groups))
         axes = figure.subplots()
-        for row in range(len(EDGES) - 1):
-            chosen = [values[(bins == row) & group.members] for group in groups]
-            draw_violins(axes, chosen, groups, row, limits)
-        _label_bins(axes)
-        axes.set(xlim=limits, xlabel=label, ylabel="Maximum attention weight")
+        draw_bins(
+            axes, rows[measure][defined], rows["max_attention"][defined], groups, label, limits
+        )
         legend_above(figure, groups)
     return figure
+
+
+def bins_height(groups: Sequence[Group]) -> float:
+    """Height of a figure of violins by maximum attention, in inches."""
+    return max(3.9, 0.9 + 0.62 * len(groups) * 1.6)
+
+
+def draw_bins(
+    axes: Axes,
+    values: NDArray[np.floating],
+    attention: NDArray[np.floating],
+    groups: Sequence[Group],
+    label: str,
+    limits: tuple[float, float],
+) -> None:
+    """Violins of values (R,) in four equal bins of maximum attention (R,), for each group."""
+    # A weight of exactly 1, or a hair above by rounding, belongs to the last bin.
+    bins = np.clip(np.digitize(attention, EDGES[1:-1]), 0, len(EDGES) - 2)
+    for row in range(len(EDGES) - 1):
+        chosen = [values[(bins == row) & group.members] for group in groups]
+        draw_violins(axes, chosen, groups, row, limits)
+    _label_bins(axes)
+    axes.set(xlim=limits, xlabel=label, ylabel="Maximum attention weight")
 
 
 def violins_by_class(

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from attnlight.files import write_text
-from attnlight.records import read_record
 from attnlight.report.curves import Curves, draw_curves, metric_curves, test_curves
-from attnlight.report.figures import describe, draw
+from attnlight.report.figures import columns, describe, draw, tables
+from attnlight.report.grids import Grid
 from attnlight.report.output import inline_svg, save_figure
 from attnlight.report.page import Picture, Section, build_page
+from attnlight.report.rows import figure_rows
 from attnlight.report.runs import Run, StoredRecord, load_run
 from attnlight.report.tables import RecordSummary, summarise, to_csv, to_markdown
+from attnlight.report.together import require_one_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,10 +40,11 @@ def write_report(folder: Path, places: Places) -> Path:
         The page.
 
     Raises:
-        InputError: The folder is missing, holds no records or a damaged file, or a file cannot be
-            written.
+        InputError: The folder is missing, holds no records, a damaged file or records of several
+            runs, or a file cannot be written.
     """
     run = load_run(folder)
+    require_one_run([record.path for record in [*run.records, *run.epochs]])
     sections = [_section(record, places) for record in run.records]
     epochs = [summarise(record, by_class=False) for record in run.epochs]
     page = build_page(run, sections, _curves(run, epochs, places))
@@ -54,11 +57,23 @@ def write_report(folder: Path, places: Places) -> Path:
 
 def _section(record: StoredRecord, places: Places) -> Section:
     summary = summarise(record)
-    figure = draw(record.test, read_record(record.path).columns, summary.classes)
-    if figure is None:
-        return Section(summary, None)
-    stem = Path(record.stage, record.test)
-    return Section(summary, _picture(figure, stem, places, describe(record.test).caption))
+    rows, note = figure_rows(record.path, columns(record.test))
+    figure = draw(record.test, rows, summary.classes)
+    picture = None
+    if figure is not None:
+        caption = f"{describe(record.test).caption} {note}".rstrip()
+        picture = _picture(figure, Path(record.stage, record.test), places, caption)
+    grids = tables(record.test, rows, summary.classes)
+    stem = Path("tables", f"{record.stage}-{record.test}")
+    for number, grid in enumerate(grids, start=1):
+        _write_grid(grid, places.page / f"{stem}-{number}")
+    return Section(summary, picture, grids, f"{stem.as_posix()}-*.{{md,csv,tex}}")
+
+
+def _write_grid(grid: Grid, stem: Path) -> None:
+    texts = {"md": grid.to_markdown(), "csv": grid.to_csv(), "tex": grid.to_latex()}
+    for ending, text in texts.items():
+        write_text(stem.with_name(f"{stem.name}.{ending}"), text)
 
 
 def _curves(run: Run, epochs: Sequence[RecordSummary], places: Places) -> list[Picture]:

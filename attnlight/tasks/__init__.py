@@ -1,5 +1,14 @@
 """What is trained: one LightningModule per task."""
 
+from attnlight.tasks.adversarial import AdversarialClassifier
 from attnlight.tasks.classification import AttentionClassifier
+from attnlight.tasks.guided import GuidedMLP
+from attnlight.tasks.variants import SeedVariant, UniformClassifier
 
-__all__ = ["AttentionClassifier"]
+__all__ = [
+    "AdversarialClassifier",
+    "AttentionClassifier",
+    "GuidedMLP",
+    "SeedVariant",
+    "UniformClassifier",
+]

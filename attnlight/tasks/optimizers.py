@@ -1,15 +1,18 @@
-"""The papers' optimisers, from plain values."""
+"""The papers' optimisers and their schedule, from plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from attnlight.errors import InputError
 
+PLATEAU_MONITOR = "val/accuracy"
 WeightDecay = float | dict[str, float]
 
 
@@ -42,6 +45,26 @@ def build_optimizer(
         return SGD(groups, lr=learning_rate, momentum=momentum)
     kind: type[Adam] = {"adam": Adam, "adamw": AdamW}[name]
     return kind(groups, lr=learning_rate, amsgrad=amsgrad, fused=fused)
+
+
+def with_plateau(optimizer: Optimizer, factor: float) -> OptimizerLRSchedulerConfig:
+    """The optimiser and Serrano & Smith's schedule, as `configure_optimizers` returns them.
+
+    Args:
+        optimizer: The optimiser.
+        factor: What the learning rate is multiplied by after each epoch whose validation accuracy
+            is no new best.
+
+    Raises:
+        InputError: `factor` is not between 0 and 1.
+    """
+    if not 0 < factor < 1:
+        raise InputError(f"plateau_factor is {factor}; it must be between 0 and 1.")
+    plateau = ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=0)
+    return {
+        "optimizer": optimizer,
+        "lr_scheduler": {"scheduler": plateau, "monitor": PLATEAU_MONITOR},
+    }
 
 
 def _groups(parts: Mapping[str, nn.Module], weight_decay: WeightDecay) -> list[dict[str, Any]]:

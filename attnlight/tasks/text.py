@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import PAD, AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.checkpoints import CHECKPOINT_FORMAT, CHECKPOINT_KEY, read_checkpoint
+from attnlight.data.collate import collate_ids
+from attnlight.data.sentences import SentenceRules, encode_sentences
 from attnlight.data.tokenization import encode_texts
 from attnlight.errors import InputError
 
@@ -27,15 +29,20 @@ class TextTask(pl.LightningModule):
 
     Attributes:
         architecture: Hyperparameters that a checkpoint and a configuration must agree on.
+        monitor: What is logged that says which epoch is best, and whether `max` or `min` of it is.
         tokenizer_json: The tokenizer as JSON text; None before training.
         classes: Names of the classes.
         corpus: Fingerprint of the training corpus.
+        sentences: How the training corpus split texts into sentences (`SentenceRules.identity`),
+            and whether its batches keep them apart (`nested`); None where it did not split them.
     """
 
     architecture: ClassVar[tuple[str, ...]] = ()
+    monitor: ClassVar[tuple[str, str]] = ("val/accuracy", "max")
     tokenizer_json: str | None = None
     classes: Sequence[str] = ()
     corpus: str | None = None
+    sentences: dict[str, Any] | None = None
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -51,26 +58,33 @@ class TextTask(pl.LightningModule):
         return Tokenizer.from_str(self.tokenizer_json)
 
     def adopt_corpus(self, datamodule: Any) -> None:  # noqa: ANN401
-        """Take over tokenizer, class names and fingerprint of the corpus in use."""
+        """Take over tokenizer, class names, fingerprint and sentences of the corpus in use."""
         if datamodule is None or not hasattr(datamodule, "tokenizer_json"):
             return
         self.tokenizer_json = datamodule.tokenizer_json
         self.classes = list(datamodule.classes)
         self.corpus = datamodule.fingerprint
+        rules: SentenceRules | None = getattr(datamodule, "sentence_rules", None)
+        self.sentences = None
+        if rules is not None:
+            self.sentences = rules.identity() | {"nested": datamodule.nested}
 
     def encode(self, texts: Sequence[str]) -> TextBatch:
-        """Tokenise raw texts as the training corpus was.
+        """Split and tokenise raw texts as the training corpus's test split was.
 
         Args:
             texts: B texts; an empty one becomes one unknown token.
 
         Returns:
-            A batch on the task's device, without labels.
+            A batch on the task's device, without labels: of sentences where the training corpus
+            kept them apart.
         """
-        encoded, _ = encode_texts(self.tokenizer, texts)
-        longest = max((len(ids) for ids in encoded), default=1)
-        tokens = torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in encoded])
-        batch = TextBatch(index=torch.arange(len(encoded)), tokens=tokens, mask=tokens != PAD)
+        held = self.sentences
+        if held is None:
+            batch = collate_ids(encode_texts(self.tokenizer, texts)[0])
+        else:
+            found = encode_sentences(self.tokenizer, texts, SentenceRules.of(held))
+            batch = collate_ids(found.ids, found.sizes if held["nested"] else None)
         return batch.to(self.device)
 
     @torch.no_grad()
@@ -107,6 +121,7 @@ class TextTask(pl.LightningModule):
             "tokenizer": self.tokenizer_json,
             "classes": list(self.classes),
             "corpus": self.corpus,
+            "sentences": self.sentences,
         }
 
     @override
@@ -118,13 +133,14 @@ class TextTask(pl.LightningModule):
                 "`data`: give the `data` of its own fit.yaml."
             )
         for name in self.architecture:
-            if hparams[name] != self.hparams[name]:
+            # An option that came later is not in the checkpoint; its shapes are checked on loading.
+            if hparams.get(name, self.hparams[name]) != self.hparams[name]:
                 raise InputError(
                     f"the checkpoint has {name} {hparams[name]}, the configuration "
                     f"{self.hparams[name]}: give the `model` of its own fit.yaml."
                 )
         self.tokenizer_json, self.classes = held["tokenizer"], held["classes"]
-        self.corpus = held["corpus"]
+        self.corpus, self.sentences = held["corpus"], held.get("sentences")
 
     @classmethod
     @override

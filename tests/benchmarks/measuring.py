@@ -28,6 +28,13 @@ class Measurement:
         """Ours / theirs, each pair taken one directly after the other."""
         return cls([mine / other for mine, other in zip(ours, theirs, strict=True)], details)
 
+    @classmethod
+    def of_speedups(
+        cls, ours: Sequence[float], theirs: Sequence[float], details: Mapping[str, str]
+    ) -> Self:
+        """How many times as fast ours is: theirs / ours, each pair taken one after the other."""
+        return cls.of_ratios(theirs, ours, details)
+
     @property
     def median(self) -> float:
         """What the bound is held against."""
@@ -66,6 +73,30 @@ def interleave(
     return seconds
 
 
+def against(
+    theirs: Mapping[str, Callable[[], object]],
+    ours: Callable[[], object],
+    repetitions: int,
+    warm_ups: int = 1,
+    times: int = 1,
+) -> dict[str, list[float]]:
+    """Time ways of others, in turn with ours, as `interleave` does.
+
+    Args:
+        theirs: What to time, by name.
+        ours: What they are compared with, by the name "ours".
+        repetitions: Rounds that count.
+        warm_ups: Rounds before them that do not.
+        times: Calls of ours in a row, where one takes but milliseconds.
+
+    Returns:
+        Seconds of one call, for each repetition.
+    """
+    in_a_row = {"ours": lambda: [ours() for _ in range(times)]}
+    seconds = interleave({**theirs, **in_a_row}, repetitions, warm_ups)
+    return seconds | {"ours": [taken / times for taken in seconds["ours"]]}
+
+
 def turned(names: Sequence[str], number: int) -> list[str]:
     """The names, from last to first in every second round."""
     return list(reversed(names)) if number % 2 else list(names)
@@ -79,15 +110,17 @@ def clock(way: Callable[[], object]) -> float:
 
 
 def spread(seconds: Sequence[float]) -> str:
-    """Median and range of times in words: "4.10 s (4.02 to 4.31)"."""
+    """Median and range of times in words: "4.10 s (4.02 to 4.31)", or in milliseconds."""
     middle = statistics.median(seconds)
-    return f"{middle:.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+    scale, unit = (1, "s") if middle >= 0.1 else (1000, "ms")
+    low, high = min(seconds), max(seconds)
+    return f"{scale * middle:.2f} {unit} ({scale * low:.2f} to {scale * high:.2f})"
 
 
 def measured(measurement: Measurement, unit: str) -> str:
     """The median, and the range where there are several repetitions."""
-    digits, end = (1, f" {unit}") if unit else (3, "")
-    text = f"{measurement.median:.{digits}f}{end}"
+    digits = {"": 3, "times": 2}.get(unit, 1)
+    text = f"{measurement.median:.{digits}f}" + (f" {unit}" if unit else "")
     if len(measurement.values) == 1:
         return text
     low, high = min(measurement.values), max(measurement.values)

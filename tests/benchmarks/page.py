@@ -102,7 +102,8 @@ def tables(results: Mapping[str, Result]) -> str:
 
 def row(benchmark: Benchmark, result: Result | None) -> str:
     """The benchmark's row in the table of bounds."""
-    bound = f"at most {quantity(benchmark.bound, benchmark.unit)}"
+    side = "at least" if benchmark.at_least else "at most"
+    bound = f"{side} {quantity(benchmark.bound, benchmark.unit)}"
     if result is None:
         return f"| {benchmark.asks} | {bound} | not measured | |"
     measurement = result.measurement

@@ -1,4 +1,4 @@
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +62,15 @@ class TestRow:
     def test_a_range_that_spans_the_bound_is_said(self, bound: float, verdict: str) -> None:
         text = row(Benchmark("b", "Ours", bound), RESULT)
         assert text.endswith(f"| {verdict} by the median; the repetitions disagree |")
+
+    def test_a_least_value(self) -> None:
+        speed = Benchmark("b", "Theirs", 0.5, "times", at_least=True)
+        assert row(speed, RESULT) == (
+            "| Theirs | at least 0.5 times | 0.50 times (0.25 to 0.75 over 3) | met by the median; "
+            "the repetitions disagree |"
+        )
+        assert row(replace(speed, bound=0.25), RESULT).endswith("| met |")
+        assert row(replace(speed, bound=0.76), RESULT).endswith("| **missed** |")
 
     def test_not_measured(self) -> None:
         text = row(Benchmark("b", "Growth", 100, "MiB"), None)

@@ -18,8 +18,7 @@ from attnlight.batch import TextBatch
 from attnlight.cli import run
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.samplers import BucketSampler
-from attnlight.models import FlatClassifier
-from attnlight.tasks.classification import ARCHITECTURE
+from attnlight.models.build import build_classifier
 from tests.benchmarks.measuring import Measurement, clock, spread, turned
 from tests.commands import CPU, experiment
 
@@ -105,7 +104,7 @@ class PlainLoop:
     """
 
     def __init__(self, trainer: pl.Trainer, task: pl.LightningModule, *, fused: bool) -> None:
-        self.model = FlatClassifier(**{name: task.hparams[name] for name in ARCHITECTURE})
+        self.model = build_classifier(task.hparams)
         self.class_weight: torch.Tensor = task.class_weight.clone()  # type: ignore[operator]
         decay = task.hparams["weight_decay"]
         groups = [

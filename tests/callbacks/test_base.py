@@ -1,5 +1,6 @@
 """What all tests share, run on a model and a task from outside the package."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,45 @@ def test_gradients_are_there_in_test(tmp_path: Path) -> None:
     run_test(tmp_path, Gradient())
     rows = read_record(tmp_path / "records/test/gradient.parquet").columns
     assert (rows["norm"] > 0).all()
+
+
+class Tolerant(Gradient):
+    def __init__(self, epsilon: object) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon, "test": "mine"}
+
+
+class TestMetadata:
+    def test_a_test_adds_its_own(self, tmp_path: Path) -> None:
+        run_test(tmp_path, Tolerant(0.01))
+        found = read_record(tmp_path / "records/test/tolerant.parquet").metadata
+        assert found["epsilon"] == 0.01
+        assert found["test"] == "tolerant"
+
+    def test_what_is_not_plain_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="metadata of tolerant must be plain values"):
+            run_test(tmp_path, Tolerant(np.float32(0.01)))
+
+    def test_names_corpus_and_checkpoint(self, tmp_path: Path) -> None:
+        started = trainer(tmp_path, Predictions())
+        task = OutsideTask()
+        started.strategy.connect(task)
+        started.save_checkpoint(tmp_path / "best.ckpt")
+        data = pl.LightningDataModule()
+        data.test_dataloader = lambda: loader(Texts())  # type: ignore[method-assign]
+        data.fingerprint = "abc"  # type: ignore[attr-defined]
+        started.test(task, datamodule=data, ckpt_path=tmp_path / "best.ckpt", verbose=False)
+        found = read_record(tmp_path / "records/test/predictions.parquet").metadata
+        assert found["corpus"] == "abc"
+        digest = hashlib.sha256((tmp_path / "best.ckpt").read_bytes()).hexdigest()
+        assert found["checkpoint_hash"] == digest[:16]
+        run_test(tmp_path, Predictions())
+        found = read_record(tmp_path / "records/test/predictions.parquet").metadata
+        assert found["corpus"] is found["checkpoint_hash"] is found["checkpoint"] is None
 
 
 def test_gradients_need_inference_mode_off(tmp_path: Path) -> None:

@@ -17,3 +17,15 @@ def write_corpus(
             rows = rows.cast_column("label", datasets.ClassLabel(names=names))
         rows.to_parquet(str(folder / "data" / f"{split}-00000-of-00001.parquet"))
     return folder
+
+
+def write_yahoo(folder: Path, rows: int = 40) -> Path:
+    """`<folder>/yahoo_answers_topics`, with the columns of the hub's and ten topics."""
+    columns = {
+        "id": list(range(rows)),
+        "topic": [row % 10 for row in range(rows)],
+        "question_title": ["Why?"] * rows,
+        "question_content": ["I ask", ""] * (rows // 2),
+        "best_answer": ["Because 9.\\nSo."] * rows,
+    }
+    return write_corpus(folder / "yahoo_answers_topics", train=columns, test=columns)

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnlight.data.collate import collate, pad_ragged
+from attnlight.batch import TextBatch
+from attnlight.data.collate import collate, collate_ids, pad_ragged
 
 
 def ragged(seed: int = 0) -> tuple[list[list[int]], list[list[float]]]:
@@ -47,3 +48,75 @@ def test_padding_keeps_the_type(dtype: type[np.generic]) -> None:
     rows = pad_ragged(flat, np.array([1, 2, 3]))
     assert rows.numpy().dtype == dtype
     assert rows.tolist() == [[1, 0, 0], [2, 3, 0], [4, 5, 6]]
+
+
+Document = list[list[int]]
+
+
+def documents(seed: int, texts: int = 6) -> list[Document]:
+    """Texts of 1 to 4 sentences of 1 to 5 ids."""
+    rng = np.random.default_rng(seed)
+    return [
+        [rng.integers(1, 99, rng.integers(1, 6)).tolist() for _ in range(rng.integers(1, 5))]
+        for _ in range(texts)
+    ]
+
+
+def joined(text: Document) -> list[int]:
+    return [token for sentence in text for token in sentence]
+
+
+def nested(texts: list[Document], index: list[int] | None = None) -> TextBatch:
+    """The batch of texts whose extra is each token's id, negated."""
+    most = max(map(len, texts))
+    sizes = [[len(s) for s in text] + [0] * (most - len(text)) for text in texts]
+    flat = np.concatenate([joined(text) for text in texts]).astype(np.int32)
+    return collate(
+        np.array(index or range(len(texts))),
+        np.array(sizes, np.int32),
+        flat,
+        extras={"minus": (-flat).astype(np.int8)},
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nested_texts_are_padded_as_a_loop_pads_them(seed: int) -> None:
+    texts = documents(seed)
+    batch = nested(texts)
+    most = max(len(text) for text in texts)
+    longest = max(len(sentence) for text in texts for sentence in text)
+    assert batch.tokens.shape == batch.mask.shape == (6, most, longest)
+    assert (batch.tokens.dtype, batch.mask.dtype) == (torch.int64, torch.bool)
+    assert batch.extras["minus"].dtype == torch.int8
+    for b, text in enumerate(texts):
+        for s in range(most):
+            for n in range(longest):
+                real = s < len(text) and n < len(text[s])
+                assert batch.mask[b, s, n] == real
+                assert batch.tokens[b, s, n] == (text[s][n] if real else 0)
+                assert batch.extras["minus"][b, s, n] == (-text[s][n] if real else 0)
+
+
+def test_a_nested_text_is_the_same_in_any_batch() -> None:
+    texts = documents(7)
+    whole = nested(texts)
+    for order in ([3], [5, 3, 0], [3, 1, 2, 4]):
+        part = nested([texts[number] for number in order], order)
+        for place, number in enumerate(order):
+            real = part.mask[place]
+            assert part.tokens[place][real].tolist() == joined(texts[number])
+            assert torch.equal(part.tokens[place][real], whole.tokens[number][whole.mask[number]])
+            assert real.sum(-1)[real.any(-1)].tolist() == [len(s) for s in texts[number]]
+
+
+def test_texts_of_no_corpus() -> None:
+    texts = documents(1)
+    flat = [joined(text) for text in texts]
+    apart = collate_ids(flat, [[len(sentence) for sentence in text] for text in texts])
+    assert torch.equal(apart.tokens, nested(texts).tokens)
+    assert torch.equal(apart.mask, nested(texts).mask)
+    together = collate_ids(flat)
+    assert together.tokens.tolist() == padded(flat)
+    assert together.index.tolist() == list(range(6))
+    assert together.labels is None
+    assert len(collate_ids([])) == 0

@@ -5,9 +5,11 @@ import datasets
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.dataset import TokenDataset
+from attnlight.errors import InputError
 
 ROWS = 257
 WORDS = ["a", "good", "film", "plot"]
@@ -116,16 +118,17 @@ def test_labels_may_be_absent(tmp_path: Path) -> None:
     assert dataset[[0, 1]].labels is None
 
 
-def write_tokenizer(folder: Path) -> None:
+def write_tokenizer(folder: Path, boundaries: bool = True) -> None:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     vocabulary = {word: number for number, word in enumerate([*SPECIAL_TOKENS, *WORDS])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[BOS] $A [EOS]", special_tokens=[("[BOS]", 2), ("[EOS]", 3)]
-    )
+    if boundaries:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[BOS] $A [EOS]", special_tokens=[("[BOS]", 2), ("[EOS]", 3)]
+        )
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
@@ -145,3 +148,105 @@ def test_words_are_those_of_the_source_where_it_is_kept(tmp_path: Path, source: 
     expected = ["A", "Good", "FILM", "indeed"] if source else ["a", "good", "film", "[UNK]"]
     assert dataset.words(0) == ["[BOS]", *expected, "[EOS]"]
     assert dataset.words(1) == ["[BOS]", "[UNK]", "[EOS]"]
+
+
+def with_sentences(columns: dict[str, list], features: datasets.Features) -> datasets.Features:
+    """Adds sentences of at most 4 ids and gives the features with theirs."""
+    columns["sentences"] = [[4] * (n // 4) + [n % 4] * (n % 4 > 0) for n in columns["length"]]
+    return datasets.Features(features | {"sentences": datasets.List(datasets.Value("int32"))})
+
+
+@pytest.fixture(params=[1, 3], ids=["one file", "three files"])
+def split(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TokenDataset, dict[str, list]]:
+    columns, features = random_columns()
+    features = with_sentences(columns, features)
+    write(tmp_path / "train", columns, features, num_shards=request.param)
+    return TokenDataset(tmp_path / "train", nested=True), columns
+
+
+@pytest.mark.parametrize("size", [1, 2, 32, ROWS])
+def test_a_nested_batch_keeps_sentences_apart(split: Stored, size: int) -> None:
+    dataset, columns = split
+    assert dataset.extras == ["evidence", "score"]
+    positions = np.random.default_rng(size).permutation(ROWS)[:size].tolist()
+    batch = dataset[positions]
+    sizes = [columns["sentences"][p] for p in positions]
+    shape = (size, max(map(len, sizes)), max(map(max, sizes)))
+    assert batch.tokens.shape == batch.mask.shape == shape
+    assert batch.labels is not None
+    assert batch.labels.tolist() == [columns["label"][p] for p in positions]
+    columns_of = {"evidence": batch.extras["evidence"], "score": batch.extras["score"]}
+    for row, position in enumerate(positions):
+        start = 0
+        for place in range(shape[1]):
+            n = sizes[row][place] if place < len(sizes[row]) else 0
+            assert batch.mask[row, place].tolist() == [t < n for t in range(shape[2])]
+            for name, values in ({"tokens": batch.tokens} | columns_of).items():
+                expected = columns[name][position][start : start + n]
+                assert values[row, place, :n].tolist() == expected
+                assert not values[row, place, n:].any()
+            start += n
+        assert start == columns["length"][position]
+
+
+def test_sentences_may_be_read_as_one_text(split: Stored) -> None:
+    nested, columns = split
+    flat = TokenDataset(nested.folder)
+    assert flat.extras == nested.extras
+    batch = flat[[3, 5]]
+    assert batch.tokens[0][batch.mask[0]].tolist() == columns["tokens"][3]
+    assert batch.extras["score"].shape == batch.tokens.shape == (2, max(flat.lengths[[3, 5]]))
+    assert flat.shapes is flat.lengths
+
+
+def test_shapes_are_sentences_and_the_longest_of_them(split: Stored) -> None:
+    dataset, columns = split
+    expected = [[len(sizes), max(sizes)] for sizes in columns["sentences"]]
+    assert dataset.shapes.tolist() == expected
+    assert dataset.shapes.dtype == np.int32
+
+
+def test_a_pickled_nested_dataset_stays_nested(split: Stored) -> None:
+    dataset, _ = split
+    sent = pickle.dumps(dataset)
+    assert len(sent) < 1000
+    again = pickle.loads(sent)
+    assert torch.equal(again[[3, -1 - 8]].tokens, dataset[[3, -1 - 8]].tokens)
+    assert again[[-1 - 8]].index.tolist() == [-1]
+
+
+def test_batches_come_alike_from_spawned_workers(tmp_path: Path) -> None:
+    columns, features = random_columns()
+    write(tmp_path / "train", columns, with_sentences(columns, features))
+    dataset = TokenDataset(tmp_path / "train", nested=True)
+    batches = [[0, 5], [9, -1 - 9]]
+    loader = DataLoader(
+        dataset, sampler=batches, batch_size=None, num_workers=1, multiprocessing_context="spawn"
+    )  # type: ignore[arg-type]
+    for batch, positions in zip(loader, batches, strict=True):
+        assert torch.equal(batch.tokens, dataset[positions].tokens)
+        assert torch.equal(batch.mask, dataset[positions].mask)
+
+
+def test_a_corpus_without_sentences_cannot_be_nested(tmp_path: Path) -> None:
+    columns, features = random_columns()
+    write(tmp_path / "train", columns, features)
+    with pytest.raises(InputError, match="train was prepared without sentences"):
+        TokenDataset(tmp_path / "train", nested=True)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_words_of_sentences_are_those_of_the_source(tmp_path: Path, nested: bool) -> None:
+    columns: dict[str, list] = {
+        "index": [0, 1],
+        "length": [5, 1],
+        # The second sentence was cut behind two tokens.
+        "tokens": [[4, 5, 6, 5, 1], [1]],
+        "sentences": [[3, 2], [1]],
+        "text": [["A  Good FILM ", "good Indeed FILM"], [" "]],
+    }
+    datasets.Dataset.from_dict(columns).save_to_disk(str(tmp_path / "test"))
+    write_tokenizer(tmp_path, boundaries=False)
+    dataset = TokenDataset(tmp_path / "test", nested)
+    assert dataset.words(0) == ["A", "Good", "FILM", "good", "Indeed"]
+    assert dataset.words(1) == ["[UNK]"]

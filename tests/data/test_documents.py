@@ -24,6 +24,21 @@ def test_columns_are_joined_and_missing_texts_are_empty() -> None:
     assert read_.texts == ["x 1", " 2", "y "]
 
 
+def test_columns_may_be_joined_by_an_empty_line() -> None:
+    source = Source(path="a/b", text=["title", "body"])
+    rows = datasets.Dataset.from_dict({"title": ["x", None], "body": ["1", "2"]})
+    (read_,) = read(DocumentReader(rows, source, joint="\n\n"), [0, 1])
+    assert read_.texts == ["x\n\n1", "\n\n2"]
+
+
+def test_line_breaks_may_be_written_as_a_backslash_and_an_n() -> None:
+    rows = datasets.Dataset.from_dict({"text": ["one.\\n\\ntwo\nthree", "c:\\dir"]})
+    (kept,) = read(DocumentReader(rows, Source(text="text")), [0, 1])
+    assert kept.texts == ["one.\\n\\ntwo\nthree", "c:\\dir"]
+    (broken,) = read(DocumentReader(rows, Source(text="text"), line_breaks=True), [0, 1])
+    assert broken.texts == ["one.\n\ntwo\nthree", "c:\\dir"]
+
+
 def test_ready_tokens_are_joined_and_kept() -> None:
     source = Source(path="a/b", tokens="words")
     (read_,) = read(reader(source, words=[["a", "b"], [], None]), [0, 1, 2])

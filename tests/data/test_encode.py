@@ -10,6 +10,7 @@ from attnlight.batch import BOS, EOS, UNK
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.documents import DocumentReader
 from attnlight.data.encode import write_split
+from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
 from attnlight.data.tokenization import TextRules, make_tokenizer
 
@@ -27,9 +28,10 @@ def write(
     labels = np.arange(len(reader.rows)) % 2
     tokenizer = make_tokenizer(rules, ["film", "good", "qqq"])
     kept = np.arange(len(reader.rows))[1:] if len(reader.rows) > 1 else np.arange(1)
-    empty = write_split(folder / "train", reader, kept, labels, tokenizer)
+    counts = write_split(folder / "train", reader, kept, labels, tokenizer)
+    assert list(counts) == ["empty"]
     rows = datasets.load_from_disk(str(folder / "train"))
-    return TokenDataset(folder / "train"), rows, empty
+    return TokenDataset(folder / "train"), rows, counts["empty"]
 
 
 def test_columns_of_a_split(tmp_path: Path) -> None:
@@ -97,3 +99,35 @@ def test_the_json_alone_reads_raw_text_as_the_corpus_was(tmp_path: Path) -> None
     _, rows, _ = write(tmp_path, rules, Source(text="text"), text=texts)
     tokenizer = Tokenizer.from_str(make_tokenizer(rules, ["film", "good", "qqq"]).to_str())
     assert [tokenizer.encode(text).ids for text in rows["text"][:]] == rows["tokens"][:]
+
+
+def test_columns_of_a_split_of_sentences(tmp_path: Path) -> None:
+    rules = TextRules(splitting="words", boundary_tokens=False)
+    texts = ["Good film. A bad one! Film good film...", "", "Film?"]
+    reader = DocumentReader(datasets.Dataset.from_dict({"text": texts}), Source(text="text"))
+    counts = write_split(
+        tmp_path / "train",
+        reader,
+        np.arange(3),
+        np.array([1, 0, 1]),
+        make_tokenizer(rules, ["film", "good"]),
+        SentenceRules(max_sentences=2, max_tokens=2),
+    )
+    assert counts == {"empty": 1, "cut": 1, "cut_sentences": 1, "cut_tokens": 4}
+    rows = datasets.load_from_disk(str(tmp_path / "train"))
+    assert rows["tokens"][:] == [[5, 4, UNK, UNK], [UNK], [4]]
+    assert rows["sentences"][:] == [[2, 2], [1], [1]]
+    assert rows["length"][:] == [4, 1, 1]
+    assert rows["label"][:] == [1, 0, 1]
+    assert rows["text"][:] == [["Good film. ", "A bad one! "], [""], ["Film?"]]
+    types = {name: str(rows.features.arrow_schema.field(name).type) for name in rows.column_names}
+    assert types == {
+        "index": "int64",
+        "label": "int64",
+        "length": "int32",
+        "tokens": "list<item: int32>",
+        "sentences": "list<item: int32>",
+        "text": "list<item: string>",
+    }
+    dataset = TokenDataset(tmp_path / "train", nested=True)
+    assert dataset[[0, 2]].tokens.tolist() == [[[5, 4], [UNK, UNK]], [[4, 0], [0, 0]]]

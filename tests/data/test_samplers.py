@@ -49,12 +49,12 @@ def test_lengths_within_a_batch_differ_by_the_jitter_only() -> None:
 
 def test_jitter_follows_the_published_rule() -> None:
     # One length only: sampled order then shows nothing, so the jitter is read off directly.
-    sampler = BucketSampler(np.full(60_000, 30, np.int32), 32, seed=0)
-    moved = sampler._jittered(np.arange(60_000), np.random.default_rng(0)) - 30
+    lengths = np.full(60_000, 30, np.int32)
+    moved = BucketSampler._jittered(lengths, np.random.default_rng(0)) - 30
     values, counts = np.unique(moved, return_counts=True)
     assert values.tolist() == [-3, -2, -1, 0, 1, 2]  # [floor(-3.0), ceil(3.0))
     assert np.allclose(counts / 60_000, 1 / 6, atol=0.01)
-    short = sampler._jittered(np.arange(9), np.random.default_rng(0)) - 30
+    short = BucketSampler._jittered(lengths[:9], np.random.default_rng(0)) - 30
     assert set(short.tolist()) <= set(range(-3, 3))
 
 
@@ -125,3 +125,60 @@ def test_sorted_evaluation_pads_little_and_reads_every_text_once(world: int, pad
     means = [sizes[[p for p in batch if p >= 0]].mean() for batch in ranks[0] if max(batch) >= 0]
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.4  # a limited run sees all
     assert ranks[0] == list(OnceSampler(1001, 10, 0, world, pad, sizes))
+
+
+def shapes(n: int) -> np.ndarray:
+    """Sentences, and words of the longest one, of n texts."""
+    rng = np.random.default_rng(5)
+    return np.stack([rng.integers(1, 12, n), rng.integers(3, 60, n)], axis=1).astype(np.int32)
+
+
+def cells(batches: list[list[int]], sizes: np.ndarray) -> int:
+    """What padded batches of sentences hold."""
+    return sum(len(batch) * int(sizes[batch].max(axis=0).prod()) for batch in batches)
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_training_batches_of_sentences_hold_every_text_once_and_pad_little(world: int) -> None:
+    sizes = shapes(2000)
+    ranks = [list(BucketSampler(sizes, 16, 3, rank, world)) for rank in range(world)]
+    assert sorted(itertools.chain(*itertools.chain(*ranks))) == list(range(2000))
+    assert len({tuple(map(len, batches)) for batches in ranks}) == 1
+    batches = list(itertools.chain(*ranks))
+    by_area = [list(BucketSampler(sizes.prod(axis=1), 16, 3, r, world)) for r in range(world)]
+    assert cells(batches, sizes) < 0.8 * cells(list(itertools.chain(*by_area)), sizes)
+    for batch in batches:  # 180 texts share a number of sentences: a slice spans one step of it
+        low, high = int(sizes[batch, 0].min()), int(sizes[batch, 0].max())
+        assert high - math.ceil(high / 10) <= low + math.ceil(low / 10) + 1
+
+
+def test_evaluation_sorts_texts_by_sentences_and_then_by_the_longest() -> None:
+    sizes = shapes(501)
+    sampler = OnceSampler(501, 10, lengths=sizes)
+    batches = list(sampler)
+    assert sorted(itertools.chain(*batches)) == list(range(501))
+    expected = sorted(range(501), key=lambda p: (*sizes[p].tolist(), p))
+    slices = [expected[start : start + 10] for start in range(0, 501, 10)]
+    assert sorted(batches) == sorted(slices)
+    assert batches == list(sampler)
+
+
+def test_one_length_of_each_text_may_stand_in_a_column() -> None:
+    sizes = lengths(300)
+    column = sizes[:, None]
+    assert list(BucketSampler(column, 16, 0)) == list(BucketSampler(sizes, 16, 0))
+    kept, other = OnceSampler(300, 9, lengths=column), OnceSampler(300, 9, lengths=sizes)
+    assert list(kept) == list(other)
+
+
+def test_the_batches_of_flat_texts_are_those_of_earlier_runs() -> None:
+    """A resumed run must meet them again."""
+    sizes = lengths(200)
+    sampler = BucketSampler(sizes, 64, seed=2)
+    rng = np.random.default_rng((2, 0))
+    order = np.concatenate([rng.permutation(200), rng.integers(200, size=0)])
+    reach = -(-sizes[order] // 10)
+    moved = sizes[order] + rng.integers(-reach, reach, dtype=np.int32)
+    order = order[np.argsort(moved, kind="stable")]
+    expected = [order[number * 64 : number * 64 + 64].tolist() for number in rng.permutation(4)]
+    assert list(sampler) == expected

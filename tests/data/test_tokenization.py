@@ -1,8 +1,6 @@
 import os
-import random
 import subprocess
 import sys
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from attnlight.data.tokenization import (
     TextRules,
     count_tokens,
     encode_texts,
-    learn_vocabulary,
     make_tokenizer,
     rust_threads,
 )
@@ -133,32 +130,6 @@ def test_long_words_and_long_texts_take_linear_time() -> None:
     rules = TextRules(splitting="words", digits="qqq", markup=True)
     texts = ["a" * 200_000, "<" * 200_000, "<a " * 70_000, "word " * 20_000, "1" * 200_000]
     assert count_tokens(rules, [texts]).tolist() == [1, 0, 70_000, 20_000, 1]
-
-
-def test_vocabulary_counts_texts_not_occurrences() -> None:
-    rng = random.Random(0)
-    texts = [" ".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=9)) for _ in range(50)]
-    texts.append("z" + " z" * 500)  # many occurrences, one text
-    found = Counter(word for text in texts for word in set(text.split()))
-    chunks = [texts[:20], texts[20:]]
-    for least, size in ((1, None), (12, None), (1, 5)):
-        expected = sorted((w for w in found if found[w] >= least), key=lambda w: (-found[w], w))
-        assert learn_vocabulary(TextRules(), lambda: chunks, least, size) == expected[:size]
-
-
-def test_words_behind_the_cut_are_not_counted() -> None:
-    rules = TextRules(truncate=2)
-    assert learn_vocabulary(rules, lambda: [["a b c", "b a d"]]) == ["a", "b"]
-
-
-def test_special_tokens_in_texts_are_no_words() -> None:
-    rules = TextRules(lowercase=False)
-    assert learn_vocabulary(rules, lambda: [["x [UNK] [PAD] [BOS]"]]) == ["x"]
-
-
-def test_no_frequent_word_is_an_error() -> None:
-    with pytest.raises(InputError, match="no word occurs in min_document_frequency = 3"):
-        learn_vocabulary(TextRules(), lambda: [["a a a", "a b"]], 3)
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,54 @@ def test_negated_texts_are_those_with_a_keyword_after_a_negator() -> None:
     assert not PlantedEvidence().negated("test").any()
 
 
+SIZES = {"train_size": 120, "validation_size": 30, "test_size": 31}
+
+
+@pytest.mark.parametrize("length", [1, 4, 5, 40, 100])
+def test_sentences_are_the_words_of_the_text_in_their_order(length: int) -> None:
+    data = PlantedEvidence(sentence_length=length, negation=0.4, **SIZES)
+    plain = PlantedEvidence(negation=0.4, **SIZES)
+    for split in ("train", "test"):
+        dataset, whole = data.dataset(split), plain.dataset(split)
+        batch = dataset[list(range(len(dataset)))]
+        assert batch.tokens.ndim == batch.extras["evidence"].ndim == 3
+        assert batch.index.tolist() == dataset.index.tolist()
+        for position in range(len(dataset)):
+            text = whole[[position]]
+            words, evidence = text.tokens[0].tolist(), text.extras["evidence"][0].tolist()
+            starts = range(0, len(words), length)
+            mask = batch.mask[position]
+            pairs = ((batch.tokens, words), (batch.extras["evidence"], evidence))
+            for values, expected in pairs:
+                found = [v[m].tolist() for v, m in zip(values[position], mask, strict=True)]
+                assert [row for row in found if row] == [expected[s : s + length] for s in starts]
+                assert not values[position][~mask].any()
+            assert mask.any(-1).sum() == len(starts)
+        assert (data.negated(split) == plain.negated(split)).all()
+
+
+def test_evidence_of_a_known_text_in_sentences() -> None:
+    data = PlantedEvidence(sentence_length=7, **SIZES)
+    batch = data.dataset("test")[[2]]
+    words = data.dataset("test").words(2)
+    flat = batch.extras["evidence"][0][batch.mask[0]].tolist()
+    signs = [0 if word.startswith("filler") else 1 if "good" in word else -1 for word in words]
+    assert batch.labels is not None
+    assert flat == [sign if batch.labels[0] == 1 else -sign for sign in signs]
+    assert any(flat)
+
+
+def test_texts_without_sentences_keep_their_fingerprint() -> None:
+    assert "sentence_length" not in PlantedEvidence().recipe()
+    fingerprints = {PlantedEvidence(sentence_length=n).fingerprint for n in (None, 4, 5)}
+    assert len(fingerprints) == 3
+
+
+def test_sentences_have_words() -> None:
+    with pytest.raises(InputError, match="sentence_length is 0; it must be at least 1"):
+        PlantedEvidence(sentence_length=0)
+
+
 def test_seeds_of_corpus_and_training_are_apart() -> None:
     def first_batch(**seeds: int) -> torch.Tensor:
         return next(iter(PlantedEvidence(**seeds).train_dataloader())).index

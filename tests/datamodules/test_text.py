@@ -351,6 +351,14 @@ def test_imdb(real: Path, tmp_path: Path) -> None:
     check_vocabulary(data, 10)
 
 
+@pytest.mark.slow
+def test_imdb_all(real: Path, tmp_path: Path) -> None:
+    data = from_config("imdb_all", tmp_path)
+    check_split(data, set(range(25_000)), 0.1)
+    assert sizes(data) == {"train": 22_500, "validation": 2500, "test": 25_000}
+    check_vocabulary(data, 2)
+
+
 def test_20_newsgroups_sports(real: Path, tmp_path: Path) -> None:
     data = from_config("20_newsgroups_sports", tmp_path)
     folder = real / "20_newsgroups"
@@ -418,10 +426,14 @@ def test_corpora_that_keep_every_text(
 
 def test_every_data_config_is_tested_here() -> None:
     texts = {path.stem for path in CONFIGS.glob("*.yaml") if "TextDataModule" in path.read_text()}
-    assert texts == {
+    of_sentences = {
+        path.stem for path in CONFIGS.glob("*.yaml") if "sentences: " in path.read_text()
+    }
+    assert texts - of_sentences == {
         "sst",
         "sst_phrases",
         "imdb",
+        "imdb_all",
         "20_newsgroups_sports",
         "20_newsgroups",
         "ag_news_pair",

@@ -17,48 +17,9 @@ from attnlight.functional import (
     search_adversary,
     total_variation,
     worst_case_attention,
+    worst_case_js,
 )
-from attnlight.functional.adversary import _normal
-
-KINDS = ["random", "sharp", "uniform", "zeros", "one", "equal logits", "extreme", "few values"]
-
-
-def case(
-    kind: str, rows: int, items: int, classes: int = 2, seed: int = 0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights, item logits and a mask of all lengths from 1."""
-    random = torch.Generator().manual_seed(seed)
-    mask = torch.arange(items) < 1 + torch.arange(rows)[:, None] % items
-    scores = torch.randn(rows, items, dtype=torch.float64, generator=random)
-    logits = 2 * torch.randn(rows, items, classes, dtype=torch.float64, generator=random)
-    if kind == "sharp":
-        scores *= 6
-    elif kind == "uniform":
-        scores *= 0
-    elif kind == "zeros":
-        scores[torch.rand(rows, items, generator=random) < 0.5] = -2000.0
-    elif kind == "one":
-        scores[:, 0] = scores.exp().sum(-1).log() + math.log(1e8)
-    elif kind == "equal logits":
-        logits[:] = logits[:, :1]
-    elif kind == "extreme":
-        logits *= 1e4
-    elif kind == "few values":
-        scores, logits = scores.round(), logits.round()
-    return masked_softmax(scores, mask), logits, mask
-
-
-def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
-    """By its definition, to 1e-15 or so."""
-    p, q = torch.broadcast_tensors(p, q)
-    middle = ((p + q) / 2).clamp(min=1e-300)
-    return (torch.xlogy(p, p / middle) + torch.xlogy(q, q / middle)).sum(-1) / 2
-
-
-def moved(adversary: Tensor, weights: Tensor, logits: Tensor) -> Tensor:
-    """Total variation distance between the predictions of two attentions."""
-    one, other = read(adversary, logits).double(), read(weights, logits).double()
-    return total_variation(one.softmax(-1), other.softmax(-1))
+from tests.functional.adversaries import KINDS, case, jensen_shannon, moved
 
 
 def every_vertex(weights: Tensor, logits: Tensor, epsilon: float) -> list[float]:
@@ -129,12 +90,13 @@ def test_two_classes_equal_the_best_of_all_vertices(kind: str, epsilon: float) -
     assert torch.equal(found[1], found[2])
 
 
-@pytest.mark.parametrize("opening", [1, 4])
+@pytest.mark.parametrize(("rows", "items"), [(400, 16), (12, 60)])
 @pytest.mark.parametrize("kind", ["random", "sharp", "uniform", "few values"])
-def test_pruning_loses_no_pair(kind: str, opening: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlight.functional.slab._OPENING", opening)
+def test_pruning_loses_no_pair(
+    kind: str, rows: int, items: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("attnlight.functional.slab._PAIRS", 5)
-    weights, logits, mask = case(kind, rows=400, items=16)
+    weights, logits, mask = case(kind, rows, items)
     e = logits[..., 1] - logits[..., 0]
     p = (weights * e).sum(-1).sigmoid()
     bounds = torch.stack([(p - 0.02).clamp(min=0).logit(), (p + 0.02).clamp(max=1).logit()], dim=1)[
@@ -142,7 +104,7 @@ def test_pruning_loses_no_pair(kind: str, opening: int, monkeypatch: pytest.Monk
     ]
     below, above = (bounds - e[:, None])[..., None], (e[:, None] - bounds)[:, :, None]
     pairs = (below > 0) & (above > 0) & mask[:, None, :, None] & mask[:, None, None, :]
-    one = torch.eye(16, dtype=torch.float64)
+    one = torch.eye(items, dtype=torch.float64)
     share = (below / (below + above))[..., None]
     vertices = (1 - share) * one[:, None] + share * one
     js = jensen_shannon(vertices, weights[:, None, None, None]).masked_fill(~pairs, 0.0)
@@ -175,6 +137,7 @@ def test_no_search_is_further(classes: int) -> None:
     assert js.mean() > 0.1
     alone = worst_case_attention(weights, logits, mask, 0.01)
     assert (js <= alone[2] + 1e-12).all()
+    assert alone[1].mean() > js.mean()
     if classes == 2:
         assert (js <= alone[1] + 1e-12).all()
     joined = worst_case_attention(weights, logits, mask, 0.01, found)
@@ -200,6 +163,38 @@ def test_a_large_epsilon_allows_the_item_of_least_weight() -> None:
     least = weights.masked_fill(~mask, 2.0).argmin(-1)
     assert torch.equal(adversary.argmax(-1), least)
     assert (adversary.amax(-1) == 1).all()
+
+
+class TestSeveralTolerances:
+    EPSILONS = torch.tensor([1e-4, 0.01, 0.05, 0.3, 0.9, 1.0], dtype=torch.float64)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_each_is_that_of_the_attention_at_it(self, kind: str) -> None:
+        weights, logits, mask = case(kind, rows=24, items=12)
+        found = worst_case_js(weights, logits, mask, self.EPSILONS)
+        for epsilon, js in zip(self.EPSILONS.tolist(), found.unbind(-1), strict=True):
+            expected = worst_case_attention(weights, logits, mask, epsilon)[1]
+            torch.testing.assert_close(js, expected, rtol=0, atol=1e-12)
+        assert (found.diff() >= 0).all()
+
+    def test_heads_and_logits_that_are_not_finite(self) -> None:
+        weights, logits, mask = case("random", rows=12, items=6)
+        logits[3, 0, 1] = math.nan
+        heads, items = torch.stack([weights, weights], 1), torch.stack([logits, 0 * logits], 1)
+        found = worst_case_js(heads, items, mask, self.EPSILONS)
+        assert found.shape == (12, 2, 6)
+        assert found[3].isnan().all()
+        alone = worst_case_js(weights, logits, mask, self.EPSILONS)
+        torch.testing.assert_close(found[:, 0], alone, rtol=0, atol=1e-12, equal_nan=True)
+
+    @pytest.mark.parametrize("epsilons", [[0.0, 0.1], [0.2, 0.1], [0.1, 0.1], [math.nan]])
+    def test_epsilons_must_ascend_from_above_0(self, epsilons: list[float]) -> None:
+        with pytest.raises(InputError, match="above 0 and ascending"):
+            worst_case_js(*case("random", 2, 3), torch.tensor(epsilons))
+
+    def test_classes_must_be_two(self) -> None:
+        with pytest.raises(InputError, match="of 3 classes, but must be of 2"):
+            worst_case_js(*case("random", 2, 3, classes=3), self.EPSILONS)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -0.1, math.nan])
@@ -238,7 +233,6 @@ def test_neither_padding_nor_the_batch_nor_blocks_change_anything(
     weights, logits, mask = case("random", rows=24, items=12, classes=classes)
     together = worst_case_attention(weights, logits, mask, 0.05)
     monkeypatch.setattr("attnlight.functional.slab._PAIRS", 7)
-    monkeypatch.setattr("attnlight.functional.slab._OPENING", 1)
     monkeypatch.setattr("attnlight.functional.edges._PAIRS", 300)
     monkeypatch.setattr("attnlight.functional.edges._EDGES", 5)
     for row in range(24):
@@ -351,83 +345,3 @@ def test_any_instance_of_two_classes(pairs: list[tuple[float, float]], epsilon: 
     check_attained(found, weights, logits, mask, epsilon)
     others = on_the_boundary(weights, logits, mask, epsilon, count=50, seed=0)
     assert (jensen_shannon(others, weights.unsqueeze(1)) <= found[1][:, None] + 1e-12).all()
-
-
-def by_hand_search(weights: Tensor, logits: Tensor, scores: Tensor, steps: int) -> Tensor:
-    """The attentions (K, N) that Jain and Wallace's released loss leads to, for one text."""
-    scores = scores.clone().requires_grad_()
-    first, second, largest = (torch.zeros_like(scores) for _ in range(3))
-
-    def js(p: Tensor, q: Tensor) -> Tensor:
-        middle = (p + q) / 2
-        return ((p * (p / middle).log() + q * (q / middle).log()) / 2).sum(-1)
-
-    own = torch.sigmoid(weights @ (logits[:, 1] - logits[:, 0]))
-    for step in range(1, steps + 1):
-        attention = scores.exp() / scores.exp().sum(-1, keepdim=True)
-        change = (torch.sigmoid(attention @ (logits[:, 1] - logits[:, 0])) - own).abs()
-        loss = sum(-js(a, weights) for a in attention) + (500 * (change - 0.01).clamp(min=0)).sum()
-        loss = loss - sum(js(a, b) for a in attention for b in attention) / len(scores) ** 2
-        (gradient,) = torch.autograd.grad(loss, scores)
-        first = 0.9 * first + 0.1 * gradient
-        second = 0.999 * second + 0.001 * gradient**2
-        largest = torch.maximum(largest, second)
-        rate = 0.1 / (1 - 0.9**step)
-        change = rate * first / ((largest / (1 - 0.999**step)).sqrt() + 1e-8)
-        scores = (scores - change).detach().requires_grad_()
-    return scores.detach().softmax(-1)
-
-
-def test_search_is_the_released_algorithm() -> None:
-    weights, logits, _ = case("random", rows=8, items=8)
-    weights, logits, mask = weights[5:6, :6], logits[5:6, :6], torch.ones(1, 6).bool()
-    rows = torch.tensor([[3, 0]])
-    scores = 3 * _normal(0, rows, 1, 5, mask)[0]
-    attentions = by_hand_search(weights[0], logits[0], scores, steps=60)
-    change = moved(attentions, weights, logits[0].expand(5, -1, -1))
-    js = jensen_shannon(attentions, weights).masked_fill(change > 0.05, 0.0)
-    assert (js > 0).any()
-    found = search_adversary(
-        weights, logits, mask, 0.05, rows, steps=60, learning_rate=0.1, search_epsilon=0.01
-    )
-    assert found[1].item() == pytest.approx(js.max().item(), rel=1e-6)
-    torch.testing.assert_close(found[0][0], attentions[js.argmax()], rtol=1e-6, atol=1e-9)
-
-
-def test_search_depends_on_neither_padding_nor_the_batch() -> None:
-    weights, logits, mask = case("random", rows=6, items=6)
-    rows = torch.arange(12).reshape(6, 2)
-    with torch.no_grad():
-        together = search_adversary(weights, logits, mask, 0.1, rows, steps=40)
-        assert not together[0].requires_grad
-        for row in range(6):
-            one = slice(row, row + 1)
-            alone = search_adversary(
-                pad(weights[one], (2, 3)),
-                pad(logits[one], (0, 0, 2, 3)),
-                pad(mask[one], (2, 3)),
-                0.1,
-                rows[one],
-                steps=40,
-            )
-            torch.testing.assert_close(alone[0][:, 2:-3], together[0][one], rtol=1e-7, atol=1e-9)
-    other = search_adversary(weights, logits, mask, 0.1, rows, steps=40, seed=1)
-    assert (other[1] != together[1]).any()
-
-
-def test_search_returns_the_own_attention_where_nothing_else_keeps_to_epsilon() -> None:
-    weights, logits, mask = case("random", rows=12, items=12)
-    rows = torch.arange(24).reshape(12, 2)
-    adversary, js = search_adversary(weights, logits, mask, 1e-9, rows, steps=2)
-    torch.testing.assert_close(adversary, weights)
-    assert (js == 0).all()
-
-
-def test_search_starts_from_normal_scores() -> None:
-    rows = torch.arange(2000).reshape(1000, 2)
-    numbers = _normal(0, rows, 2, 5, torch.ones(2000, 8).bool())
-    assert numbers.shape == (2000, 5, 8)
-    assert numbers.isfinite().all()
-    assert abs(numbers.mean().item()) < 0.02
-    assert numbers.std().item() == pytest.approx(1, abs=0.02)
-    assert numbers.flatten().unique().numel() > 79_990

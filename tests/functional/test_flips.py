@@ -8,6 +8,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnlight.functional import erase_ranking, first_flip, masked_softmax, minimal_flip_set, read
+from attnlight.functional import flips as flips_module
+from attnlight.functional.flips import first_change
 
 
 def subsets(items: int) -> Tensor:
@@ -169,6 +171,27 @@ def test_first_flip_is_the_first_changed_row_of_the_erasures(heads: int | None) 
         changed = [k + 1 for k in range(int(mask[row].sum())) if logits[row, k] != decision[row]]
         assert found[row] == (changed[0] if changed else -1)
     assert found.unique().numel() > 6
+
+
+@pytest.mark.parametrize("heads", [None, 2])
+@pytest.mark.parametrize("classes", [2, 5])
+def test_several_rankings_are_followed_each_by_itself(
+    heads: int | None, classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = random_case(classes, rows=50, items=6, heads=heads)
+    random = torch.Generator().manual_seed(1)
+    orders = torch.rand(50, 7, 6, generator=random).argsort(-1)
+    alone = torch.stack([first_flip(*case, order) for order in orders.unbind(1)], dim=1)
+    assert torch.equal(first_flip(*case, orders), alone)
+    # In pieces of two rankings.
+    monkeypatch.setattr(flips_module, "_TERMS", 2 * 50 * (heads or 1) * 6 * (classes + 1))
+    assert torch.equal(first_flip(*case, orders), alone)
+    assert torch.equal(minimal_flip_set(*case)[0], brute_force(*case[:3])) or heads == 2
+
+
+def test_first_change_counts_from_one() -> None:
+    changed = torch.tensor([[False, True, False], [False, False, False], [True, True, True]])
+    assert first_change(changed).tolist() == [2, -1, 1]
 
 
 def test_no_ranking_beats_the_minimum_and_its_own_members_reach_it() -> None:

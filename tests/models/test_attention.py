@@ -106,6 +106,27 @@ def test_sizes_of_jain_and_wallace() -> None:
     }
 
 
+@pytest.mark.parametrize("size", [1, 100])
+def test_attention_size_is_that_of_the_hidden_layer(size: int) -> None:
+    attention = AdditiveAttention(4, query_size=3, attention_size=size)
+    shapes = {name: tuple(p.shape) for name, p in attention.named_parameters()}
+    assert shapes == {
+        "key.weight": (size, 4),
+        "key.bias": (size,),
+        "query.weight": (size, 3),
+        "query.bias": (size,),
+        "value.weight": (1, size),
+    }
+    weights = attention(STATES, MASK, torch.ones(2, 3))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2))
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention_size_must_be_positive(name: str) -> None:
+    with pytest.raises(InputError, match="attention_size is 0"):
+        ATTENTIONS[name](4, attention_size=0)
+
+
 @pytest.mark.parametrize("name", ATTENTIONS)
 def test_queries_are_given_where_expected_and_only_there(name: str) -> None:
     query = torch.ones(2, 4)

@@ -33,7 +33,7 @@ def model(
     attention: str = "additive",
     classes: int = 2,
     dtype: torch.dtype = torch.float64,
-    **options: float,
+    **options: object,
 ) -> FlatClassifier:
     """A model far from its start, where attention is peaked and logits are large."""
     torch.manual_seed(1)
@@ -276,6 +276,41 @@ def test_dropout_acts_on_the_context_in_training_only() -> None:
     torch.testing.assert_close(output.logits[kept], 2 * context[kept])
 
 
+def test_dropout_on_the_logits_acts_in_training_only() -> None:
+    made = model("none", classes=12, dropout=0.5, dropout_on="logits")
+    batch = collate(corpus())
+    whole = made(batch)
+    assert torch.equal(whole.logits, model("none", classes=12)(batch).logits)
+    torch.manual_seed(0)
+    output = made.train()(batch)
+    assert torch.equal(output.weights, whole.weights)
+    kept = output.logits != 0
+    assert 0.3 < kept.double().mean() < 0.7
+    torch.testing.assert_close(output.logits[kept], 2 * whole.logits[kept])
+
+
+def test_dropout_on_the_logits_leaves_the_first_of_two_classes_at_zero() -> None:
+    made, batch = model(classes=2, dropout=0.5, dropout_on="logits"), collate(corpus())
+    whole = made(batch).logits
+    torch.manual_seed(0)
+    logits = made.train()(batch).logits
+    assert (logits[:, 0] == 0).all()
+    kept = logits[:, 1] != 0
+    assert 0 < kept.sum() < len(batch)
+    torch.testing.assert_close(logits[kept], 2 * whole[kept])
+
+
+def test_embedding_dropout_acts_before_the_encoder_in_training_only() -> None:
+    made = model("none", "uniform", classes=12, embedding_dropout=0.5)
+    batch = collate([[token] for token in range(4, 24)])
+    embeddings = made.embedding.weight[4:24]
+    assert torch.equal(made(batch).states[:, 0], embeddings)
+    torch.manual_seed(0)
+    kept = made.train()(batch).states[:, 0]
+    assert 0.3 < (kept != 0).double().mean() < 0.7
+    torch.testing.assert_close(kept[kept != 0], 2 * embeddings[kept != 0])
+
+
 @pytest.mark.parametrize(("encoder", "attention"), COMBINATIONS)
 def test_the_loss_reaches_every_parameter(encoder: str, attention: str) -> None:
     made, batch = model(encoder, attention).train(), collate(corpus())
@@ -302,6 +337,27 @@ def test_parts_and_their_sizes() -> None:
     assert made.embedding.weight.std().item() == pytest.approx(0.1, rel=0.05)
     assert isinstance(made.decoder, nn.Linear)
     assert (made.decoder.in_features, made.decoder.out_features) == (256, 1)
+
+
+def test_attention_size_and_initialization_reach_their_parts() -> None:
+    made = FlatClassifier(50, 3, attention_size=7, initialization="xavier")
+    assert made.attention.key.out_features == 7
+    assert (made.decoder.bias == 0).all()
+    assert (FlatClassifier(50, 3).decoder.bias != 0).all()
+
+
+def test_a_batch_of_sentences_is_refused() -> None:
+    tokens = torch.ones(2, 3, 5, dtype=torch.long)
+    batch = TextBatch(index=torch.arange(2), tokens=tokens, mask=tokens != 0)
+    with pytest.raises(InputError, match="set `sentences: false` in `data`"):
+        model()(batch)
+
+
+@pytest.mark.parametrize("name", ["embedding_dropout", "dropout"])
+@pytest.mark.parametrize("value", [-0.1, 1.0])
+def test_a_dropout_out_of_range_is_refused(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=f"^{name} is {value}"):
+        model(**{name: value})
 
 
 def test_one_class_is_refused() -> None:

@@ -10,12 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.records import ShardWriter, merge_shards
+from tests.report import erased
 
 Rows = dict[str, NDArray[Any]]
 MEASURES = {
     "predictions": ["max_attention", "attention_entropy"],
     "attention_permutation": ["median_tvd", "median_js", "flip_rate"],
+    "adversarial_attention": ["worst_js", "worst_share", "worst_tvd", "upper_js"],
+    "base_divergence": ["attention_js", "prediction_tvd", "base_max_attention"],
+    "single_erasure": ["flip_top_attention", "outdone_expected_gradient"],
+    "decision_flip": ["removed_fraction_attention", "minimal_count", "excess_random"],
 }
+MEASURES["importance_correlation"] = [
+    f"{measure}_{pair}"
+    for pair in ("attention_input_gradient", "attention_loo", "input_gradient_loo")
+    for measure in ("tau", "p")
+]
+WRITTEN = ("predictions", "attention_permutation")  # what a run of `write_run` holds
 CONFIG = """\
 # lightning.pytorch==2.6.6
 seed_everything: 7
@@ -49,6 +60,8 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
             "length": random.integers(1, 40, n),
             "attention_entropy": 3 * random.random(n, dtype=np.float32),
         }
+    if test in ("single_erasure", "decision_flip"):
+        return rows | getattr(erased, test)(random, n)
     return rows | {name: random.random(n, dtype=np.float32) for name in MEASURES[test]}
 
 
@@ -74,8 +87,8 @@ def write_run(
 ) -> Path:
     """Write a run folder with the records of both tests, its configuration and its logs."""
     about = {"classes": list(classes), "checkpoint": "best.ckpt", "partial": partial}
-    for test, measures in MEASURES.items():
-        described = about | {"test": test, "measures": measures}
+    for test in WRITTEN:
+        described = about | {"test": test, "measures": MEASURES[test]}
         for stage in stages:
             path = folder / "records" / stage / f"{test}.parquet"
             write_record(path, rows_of(test, classes=len(classes)), stage=stage, **described)

@@ -1,5 +1,6 @@
 """Figures as files and on a page."""
 
+import io
 import re
 import subprocess
 import sys
@@ -7,11 +8,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 
 from attnlight.errors import InputError
 from attnlight.report import draw, save_figure
-from attnlight.report.output import inline_svg
-from attnlight.report.style import INK
+from attnlight.report.output import _METADATA, _settle, figure_png, inline_svg
+from attnlight.report.style import INK, styled
 from tests.report.fake import rows_of
 
 FILL_UP = """
@@ -48,6 +50,39 @@ class TestFiles:
         assert png.startswith(b"\x89PNG")
         assert b"/Subtype /Type3" not in pdf  # fonts that publishers refuse
         assert not re.search(rb"20\d\d-\d\d-\d\d|CreationDate", svg + pdf + png)
+
+    @pytest.mark.parametrize("test", ["predictions", "attention_permutation"])
+    def test_are_what_matplotlib_writes(self, test: str, tmp_path: Path) -> None:
+        """`Figure.savefig`, which draws twice, ends with the same bytes."""
+        figure, other = (draw(test, rows_of(test)) for _ in range(2))
+        assert figure is not None
+        assert other is not None
+        paths = save_figure(figure, tmp_path / "x")
+        with styled():
+            _settle(other)
+            for path in paths:
+                kind = path.suffix[1:]
+                expected = tmp_path / f"y.{kind}"
+                other.savefig(expected, metadata=_METADATA[kind])
+                assert path.read_bytes() == expected.read_bytes()
+
+    def test_a_figure_is_left_as_it_was(self, tmp_path: Path) -> None:
+        figure = draw("predictions", rows_of("predictions"))
+        assert figure is not None
+        canvas, dpi = figure.canvas, figure.get_dpi()
+        save_figure(figure, tmp_path / "x")
+        assert figure.canvas is canvas
+        assert figure.get_dpi() == dpi
+        with Image.open(io.BytesIO(figure_png(figure, dpi=50))) as image:
+            size = [round(50 * inches) for inches in figure.get_size_inches()]
+            assert list(image.size) == pytest.approx(size, abs=1)
+
+    def test_pdf_embeds_one_font(self, tmp_path: Path) -> None:
+        figure = draw("attention_permutation", rows_of("attention_permutation"))
+        assert figure is not None
+        pdf = save_figure(figure, tmp_path / "x")[1].read_bytes()
+        assert pdf.count(b"/FontFile2") == 1
+        assert "shuffling" in figure.axes[0].get_xlabel()  # which has a ligature
 
     def test_a_full_disk_leaves_nothing(self, tmp_path: Path) -> None:
         done = subprocess.run(

@@ -9,12 +9,13 @@ import pytest
 from rich.console import Console
 
 from attnlight.errors import InputError
-from attnlight.functional.statistics import bootstrap_means
+from attnlight.functional.statistics import MeanInterval, bootstrap_means
 from attnlight.records import RecordError
 from attnlight.report.runs import StoredRecord, stored_records
 from attnlight.report.tables import (
     Line,
     RecordSummary,
+    estimate,
     number,
     summarise,
     summary,
@@ -135,10 +136,17 @@ class TestSummarise:
         (-0.5, "-0.500"),
         (0.00012345, "1.23e-04"),
         (float("nan"), "\u2013"),
+        (float("inf"), "\u221e"),
+        (float("-inf"), "-\u221e"),
     ],
 )
 def test_number(value: float, text: str) -> None:
     assert number(value) == text
+
+
+def test_estimate() -> None:
+    assert estimate(MeanInterval(0.25, 0.2, float("inf"), 9)) == "0.250 [0.200, \u221e]"
+    assert estimate(MeanInterval(*[float("nan")] * 3, 0)) == "\u2013"
 
 
 class TestFormats:

@@ -1,7 +1,10 @@
 """What each test's figure shows: one module per test, found by the test's name in snake case.
 
 A module holds `QUESTION` (what the test asks), `SOURCE` (the paper), `MEASURES` (each column in
-words, with its unit), `CAPTION` (what the figure shows) and `draw(rows, classes)`.
+words, with its unit), `CAPTION` (what the figure shows) and `draw(rows, classes)`. It may also hold
+`tables(rows, classes)`, tables of the test's own, and `COLUMNS`, the columns of the record that
+the two of them read beside `index`, `position`, `prediction` and `max_attention`; without it they
+get all columns but lists of varying length.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
+
+from attnlight.report.grids import Grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,6 +61,31 @@ def draw(
         return None
     figure: Figure | None = module.draw(rows, classes)
     return figure
+
+
+def tables(
+    test: str, rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None
+) -> list[Grid]:
+    """Make a test's own tables.
+
+    Args:
+        test: The test's name in snake case.
+        rows: Columns of its record, (R,) or (R, K), NaN where undefined.
+        classes: Names of the classes; None numbers them.
+
+    Returns:
+        The tables; none for a test that has none or a record without rows.
+    """
+    make = getattr(_module(test), "tables", None)
+    if make is None or not len(rows["index"]):
+        return []
+    return list(make(rows, classes))
+
+
+def columns(test: str) -> Sequence[str] | None:
+    """The columns that a test's figure and tables read; None where its module does not say."""
+    named: Sequence[str] | None = getattr(_module(test), "COLUMNS", None)
+    return named
 
 
 def describe(test: str) -> Description:

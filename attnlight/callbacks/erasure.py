@@ -1,0 +1,133 @@
+"""Does the top item matter more than another? (Serrano & Smith 2019, 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.erasing import SCORES, Erasure, Gradient, erasure
+from attnlight.functional import js_divergence
+from attnlight.functional.rankings import random_others, released_item
+from attnlight.functional.ties import TIE
+
+
+class SingleErasure(InterpretabilityTest):
+    """Erase the item that a ranking puts first, or another, and compare how the output moves.
+
+    Rankings are `attention`, `gradient` (of the winning class's probability by the weights) and
+    `gradient_x_attention`; ties go to the item further left. What is left of attention is
+    renormalised. With p the own prediction, q_i the prediction without item i, w_i its attention
+    (mean over heads), t the top item and r another one, the columns of each ranking are:
+
+    * `flip_top`: whether erasing t changes the decision.
+    * `flip_other_drawn`, `delta_weight_drawn` (w_t - w_r), `delta_js_drawn`
+      (JS(p, q_t) - JS(p, q_r), nats): for one uniform draw of r, which is never t.
+    * `flip_other_expected`, `delta_weight_expected`, `delta_js_expected`: the means over all r.
+    * `outdone_expected`: share of all r whose JS(p, q_r) is above that of t.
+
+    Differences of JS within 1e-5 of the row's largest JS are rounding, and 0. Rows with fewer than
+    two items are undefined.
+
+    Args:
+        gradient: Rank by the signed gradient, as the paper does, or by its absolute value.
+        compat: Also record the draw of the released code as `flip_other_compat`,
+            `delta_weight_compat` and `delta_js_compat`: a place from 1 to L - 1 of L, so never the
+            first item, and now and then the top item itself.
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
+        seed: Seed of the draws and of the choice of instances.
+        figures: Draw the differences of JS against those of attention.
+    """
+
+    measures = tuple(
+        f"{measure}_{score}"
+        for measure in ("flip_top", "flip_other_expected", "delta_js_expected", "outdone_expected")
+        for score in SCORES
+    )
+
+    def __init__(
+        self,
+        gradient: Gradient = "signed",
+        compat: bool = False,
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        self.gradient = gradient
+        self.compat = compat
+
+    @property
+    @override
+    def metadata(self) -> Mapping[str, Any]:
+        return {"gradient": self.gradient, "tie": TIE}
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+    ) -> Mapping[str, Tensor]:
+        erased = erasure(output, model)
+        tops = erased.rankings(self.gradient)[..., 0]  # (R, 3)
+        effects = _Effects(erased)
+        drawn = random_others(output.mask, output.rows, tops, self.seed)
+        found = effects.expected(tops) | effects.against(tops, drawn, "drawn")
+        found["flip_top"] = effects.flips.gather(-1, tops)
+        if self.compat:
+            released = released_item(output.mask, output.rows, self.seed)
+            found |= effects.against(tops, released[:, None].expand_as(tops), "compat")
+        undefined = erased.undefined(fewest=2)[:, None]
+        dtype = torch.promote_types(output.logits.dtype, torch.float32)
+        return {
+            f"{measure}_{score}": column
+            for measure, values in found.items()
+            for score, column in zip(
+                SCORES, values.to(dtype).masked_fill(undefined, torch.nan).unbind(-1), strict=True
+            )
+        }
+
+
+class _Effects:
+    """What erasing each item alone does: `weights`, `js` and `flips`, each (R, N), 0 off the mask."""
+
+    def __init__(self, erased: Erasure) -> None:
+        logits, off = erased.each(), ~erased.output.mask
+        own = erased.logits.unsqueeze(1)
+        self.weights = erased.weights
+        self.js = js_divergence(own.softmax(-1), logits.softmax(-1)).masked_fill(off, 0.0)
+        flips = logits.argmax(-1) != own.argmax(-1)
+        self.flips = flips.masked_fill(off, False).double()
+        self._others = (erased.lengths - 1).clamp(min=1)[:, None]
+        self._rounding = TIE * self.js.amax(-1, keepdim=True)
+        self._mask = erased.output.mask
+
+    def against(self, tops: Tensor, others: Tensor, name: str) -> dict[str, Tensor]:
+        """Top items compared with other ones, both (R, K) places; columns (R, K)."""
+        weight = self.weights.gather(-1, tops) - self.weights.gather(-1, others)
+        js = self.js.gather(-1, tops) - self.js.gather(-1, others)
+        return {
+            f"flip_other_{name}": self.flips.gather(-1, others),
+            f"delta_weight_{name}": weight,
+            f"delta_js_{name}": js.masked_fill(js.abs() <= self._rounding, 0.0),
+        }
+
+    def expected(self, tops: Tensor) -> dict[str, Tensor]:
+        """Top items (R, K) compared with the mean over all others; columns (R, K)."""
+        js = self.js.gather(-1, tops)
+        above = self.js.unsqueeze(1) > (js + self._rounding).unsqueeze(-1)
+        return {
+            "flip_other_expected": self._mean_of_others(self.flips, tops),
+            "delta_weight_expected": self.weights.gather(-1, tops)
+            - self._mean_of_others(self.weights, tops),
+            "delta_js_expected": js - self._mean_of_others(self.js, tops),
+            "outdone_expected": (above & self._mask.unsqueeze(1)).sum(-1).double() / self._others,
+        }
+
+    def _mean_of_others(self, values: Tensor, tops: Tensor) -> Tensor:
+        return (values.sum(-1, keepdim=True) - values.gather(-1, tops)) / self._others

@@ -1,0 +1,161 @@
+"""How much must be erased before the decision flips? (Serrano & Smith 2019, 5, and its minimum)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.erasing import SCORES, Erasure, Gradient, erasure
+from attnlight.errors import InputError
+from attnlight.functional.rankings import random_rankings
+from attnlight.functional.ties import TIE
+
+RANKINGS = (*SCORES, "random")
+_MEASURES = ("removed_count", "removed_fraction", "removed_mass", "needs_all", "never_flips")
+
+
+class DecisionFlip(InterpretabilityTest):
+    """Erase items from the top of a ranking until the decision changes.
+
+    Rankings are `attention`, `gradient` (of the winning class's probability by the weights),
+    `gradient_x_attention`, `random` (the mean over several draws), `random_first` (the first of
+    them, one order like the others) and `minimal`, the fewest items whose erasure changes the
+    decision. After each step what is left of attention is renormalised. The columns of a ranking:
+
+    * `removed_count`, `removed_fraction` (of the row's items) and `removed_mass` (of its attention,
+      mean over heads) when the decision first changes.
+    * `needs_all`: whether that is only when no attention is left.
+    * `never_flips`: whether no step changes the decision. The other columns are undefined then.
+    * `excess`: items more than the minimum. The minimum's own count is `minimal_count`.
+
+    Under `random` the first four are means over the draws that flip, and `never_flips` is the share
+    of those that do not. `length` is the number of items. With several heads the minimum is an upper
+    bound, the best of the greedy orders; where the readout is not affine it is unknown, and its
+    columns are undefined. Ties in a ranking go to the item further left; rows without items are
+    undefined.
+
+    Args:
+        draws: Random orders for each instance; the paper takes 5.
+        gradient: Rank by the signed gradient, as the paper does, or by its absolute value.
+        emptied: What is read when no attention is left: the `bias` alone, as in the paper, or
+            `uniform` attention over all items (Mohankumar et al. 2020; for one head).
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
+        seed: Seed of the random orders and of the choice of instances.
+        figures: Draw what each ranking removes, and its excess over the minimum.
+    """
+
+    measures = (
+        *(f"{measure}_{name}" for measure in _MEASURES[1:] for name in (*RANKINGS, "minimal")),
+        "minimal_count",
+        *(f"excess_{name}" for name in RANKINGS),
+    )
+
+    def __init__(
+        self,
+        draws: int = 5,
+        gradient: Gradient = "signed",
+        emptied: Literal["bias", "uniform"] = "bias",
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        if draws < 1:
+            raise InputError(f"draws of {self.name} is {draws}; it must be at least 1.")
+        self.draws = draws
+        self.gradient = gradient
+        self.emptied = emptied
+
+    @property
+    @override
+    def metadata(self) -> Mapping[str, Any]:
+        return {
+            "draws": self.draws,
+            "gradient": self.gradient,
+            "emptied": self.emptied,
+            "tie": TIE,
+            "minimal": "exact for one head, an upper bound for several, null without item logits",
+        }
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+    ) -> Mapping[str, Tensor]:
+        empty = self._uniform(output, model) if self.emptied == "uniform" else None
+        erased = erasure(output, model, empty)
+        random = random_rankings(output.mask, output.rows, self.draws, self.seed)
+        orders = torch.cat([erased.rankings(self.gradient), random], dim=1)  # (R, 3 + D, N)
+        counts = erased.first_flips(orders)
+        followed = _removed(erased, orders, counts)
+        columns = _by_name(followed) | _minimal(erased)
+        for name in RANKINGS:
+            columns[f"excess_{name}"] = columns[f"removed_count_{name}"] - columns["minimal_count"]
+        undefined = erased.undefined(fewest=1)
+        dtype = torch.promote_types(output.logits.dtype, torch.float32)
+        defined = {
+            name: column.to(dtype).masked_fill(undefined, torch.nan)
+            for name, column in columns.items()
+        }
+        return defined | {"length": erased.lengths}
+
+    def _uniform(self, output: AttentionOutput, model: AttentionModel) -> Tensor:
+        """Logits of uniform attention, (R, C)."""
+        if output.weights.shape[1] > 1:
+            raise InputError(
+                f"emptied of {self.name} is uniform, which is for models of one attention head; "
+                f"this one has {output.weights.shape[1]}. Use bias."
+            )
+        uniform = output.mask / output.mask.sum(-1, keepdim=True).clamp(min=1)
+        weights = uniform.to(output.weights.dtype)[:, None, None]
+        return model.readout(output, weights).squeeze(1)
+
+
+def _removed(erased: Erasure, orders: Tensor, counts: Tensor) -> dict[str, Tensor]:
+    """Each of `_MEASURES` when the first `counts` (R, K) of orders (R, K, N) are gone, (R, K)."""
+    weights = erased.weights.unsqueeze(1).expand(orders.shape).gather(-1, orders)
+    gone = torch.arange(orders.shape[-1], device=orders.device) < counts.unsqueeze(-1)
+    never = counts < 0
+    count = counts.double()
+    left = weights.masked_fill(gone, 0.0).sum(-1) > 0
+    values = {
+        "removed_count": count,
+        "removed_fraction": count / erased.lengths.clamp(min=1).unsqueeze(-1),
+        "removed_mass": weights.masked_fill(~gone, 0.0).sum(-1),
+        "needs_all": (~left).double(),
+    }
+    defined = {name: column.masked_fill(never, torch.nan) for name, column in values.items()}
+    return defined | {"never_flips": never.double()}
+
+
+def _by_name(followed: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Columns (R,) of the rankings whose values (R, 3 + D) end with D random draws."""
+    columns: dict[str, Tensor] = {}
+    for measure, values in followed.items():
+        draws = values[:, len(SCORES) :]
+        named = zip(SCORES, values.unbind(-1), strict=False)
+        columns |= {f"{measure}_{name}": column for name, column in named}
+        columns[f"{measure}_random"] = draws.nanmean(-1)
+        columns[f"{measure}_random_first"] = draws[:, 0]
+    return columns
+
+
+def _minimal(erased: Erasure) -> dict[str, Tensor]:
+    """Columns (R,) of the minimal flip set, NaN where it is unknown."""
+    found = erased.minimal()
+    if found is None:
+        unknown = torch.full_like(erased.weights[:, 0], torch.nan)
+        names = ["minimal_count", *(f"{measure}_minimal" for measure in _MEASURES[1:])]
+        return dict.fromkeys(names, unknown)
+    size, members = found
+    order = (~members).byte().argsort(dim=-1, stable=True)
+    removed = _removed(erased, order.unsqueeze(1), size.unsqueeze(1))
+    columns = {f"{measure}_minimal": values.squeeze(1) for measure, values in removed.items()}
+    return {"minimal_count": columns.pop("removed_count_minimal")} | columns

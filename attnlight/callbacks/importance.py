@@ -1,0 +1,130 @@
+"""Does attention agree with gradients and leave-one-out? (Jain & Wallace 2019, 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.errors import InputError
+from attnlight.functional import input_gradient, kendall_tau, leave_one_out
+from attnlight.functional.ties import TIE, dense_ranks
+
+Gradient = Literal["detached", "attached"]
+_GRADIENTS = {"detached": "input_gradient", "attached": "input_gradient_attached"}
+
+
+class ImportanceCorrelation(InterpretabilityTest):
+    """Kendall's tau-b between attention and measures of what each item does to the prediction.
+
+    Scores of the items are their attention (mean over heads), `input_gradient` (gradient times
+    embedding with attention held fixed, as published), `input_gradient_attached` (the gradient
+    flows through attention too) and `loo` (how far the prediction moves when the item is deleted
+    and the rest encoded and attended to anew). For each pair of scores but the two gradients:
+
+    * `tau_<one>_<other>`, such as `tau_attention_loo`, from -1 to 1.
+    * `p_<one>_<other>`: its two-sided p-value, of this row alone.
+
+    Scores closer than 1e-5 of the row's largest are ties. Tau is undefined where a score ties all
+    items, as for a text of one. With several heads, `tau_attention_<other>_heads` and
+    `p_attention_<other>_heads` hold one value per head.
+
+    Args:
+        leave_one_out: Take `loo`, which encodes texts anew.
+        gradients: Which gradients to take.
+        keep_scores: Also record the scores themselves, one list per row in the order of its items,
+            as `scores_attention`, `scores_loo` and so on: `attnlight reliability` compares them
+            over runs.
+        budget: Tokens encoded at once by `loo`; null suits the device. It changes no result.
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
+        seed: Seed of the choice of instances.
+        figures: Draw histograms of tau by predicted class (the paper's figure).
+    """
+
+    needs_gradients = True
+    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on the options
+
+    def __init__(
+        self,
+        leave_one_out: bool = True,
+        gradients: Sequence[Gradient] = ("detached", "attached"),
+        keep_scores: bool = False,
+        budget: int | None = None,
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        if not leave_one_out and not gradients:
+            raise InputError(f"{self.name} needs leave_one_out or one of gradients to compare.")
+        if budget is not None and budget < 1:
+            raise InputError(f"budget of {self.name} is {budget}; it must be at least 1.")
+        self.leave_one_out = leave_one_out
+        self.gradients = [kind for kind in _GRADIENTS if kind in gradients]
+        self.keep_scores = keep_scores
+        self.budget = budget
+        named = [_GRADIENTS[kind] for kind in self.gradients]
+        loo = ["loo"] if leave_one_out else []
+        self._pairs = [("attention", name) for name in named + loo]
+        self._pairs += [(name, "loo") for name in named if loo]
+        self.measures = tuple(f"tau_{one}_{other}" for one, other in self._pairs)
+
+    @property
+    @override
+    def metadata(self) -> Mapping[str, Any]:
+        return {"tie": TIE, "gradients": list(self.gradients), "leave_one_out": self.leave_one_out}
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+    ) -> Mapping[str, Any]:
+        scores = self._scores(batch, output, model)
+        ranks = {name: dense_ranks(values, output.mask) for name, values in scores.items()}
+        columns: dict[str, Any] = {}
+        for one, other in self._pairs:
+            tau, p = kendall_tau(ranks[one], ranks[other], output.mask)
+            columns |= {f"tau_{one}_{other}": tau, f"p_{one}_{other}": p}
+        if output.weights.shape[1] > 1:
+            columns |= self._by_head(output, ranks)
+        if self.keep_scores:
+            lists = {f"scores_{name}": _lists(x, output.mask) for name, x in scores.items()}
+            columns |= lists
+        return columns
+
+    def _scores(
+        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+    ) -> dict[str, Tensor]:
+        """Scores (R, N) by name."""
+        scores = {"attention": output.weights.mean(1)}
+        for kind in self.gradients:
+            detached = kind == "detached"
+            scores[_GRADIENTS[kind]] = input_gradient(model, batch, output, detached=detached)
+        if self.leave_one_out:
+            scores["loo"] = leave_one_out(model, batch, output, self.budget)
+        return scores
+
+    def _by_head(self, output: AttentionOutput, ranks: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tau and p of each head's attention, (R, H)."""
+        heads = torch.stack([dense_ranks(w, output.mask) for w in output.weights.unbind(1)], 1)
+        columns: dict[str, Tensor] = {}
+        for name in (other for one, other in self._pairs if one == "attention"):
+            others = ranks[name].unsqueeze(1).expand_as(heads)
+            tau, p = kendall_tau(heads, others, output.mask)
+            columns |= {f"tau_attention_{name}_heads": tau, f"p_attention_{name}_heads": p}
+        return columns
+
+
+def _lists(scores: Tensor, mask: Tensor) -> pa.ListArray:
+    """The scores (R, N) of each row's items as a list."""
+    offsets = np.concatenate([[0], mask.sum(-1).cumsum(0).cpu().numpy()]).astype(np.int32)
+    values = scores.detach().double()[mask].cpu().numpy()
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))

@@ -1,0 +1,191 @@
+"""Word vectors trained on a corpus's own text: gensim's word2vec."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.batch import SPECIAL_TOKENS
+from attnlight.data.dataset import TokenDataset
+from attnlight.errors import InputError
+
+_LONGEST = 10_000  # gensim drops what a sentence has beyond
+
+
+@dataclass(frozen=True)
+class Word2VecSettings:
+    """How word vectors are trained: continuous bag of words, as Serrano & Smith (2019) train them.
+
+    What is not named here is gensim's default: 5 negative samples, subsampling of words more
+    frequent than 1e-3, a learning rate that falls from 0.025 to 1e-4.
+
+    Args:
+        size: Size E of a vector.
+        epochs: Passes over the text.
+        window: Words on either side that predict a word; a smaller window is drawn for each word.
+        min_count: Occurrences that a word needs to have a vector.
+        seed: Seed of the start and of every draw.
+
+    Raises:
+        InputError: A setting is out of range.
+    """
+
+    size: int = 300
+    epochs: int = 30
+    window: int = 5
+    min_count: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("size", "epochs", "window", "min_count"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+        if not 0 <= self.seed < 2**32:
+            raise InputError(f"seed is {self.seed}; it must be from 0 to {2**32 - 1}.")
+
+    def identity(self) -> str:
+        """The settings as JSON: equal JSON means equal vectors of equal sentences."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+class CorpusText:
+    """Sentences of one or several prepared corpora as lists of words, special tokens left out.
+
+    A text that was prepared without sentences is one. Each pass streams the memory maps.
+
+    Args:
+        corpora: The tokenizer of each corpus as JSON text, and its splits to read.
+    """
+
+    def __init__(self, corpora: Iterable[tuple[str, Sequence[TokenDataset]]]) -> None:
+        self._parts = [(_words(tokenizer_json), splits) for tokenizer_json, splits in corpora]
+
+    def __iter__(self) -> Iterator[list[str]]:
+        special = len(SPECIAL_TOKENS)
+        for words, splits in self._parts:
+            for split in splits:
+                for position in range(len(split)):
+                    for ids in split.sentences(position):
+                        yield [words[number] for number in ids if number >= special]
+
+
+def _words(tokenizer_json: str) -> list[str]:
+    """The word of each id."""
+    from tokenizers import Tokenizer
+
+    vocabulary: dict[str, int] = Tokenizer.from_str(tokenizer_json).get_vocab()
+    return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+class TrainedVectors(NamedTuple):
+    """Word vectors as training left them.
+
+    Attributes:
+        words: W words by falling number of occurrences.
+        matrix: Their vectors, (W, E) float32.
+    """
+
+    words: list[str]
+    matrix: NDArray[np.float32]
+
+    def write(self, path: Path, *, binary: bool = False) -> None:
+        """Write a word2vec file, text or binary, that `read_vectors` gives back to the last bit."""
+        size = self.matrix.shape[1]
+        line = " ".join(["%.9g"] * size)  # 9 digits tell float32 numbers apart
+        with path.open("wb") as file:
+            file.write(f"{len(self.words)} {size}\n".encode())
+            for word, vector in zip(self.words, self.matrix, strict=True):
+                numbers = vector.astype("<f4").tobytes() if binary else (line % (*vector,)).encode()
+                file.write(word.encode() + b" " + numbers + b"\n")
+
+
+def train_word2vec(
+    sentences: Iterable[Sequence[str]], settings: Word2VecSettings
+) -> TrainedVectors:
+    """Train word vectors.
+
+    The same sentences and settings give the same vectors in any process: one worker takes the
+    sentences in their order, and gensim 4 starts a word from the seed and the word's rank alone, so
+    that neither `PYTHONHASHSEED` nor `hashfxn` plays a part. Words that occur equally often are
+    ranked by the alphabet, because gensim's own sort leaves their order to the processor. Another
+    processor may still round differently.
+
+    Args:
+        sentences: The words of each sentence, beyond which no window reaches; starts a pass each
+            time it is iterated.
+        settings: How to train.
+
+    Raises:
+        InputError: gensim is not installed, or no word occurs often enough.
+    """
+    gensim_models = _gensim_models()
+    pieces = _Pieces(sentences)
+    counts, total = _ranked(pieces, settings.min_count)
+    model = gensim_models.Word2Vec(
+        vector_size=settings.size,
+        window=settings.window,
+        min_count=settings.min_count,
+        seed=settings.seed,
+        workers=1,
+        sorted_vocab=0,
+    )
+    with _quiet():
+        model.build_vocab_from_freq(counts)
+        model.train(pieces, total_examples=total, epochs=settings.epochs)
+    return TrainedVectors(list(model.wv.index_to_key), model.wv.vectors)
+
+
+def _ranked(pieces: Iterable[Sequence[str]], min_count: int) -> tuple[dict[str, int], int]:
+    """Occurrences of each word that is frequent enough, by rank, and the number of pieces."""
+    counts: Counter[str] = Counter()
+    total = 0
+    for piece in pieces:
+        counts.update(piece)
+        total += 1
+    kept = [word for word, count in counts.items() if count >= min_count]
+    if not kept:
+        raise InputError(f"no word of the text occurs min_count = {min_count} times.")
+    return {word: counts[word] for word in sorted(kept, key=lambda w: (-counts[w], w))}, total
+
+
+class _Pieces:
+    """Sentences cut where gensim would drop the rest; empty ones are left out."""
+
+    def __init__(self, sentences: Iterable[Sequence[str]]) -> None:
+        self.sentences = sentences
+
+    def __iter__(self) -> Iterator[Sequence[str]]:
+        for sentence in self.sentences:
+            for start in range(0, len(sentence), _LONGEST):
+                yield sentence[start : start + _LONGEST]
+
+
+def _gensim_models() -> Any:  # noqa: ANN401
+    try:
+        from gensim import models
+    except ImportError as error:
+        raise InputError(
+            "training word vectors needs gensim: pip install attnlight[vectors]."
+        ) from error
+    return models
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep gensim from warning of texts that fill few of its jobs."""
+    logger = logging.getLogger("gensim")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,85 @@
+"""Gradient times input: how much each item's embedding moves the prediction."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.functional.deletion import require_rows_of_texts
+
+
+def input_gradient(
+    model: AttentionModel, batch: TextBatch, output: AttentionOutput, *, detached: bool = True
+) -> Tensor:
+    """Gradient times embedding of each item, summed over the classes' probabilities.
+
+    Jain and Wallace (2019), section 4.1: the absolute value of `sum over e of dp_c / dE_e E_e`,
+    summed over classes c. It is divided here by the probability of all classes but the winner,
+    one number for all items of a text: near certainty probabilities have no gradient left to rank
+    items by, and log-odds do. With s that probability, q_c = p_c / s, and D_c the gradient times
+    embedding of the logit of class c less the winner's, it is
+    `(1 - s) |sum q_c D_c| + sum q_c |D_c - s sum q_k D_k|`, summed over all classes but the
+    winner. For two classes that is 2 (1 - s) |D|, from one backward pass; C classes take C - 1.
+
+    An item that is a sentence gets the sum over its words, boundary tokens aside, before absolute
+    values are taken.
+
+    Args:
+        model: The model, in evaluation mode.
+        batch: B texts of N items: tokens, or sentences of tokens.
+        output: What the model said of them, one row per text.
+        detached: Hold attention fixed, as published, or let the gradient flow through it too.
+
+    Returns:
+        (R, N) float64; 0 off the mask, NaN where a logit is NaN or the largest is infinite.
+
+    Raises:
+        InputError: The rows of `output` are not the texts of `batch`.
+    """
+    require_rows_of_texts(batch, output)
+    # cuDNN's recurrent networks refuse to be differentiated in evaluation mode.
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        embeddings = model.embed(batch).detach().requires_grad_()
+        weights = output.weights.detach() if detached else None
+        logits = model(batch, weights=weights, embeddings=embeddings).logits
+        effects = _effects(logits, embeddings)
+    if effects.ndim == 4:
+        effects = effects.masked_fill(~batch.attendable(), 0.0).sum(-1)
+    importance = _over_classes(effects, logits.detach().double())
+    return importance.masked_fill(~output.mask, 0.0)
+
+
+def _effects(logits: Tensor, embeddings: Tensor) -> Tensor:
+    """Gradient times embedding of each other class's logit less the winner's.
+
+    Args:
+        logits: (B, C).
+        embeddings: (B, N, E), or (B, S, N, E), that the logits depend on.
+
+    Returns:
+        (C - 1, B, N), or (C - 1, B, S, N), float64: the classes after the winner, cyclically.
+    """
+    classes = logits.shape[1]
+    winner = logits.argmax(-1, keepdim=True)
+    leads = [
+        (logits.gather(1, (winner + k) % classes) - logits.gather(1, winner)).sum()
+        for k in range(1, classes)
+    ]
+    found = []
+    for lead in leads:
+        (gradient,) = torch.autograd.grad(lead, embeddings, retain_graph=lead is not leads[-1])
+        found.append((gradient * embeddings).detach().double().sum(-1))
+    return torch.stack(found)
+
+
+def _over_classes(effects: Tensor, logits: Tensor) -> Tensor:
+    """Importances (B, N) from effects (C - 1, B, N) and logits (B, C), float64."""
+    classes = logits.shape[1]
+    winner = logits.argmax(-1, keepdim=True)
+    others = (winner + torch.arange(1, classes, device=logits.device)) % classes
+    share = logits.gather(1, others).softmax(-1).T.unsqueeze(-1)  # (C - 1, B, 1)
+    rest = logits.softmax(-1).gather(1, others).sum(-1)[:, None]
+    mean = (share * effects).sum(0)
+    spread = (share * (effects - rest * mean).abs()).sum(0)
+    return (1 - rest) * mean.abs() + spread

@@ -1,0 +1,141 @@
+"""What a frozen model says of a corpus: evaluated once, on first need, and kept beside it."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+
+from attnlight.batch import TextBatch
+from attnlight.data.dataset import TokenDataset
+from attnlight.data.prepared import prepare_once
+from attnlight.errors import InputError
+from attnlight.reference.base import BaseModel, Identity, read_base, text_digest
+from attnlight.reference.store import MARKER, OutputStore, write_outputs
+
+
+class Corpus(Protocol):
+    """What is asked of a datamodule."""
+
+    fingerprint: str
+    tokenizer_json: str
+
+    def dataset(self, split: str, /) -> TokenDataset:
+        """One split."""
+        ...
+
+
+class Reference:
+    """A frozen model by its checkpoint, and its outputs for each split of a corpus.
+
+    The outputs lie beside the prepared corpus, under the fingerprints of model and corpus, so that
+    all runs against one base share them, and they are still there when its checkpoint is gone.
+
+    Args:
+        path: The checkpoint.
+        identity: What the model is known to be; None reads it from the checkpoint.
+
+    Raises:
+        InputError: There is no identity, and the checkpoint is missing, damaged or no classifier
+            with attention.
+    """
+
+    def __init__(self, path: str | Path, identity: Identity | None = None) -> None:
+        self.path = Path(path)
+        self.identity = read_base(path).identity if identity is None else identity
+        self._confirmed = identity is None
+        self._stores: dict[tuple[str, str], OutputStore] = {}
+
+    def require_unchanged(self) -> None:
+        """Refuse a checkpoint that is there and holds another model than the one that is known.
+
+        Raises:
+            InputError: It does, or it is damaged.
+        """
+        if not self._confirmed and self.path.exists():
+            self._frozen()
+        self._confirmed = True
+
+    def require_corpus(self, corpus: Corpus | None) -> None:
+        """Refuse a corpus other than the one that the model was trained on.
+
+        Raises:
+            InputError: There is no corpus, or it differs in vocabulary, source or splits.
+        """
+        if corpus is None or not hasattr(corpus, "fingerprint"):
+            raise InputError(f"the base {self.path} needs its corpus: a datamodule of attnlight.")
+        if text_digest(corpus.tokenizer_json) != self.identity.vocabulary:
+            raise InputError(
+                f"the base {self.path} was trained with another vocabulary than that of the corpus "
+                "in `data`: give the `data` of its fit.yaml."
+            )
+        if corpus.fingerprint != self.identity.corpus:
+            raise InputError(
+                f"the base {self.path} was trained on another corpus, or on other splits of it "
+                f"({self.identity.corpus}), than `data` is ({corpus.fingerprint}): give the `data` "
+                "of its fit.yaml."
+            )
+
+    def outputs(
+        self, corpus: Corpus, split: str, device: torch.device | str = "cpu"
+    ) -> OutputStore:
+        """Outputs for one split, evaluated on the first call on this machine.
+
+        Of processes that start together one evaluates, the others wait for it. Nobody may wait for
+        another in a collective meanwhile.
+
+        Args:
+            corpus: The corpus that the model was trained on.
+            split: One of its splits.
+            device: Where to evaluate.
+
+        Raises:
+            InputError: The corpus is another one, or the outputs are not there and the checkpoint
+                is missing, damaged or another model's by now.
+        """
+        key = (corpus.fingerprint, split)
+        if key not in self._stores:
+            self.require_corpus(corpus)
+            texts = corpus.dataset(split)
+            name = f"outputs-{self.identity.fingerprint}-{corpus.fingerprint}-{split}"
+            folder = texts.folder.parents[1] / name
+            prepare_once(folder, MARKER, partial(self._write, texts, split, torch.device(device)))
+            self._stores[key] = OutputStore(folder)
+        return self._stores[key]
+
+    def _write(self, texts: TokenDataset, split: str, device: torch.device, folder: Path) -> None:
+        base = self._frozen()
+        print(f"{self.path}: evaluated on {len(texts):,} {split} texts, once", file=sys.stderr)
+        description = {"base": str(self.path), "split": split}
+        write_outputs(base.model.to(device), texts, folder, **description)
+
+    def _frozen(self) -> BaseModel:
+        base = read_base(self.path)
+        if base.identity.fingerprint != self.identity.fingerprint:
+            raise InputError(
+                f"{self.path} holds another model ({base.identity.fingerprint}) than the base that "
+                f"was asked for ({self.identity.fingerprint})."
+            )
+        return base
+
+
+def running_split(trainer: pl.Trainer) -> str:
+    """The split that the trainer's present loop reads."""
+    if trainer.predicting:
+        datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
+        return str(datamodule.predict_split)
+    if trainer.testing:
+        return "test"
+    return "validation" if trainer.validating or trainer.sanity_checking else "train"
+
+
+def attended_items(batch: TextBatch) -> tuple[Tensor, Tensor]:
+    """Rows (B, 2) of a classifier's batch, and what its last attention may reach, (B, N) bool."""
+    mask = batch.attendable()
+    rows = torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1)
+    return rows, mask if mask.ndim == 2 else mask.any(-1)

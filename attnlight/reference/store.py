@@ -1,0 +1,242 @@
+"""What a frozen model says of each text of a split, evaluated once and read by memory map.
+
+A folder of flat arrays, rows in order of their key: `keys` (R,), dataset index and position in one
+number; `ends` (R,), where a row's items end; `weights` (I, H), the attention of all rows' items, one
+row after the other, padding left out; `logits` (R, C). `store.json` says how many of each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.errors import InputError
+from attnlight.files import named_errors, write_text
+
+MARKER = "store.json"
+FORMAT = 1
+_TYPES = {"keys": "<i8", "ends": "<i8", "weights": "<f4", "logits": "<f4"}
+# Texts evaluated before they are written: sorted by length, batches of these pad little.
+_PIECE_TEXTS = 8_192
+_CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 14, 1 << 18
+_POSITIONS = 1 << 24  # above any position within a text; leaves 2^39 texts
+
+
+class Texts(Protocol):
+    """What is asked of a split: `TokenDataset` has it."""
+
+    index: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, positions: Sequence[int], /) -> TextBatch: ...
+
+
+class _Rows(NamedTuple):
+    """R rows as they are written; `counts` says how many items each has."""
+
+    keys: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    logits: NDArray[np.float32]
+
+
+@torch.no_grad()
+def write_outputs(model: AttentionModel, texts: Texts, folder: Path, **description: object) -> None:
+    """Evaluate a model on a split and write what it says, in pieces of bounded size.
+
+    Args:
+        model: In evaluation mode, on the device of its embeddings.
+        texts: The split.
+        folder: An existing, empty folder.
+        description: Plain values kept in `store.json`.
+
+    Raises:
+        InputError: The disk is full or the folder cannot be written.
+    """
+    order = np.argsort(texts.index, kind="stable")
+    sizes = {"rows": 0, "items": 0, "heads": 0, "classes": 0}
+    with named_errors(folder), ExitStack() as stack:
+        files = {name: stack.enter_context((folder / name).open("wb")) for name in _TYPES}
+        for start in range(0, len(order), _PIECE_TEXTS):
+            rows = _evaluate(model, texts, order[start : start + _PIECE_TEXTS])
+            ends = sizes["items"] + np.cumsum(rows.counts)
+            arrays = {"keys": rows.keys, "ends": ends, "weights": rows.weights}
+            for name, array in (arrays | {"logits": rows.logits}).items():
+                files[name].write(np.ascontiguousarray(array, _TYPES[name]).data)
+            sizes["rows"] += len(rows.keys)
+            sizes["items"] = int(ends[-1]) if len(ends) else sizes["items"]
+            sizes |= {"heads": rows.weights.shape[1], "classes": rows.logits.shape[1]}
+    write_text(folder / MARKER, json.dumps({"format": FORMAT, **description, **sizes}, indent=1))
+
+
+def _evaluate(model: AttentionModel, texts: Texts, positions: NDArray[np.int64]) -> _Rows:
+    """The rows of some texts, in order of their keys."""
+    parts = [
+        _compact(model(batch.to(device)))
+        for batch, device in _batches(texts, positions, _device(model))
+    ]
+    keys, counts, weights, logits = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(keys)
+    places = _spans(np.cumsum(counts)[order] - counts[order], counts[order])
+    return _Rows(keys[order], counts[order], weights[places], logits[order])
+
+
+def _batches(
+    texts: Texts, positions: NDArray[np.int64], device: torch.device
+) -> Iterator[tuple[TextBatch, torch.device]]:
+    """Texts of like lengths together, so many that they hold a bounded number of tokens."""
+    ordered = positions[np.argsort(texts.lengths[positions], kind="stable")]
+    budget = _CPU_TOKENS if device.type == "cpu" else _ACCELERATOR_TOKENS
+    start = 0
+    while start < len(ordered):
+        lengths = texts.lengths[ordered[start : start + budget]].astype(np.int64)
+        size = int((lengths * np.arange(1, len(lengths) + 1) <= budget).sum())
+        yield texts[ordered[start : start + max(1, size)].tolist()], device
+        start += max(1, size)
+
+
+def _device(model: Any) -> torch.device:  # noqa: ANN401
+    first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
+    return torch.device("cpu") if first is None else first.device
+
+
+def _compact(output: AttentionOutput) -> _Rows:
+    mask = output.mask
+    return _Rows(
+        _keys(output.rows).cpu().numpy(),
+        mask.sum(-1).cpu().numpy(),
+        output.weights.transpose(1, 2)[mask].float().cpu().numpy(),
+        output.logits.float().cpu().numpy(),
+    )
+
+
+def _keys(rows: Tensor) -> Tensor:
+    """Index and position of rows (R, 2) in one number each, (R,); negative for an index of -1."""
+    return rows[:, 0] * _POSITIONS + rows[:, 1]
+
+
+def _spans(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers from each start on, as many as its count, one run after the other."""
+    before = np.cumsum(counts) - counts
+    runs: NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(starts - before, counts)
+    return runs
+
+
+class OutputStore:
+    """Attention and logits of a frozen model by (index, position).
+
+    Args:
+        folder: What `write_outputs` wrote.
+
+    Attributes:
+        heads: Number of heads H.
+        classes: Number of classes C.
+
+    Raises:
+        InputError: A file of the folder is missing, damaged or of another format.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            said = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+            if said["format"] != FORMAT:
+                raise ValueError(f"its format is {said['format']}, not {FORMAT}")
+            rows, items = said["rows"], said["items"]
+            self.heads: int = said["heads"]
+            self.classes: int = said["classes"]
+            self._keys = self._map("keys", (rows,))
+            self._ends = self._map("ends", (rows,))
+            self._weights = self._map("weights", (items, self.heads))
+            self._logits = self._map("logits", (rows, self.classes))
+        except (OSError, ValueError, KeyError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"{folder} holds no readable outputs ({reason}): delete it, and they are made anew."
+            ) from error
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def _map(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        kind = np.dtype(_TYPES[name])
+        size, expected = (self.folder / name).stat().st_size, int(np.prod(shape)) * kind.itemsize
+        if size != expected:
+            raise ValueError(f"{name} has {size} bytes, not {expected}")
+        if not expected:
+            return np.empty(shape, kind)
+        # As a plain array: every look-up of a memmap makes another memmap.
+        return np.asarray(np.memmap(self.folder / name, kind, mode="r", shape=shape))
+
+    def read(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Attention and logits of some rows.
+
+        Args:
+            rows: Dataset index and position of each row, (R, 2) long. Rows of index -1, repeats of
+                a padded sampler, are given uniform attention and logits of 0.
+            mask: Where the items of each row stand, (R, N) bool.
+
+        Returns:
+            Attention (R, H, N), 0 off the mask, and logits (R, C); float32.
+
+        Raises:
+            InputError: A row is not in the store, or has another number of items there.
+        """
+        # One transfer, for which an accelerator's queue of work is waited for.
+        asked = torch.stack([_keys(rows), mask.sum(dim=-1)]).cpu().numpy()
+        places, real = self._places(asked[0])
+        flat = torch.from_numpy(self._items(places, real, asked)).to(mask.device)
+        laid = flat.new_zeros(*mask.shape, self.heads).masked_scatter(mask.unsqueeze(-1), flat)
+        logits = torch.from_numpy(self._logits[places] * real[:, None]).to(mask.device)
+        return laid.transpose(1, 2), logits
+
+    def _places(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Place (R,) of each row in the arrays, 0 for a repeat, and which are no repeats (R,)."""
+        real = keys >= 0
+        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1) * real
+        missing = real & (self._keys[places] != keys)
+        if missing.any():
+            index, position = divmod(int(keys[missing.argmax()]), _POSITIONS)
+            raise InputError(
+                f"text {index} (position {position}) is not among those of {self.folder}, which "
+                "the base was evaluated on."
+            )
+        return places, real
+
+    def _items(
+        self, places: NDArray[np.int64], real: NDArray[np.bool_], asked: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Attention (I, H) of the items of rows, one row after the other.
+
+        Args:
+            places: Where the rows are, (R,).
+            real: Which are no repeats, (R,).
+            asked: Their keys, and how many items each has, (2, R).
+        """
+        keys, lengths = asked
+        starts = np.where(places > 0, self._ends[places - 1], 0)
+        counts = np.where(real, self._ends[places] - starts, lengths)
+        if (counts != lengths).any():
+            wrong = int((counts != lengths).argmax())
+            raise InputError(
+                f"text {keys[wrong] // _POSITIONS} has {lengths[wrong]} items, but the attention "
+                f"given for it has {counts[wrong]}."
+            )
+        if real.all():
+            return self._weights[_spans(starts, counts)]
+        flat = np.empty((lengths.sum(), self.heads), np.float32)
+        own = np.repeat(real, lengths)
+        flat[own] = self._weights[_spans(starts[real], counts[real])]
+        flat[~own] = (1 / np.repeat(lengths, lengths))[~own, None]
+        return flat

@@ -1,0 +1,167 @@
+"""The histograms of Jain & Wallace: tau between attention, gradients and leave-one-out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.report.grids import Grid
+from attnlight.report.style import (
+    COLUMN_WIDTH,
+    INK,
+    Group,
+    legend_above,
+    new_figure,
+    predicted_groups,
+    styled,
+)
+from attnlight.report.tables import class_name, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Rows = Mapping[str, NDArray[Any]]
+QUESTION = "Does attention agree with gradients and leave-one-out?"
+SOURCE = "Jain & Wallace (2019), section 4.1"
+WORDS = {
+    "attention": "attention",
+    "input_gradient": "gradient",
+    "input_gradient_attached": "gradient through attention",
+    "loo": "leave-one-out",
+}
+PAIRS = (
+    ("attention", "input_gradient"),
+    ("attention", "loo"),
+    ("input_gradient", "loo"),
+    ("attention", "input_gradient_attached"),
+    ("input_gradient_attached", "loo"),
+)
+MEASURES = {
+    f"tau_{one}_{other}": f"Kendall's tau-b of {WORDS[one]} and {WORDS[other]} (-1 to 1)"
+    for one, other in PAIRS
+} | {
+    f"p_{one}_{other}": f"its two-sided p-value for {WORDS[one]} and {WORDS[other]}, of one text"
+    for one, other in PAIRS
+}
+COLUMNS = tuple(MEASURES)
+CAPTION = (
+    "Kendall's tau-b over the words of a text, between attention, gradient times embedding with "
+    "attention held fixed, and leave-one-out (how far the prediction moves when a word is deleted "
+    "and the rest read anew): share of the texts of each predicted class in thirty equal bins; "
+    "vertical lines are means. 1 is the same order, 0 none in common. The agreement of gradient "
+    "with leave-one-out is what two measures of importance reach between themselves. After the "
+    "histograms of Jain & Wallace (2019)."
+)
+LEVEL = 0.05
+_PUBLISHED = 3  # of the pairs; the others are drawn only in their absence
+_BINS = np.linspace(-1, 1, 31)
+
+
+class Correlation(NamedTuple):
+    """Tau of one pair of scores over some rows.
+
+    Attributes:
+        mean: Mean of the defined values, NaN where there is none.
+        std: Their standard deviation, with divisor n as Jain & Wallace have it.
+        undefined: Share of rows without a tau.
+        significant: Share of the defined ones with p <= 0.05, each row by itself.
+        holm: The same, with p adjusted for as many tests by Holm's method.
+        benjamini_hochberg: The same, adjusted by Benjamini & Hochberg's.
+        defined: How many values are defined.
+    """
+
+    mean: float
+    std: float
+    undefined: float
+    significant: float
+    holm: float
+    benjamini_hochberg: float
+    defined: int
+
+
+def correlation(tau: NDArray[np.floating], p: NDArray[np.floating]) -> Correlation:
+    """Summarise tau (R,) and its p-values (R,), NaN where undefined; R is at least 1."""
+    from attnlight.functional import benjamini_hochberg, holm
+
+    defined = ~np.isnan(tau)
+    kept, tested = tau[defined].astype(np.float64), p[defined]
+    if not len(kept):
+        return Correlation(np.nan, np.nan, 1.0, np.nan, np.nan, np.nan, 0)
+    return Correlation(
+        mean=float(kept.mean()),
+        std=float(kept.std()),
+        undefined=float(1 - len(kept) / len(tau)),
+        significant=float(np.mean(tested <= LEVEL)),
+        holm=float(np.mean(holm(tested) <= LEVEL)),
+        benjamini_hochberg=float(np.mean(benjamini_hochberg(tested) <= LEVEL)),
+        defined=len(kept),
+    )
+
+
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Grid]:
+    """For each pair of scores, tau and its significance over all rows and by predicted class."""
+    head = ("predicted", "mean τ", "std", "undefined", "p ≤ 0.05", "Holm", "BH", "n")
+    note = (
+        "std: over texts. p ≤ 0.05: share of the defined τ, each text tested by itself; Holm and BH "
+        "(Benjamini-Hochberg): with p adjusted for the tests of that line."
+    )
+    members = {"all": np.ones(len(rows["index"]), dtype=bool)} | {
+        class_name(c, classes or []): rows["prediction"] == c
+        for c in np.unique(rows["prediction"]).tolist()
+    }
+    return [
+        Grid(
+            f"Kendall's tau-b of {WORDS[one]} and {WORDS[other]}",
+            head,
+            [
+                (name, *_cells(correlation(tau[chosen], rows[f"p_{one}_{other}"][chosen])))
+                for name, chosen in members.items()
+            ],
+            note,
+        )
+        for one, other in PAIRS
+        if (tau := rows.get(f"tau_{one}_{other}")) is not None
+    ]
+
+
+def _cells(found: Correlation) -> list[str]:
+    shares = (found.undefined, found.significant, found.holm, found.benjamini_hochberg)
+    cells = [number(share) if np.isnan(share) else f"{100 * share:.1f} %" for share in shares]
+    return [number(found.mean), number(found.std), *cells, f"{found.defined:,}"]
+
+
+def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
+    """Histograms of tau by predicted class, one panel for each pair of scores."""
+    present = [pair for pair in PAIRS if f"tau_{pair[0]}_{pair[1]}" in rows]
+    pairs = [pair for pair in PAIRS[:_PUBLISHED] if pair in present] or present
+    groups = predicted_groups(rows["prediction"], classes)
+    with styled():
+        figure = new_figure(COLUMN_WIDTH, 0.8 + 1.35 * len(pairs))
+        panels = figure.subplots(len(pairs), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, (one, other) in zip(panels, pairs, strict=True):
+            _histograms(axes, rows[f"tau_{one}_{other}"], groups)
+            axes.set_title(f"{WORDS[one]} and {WORDS[other]}", loc="left")
+        panels[-1].set(xlim=(-1, 1), xlabel="Kendall's tau-b")
+        figure.supylabel("Share of texts", fontsize=10)
+        legend_above(figure, groups)
+    return figure
+
+
+def _histograms(axes: Axes, tau: NDArray[np.floating], groups: Sequence[Group]) -> None:
+    """Outlines over fillings, so that no class hides another, each class adding up to 1."""
+    for group in groups:
+        values = tau[group.members & ~np.isnan(tau)]
+        if not len(values):
+            continue
+        shares = np.histogram(values, _BINS)[0] / len(values)
+        axes.stairs(shares, _BINS, fill=True, color=group.color, alpha=0.35)
+        axes.stairs(shares, _BINS, color=group.color, linewidth=1.2)
+        axes.axvline(float(values.mean()), color=group.color, linewidth=1.4)
+    axes.axvline(0, color=INK, linewidth=0.6, zorder=0)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)

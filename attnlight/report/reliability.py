@@ -1,0 +1,234 @@
+"""`attnlight reliability`: how far runs of several seeds agree on which items matter."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    from attnlight.report.grids import Grid
+
+DESCRIPTION = """\
+For each text, Kendall's tau-b between what two runs of the same corpus make of its words: their
+attention, their gradients and their leave-one-out scores, each compared with itself in the other
+run. How far attention may be asked to agree with anything else is bounded by how far it agrees
+with itself. `shuffled attention` is one run's attention against the other's in random order, which
+is 0 on average. Reads RUN/records/test/importance_correlation.parquet, written by
+`ImportanceCorrelation` with keep_scores: true."""
+NULL = "shuffled attention"
+_RECORD = Path("records", "test", "importance_correlation.parquet")
+_PREFIX = "scores_"
+
+
+@dataclass(frozen=True)
+class RunScores:
+    """What one run makes of the items of each instance.
+
+    Attributes:
+        name: Experiment and run.
+        rows: Dataset index and position of each instance, (n, 2).
+        scores: By name, for each instance the scores of its items; None where it has none.
+    """
+
+    name: str
+    rows: NDArray[np.int64]
+    scores: Mapping[str, Sequence[NDArray[np.floating] | None]]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Tau between each two of S runs.
+
+    Attributes:
+        runs: Names of the runs.
+        rows: Dataset index and position of each instance that all runs have scores for, (n, 2).
+        tau: By name of a score, and for the shuffled attention, (P, n) for the P pairs of runs in
+            the order of `itertools.combinations`, NaN where undefined.
+    """
+
+    runs: Sequence[str]
+    rows: NDArray[np.int64]
+    tau: Mapping[str, NDArray[np.float64]]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of the command."""
+    arguments = argparse.ArgumentParser("attnlight reliability", description=DESCRIPTION)
+    arguments.add_argument(
+        "runs", metavar="RUN", nargs="+", type=Path, help="checkpoints/<experiment>/<run>"
+    )
+    arguments.add_argument(
+        "--output", metavar="FILE", type=Path, help="write tau of each text and pair (parquet)"
+    )
+    arguments.add_argument(
+        "--seed", type=int, default=0, help="seed of the random orders and of the intervals"
+    )
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    """Print how far the runs agree.
+
+    Args:
+        argv: The arguments after `reliability`.
+
+    Raises:
+        InputError: A run lacks the scores, or the runs are not of the same rows of one corpus.
+    """
+    options = parser().parse_args(argv)
+    if len(options.runs) < 2 or len({run.resolve() for run in options.runs}) < len(options.runs):
+        raise InputError("attnlight reliability compares two or more different runs.")
+    found = agreement(read_scores(options.runs), options.seed)
+    if options.output is not None:
+        write_agreement(found, options.output)
+    print(table(found, options.seed).to_markdown(), end="")
+    return 0
+
+
+def read_scores(runs: Sequence[Path]) -> list[RunScores]:
+    """Read the scores that the records of some runs keep.
+
+    Raises:
+        InputError: A run has no such record, one was written without `keep_scores`, or they are not
+            of the same instances.
+    """
+    from attnlight.report.together import require_same_instances
+
+    found = [_read_scores(run) for run in runs]
+    for run in runs[1:]:
+        require_same_instances(runs[0] / _RECORD, run / _RECORD)
+    return found
+
+
+def _read_scores(run: Path) -> RunScores:
+    from attnlight.records import read_record, record_columns
+
+    path = run / _RECORD
+    if not path.is_file():
+        raise InputError(
+            f"{run} has no {_RECORD}: run `attnlight test` with ImportanceCorrelation and "
+            "keep_scores: true."
+        )
+    names = [name for name in record_columns(path) if name.startswith(_PREFIX)]
+    if not names:
+        raise InputError(f"{path} holds no scores: test again with keep_scores: true.")
+    record = read_record(path, ["index", "position", *names])
+    keys = [record.columns[name].astype(np.int64) for name in ("index", "position")]
+    return RunScores(
+        name="/".join(run.resolve().parts[-2:]),
+        rows=np.stack(keys, axis=1),
+        scores={name.removeprefix(_PREFIX): list(record.columns[name]) for name in names},
+    )
+
+
+def agreement(runs: Sequence[RunScores], seed: int = 0) -> Agreement:
+    """Tau between each two runs on each instance, for each score that all have.
+
+    Args:
+        runs: At least two, of the same instances.
+        seed: Seed of the random order of the shuffled attention.
+
+    Raises:
+        InputError: Two runs have no score in common, or read an instance as other items.
+    """
+    from attnlight.functional.reliability import shuffled, tau_between
+
+    for run in runs[1:]:
+        _require_same_items(runs[0], run)
+    names = [name for name in runs[0].scores if all(name in run.scores for run in runs)]
+    measured = [[scores is not None for scores in run.scores[names[0]]] for run in runs]
+    kept = np.flatnonzero(np.all(measured, axis=0))
+    rows = runs[0].rows[kept]
+    compared = {name: [_taken(run.scores[name], kept) for run in runs] for name in names}
+    tau = {
+        name: [tau_between(a, b) for a, b in combinations(scores, 2)]
+        for name, scores in compared.items()
+    }
+    if "attention" in compared:
+        pairs = combinations(compared["attention"], 2)
+        tau[NULL] = [tau_between(a, shuffled(b, rows, seed)) for a, b in pairs]
+    stacked = {name: np.stack(values) for name, values in tau.items()}
+    return Agreement([run.name for run in runs], rows, stacked)
+
+
+def _taken(
+    scores: Sequence[NDArray[np.floating] | None], kept: NDArray[np.intp]
+) -> list[NDArray[np.floating]]:
+    """The scores of some instances, each of which has some."""
+    return [values for i in kept if (values := scores[i]) is not None]
+
+
+def _require_same_items(first: RunScores, other: RunScores) -> None:
+    both = f"{first.name} and {other.name}"
+    shared = next((name for name in first.scores if name in other.scores), None)
+    if shared is None:
+        raise InputError(f"{both} have no scores in common.")
+    for key, a, b in zip(first.rows, first.scores[shared], other.scores[shared], strict=True):
+        if a is not None and b is not None and len(a) != len(b):
+            raise InputError(
+                f"{both} read instance {key[0]} as {len(a)} and as {len(b)} items; reliability "
+                "needs one corpus, tokenised in one way."
+            )
+
+
+def table(found: Agreement, seed: int = 0) -> Grid:
+    """Mean agreement of each score with itself, with intervals over runs and instances."""
+    from attnlight.functional.reliability import mean_over_pairs
+    from attnlight.report.figures.importance_correlation import WORDS
+    from attnlight.report.grids import Grid
+    from attnlight.report.tables import number
+
+    lines = []
+    for name, tau in found.tau.items():
+        mean = mean_over_pairs(tau, len(found.runs), found.rows[:, 0], seed=seed)
+        by_pair = [float(np.nanmean(pair)) for pair in tau if not np.isnan(pair).all()]
+        ends = [number(x) for x in (min(by_pair), max(by_pair))] if by_pair else ["–"] * 2  # noqa: RUF001
+        interval = f"[{number(mean.low)}, {number(mean.high)}]"
+        lines.append(
+            [WORDS.get(name, name), number(mean.mean), interval, *ends, f"{mean.defined:,}"]
+        )
+    pairs = len(found.runs) * (len(found.runs) - 1) // 2
+    return Grid(
+        f"Kendall's tau-b of each score with itself between {len(found.runs)} runs ({pairs} "
+        f"{'pair' if pairs == 1 else 'pairs'}, {len(found.rows):,} instances)",
+        ("score", "mean τ", "95 % interval", "lowest pair", "highest pair", "n"),
+        lines,
+        "The interval resamples runs, then instances; of two runs instances alone.",
+    )
+
+
+def write_agreement(found: Agreement, path: Path) -> None:
+    """Write tau of each instance and pair of runs as parquet.
+
+    Columns: index, position, first and second (names of the runs), and tau_<score> for each score.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from attnlight.files import replacing
+
+    pairs = list(combinations(found.runs, 2))
+    size = len(found.rows)
+    columns: dict[str, Any] = {
+        "index": np.tile(found.rows[:, 0], len(pairs)),
+        "position": np.tile(found.rows[:, 1], len(pairs)),
+        "first": np.repeat([first for first, _ in pairs], size),
+        "second": np.repeat([second for _, second in pairs], size),
+    }
+    for name, tau in found.tau.items():
+        values = tau.ravel()
+        columns[f"tau_{name.replace(' ', '_')}"] = pa.array(values, mask=np.isnan(values))
+    with replacing(path) as temporary:
+        pq.write_table(pa.table(columns), str(temporary))

@@ -1,0 +1,85 @@
+"""What `decision_flip` records say, row by row: which rows to compare, and who flips sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.report.rankings import Rows
+
+# What a row counts as under a ranking that never flips it: `listwise` drops it under all rankings
+# (Serrano & Smith 2019, text), `column` under that one (their code); `one` keeps it as if all had to
+# go (Mohankumar et al. 2020).
+Never = Literal["listwise", "column", "one"]
+ORDERS = ("attention", "gradient", "gradient_x_attention", "random_first")
+ALL = (*ORDERS, "minimal")
+
+
+def known(rows: Rows, names: Sequence[str] = ALL) -> list[str]:
+    """The rankings that the record knows of: the minimum needs an affine readout."""
+    return [name for name in names if not np.isnan(rows[f"never_flips_{name}"]).all()]
+
+
+def several_items(rows: Rows) -> NDArray[np.bool_]:
+    """Rows in which rankings can differ, (R,)."""
+    found: NDArray[np.bool_] = rows["length"] > 1
+    return found
+
+
+def flipped_by_all(rows: Rows) -> NDArray[np.bool_]:
+    """Rows of several items that every known ranking flips, (R,)."""
+    kept = several_items(rows)
+    for name in known(rows):
+        kept = kept & (rows[f"never_flips_{name}"] == 0)
+    return kept
+
+
+def removed(rows: Rows, measure: str, name: str, never: Never = "listwise") -> NDArray[np.float64]:
+    """A measure of a ranking, NaN where it is not to be counted.
+
+    Args:
+        rows: Columns of a record.
+        measure: `removed_fraction`, `removed_mass` or `needs_all`.
+        name: The ranking.
+        never: What becomes of rows that a ranking never flips.
+
+    Returns:
+        (R,); rows of one item are left out.
+    """
+    values = rows[f"{measure}_{name}"].astype(np.float64)
+    kept = flipped_by_all(rows) if never == "listwise" else several_items(rows)
+    if never == "one":
+        values = np.where(rows[f"never_flips_{name}"] == 1, 1.0, values)
+    return np.where(kept, values, np.nan)
+
+
+def steps(rows: Rows, name: str) -> NDArray[np.float64]:
+    """Items that a ranking erases before the decision flips, infinite if it never does, (R,).
+
+    NaN in rows of one item.
+    """
+    column = "minimal_count" if name == "minimal" else f"removed_count_{name}"
+    never = rows[f"never_flips_{name}"] == 1
+    counts = np.where(never, np.inf, rows[column].astype(np.float64))
+    return np.where(several_items(rows), counts, np.nan)
+
+
+def sooner(rows: Rows, first: str, second: str) -> NDArray[np.float64]:
+    """Whether the first ranking flips with fewer items, as many, or more than the second, (R, 3).
+
+    As Serrano & Smith count: a ranking that never flips is the slower one, and rows that neither
+    flips are left out.
+    """
+    a, b = steps(rows, first), steps(rows, second)
+    left_out = np.isnan(a) | np.isnan(b) | (np.isinf(a) & np.isinf(b))
+    found = np.stack([a < b, a == b, a > b], axis=1).astype(np.float64)
+    found[left_out] = np.nan
+    return found
+
+
+def never_flips(rows: Rows, name: str) -> NDArray[np.float64]:
+    """Whether a ranking never flips the decision, (R,); NaN in rows of one item."""
+    return np.where(several_items(rows), rows[f"never_flips_{name}"].astype(np.float64), np.nan)

@@ -1,0 +1,95 @@
+"""`attnlight vectors`: word vectors trained on the text of one or several corpora."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    from attnlight.data.word2vec import Word2VecSettings
+    from attnlight.datamodules import CorpusDataModule
+
+DESCRIPTION = """\
+Train word vectors with word2vec (continuous bag of words) on the training and validation texts of
+one or several corpora together, and write them as a word2vec text file, which `vectors: FILE` of a
+model reads. One worker trains, so that the same command writes the same file."""
+EPILOG = """\
+attnlight vectors -c configs/data/imdb_all.yaml -c configs/data/sst.yaml
+--output vectors/imdb_sst_300.vec writes the vectors of configs/models/bilstm_additive_vectors.yaml."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of the command; the defaults are those of `Word2VecSettings`."""
+    arguments = argparse.ArgumentParser("attnlight vectors", description=DESCRIPTION, epilog=EPILOG)
+    arguments.add_argument(
+        "-c",
+        "--config",
+        metavar="DATA.yaml",
+        action="append",
+        required=True,
+        type=Path,
+        dest="configs",
+        help="a corpus, as in configs/data; again for each further one",
+    )
+    arguments.add_argument("--output", metavar="FILE", type=Path, required=True, help="to write")
+    for name, default, meaning in (
+        ("size", 300, "numbers in a vector"),
+        ("epochs", 30, "passes over the texts"),
+        ("window", 5, "words on either side that predict a word"),
+        ("min_count", 5, "occurrences that a word needs to have a vector"),
+        ("seed", 0, "seed of every draw"),
+    ):
+        arguments.add_argument(
+            f"--{name}", metavar="N", type=int, default=default, help=f"{meaning} ({default})"
+        )
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    """Train the vectors, write the file and print what it holds.
+
+    Args:
+        argv: The arguments after `vectors`.
+
+    Raises:
+        InputError: A data file is none, a setting is out of range, gensim is not installed, no word
+            occurs often enough, or the file cannot be written.
+    """
+    options = vars(parser().parse_args(argv))
+    files, output = options.pop("configs"), options.pop("output")
+    from attnlight.data.word2vec import Word2VecSettings
+
+    settings = Word2VecSettings(**options)
+    print(_write([_corpus(file) for file in files], settings, output))
+    return 0
+
+
+def _corpus(file: Path) -> CorpusDataModule:
+    """The corpus of a file of configs/data."""
+    from attnlight.datamodules import CorpusDataModule
+    from attnlight.parsing import OneSentenceParser
+
+    if not file.is_file():
+        raise InputError(f"{file} is no file; -c names a corpus, as in configs/data.")
+    reader = OneSentenceParser()
+    reader.add_subclass_arguments(CorpusDataModule, "data")
+    try:
+        parsed = reader.parse_args(["--data", str(file)])
+    except InputError as error:
+        raise InputError(f"{file} describes no corpus: {error}") from error
+    corpus: CorpusDataModule = reader.instantiate_classes(parsed).data
+    return corpus
+
+
+def _write(corpora: list[CorpusDataModule], settings: Word2VecSettings, output: Path) -> str:
+    from attnlight.data.word2vec import CorpusText, train_word2vec
+    from attnlight.files import replacing
+
+    text = CorpusText([corpus.training_text for corpus in corpora])
+    with replacing(output) as temporary:  # first, so that a wrong place is told before training
+        vectors = train_word2vec(text, settings)
+        vectors.write(temporary)
+    return f"{output}: {len(vectors.words):,} words, size {settings.size}"

@@ -1,0 +1,1 @@
+"""What docs/build_known_answers.py is made of."""

@@ -1,0 +1,154 @@
+"""Classifiers built by hand, whose attention is known to explain their predictions or not to.
+
+All are the encoderless `FlatClassifier` with weights set by hand: an embedding holds the score that
+attention reads and the logits that the item would produce alone. Texts have a class of 1, 2 or 3;
+the logits of an empty context favour class 0, so that erasing everything always changes the
+decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from attnlight.batch import SPECIAL_TOKENS, TextBatch
+from attnlight.models import FlatClassifier
+
+CLASSES = 4
+TEXTS = 300
+_VARIANTS = 64  # tokens of a kind and class that differ in nothing but their attention score
+_LENGTHS = (20, 31)
+
+
+@dataclass(frozen=True)
+class KnownAnswer:
+    """A model whose answer is known.
+
+    Attributes:
+        name: How the page calls it.
+        kind: `F` (attention is on the signal), `R` (signal everywhere, attention random) or `D`
+            (attention is off the signal).
+        signals: Items of a text that carry the signal; 0: all of them.
+        signal_score: Attention score of a signal, that of a filler being 0 on average.
+        spread: Standard deviation of the scores.
+        signal_logit: What a signal gives to the text's class.
+        filler_logit: What a filler gives to one of the two other classes.
+    """
+
+    name: str
+    kind: str
+    signals: int
+    signal_score: float
+    spread: float
+    signal_logit: float
+    filler_logit: float
+
+
+MODELS = (
+    KnownAnswer("F1", "F", 1, 5.4, 0.0, 6.0, 0.5),
+    KnownAnswer("F3", "F", 3, 4.3, 0.0, 6.0, 0.5),
+    KnownAnswer("F10", "F", 10, 3.1, 0.0, 6.0, 0.5),
+    KnownAnswer("R", "R", 0, 0.0, 1.5, 3.0, 0.0),
+    KnownAnswer("D", "D", 3, -2.0, 0.5, 60.0, 0.02),
+)
+
+
+def build(known: KnownAnswer) -> FlatClassifier:
+    """The classifier; token ids are `token(kind, label, variant)`."""
+    width = 1 + CLASSES
+    model = FlatClassifier(
+        vocab_size=token(1, CLASSES - 1, _VARIANTS - 1) + 1,
+        num_classes=CLASSES,
+        encoder="none",
+        attention="dot",
+        embedding_size=width,
+    )
+    scores = known.spread * torch.randn(2, CLASSES, _VARIANTS, generator=_generator(0))
+    scores[1] += known.signal_score
+    logits = torch.tensor([known.filler_logit, known.signal_logit])
+    with torch.no_grad():
+        rows = torch.zeros(2, CLASSES, _VARIANTS, width)
+        rows[..., 0] = scores
+        for label in range(CLASSES):
+            rows[:, label, :, 1 + label] = logits[:, None]
+        model.embedding.weight.zero_()
+        model.embedding.weight[token(0, 0, 0) :] = rows.flatten(0, 2)
+        model.attention.key.weight.copy_(torch.eye(width)[:1])  # type: ignore[union-attr]
+        model.decoder.weight.copy_(torch.eye(width)[1:])
+        model.decoder.bias.copy_(torch.tensor([0.01, 0.0, 0.0, 0.0]))
+    return model.eval()
+
+
+def token(kind: int, label: int, variant: int) -> int:
+    """Id of a filler (kind 0) or signal (kind 1) that speaks for a class."""
+    return len(SPECIAL_TOKENS) + (kind * CLASSES + label) * _VARIANTS + variant
+
+
+class Texts(Dataset[tuple[int, Tensor, int]]):
+    """Random texts of 20 to 30 tokens: signals of the text's class and fillers of the others."""
+
+    def __init__(self, known: KnownAnswer, size: int = TEXTS) -> None:
+        random = _generator(1)
+        self._items = [self._text(known, number, random) for number in range(size)]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, place: int) -> tuple[int, Tensor, int]:
+        return self._items[place]
+
+    def _text(
+        self, known: KnownAnswer, number: int, random: torch.Generator
+    ) -> tuple[int, Tensor, int]:
+        label = 1 + number % (CLASSES - 1)
+        length = int(torch.randint(*_LENGTHS, (), generator=random))
+        signals = known.signals or length
+        others = [other for other in range(1, CLASSES) if other != label]
+        kinds = [1] * signals + [0] * (length - signals)
+        drawn = torch.randint(len(others), (length,), generator=random).tolist()
+        variants = torch.randint(_VARIANTS, (length,), generator=random).tolist()
+        ids = [
+            token(kind, label if kind else others[place], variant)
+            for kind, place, variant in zip(kinds, drawn, variants, strict=True)
+        ]
+        order = torch.randperm(length, generator=random)
+        return number, torch.tensor(ids)[order], label
+
+
+def collate(items: Sequence[tuple[int, Tensor, int]]) -> TextBatch:
+    """A batch of texts, padded."""
+    tokens = torch.nn.utils.rnn.pad_sequence([text for _, text, _ in items], batch_first=True)
+    return TextBatch(
+        index=torch.tensor([number for number, _, _ in items]),
+        tokens=tokens,
+        mask=tokens != 0,
+        labels=torch.tensor([label for _, _, label in items]),
+    )
+
+
+class KnownTask(pl.LightningModule):
+    """As much of a task as tests ask for."""
+
+    def __init__(self, known: KnownAnswer) -> None:
+        super().__init__()
+        self.model = build(known)
+        self.classes = [f"class {number}" for number in range(CLASSES)]
+
+    def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
+        """What the model says of a batch."""
+        return {"loss": torch.zeros(()), "output": self.model(batch)}
+
+
+def loader(known: KnownAnswer, batch_size: int = 64) -> DataLoader[Any]:
+    """The texts of a model, in batches."""
+    return DataLoader(Texts(known), batch_size=batch_size, collate_fn=collate)
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)

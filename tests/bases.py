@@ -1,0 +1,116 @@
+"""Small bases and corpora for what is made from a base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attnlight.batch import TextBatch
+from attnlight.checkpoints import AtomicCheckpointIO
+from attnlight.data.dataset import TokenDataset
+from attnlight.datamodules import PlantedEvidence
+from attnlight.models.guided import Guided
+from attnlight.tasks import AttentionClassifier, GuidedMLP
+from attnlight.tasks.text import TextTask
+
+SIZES: dict[str, Any] = {"train_size": 61, "validation_size": 21, "test_size": 23}
+SMALL: dict[str, Any] = {"embedding_size": 8, "hidden_size": 4}
+WORDS = 4  # of a sentence of `InSentences`
+
+
+class InSentences:
+    """A split whose texts are read as sentences of four words."""
+
+    def __init__(self, texts: TokenDataset) -> None:
+        self.texts = texts
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.texts, name)
+
+    def __getitem__(self, positions: Sequence[int]) -> TextBatch:
+        def cut(values: Tensor) -> Tensor:
+            return pad(values, (0, -values.shape[1] % WORDS)).unflatten(1, (-1, WORDS))
+
+        batch = self.texts[positions]
+        extras = {name: cut(values) for name, values in batch.extras.items()}
+        tokens, mask = cut(batch.tokens), cut(batch.mask)
+        return TextBatch(batch.index, tokens, mask, batch.labels, extras=extras)
+
+
+class Planted(PlantedEvidence):
+    """The planted corpus, small, flat or in sentences."""
+
+    def __init__(self, in_sentences: bool = False, **options: Any) -> None:
+        settings: dict[str, Any] = SIZES | {"min_tokens": 5, "max_tokens": 17, "batch_size": 8}
+        super().__init__(**(settings | {"eval_batch_size": 8} | options))
+        self.in_sentences = in_sentences
+
+    def dataset(self, split: str) -> Any:
+        texts = super().dataset(split)
+        return InSentences(texts) if self.in_sentences else texts
+
+
+def trainer(folder: Path, *callbacks: pl.Callback, **options: Any) -> pl.Trainer:
+    return pl.Trainer(
+        default_root_dir=folder,
+        callbacks=list(callbacks),
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        inference_mode=False,
+        num_sanity_val_steps=0,
+        plugins=[AtomicCheckpointIO()],
+        **options,
+    )
+
+
+def save(task: TextTask, path: Path) -> Path:
+    """Write a checkpoint of a task as it is."""
+    saver = trainer(path.parent)
+    saver.strategy.connect(task)
+    saver.save_checkpoint(path)
+    return path
+
+
+def save_base(path: Path, corpus: PlantedEvidence, *, seed: int = 0, **options: Any) -> Path:
+    """Write the checkpoint of an untrained base with marked differences between words."""
+    torch.manual_seed(seed)
+    settings = SMALL | {"encoder": "bigru", "embedding_scale": 2.0} | options
+    task = AttentionClassifier(corpus.vocab_size, corpus.num_classes, **settings)
+    task.adopt_corpus(corpus)
+    return save(task, path)
+
+
+def running(task: pl.LightningModule, corpus: PlantedEvidence, split: str = "train") -> Any:
+    """Let a task read a split without a trainer's loop; what stands in for the trainer."""
+    stage = {"train": "training", "validation": "validating", "test": "testing"}[split]
+    stages = ("training", "validating", "testing", "predicting", "sanity_checking")
+    stand_in = SimpleNamespace(datamodule=corpus, **{name: name == stage for name in stages})
+    stand_in.world_size = stand_in.num_training_batches = 1
+    stand_in.current_epoch = 0
+    task.trainer = stand_in
+    if isinstance(task, GuidedMLP) and isinstance(task.model, Guided):
+        task.model.guide = task._guidance
+    task.train(split == "train")
+    return stand_in
+
+
+def batch_of(corpus: PlantedEvidence, split: str = "train", count: int = 8) -> TextBatch:
+    """The first texts of a split in another order, lengths mixed."""
+    order = np.random.default_rng(0).permutation(count)
+    batch: TextBatch = corpus.dataset(split)[order.tolist()]
+    return batch

@@ -1,0 +1,309 @@
+"""Adversarial attention: fine grids of all attentions, models of any readout, whole runs."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import jensenshannon
+from torch import Tensor
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks import AdversarialAttention
+from attnlight.data.selection import choose
+from attnlight.errors import InputError
+from attnlight.functional import (
+    masked_softmax,
+    search_adversary,
+    total_variation,
+    worst_case_attention,
+    worst_case_js,
+)
+from attnlight.functional.frontier import EPSILONS
+from attnlight.models import FlatClassifier
+from attnlight.records import read_metadata, read_record
+from tests.callbacks.handmade import Hidden, batch_of, output_of, random_output
+from tests.callbacks.test_base import run_test
+from tests.outside import OutsideTask, Texts, collate
+
+MEASURES = ("worst_js", "worst_share", "worst_tvd", "upper_js")
+SEARCHED = ("search_js", "search_tvd", "search_gap")
+FEW_STEPS = {"steps": 40, "learning_rate": 0.1}
+
+
+def columns_of(output: AttentionOutput, **options: object) -> dict[str, Tensor]:
+    test = AdversarialAttention(**options)  # type: ignore[arg-type]
+    with torch.no_grad():
+        return dict(test.measure(batch_of(output), output, Hidden(output)))
+
+
+def grid_of(items: int, steps: int = 400) -> Tensor:
+    """Attentions over two or three items, on a fine grid, (K, N)."""
+    ends = torch.arange(steps + 1, dtype=torch.float64) / steps
+    if items == 2:
+        return torch.stack([ends, 1 - ends], dim=1)
+    one, two = (part.flatten() for part in torch.meshgrid(ends, ends, indexing="ij"))
+    inside = one + two <= 1 + 1e-9
+    return torch.stack([one, two, (1 - one - two).clamp(min=0)], dim=1)[inside]
+
+
+def largest(weights: Tensor, attentions: Tensor, kept: Tensor) -> float:
+    """Largest JS from weights (N,) of the attentions (K, N) that are kept, by scipy."""
+    js = jensenshannon(attentions[kept].numpy(), weights.numpy()[None], axis=1) ** 2
+    return float(np.nan_to_num(js).max(initial=0.0))
+
+
+@pytest.mark.parametrize("items", [2, 3])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_no_attention_of_a_fine_grid_is_further(items: int, hidden: bool) -> None:
+    wide = random_output(classes=2, rows=80, items=3, zeros=0.0)
+    assert wide.item_logits is not None
+    output = output_of(
+        masked_softmax(wide.weights[..., :items].log().clamp(min=-9), wide.mask[:, :items]),
+        wide.item_logits[:, :, :items],
+        wide.bias,
+        wide.mask[:, :items],
+    )
+    asked = replace(output, item_logits=None) if hidden else output
+    with torch.no_grad():
+        test = AdversarialAttention(epsilon=0.05)
+        found = test.measure(batch_of(output), asked, Hidden(output))
+    assert output.item_logits is not None
+    reached = 0
+    for row in (output.mask.sum(-1) == items).nonzero().flatten().tolist():
+        weights, logits = output.weights[row, 0], output.item_logits[row, 0]
+        grid = grid_of(items)
+        own = (weights @ logits).softmax(-1)
+        moved = total_variation((grid @ logits).softmax(-1), own)
+        best = largest(weights, grid, moved <= 0.05)
+        room = largest(weights, torch.eye(items).double(), torch.ones(items).bool())
+        js = float(found["worst_js"][row])
+        assert js >= best - 1e-6
+        assert js <= largest(weights, grid, moved <= 0.06) + 1e-3
+        assert float(found["worst_share"][row]) == pytest.approx(js / room, abs=1e-6)
+        assert float(found["worst_tvd"][row]) <= 0.05 + 1e-6
+        reached += 1
+    assert reached > 15
+
+
+@pytest.mark.parametrize(("heads", "classes"), [(1, 2), (1, 4), (3, 2), (3, 3)])
+def test_columns_are_those_of_the_functions(heads: int, classes: int) -> None:
+    output = random_output(heads, classes)
+    assert output.item_logits is not None
+    found = columns_of(output, search=True, seed=3, frontier=True, **FEW_STEPS)
+    arguments = (output.weights, output.item_logits, output.mask, 0.01)
+    searched = search_adversary(*arguments, output.rows, seed=3, steps=40, learning_rate=0.1)
+    _, js, upper = worst_case_attention(*arguments, searched[0])
+    assert js.shape == (60, heads)
+    for name, expected in (("worst_js", js), ("upper_js", upper), ("search_js", searched[1])):
+        torch.testing.assert_close(found[name], expected.mean(-1))
+    torch.testing.assert_close(found["search_gap"], (js - searched[1]).mean(-1))
+    assert (found["search_gap"] >= -1e-12).all()
+    assert (found["search_tvd"] <= 0.01 + 1e-9).all()
+    assert found.keys() >= {*MEASURES, *SEARCHED}
+    by_head = {name for name in found if name.endswith("_by_head")}
+    if heads == 1:
+        assert not by_head
+    else:
+        assert by_head == {f"{name}_by_head" for name in (*MEASURES, *SEARCHED)}
+        torch.testing.assert_close(found["worst_js_by_head"], js)
+    if (heads, classes) == (1, 2):
+        grid = torch.tensor(EPSILONS, dtype=torch.float64)
+        expected = worst_case_js(output.weights[:, 0], output.item_logits[:, 0], output.mask, grid)
+        torch.testing.assert_close(found["frontier_js"], expected)
+    else:
+        assert "frontier_js" not in found
+
+
+def test_one_head_of_several_is_changed_alone() -> None:
+    """The share and the distance of each head, one candidate at a time."""
+    output = random_output(2, 3)
+    model = Hidden(output)
+    assert output.item_logits is not None
+    found = columns_of(output)
+    adversary, js, _ = worst_case_attention(output.weights, output.item_logits, output.mask, 0.01)
+    own = output.logits.softmax(-1)
+    for head in range(2):
+        changed = output.weights.clone()
+        changed[:, head] = adversary[:, head]
+        moved = total_variation(model.readout(output, changed.unsqueeze(2))[:, 0].softmax(-1), own)
+        torch.testing.assert_close(found["worst_tvd_by_head"][:, head], moved, atol=1e-12, rtol=0)
+        for row in range(60):
+            items = output.mask[row].nonzero().flatten()
+            own_weights = output.weights[row, head, items]
+            if len(items) > 1:
+                one = torch.eye(len(items)).double()
+                room = largest(own_weights, one, torch.ones(len(items)).bool())
+                share = float(found["worst_share_by_head"][row, head])
+                assert share == pytest.approx(float(js[row, head]) / room, abs=1e-7)
+
+
+def test_by_hand() -> None:
+    """Two words of even attention that speak for either class as loudly."""
+    output = output_of(
+        torch.tensor([[[0.5, 0.5]]], dtype=torch.float64),
+        torch.tensor([[[[0.0, -5.0], [0.0, 5.0]]]], dtype=torch.float64),
+        torch.zeros(2, dtype=torch.float64),
+    )
+    found = {name: float(column[0]) for name, column in columns_of(output, epsilon=0.2).items()}
+    share = 0.5 + math.log(7 / 3) / 10  # where the logit is that of a probability of 0.7
+    js = jensenshannon([share, 1 - share], [0.5, 0.5]) ** 2
+    assert found["worst_js"] == found["upper_js"] == pytest.approx(js)
+    assert found["worst_share"] == pytest.approx(js / jensenshannon([1, 0], [0.5, 0.5]) ** 2)
+    assert found["worst_tvd"] == pytest.approx(0.2)
+
+
+def test_one_item_has_no_share_and_none_is_undefined() -> None:
+    mask = torch.tensor([[True, False, False], [False, False, False], [True, False, True]])
+    weights = torch.tensor([[1.0, 0, 0], [0, 0, 0], [0.25, 0, 0.75]]).unsqueeze(1)
+    items = torch.randn(3, 1, 3, 2, generator=torch.Generator().manual_seed(0))
+    output = output_of(weights, items, torch.zeros(2), mask)
+    found = columns_of(output, frontier=True, search=True, **FEW_STEPS)
+    for name, column in found.items():
+        undefined = [name == "worst_share", True, False]
+        assert column.reshape(3, -1).isnan().any(-1).tolist() == undefined, name
+    assert found["worst_js"][0] == found["worst_tvd"][0] == found["search_js"][0] == 0
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_logits_that_are_no_numbers_make_their_row_undefined_alone(hidden: bool) -> None:
+    output = random_output(classes=2, zeros=0.0)
+
+    def columns() -> dict[str, Tensor]:
+        test = AdversarialAttention(frontier=True, search=True, **FEW_STEPS)  # type: ignore[arg-type]
+        asked = replace(output, item_logits=None) if hidden else output
+        return dict(test.measure(batch_of(output), asked, Hidden(output)))
+
+    clean = columns()
+    assert output.item_logits is not None
+    output.item_logits[5, 0, 2, 1] = torch.nan
+    output.item_logits[6, 0, 2, 1] = torch.inf
+    broken = columns()
+    others = torch.tensor([row not in (5, 6) for row in range(60)])
+    for name, column in broken.items():
+        if not (hidden and name == "upper_js"):
+            assert column[~others].isnan().all(), name
+        assert torch.equal(column[others].nan_to_num(-9), clean[name][others].nan_to_num(-9)), name
+
+
+@pytest.mark.parametrize(("heads", "classes"), [(1, 2), (2, 3)])
+def test_a_readout_that_is_not_affine_is_asked(heads: int, classes: int) -> None:
+    output = random_output(heads, classes, zeros=0.0)
+    closed = columns_of(output, search=True, **FEW_STEPS)
+    model = Hidden(output)
+    for inference in (False, True):
+        with torch.inference_mode(inference), torch.no_grad():
+            hidden = replace(model.output, weights=model.output.weights.clone())
+            test = AdversarialAttention(frontier=True, search=True, **FEW_STEPS)  # type: ignore[arg-type]
+            asked = test.measure(batch_of(hidden), hidden, model)
+        assert asked.keys() == closed.keys()
+        assert asked["upper_js"].isnan().all()
+        for name in ("search_js", "search_tvd"):
+            torch.testing.assert_close(asked[name], closed[name], rtol=1e-6, atol=1e-9)
+        assert (asked["worst_js"] <= closed["upper_js"] + 1e-9).all()
+        assert (asked["worst_js"] >= asked["search_js"] - 1e-9).all()
+        assert (asked["worst_tvd"] <= 0.01 + 1e-9).all()
+        assert asked["worst_js"].mean() > 0.8 * closed["worst_js"].mean()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_batches_padding_and_order_change_nothing(classes: int) -> None:
+    torch.manual_seed(0)
+    model = FlatClassifier(60, classes, embedding_size=8, hidden_size=8, embedding_scale=1.0)
+    model.eval().double().decoder.weight.data.mul_(8)
+    random = torch.Generator().manual_seed(2)
+    texts = [torch.randint(4, 60, (n,), generator=random) for n in (1, 2, 9, 4)]
+    test = AdversarialAttention(search=True, frontier=True, **FEW_STEPS)  # type: ignore[arg-type]
+
+    def measured(order: list[int], padding: int = 0) -> dict[str, Tensor]:
+        batch = collate([(place, texts[place]) for place in order])
+        wide = torch.nn.functional.pad(batch.tokens, (0, padding))
+        batch = TextBatch(batch.index, wide, wide != 0)
+        with torch.no_grad():
+            return dict(test.measure(batch, model(batch), model))
+
+    together = measured(list(range(4)))
+    assert ("frontier_js" in together) == (classes == 2)
+    turned = measured([3, 2, 1, 0], padding=3)
+    for name, column in together.items():
+        torch.testing.assert_close(
+            turned[name].flip(0), column, rtol=1e-7, atol=1e-9, equal_nan=True
+        )
+    for place in range(4):
+        alone = measured([place])
+        for name, column in together.items():
+            torch.testing.assert_close(
+                alone[name][0], column[place], rtol=1e-7, atol=1e-9, equal_nan=True
+            )
+    assert together["worst_js"][1:].amin() > 1e-3
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_outside_model_runs(tmp_path: Path, affine: bool) -> None:
+    torch.manual_seed(0)
+    task = OutsideTask(affine)
+    started = run_test(tmp_path, AdversarialAttention(frontier=True), task=task)
+    path = tmp_path / "records/test/adversarial_attention.parquet"
+    rows = read_record(path).columns
+    assert rows["worst_js_by_head"].shape == (23, 2)
+    assert "frontier_js" not in rows
+    np.testing.assert_allclose(rows["worst_js"], rows["worst_js_by_head"].mean(1), rtol=1e-6)
+    assert (rows["worst_tvd"] <= 0.01 + 1e-6).all()
+    assert rows["worst_js"].max() > 0.05
+    assert np.isnan(rows["upper_js"]).all() == (not affine)
+    assert read_metadata(path)["measures"] == list(MEASURES)
+    assert read_metadata(path)["frontier_epsilons"] == list(EPSILONS)
+    logged = float(started.callback_metrics["test/adversarial_attention/worst_js"])
+    assert logged == pytest.approx(float(rows["worst_js"].mean()), rel=1e-5)
+    assert list((tmp_path / "figures/test").glob("adversarial_attention.*"))
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_search_is_for_some_instances_chosen_by_hash(tmp_path: Path, affine: bool) -> None:
+    task = OutsideTask(affine)
+    test = AdversarialAttention(
+        epsilon=0.2, search=True, search_instances=6, seed=4, steps=15, learning_rate=0.3
+    )
+    started = run_test(tmp_path, test, task=task)
+    path = tmp_path / "records/test/adversarial_attention.parquet"
+    rows = read_record(path).columns
+    searched = rows["index"][~np.isnan(rows["search_js"])]
+    assert searched.tolist() == choose(np.arange(23), 6, 4).tolist()
+    assert np.array_equal(np.isnan(rows["search_tvd"]), np.isnan(rows["search_js"]))
+    assert np.array_equal(np.isnan(rows["search_gap"]), np.isnan(rows["search_js"]))
+    about = read_metadata(path)
+    assert about["measures"] == [*MEASURES, *SEARCHED]
+    assert about["epsilon"] == 0.2
+    assert about["search"]["steps"] == 15
+    assert about["search"]["instances"] == 6
+    assert "test/adversarial_attention/search_js_low" in started.callback_metrics
+    assert all(parameter.grad is None for parameter in task.parameters())
+    chosen = {"max_instances": 10, "search_instances": 6, "search": True, "seed": 4, "steps": 2}
+    run_test(tmp_path / "fewer", AdversarialAttention(**chosen), task=task)  # type: ignore[arg-type]
+    fewer = read_record(tmp_path / "fewer" / path.relative_to(tmp_path)).columns
+    assert len(fewer["index"]) == 10
+    assert fewer["index"][~np.isnan(fewer["search_js"])].tolist() == searched.tolist()
+
+
+def test_texts_without_any_search_have_its_columns(tmp_path: Path) -> None:
+    test = AdversarialAttention(search=True, search_instances=1, steps=1)
+    run_test(tmp_path, test, texts=Texts(9))
+    rows = read_record(tmp_path / "records/test/adversarial_attention.parquet").columns
+    assert np.isnan(rows["search_js"]).sum() == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 0.0}, r"epsilon of adversarial_attention is 0.0; it must be above 0"),
+        ({"epsilon": math.nan}, r"epsilon of adversarial_attention is nan"),
+        ({"starts": 0}, r"starts of adversarial_attention is 0; it must be at least 1"),
+        ({"steps": 0}, r"steps of adversarial_attention is 0"),
+        ({"search_instances": 0}, r"search_instances of adversarial_attention is 0"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        AdversarialAttention(**options)  # type: ignore[arg-type]

@@ -1,0 +1,128 @@
+"""Both tests that erase items, on real models and in runs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attnlight.batch import TextBatch
+from attnlight.callbacks import DecisionFlip, SingleErasure
+from attnlight.models import FlatClassifier
+from attnlight.records import read_record
+from tests.callbacks.test_base import run_test
+from tests.outside import OutsideTask, Texts, collate
+
+DISCRETE = ("flip", "count", "fraction", "needs", "never", "excess", "outdone", "length")
+
+
+def texts_of(index: list[int], padding: int = 0) -> TextBatch:
+    """Texts whose tokens are a function of their index, some words twice."""
+    found = []
+    for number in index:
+        random = torch.Generator().manual_seed(number)
+        found.append(torch.randint(4, 30, (2 + 5 * number % 23,), generator=random))
+    tokens = torch.nn.utils.rnn.pad_sequence(found, batch_first=True)
+    tokens = pad(tokens, (0, padding))
+    return TextBatch(index=torch.tensor(index), tokens=tokens, mask=tokens != 0)
+
+
+def columns_of(model: FlatClassifier, index: list[int], padding: int = 0) -> dict[str, Tensor]:
+    batch = texts_of(index, padding)
+    with torch.no_grad():
+        output = model(batch)
+        return {
+            **SingleErasure(compat=True).measure(batch, output, model),
+            **DecisionFlip().measure(batch, output, model),
+        }
+
+
+def model_of(encoder: str, dtype: torch.dtype) -> FlatClassifier:
+    torch.manual_seed(1)
+    model = FlatClassifier(30, 3, encoder, embedding_size=12, hidden_size=10, embedding_scale=1.0)  # type: ignore[arg-type]
+    for weights in (model.attention, model.decoder):
+        for parameter in weights.parameters():
+            torch.nn.init.normal_(parameter, std=1.5)
+    return model.to(dtype).eval()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("encoder", ["bilstm", "none"])
+def test_padding_batch_and_order_change_nothing(encoder: str, dtype: torch.dtype) -> None:
+    model = model_of(encoder, dtype)
+    index = list(range(40))
+    whole = columns_of(model, index)
+    assert whole["removed_count_attention"].unique().numel() > 8
+    assert 0 < whole["never_flips_random"].mean() < 1
+    alone = [columns_of(model, [number]) for number in index]
+    ways = {
+        "alone": {name: torch.cat([one[name] for one in alone]) for name in whole},
+        "padded": columns_of(model, index, padding=9),
+        "reversed": {n: c.flip(0) for n, c in columns_of(model, index[::-1]).items()},
+    }
+    tolerance = 2e-6 if dtype == torch.float32 else 1e-10
+    for way, columns in ways.items():
+        for name, column in columns.items():
+            exact = any(part in name for part in DISCRETE)
+            torch.testing.assert_close(
+                column,
+                whole[name],
+                rtol=0,
+                atol=1e-7 if exact else tolerance,
+                equal_nan=True,
+                msg=lambda text, where=f"{way}, {name}": f"{where}: {text}",
+            )
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_a_model_from_outside(tmp_path: Path, affine: bool) -> None:
+    torch.manual_seed(0)
+    task, texts = OutsideTask(affine), Texts(40)
+    torch.nn.init.normal_(task.model.values.weight)
+    tests = SingleErasure(figures=affine), DecisionFlip(figures=affine)
+    run_test(tmp_path, *tests, task=task, texts=texts)
+    erased = read_record(tmp_path / "records/test/single_erasure.parquet")
+    flips = read_record(tmp_path / "records/test/decision_flip.parquet")
+    assert flips.metadata["emptied"] == "bias"
+    assert erased.metadata["tie"] == flips.metadata["tie"] == 1e-5
+    counts = flips.columns["removed_count_attention"]
+    for item in range(40):
+        count, flips_top = by_readout(task, texts, item)
+        assert counts[item] == pytest.approx(count, nan_ok=True)
+        single = erased.columns["flip_top_attention"][item]
+        assert single == pytest.approx(flips_top, nan_ok=True)
+    assert 0 < np.nanmean(erased.columns["flip_top_attention"]) < 1
+    assert np.isnan(flips.columns["minimal_count"]).all() != affine
+    assert len(list((tmp_path / "figures/test").glob("*.svg"))) == 2 * affine
+
+
+def by_readout(task: OutsideTask, texts: Texts, item: int) -> tuple[float, float]:
+    """Items that attention's order erases, and whether its first flips, asked of the model."""
+    with torch.no_grad():
+        output = task.model(collate([texts[item]]))
+        items = output.mask.shape[1]
+        order = output.weights[0].mean(0).argsort(descending=True).tolist()
+        flipped = []
+        for count in range(1, items):
+            left = output.weights.clone()
+            left[:, :, order[:count]] = 0
+            left /= left.sum(-1, keepdim=True)
+            logits = task.model.readout(output, left.unsqueeze(2))
+            flipped.append(bool(logits.argmax() != output.logits.argmax()))
+        flipped.append(bool(output.bias.argmax() != output.logits.argmax()))
+    count = flipped.index(True) + 1 if True in flipped else math.nan
+    return count, float(flipped[0]) if items > 1 else math.nan
+
+
+def test_memory_of_many_classes_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Orders are followed in pieces, which changes nothing."""
+    model = model_of("none", torch.float64)
+    whole = columns_of(model, list(range(10)))
+    monkeypatch.setattr("attnlight.functional.flips._TERMS", 1)
+    for name, column in columns_of(model, list(range(10))).items():
+        torch.testing.assert_close(column, whole[name], equal_nan=True)

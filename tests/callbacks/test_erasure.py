@@ -1,0 +1,224 @@
+"""Erasing one item: every column against plain loops, on outputs made by hand."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from scipy.spatial.distance import jensenshannon
+from torch import Tensor
+
+from attnlight.batch import AttentionOutput
+from attnlight.callbacks import SingleErasure
+from attnlight.callbacks.erasing import SCORES
+from attnlight.functional.rankings import random_others, released_item
+from tests.callbacks.handmade import Hidden, Oracle, batch_of, output_of, random_output
+
+
+def columns_of(output: AttentionOutput, **options: object) -> dict[str, Tensor]:
+    test = SingleErasure(**options)  # type: ignore[arg-type]
+    with torch.no_grad():
+        return dict(test.measure(batch_of(output), output, Hidden(output)))
+
+
+def js(p: Tensor, q: Tensor) -> float:
+    return float(jensenshannon(p.softmax(-1).numpy(), q.softmax(-1).numpy()) ** 2)
+
+
+def naive(
+    output: AttentionOutput,
+    row: int,
+    others: dict[str, int],
+    absolute: bool = False,
+) -> dict[str, float]:
+    """The columns of one row, from the places that are erased."""
+    oracle = Oracle(output, row)
+    own = oracle.without([])
+    moved = {n: js(own, oracle.without([n])) for n in oracle.items}
+    rounding = 1e-5 * max(moved.values())
+    found = {}
+    for score in SCORES:
+        top, drawn = oracle.order(score, absolute)[0], others[score]
+        rest = [n for n in oracle.items if n != top]
+        weights, difference = oracle.weights, moved[top] - moved[drawn]
+        found |= {
+            f"flip_top_{score}": float(oracle.flips([top])),
+            f"flip_other_drawn_{score}": float(oracle.flips([drawn])),
+            f"delta_weight_drawn_{score}": weights[top] - weights[drawn],
+            f"delta_js_drawn_{score}": difference if abs(difference) > rounding else 0.0,
+            f"flip_other_expected_{score}": np.mean([oracle.flips([n]) for n in rest]),
+            f"delta_weight_expected_{score}": np.mean([weights[top] - weights[n] for n in rest]),
+            f"delta_js_expected_{score}": np.mean([moved[top] - moved[n] for n in rest]),
+            f"outdone_expected_{score}": np.mean([moved[n] > moved[top] + rounding for n in rest]),
+        }
+    return found
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize(("heads", "classes"), [(1, 2), (1, 4), (3, 3)])
+def test_equals_plain_loops(heads: int, classes: int, absolute: bool) -> None:
+    output = random_output(heads, classes)
+    found = columns_of(output, gradient="absolute" if absolute else "signed", seed=4)
+    tops = torch.zeros(60, 3, dtype=torch.long)
+    for row in range(60):
+        oracle = Oracle(output, row)
+        tops[row] = torch.tensor([oracle.order(score, absolute)[0] for score in SCORES])
+    drawn = random_others(output.mask, output.rows, tops, seed=4)
+    compared = 0
+    for row in range(60):
+        if output.mask[row].sum() < 2:
+            assert all(math.isnan(column[row]) for column in found.values())
+            continue
+        others = dict(zip(SCORES, drawn[row].tolist(), strict=True))
+        expected = naive(output, row, others, absolute)
+        assert expected.keys() == found.keys()
+        for name, value in expected.items():
+            assert float(found[name][row]) == pytest.approx(value, abs=1e-9), (row, name)
+        compared += 1
+    assert compared > 50
+    assert 0 < found["flip_top_attention"].nanmean() < 1
+    assert not torch.equal(found["flip_top_attention"], found["flip_top_gradient"])
+
+
+def test_by_hand() -> None:
+    """Two words of weights 3/4 and 1/4 that speak for different classes."""
+    output = output_of(
+        torch.tensor([[[0.75, 0.25]]], dtype=torch.float64),
+        torch.tensor([[[[0.0, 2.0], [2.0, 0.0]]]], dtype=torch.float64),
+        torch.zeros(2, dtype=torch.float64),
+    )
+    found = {name: float(column[0]) for name, column in columns_of(output).items()}
+    p, q_top, q_other = (torch.tensor(z) for z in ([0.5, 1.5], [2.0, 0.0], [0.0, 2.0]))
+    for score in SCORES:
+        assert found[f"flip_top_{score}"] == 1
+        assert found[f"flip_other_drawn_{score}"] == found[f"flip_other_expected_{score}"] == 0
+        assert (
+            found[f"delta_weight_drawn_{score}"] == found[f"delta_weight_expected_{score}"] == 0.5
+        )
+        assert found[f"delta_js_drawn_{score}"] == pytest.approx(js(p, q_top) - js(p, q_other))
+        assert found[f"outdone_expected_{score}"] == 0
+
+
+def test_what_is_left_of_all_attention_is_the_bias() -> None:
+    weights = torch.tensor([[[1.0, 0.0]]])
+    items = torch.tensor([[[[0.0, 2.0], [2.0, 0.0]]]])
+    for bias, flips in (([1.0, 0.0], 1.0), ([0.0, 1.0], 0.0)):
+        found = columns_of(output_of(weights, items, torch.tensor(bias)))
+        assert found["flip_top_attention"].item() == flips
+        assert found["flip_other_expected_attention"].item() == 0
+
+
+def test_equal_words_are_equal_whatever_the_rounding() -> None:
+    """The first of three equal words is on top, and none outdoes it."""
+    noise = 1e-7 * torch.rand(50, 1, 4, dtype=torch.float64)
+    weights = torch.tensor([0.3, 0.3, 0.1, 0.3], dtype=torch.float64) + noise
+    items = torch.tensor([[0.0, 1.0], [0.0, 1.0], [3.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    output = output_of(
+        weights / weights.sum(-1, keepdim=True), items.expand(50, 1, 4, 2), torch.zeros(2).double()
+    )
+    found = columns_of(output, seed=1)
+    assert (found["outdone_expected_attention"] <= 1 / 3 + 1e-9).all()
+    delta = found["delta_js_drawn_attention"]
+    close = found["delta_weight_drawn_attention"].abs() < 1e-3
+    assert (delta[close] == 0).all()
+    assert 20 < close.sum() < 45
+
+
+def test_one_item_or_none_is_undefined_and_two_have_one_other() -> None:
+    mask = torch.tensor([[True, False, False], [False, False, False], [True, False, True]])
+    weights = torch.tensor([[1.0, 0, 0], [0, 0, 0], [0.25, 0, 0.75]]).unsqueeze(1)
+    items = torch.randn(3, 1, 3, 2, generator=torch.Generator().manual_seed(0))
+    found = columns_of(output_of(weights, items, torch.zeros(2), mask), compat=True)
+    for name, column in found.items():
+        assert column.isnan().tolist() == [True, True, False], name
+    for measure in ("flip_other", "delta_weight", "delta_js"):
+        for score in SCORES:
+            drawn, expected = (found[f"{measure}_{kind}_{score}"] for kind in ("drawn", "expected"))
+            assert drawn[2].item() == pytest.approx(expected[2].item(), abs=1e-7)
+
+
+def test_logits_that_are_no_numbers_make_their_row_undefined_alone() -> None:
+    output = random_output()
+    clean = columns_of(output, compat=True)
+    assert output.item_logits is not None
+    output.item_logits[5, 0, 2, 1] = torch.nan
+    output.item_logits[6, 0, 2, 1] = torch.inf
+    output.weights[7, 0, 2] = torch.nan
+    broken = columns_of(output, compat=True)
+    others = torch.tensor([row not in (5, 6, 7) for row in range(60)])
+    for name, column in broken.items():
+        assert column[~others].isnan().all(), name
+        assert torch.equal(column[others].nan_to_num(-9), clean[name][others].nan_to_num(-9)), name
+
+
+@pytest.mark.parametrize(("heads", "classes"), [(1, 2), (2, 3)])
+def test_a_readout_that_is_not_affine_is_asked(heads: int, classes: int) -> None:
+    output = random_output(heads, classes, zeros=0.0)
+    closed = columns_of(output, compat=True)
+    model = Hidden(output)
+    for inference in (False, True):
+        with torch.inference_mode(inference), torch.no_grad():
+            hidden = replace(model.output, weights=model.output.weights.clone())
+            test = SingleErasure(compat=True)
+            asked = test.measure(batch_of(hidden), hidden, model)
+        assert asked.keys() == closed.keys()
+        for name, column in closed.items():
+            torch.testing.assert_close(asked[name], column, equal_nan=True, rtol=0, atol=1e-9)
+
+
+class TestReleasedDraw:
+    """Defect D1: a place from 1 to L - 1, which may be the top item's own."""
+
+    def test_columns_stand_for_the_drawn_place(self) -> None:
+        output = random_output()
+        found = columns_of(output, compat=True, seed=2)
+        without = columns_of(output, seed=2)
+        assert found.keys() - without.keys() == {
+            f"{measure}_compat_{score}"
+            for measure in ("flip_other", "delta_weight", "delta_js")
+            for score in SCORES
+        }
+        for row in (output.mask.sum(-1) > 1).nonzero().flatten().tolist():
+            oracle = Oracle(output, row)
+            place = int(released_item(output.mask, output.rows, seed=2)[row])
+            assert place in oracle.items[1:]
+            top = oracle.order("gradient")[0]
+            own = oracle.without([])
+            expected = js(own, oracle.without([top])) - js(own, oracle.without([place]))
+            assert float(found["delta_js_compat_gradient"][row]) == pytest.approx(
+                expected, abs=1e-9
+            )
+            difference = oracle.weights[top] - oracle.weights[place]
+            assert float(found["delta_weight_compat_gradient"][row]) == pytest.approx(difference)
+            assert float(found["flip_other_compat_gradient"][row]) == oracle.flips([place])
+
+    @pytest.mark.parametrize(("top", "share"), [(0, 0.0), (2, 0.25)])
+    def test_is_now_and_then_the_top_item(self, top: int, share: float) -> None:
+        weights = torch.full((4_000, 1, 5), 0.1)
+        weights[:, :, top] = 0.6
+        items = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
+        output = output_of(weights, items.expand(4_000, 1, 5, 2), torch.zeros(2))
+        found = columns_of(output, compat=True)
+        itself = int((found["delta_weight_compat_attention"] == 0).sum())
+        if share:
+            assert stats.binomtest(itself, 4_000, share).pvalue > 1e-3
+        assert share > 0 or itself == 0
+        assert (found["delta_weight_drawn_attention"] > 0).all()
+        drawn = Counter(found["delta_js_drawn_attention"].tolist())
+        assert len(drawn) == 4
+        assert stats.chisquare(list(drawn.values())).pvalue > 1e-3
+
+
+def test_the_expectation_is_what_draws_converge_to() -> None:
+    output = random_output(rows=40)
+    expected = columns_of(output)
+    drawn = [columns_of(output, seed=seed) for seed in range(200)]
+    for measure in ("flip_other", "delta_weight", "delta_js"):
+        for score in SCORES:
+            values = torch.stack([found[f"{measure}_drawn_{score}"] for found in drawn])
+            centre, spread = values.mean(0), values.std(0) / math.sqrt(200)
+            far = (centre - expected[f"{measure}_expected_{score}"]).abs() > 4.5 * spread + 1e-6
+            assert not far.any(), (measure, score)

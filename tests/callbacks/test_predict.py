@@ -1,0 +1,143 @@
+"""What tests and predictions say of a model that attends to sentences."""
+
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.callbacks import AttentionPermutation, Predictions
+from attnlight.callbacks.predict import PredictionWriter
+from attnlight.datamodules import PlantedEvidence
+from attnlight.functional import masked_softmax
+from attnlight.records import read_record
+from tests.callbacks.test_base import trainer
+
+SIZES = {"train_size": 20, "validation_size": 10, "test_size": 41}
+LENGTH = 6
+
+
+class OverSentences(nn.Module):
+    """Attention over the means of sentences' embeddings, or over words, with an affine readout."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, 5, padding_idx=0)
+        self.score, self.values = nn.Linear(5, 1), nn.Linear(5, 2)
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        return self.table(batch.tokens)
+
+    def forward(
+        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+    ) -> AttentionOutput:
+        states = self.embed(batch) if embeddings is None else embeddings
+        mask = batch.mask
+        if mask.ndim == 3:
+            states = states.sum(2) / mask.sum(-1, keepdim=True).clamp(min=1)
+            mask = mask.any(-1)
+        if weights is None:
+            weights = masked_softmax(self.score(states).squeeze(-1), mask).unsqueeze(1)
+        items = self.values(states).unsqueeze(1)
+        return AttentionOutput(
+            rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
+            logits=(weights.unsqueeze(-1) * items).sum((1, 2)),
+            weights=weights,
+            item_logits=items,
+            bias=self.values.bias,
+            mask=mask,
+            states=states,
+        )
+
+    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
+        return self.values(weights[:, 0] @ output.states)
+
+
+class SentenceTask(pl.LightningModule):
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.model = OverSentences(vocab_size)
+
+    def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
+        return {"loss": torch.zeros(()), "output": self.model(batch)}
+
+    def predict_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
+        return {"output": self.model(batch)}
+
+
+def corpus(length: int | None = LENGTH, batch_size: int = 16) -> PlantedEvidence:
+    return PlantedEvidence(sentence_length=length, eval_batch_size=batch_size, **SIZES)
+
+
+def task_of(data: PlantedEvidence) -> SentenceTask:
+    torch.manual_seed(0)
+    return SentenceTask(data.vocab_size)
+
+
+def predicted(folder: Path, data: PlantedEvidence) -> list[dict[str, Any]]:
+    started = trainer(folder, PredictionWriter())  # type: ignore[arg-type]
+    started.predict(task_of(data), datamodule=data, return_predictions=False)
+    rows = pq.read_table(folder / "predictions.parquet").to_pylist()
+    return sorted(rows, key=lambda row: row["index"])
+
+
+def test_the_hand_made_model_meets_the_protocol() -> None:
+    assert isinstance(OverSentences(9), AttentionModel)
+
+
+@pytest.mark.parametrize("length", [LENGTH, None])
+def test_items_are_spans_of_the_tokens(tmp_path: Path, length: int | None) -> None:
+    data = corpus(length)
+    model = task_of(data).model
+    flat, apart = corpus(None).dataset("test"), data.dataset("test")
+    rows = predicted(tmp_path, data)
+    assert [row["index"] for row in rows] == list(range(41))
+    for row in rows:
+        text = flat[[row["index"]]]
+        size = len(text.tokens[0])
+        assert row["tokens"] == flat.words(row["index"])
+        assert row["evidence"] == text.extras["evidence"][0].tolist()
+        step = length or 1
+        spans = [[start, min(start + step, size)] for start in range(0, size, step)]
+        assert row["items"] == spans
+        output = model(apart[[row["index"]]])
+        assert row["label"] == int(text.labels[0])  # type: ignore[index]
+        expected = output.weights[0][:, output.mask[0]].tolist()
+        np.testing.assert_allclose(row["attention"], expected, atol=2e-6)
+        attention, logits = np.array(row["attention"]), np.array(row["item_logits"])
+        assert attention.shape == (1, len(spans)) == logits.shape[:2]
+        total = np.einsum("hn,hnc->c", attention, logits)
+        odds = np.exp(total - total.max())
+        np.testing.assert_allclose(odds / odds.sum(), row["probabilities"], atol=1e-5)
+
+
+def test_predictions_do_not_depend_on_batches(tmp_path: Path) -> None:
+    many, few = (predicted(tmp_path / str(size), corpus(batch_size=size)) for size in (41, 3))
+    for one, other in zip(many, few, strict=True):
+        assert {k: one[k] for k in ("index", "tokens", "items", "evidence")} == {
+            k: other[k] for k in ("index", "tokens", "items", "evidence")
+        }
+        np.testing.assert_allclose(one["attention"], other["attention"], atol=2e-6)
+
+
+def test_records_count_sentences(tmp_path: Path) -> None:
+    data = corpus()
+    tests = (Predictions(), AttentionPermutation(draws=5))
+    started = trainer(tmp_path, *tests)
+    started.test(task_of(data), datamodule=data, verbose=False)
+    columns = read_record(tmp_path / "records/test/predictions.parquet").columns
+    lengths = corpus(None).dataset("test").lengths
+    order = np.argsort(columns["index"])
+    assert columns["length"][order].tolist() == (-(-lengths // LENGTH)).tolist()
+    model = task_of(data).model
+    for row in order[:5]:
+        output = model(data.dataset("test")[[int(columns["index"][row])]])
+        assert columns["max_attention"][row] == pytest.approx(output.weights.max().item(), abs=2e-6)
+    permuted = read_record(tmp_path / "records/test/attention_permutation.parquet").columns
+    assert np.isfinite(permuted["median_tvd"]).all()
+    assert (permuted["median_tvd"] > 0).any()

@@ -1,0 +1,48 @@
+"""Instances to look for adversaries of, and plain ways to measure what is found."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from attnlight.functional import masked_softmax, read, total_variation
+
+KINDS = ["random", "sharp", "uniform", "zeros", "one", "equal logits", "extreme", "few values"]
+
+
+def case(
+    kind: str, rows: int, items: int, classes: int = 2, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights, item logits and a mask of all lengths from 1."""
+    random = torch.Generator().manual_seed(seed)
+    mask = torch.arange(items) < 1 + torch.arange(rows)[:, None] % items
+    scores = torch.randn(rows, items, dtype=torch.float64, generator=random)
+    logits = 2 * torch.randn(rows, items, classes, dtype=torch.float64, generator=random)
+    if kind == "sharp":
+        scores *= 6
+    elif kind == "uniform":
+        scores *= 0
+    elif kind == "zeros":
+        scores[torch.rand(rows, items, generator=random) < 0.5] = -2000.0
+    elif kind == "one":
+        scores[:, 0] = scores.exp().sum(-1).log() + math.log(1e8)
+    elif kind == "equal logits":
+        logits[:] = logits[:, :1]
+    elif kind == "extreme":
+        logits *= 1e4
+    elif kind == "few values":
+        scores, logits = scores.round(), logits.round()
+    return masked_softmax(scores, mask), logits, mask
+
+
+def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
+    """By its definition, to 1e-15 or so."""
+    p, q = torch.broadcast_tensors(p, q)
+    middle = ((p + q) / 2).clamp(min=1e-300)
+    return (torch.xlogy(p, p / middle) + torch.xlogy(q, q / middle)).sum(-1) / 2
+
+
+def moved(adversary: Tensor, weights: Tensor, logits: Tensor) -> Tensor:
+    """Total variation distance between the predictions of two attentions."""
+    one, other = read(adversary, logits).double(), read(weights, logits).double()
+    return total_variation(one.softmax(-1), other.softmax(-1))

@@ -1,0 +1,177 @@
+"""Gradient times embedding, against derivatives of probabilities and finite differences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.errors import InputError
+from attnlight.functional import input_gradient
+from attnlight.models import ENCODERS
+from tests.models import test_classifier as flat
+from tests.models import test_hierarchical as hierarchical
+from tests.outside import Texts, TwoHeads, collate
+
+
+def published(
+    model: AttentionModel, batch: TextBatch, output: AttentionOutput, detached: bool
+) -> Tensor:
+    """|sum over E of dp_c / dE_e E_e|, summed over classes c, by the Jacobian: (B, N) or (B, S, N).
+
+    Divided by 1 - p of the winner, as `input_gradient` is.
+    """
+    embeddings = model.embed(batch).detach()
+    weights = output.weights if detached else None
+
+    def probabilities(values: Tensor) -> Tensor:
+        return model(batch, weights=weights, embeddings=values).logits.softmax(-1)
+
+    jacobian = torch.autograd.functional.jacobian(probabilities, embeddings)  # type: ignore[no-untyped-call]
+    texts = torch.arange(len(batch))
+    own = jacobian[texts, :, texts]  # (B, C, ..., E)
+    effects = (own * embeddings.unsqueeze(1)).sum(-1)
+    if effects.ndim == 4:
+        effects = (effects * batch.attendable().unsqueeze(1)).sum(-1)
+    rest = 1 - output.logits.softmax(-1).amax(-1, keepdim=True)
+    return (effects.abs().sum(1) / rest).detach().masked_fill(~output.mask, 0.0)
+
+
+@pytest.mark.parametrize("detached", [True, False])
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_equals_the_derivatives_of_probabilities(
+    encoder: str, classes: int, detached: bool
+) -> None:
+    model = flat.model(encoder, classes=classes)
+    batch = flat.collate(flat.corpus()[:6], padding=2)
+    output = model(batch)
+    found = input_gradient(model, batch, output, detached=detached)
+    expected = published(model, batch, output, detached)
+    assert expected.max() > 0.1
+    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
+    assert (found[~output.mask] == 0).all()
+    assert not found.requires_grad
+
+
+@pytest.mark.parametrize("detached", [True, False])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_sentence_has_the_sum_of_its_words(classes: int, detached: bool) -> None:
+    model = hierarchical.model(classes=classes)
+    batch = hierarchical.collate(hierarchical.corpus()[:5], sentences=1)
+    output = model(batch)
+    found = input_gradient(model, batch, output, detached=detached)
+    expected = published(model, batch, output, detached)
+    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_outside_model(affine: bool) -> None:
+    torch.manual_seed(0)
+    model, texts = TwoHeads(affine), Texts()
+    batch = collate([texts[i] for i in range(len(texts))])
+    output = model(batch)
+    found = input_gradient(model, batch, output, detached=False)
+    torch.testing.assert_close(
+        found, published(model, batch, output, False).double(), rtol=1e-3, atol=1e-5
+    )
+
+
+def test_finite_differences_of_the_log_odds() -> None:
+    """For two classes: each item's share of the derivative as its embedding is scaled."""
+    model, batch = flat.model("bilstm"), flat.collate(flat.corpus()[:4])
+    output = model(batch)
+    found = input_gradient(model, batch, output, detached=True)
+    embeddings = model.embed(batch).detach()
+    winner = output.logits.softmax(-1).amax(-1).detach()
+
+    def log_odds(values: Tensor) -> Tensor:
+        logits = model(batch, weights=output.weights, embeddings=values).logits.detach()
+        return logits[:, 1] - logits[:, 0]
+
+    step = 1e-5
+    for place in range(embeddings.shape[1]):
+        nudge = torch.zeros_like(embeddings)
+        nudge[:, place] = step * embeddings[:, place]
+        slope = (log_odds(embeddings + nudge) - log_odds(embeddings - nudge)) / (2 * step)
+        expected = (2 * winner * slope.abs()).masked_fill(~output.mask[:, place], 0.0)
+        torch.testing.assert_close(found[:, place], expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_certain_prediction_is_ranked_as_one_in_doubt(classes: int) -> None:
+    """Where the sigmoid is flat in float32, Jain and Wallace's own division is 0 / 0."""
+    batch = flat.collate(flat.corpus())
+    model = flat.model("cnn", classes=classes, dtype=torch.float32)
+    doubtful = input_gradient(model, batch, model(batch))
+    with torch.no_grad():
+        model.decoder.bias[-1] += 300
+    output = model(batch)
+    assert (output.logits.softmax(-1).amax(-1) == 1).all()
+    certain = input_gradient(model, batch, output)
+    assert (certain.sum(-1) > 0).all()
+    if classes == 2:
+        scaled = [x / x.sum(-1, keepdim=True) for x in (doubtful, certain)]
+        torch.testing.assert_close(*scaled, rtol=1e-4, atol=1e-6)
+
+
+def test_by_hand() -> None:
+    """Logits 2 e1 and 0 e1 + e2, item by item: the effects are the items' parts of the lead."""
+    model = flat.model("none", "uniform", classes=3)
+    with torch.no_grad():
+        model.embedding.weight.zero_()
+        model.embedding.weight[4, 0], model.embedding.weight[5, 1] = 3.0, 1.0
+        model.decoder.weight.zero_()
+        model.decoder.bias.zero_()
+        model.decoder.weight[0, 0], model.decoder.weight[1, 1] = 2.0, 4.0
+    batch = flat.collate([[4, 5]])  # logits (3, 2, 0) from halves (6, 0, 0) and (0, 4, 0)
+    found = input_gradient(model, batch, model(batch), detached=True)
+    p = torch.tensor([3.0, 2.0, 0.0]).double().softmax(-1)
+    first = 3 * p[0] * torch.stack([1 - p[0], -p[1], -p[2]])  # times |d z_0|; p_c (delta - p_0)
+    first = torch.stack([3 * p[0] * (1 - p[0]), 3 * p[1] * p[0], 3 * p[2] * p[0]]).sum()
+    second = torch.stack([2 * p[0] * p[1], 2 * p[1] * (1 - p[1]), 2 * p[2] * p[1]]).sum()
+    expected = torch.stack([first, second]) / (1 - p[0])
+    torch.testing.assert_close(found[0], expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("encoder", ["bigru", "cnn"])
+def test_batch_padding_and_order_change_nothing(encoder: str) -> None:
+    model, texts = flat.model(encoder, classes=3), flat.corpus()
+    whole = flat.collate(texts)
+    found = input_gradient(model, whole, model(whole))
+    for row, text in enumerate(texts):
+        alone = flat.collate([text], padding=3)
+        other = input_gradient(model, alone, model(alone))
+        torch.testing.assert_close(other[0, : len(text)], found[row, : len(text)])
+
+
+def test_logits_that_are_not_finite_are_undefined_for_their_text_alone() -> None:
+    model, texts = flat.model("bilstm", classes=3), flat.corpus()
+    clean = input_gradient(model, flat.collate(texts), model(flat.collate(texts)))
+    with torch.no_grad():
+        model.embedding.weight[59] = torch.nan
+    bad = torch.tensor([59 in text for text in texts])
+    assert 0 < bad.sum() < len(texts)
+    batch = flat.collate(texts)
+    output = model(batch)
+    found = input_gradient(model, batch, output)
+    assert found[bad].isnan().equal(output.mask[bad])
+    torch.testing.assert_close(found[~bad], clean[~bad])
+
+
+def test_parameters_get_no_gradient_and_none_is_needed_around() -> None:
+    model, batch = flat.model("bilstm"), flat.collate(flat.corpus())
+    with torch.no_grad():
+        found = input_gradient(model, batch, model(batch))
+    assert found.max() > 0
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_rows_that_are_not_texts_are_refused() -> None:
+    model, batch = flat.model(), flat.collate(flat.corpus())
+    output = model(batch)
+    with pytest.raises(InputError, match="one row per text"):
+        input_gradient(model, batch, replace(output, rows=output.rows.flip(0)))

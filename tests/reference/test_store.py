@@ -1,0 +1,201 @@
+"""What is kept of a frozen model is what it says of each text alone."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
+from attnlight.errors import InputError
+from attnlight.models import FlatClassifier, HierarchicalClassifier
+from attnlight.reference import OutputStore, attended_items, store, write_outputs
+from tests.outside import TwoHeads
+
+SIZE = 53
+
+
+class Corpus:
+    """Texts of 1 to 9 words between boundary tokens, with gaps in their indices, out of order."""
+
+    def __init__(self, in_sentences: bool = False) -> None:
+        random = np.random.default_rng(0)
+        words = [random.integers(5, 50, n) for n in random.integers(1, 10, SIZE)]
+        self.texts = [torch.tensor([BOS, *text, EOS]) for text in words]
+        self.index = random.permutation(3 * SIZE)[:SIZE].astype(np.int64)
+        self.lengths = np.array([len(text) for text in self.texts], np.int32)
+        self.in_sentences = in_sentences
+
+    def __len__(self) -> int:
+        return SIZE
+
+    def __getitem__(self, positions: Sequence[int]) -> TextBatch:
+        chosen = [self.texts[p] for p in positions]
+        tokens = nn.utils.rnn.pad_sequence(chosen, batch_first=True)
+        if self.in_sentences:
+            tokens = nn.functional.pad(tokens, (0, -tokens.shape[1] % 3)).unflatten(1, (-1, 3))
+        return TextBatch(torch.from_numpy(self.index[positions]), tokens, tokens != 0)
+
+
+class Tagger(nn.Module):
+    """One row per word, at its place in the text, with two heads over the words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 6)
+
+    def forward(self, batch: TextBatch, weights: None = None, embeddings: None = None) -> Any:
+        text, place = batch.attendable().nonzero().unbind(-1)
+        states = self.table(batch.tokens)
+        scores = torch.einsum(
+            "rhd,rnhd->rhn", *(s.unflatten(-1, (2, 3)) for s in self._two(states, text, place))
+        )
+        mask = batch.attendable()[text]
+        return AttentionOutput(
+            rows=torch.stack([batch.index[text], place], dim=1),
+            logits=states[text, place, :3],
+            weights=scores.masked_fill(~mask[:, None], -torch.inf).softmax(-1),
+            item_logits=None,
+            bias=torch.zeros(3),
+            mask=mask,
+            states=states,
+        )
+
+    @staticmethod
+    def _two(states: Tensor, text: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+        return states[text, place], states[text]
+
+
+MODELS = {
+    "flat": lambda: FlatClassifier(
+        50, 3, "bigru", embedding_size=6, hidden_size=4, embedding_scale=2
+    ),
+    "hierarchical": lambda: HierarchicalClassifier(50, 2, embedding_size=6, hidden_size=4),
+    "two heads": lambda: TwoHeads(affine=False),
+    "tagger": Tagger,
+}
+
+
+@pytest.fixture(params=MODELS)
+def written(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Any, Corpus, OutputStore]:
+    """A model, its corpus, and the store, written in several pieces of several batches."""
+    monkeypatch.setattr(store, "_PIECE_TEXTS", 20)
+    monkeypatch.setattr(store, "_CPU_TOKENS", 40)
+    torch.manual_seed(0)
+    model, corpus = MODELS[request.param](), Corpus(request.param == "hierarchical")
+    write_outputs(model.eval(), corpus, tmp_path, note="of a test")
+    return model, corpus, OutputStore(tmp_path)
+
+
+def test_each_text_is_what_the_model_says_of_it_alone(written: Any) -> None:
+    model, corpus, outputs = written
+    rows = 0
+    for position in range(SIZE):
+        with torch.no_grad():
+            alone = model(corpus[[position]])
+        weights, logits = outputs.read(alone.rows, alone.mask)
+        torch.testing.assert_close(weights, alone.weights, atol=2e-6, rtol=0)
+        torch.testing.assert_close(logits, alone.logits, atol=1e-5, rtol=1e-5)
+        rows += len(alone.rows)
+    assert len(outputs) == rows
+    assert (outputs.heads, outputs.classes) == (alone.weights.shape[1], alone.logits.shape[1])
+
+
+def test_batches_padding_and_order_change_nothing(written: Any) -> None:
+    model, corpus, outputs = written
+    for positions in ([7, 3, 52, 11], list(range(30, 12, -2))):
+        with torch.no_grad():
+            together = model(corpus[positions])
+        wider = nn.functional.pad(together.mask, (0, 3))
+        weights, _ = outputs.read(together.rows, wider)
+        assert not weights[:, :, -3:].any()
+        torch.testing.assert_close(weights[:, :, :-3], together.weights, atol=2e-6, rtol=0)
+        order = torch.randperm(len(together.rows))
+        again, _ = outputs.read(together.rows[order], wider[order])
+        assert torch.equal(again, weights[order])
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> tuple[Corpus, OutputStore]:
+    corpus = Corpus()
+    write_outputs(MODELS["flat"]().eval(), corpus, tmp_path / ".")
+    return corpus, OutputStore(tmp_path)
+
+
+def test_repeats_of_a_padded_sampler_are_uniform(flat: tuple[Corpus, OutputStore]) -> None:
+    corpus, outputs = flat
+    rows, mask = attended_items(corpus[[4, 9, 2]])
+    whole, _ = outputs.read(rows, mask)
+    rows[1, 0] = -1
+    weights, logits = outputs.read(rows, mask)
+    assert torch.equal(weights[[0, 2]], whole[[0, 2]])
+    torch.testing.assert_close(weights[1, 0], mask[1] / mask[1].sum())
+    assert not logits[1].any()
+    assert logits[0].any()
+
+
+def test_several_batches_were_made_and_none_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_CPU_TOKENS", 12)
+    corpus = Corpus()
+    corpus.lengths[5], corpus.texts[5] = 30, torch.arange(30) + 4
+    batches = [b for b, _ in store._batches(corpus, np.arange(SIZE), torch.device("cpu"))]
+    sizes = [batch.tokens.shape for batch in batches]
+    assert sorted(i for batch in batches for i in batch.index.tolist()) == sorted(corpus.index)
+    assert all(texts * tokens <= 12 or texts == 1 for texts, tokens in sizes)
+    assert sizes[-1] == (1, 30)
+    assert sizes[0][0] > 1
+
+
+class TestRefusal:
+    def test_text_that_is_not_there(self, flat: tuple[Corpus, OutputStore]) -> None:
+        corpus, outputs = flat
+        rows, mask = attended_items(corpus[[0, 1]])
+        rows[1, 0] = 9_999
+        with pytest.raises(InputError, match="text 9999 "):
+            outputs.read(rows, mask)
+        rows[1] = torch.tensor([int(corpus.index[1]), 1])
+        with pytest.raises(InputError, match=r"position 1"):
+            outputs.read(rows, mask)
+
+    def test_text_of_another_length(self, flat: tuple[Corpus, OutputStore]) -> None:
+        corpus, outputs = flat
+        rows, mask = attended_items(corpus[[0, 1]])
+        count = int(mask[1].sum())
+        mask[1] = mask[1] & (mask[1].cumsum(0) < count)
+        sentence = f"text {corpus.index[1]} has {count - 1} items, .* has {count}"
+        with pytest.raises(InputError, match=sentence):
+            outputs.read(rows, mask)
+
+    @pytest.mark.parametrize("name", ["keys", "ends", "weights", "logits"])
+    def test_damaged(self, flat: tuple[Corpus, OutputStore], name: str) -> None:
+        folder = flat[1].folder
+        file = folder / name
+        file.write_bytes(file.read_bytes()[:-4])
+        with pytest.raises(InputError, match=f"{name} has .* delete it"):
+            OutputStore(folder)
+        file.unlink()
+        with pytest.raises(InputError, match="delete it"):
+            OutputStore(folder)
+
+    @pytest.mark.parametrize("said", ["{", '{"format": 1}', '{"format": 99}'])
+    def test_description(self, flat: tuple[Corpus, OutputStore], said: str) -> None:
+        (flat[1].folder / "store.json").write_text(said)
+        with pytest.raises(InputError, match="holds no readable outputs"):
+            OutputStore(flat[1].folder)
+
+    def test_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="cannot be written"):
+            write_outputs(MODELS["flat"](), Corpus(), tmp_path / "missing")
+
+
+def test_description_is_kept(flat: tuple[Corpus, OutputStore], tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    write_outputs(MODELS["flat"](), flat[0], tmp_path / "new", base="b", split="test")
+    said = json.loads((tmp_path / "new/store.json").read_text())
+    assert (said["base"], said["split"], said["rows"], said["classes"]) == ("b", "test", SIZE, 3)

@@ -1,0 +1,132 @@
+"""Tau and its significance, against naive loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from scipy.stats import false_discovery_control
+
+from attnlight.report import draw
+from attnlight.report.figures import importance_correlation, tables
+from attnlight.report.figures.importance_correlation import correlation
+from tests.report.fake import Rows, rows_of
+
+TEST = "importance_correlation"
+
+
+def rows(n: int = 200) -> Rows:
+    """Rows of which some are undefined, with p-values from tiny to 1."""
+    random = np.random.default_rng(5)
+    found = rows_of(TEST, n=n, classes=3)
+    for pair in ("attention_input_gradient", "attention_loo", "input_gradient_loo"):
+        tau = random.uniform(-1, 1, n)
+        tau[random.random(n) < 0.1] = np.nan
+        found[f"tau_{pair}"] = tau
+        found[f"p_{pair}"] = np.where(np.isnan(tau), np.nan, 10 ** random.uniform(-6, 0, n))
+    return found
+
+
+def test_summary_equals_a_naive_loop() -> None:
+    columns = rows()
+    tau, p = columns["tau_attention_loo"], columns["p_attention_loo"]
+    found = correlation(tau, p)
+    kept = [float(t) for t in tau if not np.isnan(t)]
+    tested = sorted(float(x) for x in p if not np.isnan(x))
+    mean = sum(kept) / len(kept)
+    assert found.mean == pytest.approx(mean)
+    assert found.std == pytest.approx((sum((t - mean) ** 2 for t in kept) / len(kept)) ** 0.5)
+    assert found.undefined == pytest.approx(1 - len(kept) / len(tau))
+    assert 0 < found.undefined < 0.3
+    assert found.defined == len(kept)
+    assert found.significant == pytest.approx(sum(x <= 0.05 for x in tested) / len(tested))
+    rejected = 0
+    while tested[rejected] * (len(tested) - rejected) <= 0.05:
+        rejected += 1
+    assert found.holm == pytest.approx(rejected / len(tested))
+    adjusted = false_discovery_control(tested)
+    assert found.benjamini_hochberg == pytest.approx((adjusted <= 0.05).mean())
+    assert found.holm < found.benjamini_hochberg < found.significant
+
+
+def test_nothing_defined() -> None:
+    found = correlation(np.full(3, np.nan), np.full(3, np.nan))
+    assert found.undefined == 1
+    assert found.defined == 0
+    assert np.isnan(found.mean)
+
+
+def test_tables_split_by_predicted_class() -> None:
+    columns = rows()
+    grids = tables(TEST, columns, ["bad", "so-so", "good"])
+    assert [grid.title for grid in grids] == [
+        "Kendall's tau-b of attention and gradient",
+        "Kendall's tau-b of attention and leave-one-out",
+        "Kendall's tau-b of gradient and leave-one-out",
+    ]
+    grid = grids[1]
+    assert [row[0] for row in grid.rows] == ["all", "bad", "so-so", "good"]
+    chosen = columns["prediction"] == 2
+    tau, p = (columns[f"{measure}_attention_loo"][chosen] for measure in ("tau", "p"))
+    # Corrected for the tests of this class alone.
+    expected = correlation(tau, p)
+    assert grid.rows[3][1] == f"{expected.mean:.3f}"
+    assert grid.rows[3][5] == f"{100 * expected.holm:.1f} %"
+    assert grid.rows[3][-1] == str(expected.defined)
+    assert sum(int(row[-1]) for row in grid.rows[1:]) == int(grid.rows[0][-1])
+
+
+def test_a_class_without_a_tau_has_dashes() -> None:
+    columns = rows()
+    columns["tau_attention_loo"][columns["prediction"] == 1] = np.nan
+    row = tables(TEST, columns)[1].rows[2]
+    assert row == ("class 1", "–", "–", "100.0 %", "–", "–", "–", "0")  # noqa: RUF001
+
+
+def test_histograms_of_each_class_add_up_to_one() -> None:
+    columns = rows()
+    figure = draw(TEST, columns)
+    assert isinstance(figure, Figure)
+    assert [axes.get_title("left") for axes in figure.axes] == [
+        "attention and gradient",
+        "attention and leave-one-out",
+        "gradient and leave-one-out",
+    ]
+    filled = [patch.get_data() for patch in figure.axes[1].patches if patch.get_fill()]
+    assert len(filled) == 3
+    for c, data in enumerate(filled):
+        tau = columns["tau_attention_loo"][columns["prediction"] == c]
+        tau = tau[~np.isnan(tau)]
+        assert len(data.values) == 30
+        assert data.values.sum() == pytest.approx(1)
+        share = np.mean((tau >= data.edges[20]) & (tau < data.edges[21]))
+        assert data.values[20] == pytest.approx(share)
+
+
+def test_a_pair_that_the_record_lacks_is_left_out() -> None:
+    columns = {name: v for name, v in rows().items() if "loo" not in name}
+    figure = draw(TEST, columns)
+    assert figure is not None
+    assert len(figure.axes) == len(tables(TEST, columns)) == 1
+
+
+def test_the_attached_gradient_is_drawn_where_it_is_the_only_one() -> None:
+    columns = rows()
+    for measure in ("tau", "p"):
+        columns[f"{measure}_attention_input_gradient_attached"] = columns[
+            f"{measure}_attention_input_gradient"
+        ]
+    both = draw(TEST, columns)
+    assert both is not None
+    assert len(both.axes) == 3
+    assert len(tables(TEST, columns)) == 4
+    alone = {n: v for n, v in columns.items() if "_loo" not in n and not n.endswith("_gradient")}
+    figure = draw(TEST, alone)
+    assert figure is not None
+    assert [axes.get_title("left") for axes in figure.axes] == [
+        "attention and gradient through attention"
+    ]
+
+
+def test_columns_are_those_that_are_described() -> None:
+    assert set(importance_correlation.COLUMNS) == set(importance_correlation.MEASURES)

@@ -1,0 +1,151 @@
+"""Tables of text in four formats, and where a test's own tables go."""
+
+import csv
+import io
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlight.report.command import main
+from attnlight.report.figures import predictions, tables
+from attnlight.report.grids import Grid, markdown_table
+from tests.report.fake import rows_of, write_run
+
+NASTY = ["a|b", "50 % & more", "<b>{x}_$1</b>", 'say "no",\nthen ~^\\', "[0.1, 0.2]"]
+GRID = Grid(
+    "Flips & <marks>_1",
+    ["ranking", "share % | all", "n"],
+    [["attention", "0.25 [0.2, 0.3]", "1,000"], ["<i>τ</i>", "−0.5", "∞"]],  # noqa: RUF001
+    "Over R rows & 2^10 texts.",
+)
+
+
+class Cells(HTMLParser):
+    """Text of each cell and heading, and every tag that was opened."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.labels: list[str | None] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag == "td":
+            self.labels.append(dict(attrs)["data-label"])
+        if tag in ("td", "th"):
+            self.texts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.tags[-1] in ("td", "th") and data.strip():
+            self.texts[-1] += data
+
+
+def test_html_holds_the_cells_and_nothing_of_theirs_is_markup() -> None:
+    found = Cells(GRID.to_html())
+    assert found.texts == [*GRID.head, *GRID.rows[0], *GRID.rows[1]]
+    assert not set(found.tags) & {"marks", "i", "b"}
+    assert found.labels == [*GRID.head[1:], *GRID.head[1:]]
+    assert "Flips &amp; &lt;marks&gt;_1" in GRID.to_html()
+    assert "Over R rows &amp; 2^10 texts." in GRID.to_html()
+    assert 'class="note"' not in Grid("x", ["a"], []).to_html()
+
+
+def test_csv_comes_back() -> None:
+    grid = Grid("x", NASTY, [NASTY, NASTY[::-1]])
+    assert list(csv.reader(io.StringIO(grid.to_csv()))) == [NASTY, NASTY, NASTY[::-1]]
+
+
+def test_markdown_has_a_cell_for_each() -> None:
+    grid = Grid("x", NASTY, [NASTY])
+    title, _, *lines = grid.to_markdown().splitlines()
+    assert title == "**x**"
+    assert len(lines) == 3
+    for line in lines:
+        assert len(re.split(r"(?<!\\)\|", line)) == 2 + len(NASTY)
+    assert lines[1] == "| --- | ---: | ---: | ---: | ---: |"
+    assert lines[2].startswith("| a\\|b | 50 % & more |")
+    assert GRID.to_markdown().endswith("\n\nOver R rows & 2^10 texts.\n")
+
+
+def test_markdown_columns_on_the_left() -> None:
+    assert markdown_table(["a", "b", "c"], [], left=2).splitlines()[1] == "| --- | --- | ---: |"
+
+
+def test_latex_is_escaped() -> None:
+    assert GRID.to_latex() == (
+        "\\begin{table}\n\\centering\n"
+        "\\caption{Flips \\& \\textless{}marks\\textgreater{}\\_1}\n"
+        "\\begin{tabular}{lrr}\n\\toprule\n"
+        "ranking & share \\% \\textbar{} all & n \\\\\n\\midrule\n"
+        "attention & 0.25 {[}0.2, 0.3{]} & 1,000 \\\\\n"
+        "\\textless{}i\\textgreater{}$\\tau$\\textless{}/i\\textgreater{} & $-$0.5 & $\\infty$ \\\\\n"
+        "\\bottomrule\n\\end{tabular}\n"
+        "\\par\\smallskip\\footnotesize Over R rows \\& 2\\textasciicircum{}10 texts.\n"
+        "\\end{table}\n"
+    )
+    latex = Grid("x", NASTY, [NASTY]).to_latex()
+    assert "\\textbackslash{}" in latex
+    assert "\\textasciitilde{}" in latex
+    assert len(re.findall(r"(?<!\\)&", latex)) == 2 * (len(NASTY) - 1)
+    assert "note" not in latex
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_latex_is_set_by_latex(tmp_path: Path) -> None:
+    body = GRID.to_latex() + Grid("x", NASTY, [NASTY]).to_latex()
+    text = "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs}"
+    (tmp_path / "x.tex").write_text(f"{text}\\begin{{document}}{body}\\end{{document}}")
+    program = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "x.tex"]
+    subprocess.run(program, cwd=tmp_path, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("row", [["a"], ["a", "b", "c"]])
+def test_a_row_has_a_cell_for_each_heading(row: list[str]) -> None:
+    with pytest.raises(ValueError, match=f"a row of 'x' has {len(row)} cells under 2 headings"):
+        Grid("x", ["a", "b"], [["1", "2"], row])
+
+
+def make(rows: dict[str, Any], classes: list[str] | None) -> list[Grid]:
+    """Two tables of a record of predictions."""
+    counts = np.bincount(rows["prediction"], minlength=2)
+    named = [[name, str(count)] for name, count in zip(classes or "ab", counts, strict=True)]
+    return [Grid("Predicted <classes>", ["class", "n"], named), Grid("Empty", ["class"], [])]
+
+
+class TestReport:
+    def test_shows_and_writes_a_tests_own_tables(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(predictions, "tables", make, raising=False)
+        folder = write_run(tmp_path / "a" / "b", epochs=())
+        main([str(folder)])
+        page = (folder / "report/index.html").read_text()
+        counts = np.bincount(rows_of("predictions")["prediction"])
+        assert page.count("Predicted &lt;classes&gt;") == 1
+        assert f'<th scope="row">negative</th><td data-label="n">{counts[0]}</td>' in page
+        assert "tables/test-predictions-*.{md,csv,tex}" in page
+        written = sorted(path.name for path in (folder / "report/tables").iterdir())
+        assert written == [
+            f"test-predictions-{k}.{kind}" for k in (1, 2) for kind in ("csv", "md", "tex")
+        ]
+        text = (folder / "report/tables/test-predictions-1.csv").read_text()
+        assert text == f"class,n\nnegative,{counts[0]}\npositive,{counts[1]}\n"
+
+    def test_a_test_without_tables(self) -> None:
+        assert tables("attention_permutation", rows_of("attention_permutation")) == []
+        assert tables("unheard_of", rows_of("predictions")) == []
+
+    def test_no_table_without_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(predictions, "tables", make, raising=False)
+        rows = rows_of("predictions")
+        assert len(tables("predictions", rows)) == 2
+        assert tables("predictions", {name: values[:0] for name, values in rows.items()}) == []

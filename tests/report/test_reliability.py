@@ -1,0 +1,136 @@
+"""`attnlight reliability` on records made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from attnlight.__main__ import main
+from attnlight.records import ShardWriter, merge_shards
+from attnlight.report.reliability import NULL, agreement, read_scores, table
+
+RECORD = Path("records/test/importance_correlation.parquet")
+LENGTHS = np.random.default_rng(0).integers(5, 30, 40)
+Lists = list[NDArray[np.float64] | None]
+
+
+def scores(seed: int, noise: float) -> Lists:
+    """A shared order of the items, and how far a run strays from it."""
+    shared, own = np.random.default_rng(1), np.random.default_rng(seed)
+    return [np.round(shared.normal(size=n) + noise * own.normal(size=n), 3) for n in LENGTHS]
+
+
+def write(
+    folder: Path,
+    columns: dict[str, Lists],
+    corpus: str | None = "abc",
+    index: Sequence[int] = range(40),
+) -> Path:
+    path = folder / RECORD
+    path.parent.mkdir(parents=True)
+    writer = ShardWriter(path.with_suffix(".arrow"))
+    keys = np.stack([np.array(index), np.zeros(len(index), dtype=np.int64)], axis=1)
+    lists = {n: pa.array(values, pa.list_(pa.float64())) for n, values in columns.items()}
+    tau = {"tau_attention_loo": np.zeros(len(index)), "prediction": np.zeros(len(index), int)}
+    writer.add(keys, lists | tau)
+    writer.close()
+    merge_shards([writer.path], path, metadata={"test": "importance_correlation", "corpus": corpus})
+    return folder
+
+
+def run(folder: Path, seed: int, **options: object) -> Path:
+    columns = {"scores_attention": scores(seed, 2.0), "scores_loo": scores(seed + 50, 0.3)}
+    return write(folder / f"seed{seed}", columns, **options)  # type: ignore[arg-type]
+
+
+def test_prints_and_writes_what_the_runs_agree_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [run(tmp_path / "sst", seed) for seed in range(3)]
+    target = tmp_path / "out" / "tau.parquet"
+    assert main(["reliability", *map(str, runs), "--output", str(target)]) == 0
+    written = pq.read_table(target).to_pydict()
+    assert written["first"][::40] == ["sst/seed0", "sst/seed0", "sst/seed1"]
+    assert written["second"][::40] == ["sst/seed1", "sst/seed2", "sst/seed2"]
+    means = {}
+    for name, offset, noise in (("attention", 0, 2.0), ("loo", 50, 0.3)):
+        expected = []
+        for a, b in ((0, 1), (0, 2), (1, 2)):
+            pairs = zip(scores(a + offset, noise), scores(b + offset, noise), strict=True)
+            expected += [kendalltau(one, other).statistic for one, other in pairs]
+        np.testing.assert_allclose(written[f"tau_{name}"], expected, rtol=1e-12)
+        means[name] = np.mean(expected)
+    assert means["loo"] > 0.7
+    assert 0 < means["attention"] < 0.3
+    assert abs(np.mean(written["tau_shuffled_attention"])) < 0.06
+    lines = capsys.readouterr().out.splitlines()
+    assert "3 runs (3 pairs, 40 instances)" in lines[0]
+    shown = {cells[1].strip(): cells for line in lines if len(cells := line.split("|")) == 8}
+    assert shown["attention"][2].strip() == f"{means['attention']:.3f}"
+    assert shown["leave-one-out"][2].strip() == f"{means['loo']:.3f}"
+    low, high = shown["attention"][3].strip(" []").split(", ")
+    assert float(low) < means["attention"] < float(high)
+    assert shown["attention"][6].strip() == "120"
+    assert NULL in shown
+
+
+def test_the_same_scores_agree_wholly(tmp_path: Path) -> None:
+    first = write(tmp_path / "a", {"scores_attention": scores(0, 1.0)})
+    second = write(tmp_path / "b", {"scores_attention": scores(0, 1.0)})
+    found = agreement(read_scores([first, second]))
+    np.testing.assert_allclose(found.tau["attention"], 1)
+    assert table(found).rows[0][1:5] == ["1.000", "[1.000, 1.000]", "1.000", "1.000"]
+
+
+def test_rows_that_one_run_did_not_measure_are_left_out(tmp_path: Path) -> None:
+    broken = scores(0, 1.0)
+    broken[7] = None
+    runs = [
+        write(tmp_path / "a", {"scores_attention": scores(1, 1.0)}),
+        write(tmp_path / "b", {"scores_attention": broken}),
+    ]
+    found = agreement(read_scores(runs))
+    assert found.rows[:, 0].tolist() == [i for i in range(40) if i != 7]
+    assert found.tau["attention"].shape == (1, 39)
+
+
+def test_only_scores_that_all_have_are_compared(tmp_path: Path) -> None:
+    both = {"scores_attention": scores(0, 1.0), "scores_loo": scores(3, 1.0)}
+    runs = [
+        write(tmp_path / "a", both),
+        write(tmp_path / "b", {"scores_loo": scores(1, 1.0)}),
+    ]
+    found = agreement(read_scores(runs))
+    assert list(found.tau) == ["loo"]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *runs: Path) -> str:
+    assert main(["reliability", *map(str, runs)]) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    return sentence
+
+
+def test_runs_that_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = run(tmp_path / "sst", 0)
+    assert "two or more different runs" in refused(capsys, first)
+    assert "two or more different runs" in refused(capsys, first, first)
+    other = run(tmp_path / "imdb", 1, corpus="def")
+    assert "come from different corpora" in refused(capsys, first, other)
+    other = run(tmp_path / "some", 2, index=range(1, 41))
+    assert "hold different instances: 2 are in one alone" in refused(capsys, first, other)
+    longer = scores(1, 1.0)
+    longer[4] = np.zeros(99)
+    other = write(tmp_path / "longer", {"scores_attention": longer}, corpus=None)
+    assert f"read instance 4 as {LENGTHS[4]} and as 99 items" in refused(capsys, first, other)
+    other = write(tmp_path / "less", {"scores_input_gradient": scores(1, 1.0)})
+    assert "no scores in common" in refused(capsys, first, other)
+    other = write(tmp_path / "bare", {})
+    assert "keep_scores: true" in refused(capsys, first, other)
+    assert "keep_scores: true" in refused(capsys, first, tmp_path / "nothing")

@@ -1,0 +1,104 @@
+"""Embeddings that start from word vectors, as a fit leaves them before its first step."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from torch import Tensor
+
+from attnlight.data.word2vec import Word2VecSettings
+from attnlight.datamodules import PlantedEvidence
+from attnlight.errors import InputError
+from attnlight.models import WordVectors, read_vectors
+from attnlight.tasks import AttentionClassifier
+
+needs_gensim = pytest.mark.skipif(
+    sys.version_info >= (3, 14) and find_spec("gensim") is None,
+    reason="gensim has no wheels for this Python",
+)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> PlantedEvidence:
+    return PlantedEvidence(
+        train_size=120, validation_size=30, test_size=30, cache_dir=str(tmp_path)
+    )
+
+
+def started(data: PlantedEvidence, **options: Any) -> Tensor:
+    """The embeddings of a fit of no epoch, (V, 8)."""
+    torch.manual_seed(0)
+    task = AttentionClassifier(
+        data.vocab_size, data.num_classes, encoder="none", embedding_size=8, **options
+    )
+    trainer = pl.Trainer(
+        max_epochs=0, accelerator="cpu", logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(task, datamodule=data)
+    assert task.model.embedding.weight.requires_grad
+    return task.model.embedding.weight.detach()
+
+
+def given(data: PlantedEvidence) -> WordVectors:
+    """The vectors of the corpus's own text, found without the task."""
+    path = data.word_vectors(Word2VecSettings(size=8))
+    vocabulary = AttentionClassifier(data.vocab_size, 2)
+    vocabulary.adopt_corpus(data)
+    return read_vectors(path, vocabulary.tokenizer.get_vocab())
+
+
+@needs_gensim
+def test_corpus_gives_vectors_of_its_own_text(data: PlantedEvidence) -> None:
+    vectors = given(data)
+    weight, drawn = started(data, vectors="corpus"), started(data)
+    known = vectors.found
+    assert 0 < int(known.sum()) < len(known) - 4, "some words are too rare"
+    assert torch.equal(weight[known], vectors.matrix[known])
+    assert torch.equal(weight[~known], drawn[~known])
+    assert not weight[0].any()
+
+
+@needs_gensim
+def test_vectors_are_normalised_before_use(data: PlantedEvidence) -> None:
+    vectors = given(data)
+    weight = started(data, vectors="corpus", normalize_vectors=True, unknown_vectors="zero")
+    known = vectors.found
+    norms = weight.double().norm(dim=-1)
+    torch.testing.assert_close(norms, known.double(), atol=1e-6, rtol=0)
+    directions = vectors.matrix[known] / vectors.matrix[known].square().sum(-1, True).sqrt()
+    torch.testing.assert_close(weight[known], directions)
+
+
+@needs_gensim
+def test_a_file_and_the_corpus_are_read_alike(data: PlantedEvidence) -> None:
+    path = data.word_vectors(Word2VecSettings(size=8))
+    assert torch.equal(started(data, vectors=str(path)), started(data, vectors="corpus"))
+
+
+def test_corpus_without_gensim_is_refused(
+    data: PlantedEvidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gensim", None)
+    with pytest.raises(InputError, match="pip install"):
+        started(data, vectors="corpus")
+
+
+def test_corpus_without_a_datamodule_is_refused(data: PlantedEvidence) -> None:
+    task = AttentionClassifier(data.vocab_size, 2, embedding_size=8, vectors="corpus")
+    trainer = pl.Trainer(max_epochs=0, accelerator="cpu", logger=False, enable_checkpointing=False)
+    with pytest.raises(InputError, match="no tokenizer yet"):
+        trainer.fit(task, data.train_dataloader())
+
+
+def test_normalising_leaves_zero_vectors() -> None:
+    vectors = WordVectors(torch.tensor([[0.0, 0.0], [3.0, -4.0]]), torch.tensor([False, True]))
+    assert vectors.normalized().matrix.tolist() == [
+        [0, 0],
+        [0.6000000238418579, -0.800000011920929],
+    ]
+    assert vectors.matrix[1].tolist() == [3, -4]

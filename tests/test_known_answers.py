@@ -1,0 +1,81 @@
+"""On models built by hand every test says what is known, and docs/known_answers.md says the same."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnlight.functional import first_flip, minimal_flip_set
+
+DOCS = Path(__file__).parents[1] / "docs"
+sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
+build = importlib.import_module("build_known_answers")
+measuring = importlib.import_module("known_answers_page.measuring")
+models = importlib.import_module("known_answers_page.models")
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[tuple[str, str], object]:
+    return {(row.test, row.measure): row for row in measuring.measure_all()}
+
+
+def mean(found: dict[tuple[str, str], object], test: str, measure: str, model: str) -> float:
+    return found[test, measure].lines[model].mean  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("known", models.MODELS, ids=lambda known: known.name)
+def test_all_texts_are_classified_rightly(known: object) -> None:
+    model = models.build(known)
+    for batch in models.loader(known):
+        assert torch.equal(model(batch).logits.argmax(-1), batch.labels)
+
+
+@pytest.mark.parametrize(("model", "signals"), [("F1", 1), ("F3", 3), ("F10", 10), ("D", 3)])
+def test_the_minimum_is_the_signal(
+    found: dict[tuple[str, str], object], model: str, signals: int
+) -> None:
+    line = found["decision_flip", "minimal_count"].lines[model]  # type: ignore[attr-defined]
+    assert (line.low, line.mean, line.high) == (signals, signals, signals)
+    assert line.defined == models.TEXTS
+
+
+def test_attention_exceeds_the_minimum_only_where_it_deceives(
+    found: dict[tuple[str, str], object],
+) -> None:
+    for model in ("F1", "F3", "F10"):
+        assert mean(found, "decision_flip", "excess_attention", model) < 1
+    assert mean(found, "decision_flip", "excess_attention", "D") > 5
+
+
+def test_where_all_items_carry_the_signal_all_must_go(
+    found: dict[tuple[str, str], object],
+) -> None:
+    for ranking in ("attention", "gradient", "gradient_x_attention", "random", "minimal"):
+        assert mean(found, "decision_flip", f"needs_all_{ranking}", "R") == 1
+
+
+def test_page_says_what_the_tests_say(found: dict[tuple[str, str], object]) -> None:
+    rows = list(found.values())
+    page = build.PAGE.read_text(encoding="utf-8")
+    blocks = {"measures": build.measures_table(rows), "verdict": build.verdict(rows)}
+    assert build.agree(page, build.fill(page, blocks))
+
+
+def test_pages_agree_up_to_rounding_alone() -> None:
+    assert build.agree("a 0.1234 b", "a 0.1235 b")
+    assert not build.agree("a 0.1234 b", "a 0.1334 b")
+    assert not build.agree("a 0.1234 b", "c 0.1234 b")
+
+
+def test_deception_by_hand() -> None:
+    """What D does, in three items: the signal has little attention and decides."""
+    weights = torch.tensor([[0.45, 0.45, 0.1]])
+    items = torch.tensor([[[0.0, 0.1, 0.0], [0.0, 0.1, 0.0], [60.0, 0.0, 0.0]]])
+    mask, bias = torch.ones(1, 3, dtype=torch.bool), torch.tensor([0.0, 1.0, 0.0])
+    size, members = minimal_flip_set(weights, items, bias, mask)
+    assert size.tolist() == [1]
+    assert members.tolist() == [[False, False, True]]
+    order = torch.tensor([[0, 1, 2]])
+    assert first_flip(weights, items, bias, mask, order).tolist() == [3]

@@ -1,0 +1,170 @@
+"""`attnlight vectors` as a user gives it, and what reads its file."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+
+from attnlight.__main__ import main
+from attnlight.data.word2vec import Word2VecSettings
+from attnlight.models import read_vectors
+from attnlight.vectors import parser
+from tests.benchmarks.startup import modules_after
+from tests.commands import QUIET, TWO, attnlight, experiment
+from tests.data.local import write_corpus
+
+needs_gensim = pytest.mark.skipif(
+    sys.version_info >= (3, 14) and find_spec("gensim") is None,
+    reason="gensim has no wheels for this Python",
+)
+FEW = ["--size=4", "--epochs=2", "--min_count=2"]
+SMALL = ["--data.train_size=60", "--data.validation_size=40", "--data.test_size=40"]
+TINY = ["--model.embedding_size=4", "--model.hidden_size=4", "--trainer.max_epochs=1"]
+
+
+def corpus_file(folder: Path, name: str, texts: list[str], **options: str | bool) -> Path:
+    """A corpus of these training texts and its YAML, with a word more to validate on."""
+    train = {"text": texts, "label": [0, 1] * (len(texts) // 2)}
+    validation = {"text": ["good unseen", "good unseen"], "label": [0, 1]}
+    write_corpus(folder / name, train=train, validation=validation)
+    arguments = {"path": str(folder / name), "validation": "validation", "test": None, **options}
+    arguments["cache_dir"] = str(folder / "cache")
+    file = folder / f"{name}.yaml"
+    content = {"class_path": "attnlight.datamodules.TextDataModule", "init_args": arguments}
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+@pytest.fixture
+def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The options that name two corpora, of words both in one and in both."""
+    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    first = corpus_file(tmp_path, "first", ["A good film!", "Good, <br /> bad"], markup=True,
+                        splitting="words")  # fmt: skip
+    second = corpus_file(tmp_path, "second", ["bad plot", "plot ."])
+    return ["-c", str(first), "--config", str(second)]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["vectors", *arguments]) == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+@needs_gensim
+def test_words_of_several_corpora_share_a_file(
+    corpora: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["vectors", *corpora, "--output=vectors/both.vec", *FEW]) == 0
+    assert capsys.readouterr().out == "vectors/both.vec: 3 words, size 4\n"
+    lines = (tmp_path / "vectors/both.vec").read_text().splitlines()
+    assert lines[0] == "3 4"
+    # "good" stands four times in the first corpus, "a" and "film" once. The second corpus has no
+    # "good" in its training texts, and so none in its vocabulary.
+    assert [line.split()[0] for line in lines[1:]] == ["good", "bad", "plot"]
+    _, found = read_vectors("vectors/both.vec", {"[PAD]": 0, "good": 1, "a": 2})
+    assert found.tolist() == [False, True, False]
+
+
+@needs_gensim
+def test_same_command_writes_the_same_file(corpora: list[str], tmp_path: Path) -> None:
+    for name in ("one.vec", "two.vec"):
+        assert main(["vectors", *corpora, f"--output={name}", *FEW]) == 0
+    assert main(["vectors", *corpora, "--output=other.vec", *FEW, "--seed=1"]) == 0
+    one, two, other = ((tmp_path / f"{name}.vec").read_bytes() for name in ("one", "two", "other"))
+    assert one == two
+    assert one != other
+
+
+@needs_gensim
+def test_data_variable_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path / "data/copy", train={"text": ["here here", "here"], "label": [0, 1]})
+    monkeypatch.setenv("ATTNLIGHT_DATA", str(tmp_path / "data"))
+    arguments = {"path": "no/such", "local": "copy", "test": None, "cache_dir": "cache"}
+    content = {"class_path": "TextDataModule", "init_args": arguments}
+    Path("copy.yaml").write_text(yaml.safe_dump(content))
+    assert main(["vectors", "-c", "copy.yaml", "--output=copy.vec", *FEW]) == 0
+    matrix, found = read_vectors("copy.vec", {"here": 0})
+    assert found.all()
+    assert matrix.isfinite().all()
+
+
+class TestBadInput:
+    """One clear sentence, exit status 2, and no file."""
+
+    @pytest.fixture(autouse=True)
+    def _nothing_is_written(self, corpora: list[str], tmp_path: Path) -> object:
+        yield
+        assert not list(tmp_path.rglob("*x.vec*"))
+
+    def test_no_such_corpus(self, capsys: pytest.CaptureFixture[str]) -> None:
+        said = refused(capsys, "-c", "nowhere.yaml", "--output=x.vec")
+        assert "nowhere.yaml is no file; -c names a corpus, as in configs/data" in said
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("class_path: attnlight.tasks.AttentionClassifier", "CorpusDataModule"),
+            ("model: a.yaml\ndata: b.yaml", "CorpusDataModule"),
+            ("class_path: attnlight.datamodules.PlantedEvidence\ninit_args: {size: 1}", "size"),
+            ("a: [", "parsing"),
+        ],
+    )
+    def test_a_file_of_something_else(
+        self, capsys: pytest.CaptureFixture[str], text: str, words: str
+    ) -> None:
+        Path("other.yaml").write_text(text)
+        said = refused(capsys, "-c", "other.yaml", "--output=x.vec")
+        assert said.startswith("attnlight: other.yaml describes no corpus: ")
+        assert words in said
+
+    def test_no_word_is_left(self, corpora: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        said = refused(capsys, *corpora, "--output=x.vec", "--min_count=1000")
+        assert said == "attnlight: no word of the text occurs min_count = 1000 times."
+
+    def test_output_that_cannot_be_written(
+        self, corpora: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        Path("file").touch()
+        said = refused(capsys, *corpora, "--output=file/x.vec", *FEW)
+        assert said.startswith("attnlight: file/x.vec cannot be written")
+
+    def test_setting_out_of_range(
+        self, corpora: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert "epochs is 0" in refused(capsys, *corpora, "--output=x.vec", "--epochs=0")
+
+    def test_without_gensim(
+        self,
+        corpora: list[str],
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "gensim", None)
+        said = refused(capsys, *corpora, "--output=x.vec")
+        assert said == (
+            "attnlight: training word vectors needs gensim: pip install attnlight[vectors]."
+        )
+
+
+def test_defaults_are_those_of_the_settings() -> None:
+    options = vars(parser().parse_args(["-c", "a.yaml", "--output", "b.vec"]))
+    settings = {name: value for name, value in options.items() if name not in ("configs", "output")}
+    assert Word2VecSettings(**settings) == Word2VecSettings()
+
+
+def test_help_imports_nothing_heavy() -> None:
+    assert not modules_after("vectors", "--help") & {"torch", "lightning", "gensim", "datasets"}
+
+
+@needs_gensim
+@pytest.mark.ddp
+@pytest.mark.slow
+def test_two_devices_train_the_vectors_once(tmp_path: Path) -> None:
+    command = ["fit", *experiment("planted_none"), "--model.vectors=corpus", *SMALL, *TINY]
+    place = [*QUIET, "--trainer.logger=false", f"--data.cache_dir={tmp_path}/cache"]
+    said = attnlight(*command, *TWO, *place, cwd=tmp_path)
+    assert said.count("training word vectors on its text, once") == 1
