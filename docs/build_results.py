@@ -19,14 +19,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
-from results_page import planted, tables, targets
-from results_page.kept import Experiment, keep
+from results_page import arms, minimal, planted, posthoc, tables, targets
+from results_page.kept import PREDICTED, TESTS, Experiment, keep
 
 from attnlight.errors import InputError
 from attnlight.files import write_text
 
 HERE = Path(__file__).parent
 PAGE, RECORDS = HERE / "results.md", HERE / "results"
+POSTHOC = ("importance_correlation", "adversarial_attention")
+EXPERIMENTS = dict.fromkeys(
+    (
+        *tables.TEXT,
+        *planted.NAMES,
+        *minimal.NAMES,
+        *(model.experiment for model in posthoc.MODELS),
+        *arms.NAMES,
+    )
+)
 
 
 def blocks(records: Path) -> dict[str, str]:
@@ -41,6 +51,10 @@ def blocks(records: Path) -> dict[str, str]:
     published = yaml.safe_load((records / "published.yaml").read_text(encoding="utf-8"))
     text = {name: Experiment.read(records, name) for name in tables.TEXT}
     synthetic = {name: Experiment.read(records, name) for name in planted.NAMES}
+    jain_wallace = {
+        model.experiment: Experiment.read(records, model.experiment) for model in posthoc.MODELS
+    }
+    both_arms = {name: Experiment.read(records, name) for name in arms.NAMES}
     return {
         "targets": targets.target_table(text, synthetic),
         "accuracy": tables.accuracy_table(text, published),
@@ -50,6 +64,13 @@ def blocks(records: Path) -> dict[str, str]:
         "bins": tables.bin_table(text, published),
         "planted": planted.accuracy_table(synthetic),
         "evidence": planted.evidence_table(synthetic),
+        "tau": posthoc.correlation_table(jain_wallace, published),
+        "adversary": posthoc.adversary_table(jain_wallace, published),
+        "arms": arms.arms_table(both_arms, published),
+        "tau_epochs": arms.epochs_table(both_arms),
+        "minimal": minimal.minimal_table(
+            {name: Experiment.read(records, name) for name in minimal.NAMES}
+        ),
     }
 
 
@@ -71,9 +92,11 @@ def fill(page: str, found: Mapping[str, str]) -> str:
 
 def keep_all(runs: Path) -> None:
     """Replace the kept records by those of the runs below a folder."""
-    for name in (*tables.TEXT, *planted.NAMES):
+    for name in EXPERIMENTS:
+        columns = (*PREDICTED, *(minimal.COLUMNS if name in minimal.NAMES else ()))
+        whole = name in (*tables.TEXT, *planted.NAMES, *minimal.NAMES)
         for run in sorted((runs / name).glob("seed*")):
-            keep(run, RECORDS / name / run.name)
+            keep(run, RECORDS / name / run.name, columns, list(TESTS) if whole else POSTHOC)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,8 +23,21 @@ from attnlight.errors import InputError
 from attnlight.files import replacing, write_text
 from attnlight.records import read_record
 
-TESTS = ("predictions", "attention_permutation")
-_PREDICTED = ["index", "label", "tokens", "attention", "evidence"]
+KEYS = ("index", "position", "prediction")
+TESTS: dict[str, tuple[str, ...] | None] = {  # the columns that the page needs; None: all
+    "predictions": None,
+    "attention_permutation": None,
+    "importance_correlation": (
+        *KEYS,
+        "tau_attention_input_gradient",
+        "p_attention_input_gradient",
+        "tau_attention_loo",
+        "p_attention_loo",
+        "tau_input_gradient_loo",
+    ),
+    "adversarial_attention": (*KEYS, "worst_js", "worst_share", "search_js"),
+}
+PREDICTED = ("index", "label", "tokens", "attention", "evidence")
 
 
 @dataclass(frozen=True)
@@ -69,12 +83,18 @@ class Experiment:
 
     @property
     def chosen(self) -> list[int]:
-        """The epoch of each run that validation chose, from 0: the first of the highest AUROC."""
-        return [int(np.argmax(curves["auroc"])) for curves in self.validation]
+        """The epoch of each run that validation chose, from 0: the first of highest accuracy."""
+        return [int(np.argmax(curves["accuracy"])) for curves in self.validation]
 
-    def test(self, name: str) -> dict[str, NDArray[Any]]:
-        """A test's columns over all runs, (S, n) or (S, n, K); `index` and `label` are (n,)."""
-        runs = [_columns(folder / f"records/test/{name}.parquet") for folder in self.folders]
+    def test(self, name: str, *, partial: bool = False) -> dict[str, NDArray[Any]]:
+        """A test's columns over all runs, (S, n) or (S, n, K); `index` and `label` are (n,).
+
+        Args:
+            name: The test.
+            partial: Let it have run on some of the texts alone.
+        """
+        paths = [folder / f"records/test/{name}.parquet" for folder in self.folders]
+        runs = [_columns(path, partial=partial) for path in paths]
         columns = {column: np.stack([run[column] for run in runs]) for column in runs[0]}
         for column in ("index", "label"):
             if column in columns:
@@ -101,9 +121,9 @@ class Experiment:
                 raise InputError(f"{folder} and {self.folders[0]} differ in more than their seed.")
 
 
-def _columns(path: Path) -> dict[str, NDArray[Any]]:
+def _columns(path: Path, *, partial: bool) -> dict[str, NDArray[Any]]:
     record = read_record(path)
-    if record.metadata["partial"] or record.metadata["stage"] != "test":
+    if (record.metadata["partial"] and not partial) or record.metadata["stage"] != "test":
         raise InputError(f"{path} does not hold the whole test split.")
     return record.columns
 
@@ -115,12 +135,19 @@ def _validation(path: Path) -> dict[str, list[float]]:
     return {name.removeprefix("val/"): [float(row[name]) for row in rows] for name in names}
 
 
-def keep(run: Path, target: Path) -> None:
+def keep(
+    run: Path,
+    target: Path,
+    predicted: Sequence[str] = PREDICTED,
+    tests: Sequence[str] = tuple(TESTS),
+) -> None:
     """Copy what the page needs of a run folder that was fitted and tested.
 
     Args:
         run: The run folder.
         target: Its folder in docs/results, replaced.
+        predicted: Columns of what `attnlight predict` wrote.
+        tests: Which of the tests' records.
 
     Raises:
         InputError: A file cannot be written.
@@ -132,17 +159,21 @@ def keep(run: Path, target: Path) -> None:
         copy = target / source.relative_to(run)
         copy.parent.mkdir(parents=True)
         shutil.copyfile(source, copy)
-    for test in TESTS:
+    for test in tests:
+        columns = TESTS[test]
         place = f"records/test/{test}.parquet"
-        _copy(run / place, target / place)
+        if (run / place).exists():
+            _copy(run / place, target / place, columns and list(columns))
     if (run / "predictions.parquet").exists():
-        _copy(run / "predictions.parquet", target / "predictions.parquet", _PREDICTED)
+        _copy(run / "predictions.parquet", target / "predictions.parquet", list(predicted))
 
 
 def _copy(source: Path, target: Path, columns: list[str] | None = None) -> None:
     """Write some columns as small as parquet can: byte by byte, weights repeat themselves."""
     schema = pq.ParquetFile(source).schema
     leaves = [schema.column(place) for place in range(len(schema))]
+    if columns is not None:
+        columns = [name for name in columns if name in pq.read_schema(source).names]
     floats = [leaf.path for leaf in leaves if leaf.physical_type == "FLOAT"]
     with replacing(target) as temporary:
         pq.write_table(

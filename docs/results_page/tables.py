@@ -101,11 +101,11 @@ def seed_table(experiments: Mapping[str, Experiment]) -> str:
         everything = np.arange(len(columns["index"]))
         for run, seed in enumerate(experiment.seeds):
             curves, epoch = experiment.validation[run], experiment.chosen[run]
-            chosen = [number(curves[metric][epoch]) for metric in ("auroc", "accuracy")]
+            chosen = [number(curves[metric][epoch]) for metric in ("accuracy", "auroc")]
             found = [number(_ON_ROWS[m](columns, run, everything)) for m in MEASURES]
             epochs = f"{epoch + 1} of {len(curves['auroc'])}"
             rows.append(["" if run else TEXT[name], str(seed), epochs, *chosen, *found])
-    head = ["corpus", "seed", "epoch chosen", "validation AUROC", "validation accuracy"]
+    head = ["corpus", "seed", "epoch chosen", "validation accuracy", "validation AUROC"]
     return table([*head, *(f"test {measure}" for measure in MEASURES.values())], rows)
 
 
@@ -134,13 +134,13 @@ def epoch_table(experiments: Mapping[str, Experiment]) -> str:
             curves = experiment.validation[run]
             found = [
                 number(curves[measure][at])
-                for measure in ("auroc", "accuracy", "predictions/max_attention", _TVD, _FLIPS)
+                for measure in ("accuracy", "auroc", "predictions/max_attention", _TVD, _FLIPS)
                 for at in (epoch, -1)
             ]
             epochs = f"{epoch + 1} / {len(curves['auroc'])}"
             rows.append(["" if run else TEXT[name], str(seed), epochs, *found])
     head = ["corpus", "seed", "epoch, chosen / last"]
-    for measure in ("AUROC", "accuracy", "maximum attention", "median TVD", "flip rate"):
+    for measure in ("accuracy", "AUROC", "maximum attention", "median TVD", "flip rate"):
         head += [f"{measure}, chosen", "last"]
     return table(head, rows)
 
