@@ -22,9 +22,9 @@ class PredictionWriter(Callback):
     """Write `<run>/predictions.parquet`, one row per instance.
 
     Columns: index, position, tokens (list of str), items ([start, end) in tokens per attended
-    item, a word or a sentence), label (or null), probabilities, attention (per head, one weight per item), item_logits
-    (per head, per item, C; null where the readout is not affine), bias (C), and each of the
-    corpus's per-token extras under its own name, one value per token.
+    item, a word or a sentence), label (or null), probabilities, attention (per head, one weight per
+    item), item_logits (per head, per item, C; null where the readout is not affine), bias (C), and
+    each of the corpus's per-token extras under its own name, one value per token.
     """
 
     _sheet: RecordSheet | None = None
@@ -60,7 +60,23 @@ class PredictionWriter(Callback):
     @override
     def on_predict_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert self._sheet is not None
-        self._sheet.finish()
+        sheet, self._sheet = self._sheet, None
+        sheet.finish()
+
+    @override
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        self._abandon()
+
+    @override
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        self._abandon()
+
+    def _abandon(self) -> None:
+        if self._sheet is not None:
+            self._sheet.discard()
+            self._sheet = None
 
     def _words(self, index: int) -> list[str]:
         place = np.searchsorted(self._dataset.index, index, sorter=self._order)

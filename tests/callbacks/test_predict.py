@@ -141,3 +141,21 @@ def test_records_count_sentences(tmp_path: Path) -> None:
     permuted = read_record(tmp_path / "records/test/attention_permutation.parquet").columns
     assert np.isfinite(permuted["median_tvd"]).all()
     assert (permuted["median_tvd"] > 0).any()
+
+
+def test_what_an_interruption_leaves_is_removed(tmp_path: Path) -> None:
+    data = corpus()
+    task = task_of(data)
+    steps = iter([True, False])
+
+    def step(batch: TextBatch, batch_idx: int) -> dict[str, Any]:
+        if next(steps):
+            return {"output": task.model(batch)}
+        raise RuntimeError("the second batch")
+
+    task.predict_step = step  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="the second batch"):
+        trainer(tmp_path, PredictionWriter()).predict(  # type: ignore[arg-type]
+            task, datamodule=data, return_predictions=False
+        )
+    assert not list(tmp_path.rglob("*predictions*"))
