@@ -13,7 +13,6 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.sheet import dataset_index
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.functional import (
@@ -224,10 +223,8 @@ class AdversarialAttention(InterpretabilityTest):
         super()._begin(trainer, module, stage, epoch)
         if not self.search or self.search_instances is None:
             return
-        loaders = trainer.test_dataloaders if stage == "test" else trainer.val_dataloaders
-        loader: Any = loaders[0] if isinstance(loaders, list) else loaders
-        # The larger choice of max_instances, by the same hash, contains this one.
-        rows = choose(dataset_index(loader), self.search_instances, self.seed)
+        assert self._sheet is not None
+        rows = choose(self._sheet.instances, self.search_instances, self.seed)
         self._chosen = torch.from_numpy(rows)
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 from numpy.typing import NDArray
 from torch import Tensor
@@ -22,7 +21,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.display import interval_scalars, show_figure, unmeasured_index
 from attnlight.callbacks.outputs import broken_rows, broken_sentence, output_of
-from attnlight.callbacks.sheet import RecordSheet
+from attnlight.callbacks.sheet import RecordingCallback, RecordSheet
 from attnlight.errors import InputError
 from attnlight.records import read_metadata
 from attnlight.report import draw
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 
-class InterpretabilityTest(Callback, ABC):
+class InterpretabilityTest(RecordingCallback, ABC):
     """A test that runs on validation epochs and at test time.
 
     A subclass says what it measures of a batch; this class decides when and on which instances it
@@ -72,7 +71,6 @@ class InterpretabilityTest(Callback, ABC):
         self.max_instances = max_instances
         self.seed = seed
         self.figures = figures
-        self._sheet: RecordSheet | None = None
         self._classes: list[str] = []
         self._told = ""
 
@@ -167,16 +165,6 @@ class InterpretabilityTest(Callback, ABC):
     def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._end(trainer, pl_module)
 
-    @override
-    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        self._abandon()
-
-    @override
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
-        self._abandon()
-
     def _begin(
         self,
         trainer: pl.Trainer,
@@ -253,11 +241,6 @@ class InterpretabilityTest(Callback, ABC):
             if all(test is self or test._told != self._told for test in _tests(trainer)):
                 _LOGGER.warning(self._told)
         return interval_scalars(path, self.measures) | {"non_finite": float(about["non_finite"])}
-
-    def _abandon(self) -> None:
-        if self._sheet is not None:
-            self._sheet.discard()
-            self._sheet = None
 
 
 def _tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:

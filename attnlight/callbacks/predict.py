@@ -9,16 +9,15 @@ import lightning.pytorch as pl
 import numpy as np
 import pyarrow as pa
 import torch
-from lightning.pytorch.callbacks import Callback
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.predictions import row_labels, row_texts
-from attnlight.callbacks.sheet import RecordSheet
+from attnlight.callbacks.sheet import RecordingCallback, RecordSheet
 
 
-class PredictionWriter(Callback):
+class PredictionWriter(RecordingCallback):
     """Write `<run>/predictions.parquet`, one row per instance.
 
     Columns: index, position, tokens (list of str), items ([start, end) in tokens per attended
@@ -26,8 +25,6 @@ class PredictionWriter(Callback):
     item), item_logits (per head, per item, C; null where the readout is not affine), bias (C), and
     each of the corpus's per-token extras under its own name, one value per token.
     """
-
-    _sheet: RecordSheet | None = None
 
     @override
     def on_predict_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -62,21 +59,6 @@ class PredictionWriter(Callback):
         assert self._sheet is not None
         sheet, self._sheet = self._sheet, None
         sheet.finish()
-
-    @override
-    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        self._abandon()
-
-    @override
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
-        self._abandon()
-
-    def _abandon(self) -> None:
-        if self._sheet is not None:
-            self._sheet.discard()
-            self._sheet = None
 
     def _words(self, index: int) -> list[str]:
         place = np.searchsorted(self._dataset.index, index, sorter=self._order)

@@ -12,10 +12,12 @@ from typing import Any, Literal
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
+from typing_extensions import override
 
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
@@ -36,6 +38,9 @@ class RecordSheet:
         seed: Seed of that choice.
         metadata: Plain values kept in the file.
         target: The file to write, where it is not `records/<stage>/<name>.parquet`.
+
+    Attributes:
+        instances: Dataset rows of the texts to record, (n,), were the trainer to go through all.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class RecordSheet:
         if max_instances is not None and max_instances < len(instances):
             instances = choose(instances, max_instances, seed)
             self._chosen = torch.from_numpy(instances)
+        self.instances = instances
         self._expected = None if limited else instances
         self._metadata = dict(metadata) | {
             "stage": stage,
@@ -152,6 +158,27 @@ class RecordSheet:
         except InputError as error:
             return str(error)
         return None
+
+
+class RecordingCallback(Callback):
+    """A callback with a sheet at times, whose rows are forgotten when the epoch does not end."""
+
+    _sheet: RecordSheet | None = None
+
+    @override
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        self._abandon()
+
+    @override
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        self._abandon()
+
+    def _abandon(self) -> None:
+        if self._sheet is not None:
+            self._sheet.discard()
+            self._sheet = None
 
 
 def _origin(trainer: pl.Trainer) -> dict[str, str | None]:

@@ -15,8 +15,9 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.word2vec import Word2VecSettings
 from attnlight.errors import InputError
-from attnlight.models import AffineClassifier, FlatClassifier, HierarchicalClassifier, read_vectors
+from attnlight.models import AffineClassifier, read_vectors
 from attnlight.models.attention import AttentionName
+from attnlight.models.build import build_classifier
 from attnlight.models.classifier import DropoutOn
 from attnlight.models.encoders import EncoderName
 from attnlight.models.initialization import Initialization
@@ -279,15 +280,9 @@ class AttentionClassifier(ClassifierTask):
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
-        self._assemble(_build(**{name: self.hparams[name] for name in ARCHITECTURE}))
-
-
-def _build(hierarchical: bool, sentence_dropout: float, **options: Any) -> AffineClassifier:  # noqa: ANN401
-    if hierarchical:
-        return HierarchicalClassifier(sentence_dropout=sentence_dropout, **options)
-    if sentence_dropout:
-        raise InputError(
-            f"sentence_dropout is {sentence_dropout}, but a model that is not hierarchical has no "
-            "sentences."
-        )
-    return FlatClassifier(**options)
+        if sentence_dropout and not hierarchical:
+            raise InputError(
+                f"sentence_dropout is {sentence_dropout}, but a model that is not hierarchical has "
+                "no sentences."
+            )
+        self._assemble(build_classifier(self.hparams))
