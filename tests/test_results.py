@@ -176,6 +176,10 @@ class TestKeptRuns:
             assert holds(saved[part], wanted)
         assert holds(saved["trainer"], given["trainer"])
 
+    @pytest.mark.parametrize("run", RUNS, ids=names)
+    def test_no_path_of_one_machine(self, run: Path) -> None:
+        assert yaml.safe_load((run / "fit.yaml").read_text())["root"] == "checkpoints"
+
     @pytest.mark.parametrize("run", PLANTED, ids=names)
     def test_planted_texts_are_those_of_the_configuration(self, run: Path) -> None:
         data = yaml.safe_load((run / "fit.yaml").read_text())["data"]["init_args"]

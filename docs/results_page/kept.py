@@ -7,6 +7,7 @@ it too: fit.yaml, logs/, records/test/, and of `attnlight predict` the columns t
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -154,6 +155,8 @@ def keep(
     """
     shutil.rmtree(target, ignore_errors=True)
     config = (run / "fit.yaml").read_text(encoding="utf-8")
+    # Where the runs lay on the machine that made them says nothing.
+    config = re.sub(r"^root: .*", "root: checkpoints", config, flags=re.MULTILINE)
     write_text(target / "fit.yaml", f"# yamllint disable-file\n{config}")  # style is PyYAML's
     for source in run.glob("logs/version_*/metrics.csv"):
         copy = target / source.relative_to(run)
