@@ -10,10 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnlight.functional.sorting import sorted_keys
-
-# A sorting key: a zero, 31 random bits, and 32 bits for the item's ordinal.
-_HIGHEST_KEY, _ORDINAL = 0x7FFFFFFF_00000000, 0xFFFFFFFF
+from attnlight.functional.shuffling import sorted_by_keys
 
 
 def _signed(value: int) -> int:
@@ -26,17 +23,17 @@ _FIRST = _signed(0xBF58476D1CE4E5B9)
 _SECOND = _signed(0x94D049BB133111EB)
 
 
-def _shift(bits: Tensor, by: int) -> Tensor:
-    """Logical shift to the right: torch's own copies the sign."""
-    return (bits >> by).bitwise_and_((1 << (64 - by)) - 1)
-
-
 def _child(state: Tensor | int, number: Tensor) -> Tensor:
     """Output `number` (from 0) of the splitmix64 generator that starts at `state`."""
     bits = (number + 1) * _GAMMA + state
-    bits.bitwise_xor_(_shift(bits, 30)).mul_(_FIRST)
-    bits.bitwise_xor_(_shift(bits, 27)).mul_(_SECOND)
-    return bits.bitwise_xor_(_shift(bits, 31))
+    shifted = torch.empty_like(bits)
+    for by, factor in ((30, _FIRST), (27, _SECOND), (31, 1)):
+        torch.bitwise_right_shift(bits, by, out=shifted)
+        shifted.bitwise_and_((1 << (64 - by)) - 1)  # torch's shift copies the sign
+        bits.bitwise_xor_(shifted)
+        if factor != 1:
+            bits.mul_(factor)
+    return bits
 
 
 def draw_keys(seed: int, index: Tensor, position: Tensor, draws: int, length: int) -> Tensor:
@@ -77,10 +74,4 @@ def permutations(lengths: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor
     """
     longest = int(lengths.max())
     numbers = draw_keys(seed, rows[:, 0], rows[:, 1], draws, (longest + 1) // 2)
-    keys = numbers.view(torch.int32)[..., :longest].to(torch.int64)
-    ordinals = torch.arange(longest, device=lengths.device)
-    # Items beyond a row's length get the highest key and so sort last. With the ordinal below it
-    # every key is unique, and any sorting algorithm gives the same answer.
-    tails = torch.where(ordinals < lengths[:, None], ordinals, ordinals | _HIGHEST_KEY)
-    keys.bitwise_left_shift_(32).bitwise_and_(_HIGHEST_KEY).bitwise_or_(tails[:, None])
-    return sorted_keys(keys).bitwise_and_(_ORDINAL)
+    return sorted_by_keys(numbers.view(torch.int32)[..., :longest], lengths)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from attnlight.functional.draws import permutations
 
-# Keys of a block of shuffles: on a CPU 2 MiB, which stays in the cache and is enough to make the
-# cost of the calls small; on an accelerator enough to fill it.
-_CPU_KEYS, _ACCELERATOR_KEYS = 1 << 18, 1 << 22
+# Keys of a block of shuffles: on a CPU enough to make the cost of the calls small, on an
+# accelerator enough to fill it.
+_CPU_KEYS, _ACCELERATOR_KEYS = 1 << 19, 1 << 22
 
 
 def read(weights: Tensor, item_logits: Tensor) -> Tensor:
