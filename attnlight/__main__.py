@@ -20,6 +20,7 @@ Train attention models and test whether their attention explains their predictio
   test         evaluate a checkpoint, and run the attached tests, on the test split
   predict      write attention, item logits and probabilities of every instance
   report       tables, vector figures and one HTML page from a run's records
+  study        run a plan of runs, and write a paper's tables and figures
   reliability  how far runs of several seeds agree on which words matter
   vectors      train word vectors on the text of one or several corpora
 
@@ -33,6 +34,7 @@ attnlight fit --data.help TextDataModule those of a model and of a corpus.
 TRAINER_VERBS = ("fit", "validate", "test", "predict")
 OTHER_VERBS = {
     "report": "attnlight.report.command",
+    "study": "attnlight.studies.command",
     "reliability": "attnlight.report.reliability",
     "vectors": "attnlight.vectors",
 }

@@ -62,6 +62,10 @@ class AttnlightCLI(LightningCLI):
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
         for name in ("vocab_size", "num_classes"):
             parser.link_arguments(f"data.{name}", f"model.init_args.{name}", apply_on="instantiate")
+        for source, name in (("classes", "tags"), ("features", "features")):  # of taggers
+            parser.link_arguments(
+                f"data.{source}", f"model.init_args.{name}", apply_on="instantiate"
+            )
 
     @override
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:

@@ -85,7 +85,7 @@ def sources(
     """Ask for the real corpora where a file of data/ reads one, and only then."""
 
     def prepare(data: Path) -> None:
-        if not read(data)["class_path"].endswith("TextDataModule"):
+        if not read(data)["class_path"].endswith(("TextDataModule", "ChunkingDataModule")):
             return
         folder = request.getfixturevalue("corpora")
         if read(data)["init_args"]["local"] == "yahoo_answers_topics":  # nowhere here as a whole

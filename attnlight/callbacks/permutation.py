@@ -25,8 +25,9 @@ class AttentionPermutation(InterpretabilityTest):
     Columns: `median_tvd` and `median_js` (nats), the median over the shuffles of the total
     variation distance and Jensen-Shannon divergence between the predictions with shuffled and
     with own attention; `flip_rate`, the share of shuffles that change the predicted class. The
-    shuffles are a function of seed, index, position and draw number alone. A text of one item has
-    nothing to shuffle: all three are 0, up to rounding.
+    shuffles are a function of seed, index and draw number alone, the same for all heads and, in a
+    tagger, for all tokens of a sentence. A text of one item has nothing to shuffle: all three are
+    0, up to rounding.
 
     Args:
         draws: Shuffles K per instance; the paper takes 100.
@@ -65,17 +66,19 @@ class AttentionPermutation(InterpretabilityTest):
         }
 
     def _logits(self, output: AttentionOutput, model: AttentionModel) -> Tensor:
+        texts = output.rows.clone()
+        texts[:, 1] = 0  # what is drawn for
         if output.item_logits is not None:
             return permuted_logits(
                 output.weights,
                 output.item_logits,
                 output.mask,
-                output.rows,
+                texts,
                 draws=self.draws,
                 seed=self.seed,
             )
         weights = permuted_weights(
-            output.weights, output.mask, output.rows, draws=self.draws, seed=self.seed
+            output.weights, output.mask, texts, draws=self.draws, seed=self.seed
         )
         return model.readout(output, weights)
 

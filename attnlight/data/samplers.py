@@ -1,6 +1,6 @@
 """Which texts make a batch, on which device, in which order.
 
-Both samplers yield whole batches, as lists of positions, for `DataLoader(sampler=..., batch_size=
+All samplers yield whole batches, as lists of positions, for `DataLoader(sampler=..., batch_size=
 None)`. They are `DistributedSampler`s so that Lightning leaves them alone and calls `set_epoch`.
 """
 
@@ -102,23 +102,72 @@ class OnceSampler(DistributedSampler[list[int]]):
         self.lengths = lengths
 
     def __len__(self) -> int:
-        mine = len(range(self.rank, self.n + self._repeats, self.num_replicas))
-        return math.ceil(mine / self.batch_size)
+        return self._count
 
     def __iter__(self) -> Iterator[list[int]]:
+        return (batch for _, batch in self._numbered())
+
+    def _numbered(self) -> Iterator[tuple[int, list[int]]]:
+        """The batches of this rank, each with its number in the order of the texts."""
         order = np.arange(self.n)
-        batches = np.arange(len(self))
+        batches = np.arange(self._count)
         if self.lengths is not None:
             order = np.lexsort(_columns(self.lengths)[::-1])
             np.random.default_rng(0).shuffle(batches)
         order = np.concatenate([order, np.repeat(-1 - order[-1:], self._repeats)])
         mine = order[self.rank :: self.num_replicas]
-        for number in batches:
-            yield mine[number * self.batch_size : (number + 1) * self.batch_size].tolist()
+        for number in batches.tolist():
+            yield number, mine[number * self.batch_size : (number + 1) * self.batch_size].tolist()
+
+    @property
+    def _count(self) -> int:
+        mine = len(range(self.rank, self.n + self._repeats, self.num_replicas))
+        return math.ceil(mine / self.batch_size)
 
     @property
     def _repeats(self) -> int:
         return -self.n % self.num_replicas if self.pad else 0
+
+
+class PairSampler(OnceSampler):
+    """`OnceSampler` whose batches are cut where they hold too many pairs of tokens.
+
+    What is asked of a token's attention takes memory for each pair of a token and an item, of
+    which a batch of long sentences has many times as many as one of short ones. All ranks cut alike.
+
+    Args:
+        pairs: Pairs of a batch at most, its sentences times the square of its longest one; a
+            sentence is never cut.
+        lengths: Tokens of each sentence, (n,).
+        batch_size: Sentences per batch on each device at most.
+        rank: This device.
+        world: Number of devices.
+        pad: Give all ranks as many sentences, as `OnceSampler` does.
+    """
+
+    def __init__(
+        self,
+        pairs: int,
+        lengths: NDArray[np.integer],
+        batch_size: int,
+        rank: int = 0,
+        world: int = 1,
+        pad: bool = False,
+    ) -> None:
+        super().__init__(len(lengths), batch_size, rank, world, pad, lengths)
+        self.pairs = pairs
+        self._ascending = np.sort(lengths)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for number, batch in self._numbered():
+            # Of all ranks, so that they run as many batches.
+            stop = min((number + 1) * self.batch_size * self.num_replicas, self.n)
+            size = max(1, self.pairs // int(self._ascending[stop - 1]) ** 2)
+            for start in range(0, len(batch), size):
+                yield batch[start : start + size]
 
 
 def _columns(lengths: NDArray[np.integer]) -> list[NDArray[np.integer]]:

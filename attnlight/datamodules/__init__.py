@@ -1,7 +1,8 @@
 """Corpora as LightningDataModules."""
 
 from attnlight.datamodules.base import CorpusDataModule
+from attnlight.datamodules.chunking import ChunkingDataModule
 from attnlight.datamodules.planted import PlantedEvidence
 from attnlight.datamodules.text import TextDataModule
 
-__all__ = ["CorpusDataModule", "PlantedEvidence", "TextDataModule"]
+__all__ = ["ChunkingDataModule", "CorpusDataModule", "PlantedEvidence", "TextDataModule"]

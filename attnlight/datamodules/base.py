@@ -127,7 +127,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         for split, counts in corpus["splits"].items():
             if not counts["rows"]:
                 raise InputError(f"the {split} split of {self.corpus_name} is empty.")
-            self._inspect_labels(split, TokenDataset(folder / split).labels, len(corpus["classes"]))
+            self._inspect_labels(split, self._open(folder / split).labels, len(corpus["classes"]))
         counted = ", ".join(_counted(split, counts) for split, counts in corpus["splits"].items())
         # Only the process that wrote the corpus speaks: one line, whatever the number of ranks.
         print(f"{self.corpus_name}: {counted}; prepared in {self._target}", file=sys.stderr)
@@ -173,6 +173,11 @@ class CorpusDataModule(LightningDataModule, ABC):
         return int(Tokenizer.from_str(self.tokenizer_json).get_vocab_size())
 
     @property
+    def features(self) -> dict[str, int]:
+        """Number of ids of each feature that tokens have beside the word, where they have any."""
+        return {}
+
+    @property
     def label_counts(self) -> list[int]:
         """Training texts of each class, as class weights need them."""
         labels = self.dataset("train").labels
@@ -189,8 +194,12 @@ class CorpusDataModule(LightningDataModule, ABC):
             has = ", ".join(self._corpus["splits"])
             raise InputError(f"{self.corpus_name} has no {split} split; it has {has}.")
         if split not in self._datasets:
-            self._datasets[split] = TokenDataset(self.prepare() / split, self.nested)
+            self._datasets[split] = self._open(self.prepare() / split)
         return self._datasets[split]
+
+    def _open(self, folder: Path) -> TokenDataset:
+        """A split by its folder in the prepared corpus."""
+        return TokenDataset(folder, self.nested)
 
     @property
     def training_text(self) -> tuple[str, list[TokenDataset]]:

@@ -21,6 +21,7 @@ from attnlight.models.encoders import (
     NoEncoder,
 )
 from attnlight.models.hierarchical import HierarchicalClassifier
+from attnlight.models.tagger import SelfAttentionTagger
 from attnlight.models.vectors import WordVectors, read_vectors
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "HierarchicalClassifier",
     "NoEncoder",
     "ScaledDotAttention",
+    "SelfAttentionTagger",
     "UniformAttention",
     "WordVectors",
     "read_vectors",

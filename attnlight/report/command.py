@@ -13,18 +13,23 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Write one self-contained HTML page, summary tables (CSV and Markdown) and figures (SVG, PDF and
-PNG) from the records that `attnlight fit`, `validate` and `test` left in a run folder. Nothing is
-evaluated again."""
+PNG) from the records that `attnlight fit`, `validate` and `test` left in a run folder; of the folder
+of a study its tables, figures and verdicts. Nothing is evaluated again."""
 EPILOG = """\
 Without --output the page and the tables go to RUN/report/, the figures to RUN/figures/. With it
-both go to DIR, or, for several runs, to DIR/<experiment>/<run>/."""
+both go to DIR, or, for several runs, to DIR/<experiment>/<run>/. All of a study goes to where
+its page goes."""
 
 
 def parser() -> argparse.ArgumentParser:
     """The arguments of the command."""
     arguments = argparse.ArgumentParser("attnlight report", description=DESCRIPTION, epilog=EPILOG)
     arguments.add_argument(
-        "runs", metavar="RUN", nargs="+", type=Path, help="checkpoints/<experiment>/<run>"
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        type=Path,
+        help="checkpoints/<experiment>/<run>, or checkpoints/<study>",
     )
     arguments.add_argument("--output", metavar="DIR", type=Path, help="write here instead")
     return arguments
@@ -40,11 +45,20 @@ def main(argv: list[str]) -> int:
         InputError: A run folder is missing, holds no records or a damaged file.
     """
     options = parser().parse_args(argv)
+    for run, places in zip(options.runs, _places(options.runs, options.output), strict=True):
+        print(_write(run, places))
+    return 0
+
+
+def _write(folder: Path, places: Places) -> Path:
+    """The page of a run, or of a study."""
+    if (folder / "study.json").is_file():
+        from attnlight.report.study import write_study
+
+        return write_study(folder, places.page)[0]
     from attnlight.report.writing import write_report
 
-    for run, places in zip(options.runs, _places(options.runs, options.output), strict=True):
-        print(write_report(run, places))
-    return 0
+    return write_report(folder, places)
 
 
 def _places(runs: list[Path], output: Path | None) -> list[Places]:

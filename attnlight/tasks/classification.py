@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
@@ -15,7 +15,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.word2vec import Word2VecSettings
 from attnlight.errors import InputError
-from attnlight.models import AffineClassifier, read_vectors
+from attnlight.models import AffineClassifier, SelfAttentionTagger, read_vectors
 from attnlight.models.attention import AttentionName
 from attnlight.models.build import build_classifier
 from attnlight.models.classifier import DropoutOn
@@ -56,7 +56,8 @@ class ClassifierTask(TextTask):
     model and calls `_assemble`.
     """
 
-    architecture = ARCHITECTURE
+    architecture: ClassVar[tuple[str, ...]] = ARCHITECTURE
+    model: AffineClassifier | SelfAttentionTagger
 
     def _assemble(self, model: AffineClassifier) -> None:
         """Add the model and what it is judged by."""

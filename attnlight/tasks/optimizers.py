@@ -8,7 +8,7 @@ from typing import Any, Literal
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
-from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from attnlight.errors import InputError
 
@@ -25,6 +25,7 @@ def build_optimizer(
     amsgrad: bool,
     fused: bool,
     momentum: float,
+    betas: tuple[float, float] = (0.9, 0.999),
 ) -> Optimizer:
     """One optimiser with a parameter group per part of the model.
 
@@ -36,6 +37,7 @@ def build_optimizer(
         amsgrad: The AMSGrad variant of Adam and AdamW.
         fused: The fused implementation of Adam and AdamW.
         momentum: Momentum of SGD.
+        betas: Decay rates of Adam's and AdamW's running means.
 
     Raises:
         InputError: `weight_decay` names a part that the model lacks.
@@ -44,7 +46,7 @@ def build_optimizer(
     if name == "sgd":
         return SGD(groups, lr=learning_rate, momentum=momentum)
     kind: type[Adam] = {"adam": Adam, "adamw": AdamW}[name]
-    return kind(groups, lr=learning_rate, amsgrad=amsgrad, fused=fused)
+    return kind(groups, lr=learning_rate, betas=betas, amsgrad=amsgrad, fused=fused)
 
 
 def with_plateau(optimizer: Optimizer, factor: float) -> OptimizerLRSchedulerConfig:
@@ -64,6 +66,32 @@ def with_plateau(optimizer: Optimizer, factor: float) -> OptimizerLRSchedulerCon
     return {
         "optimizer": optimizer,
         "lr_scheduler": {"scheduler": plateau, "monitor": PLATEAU_MONITOR},
+    }
+
+
+def with_noam(optimizer: Optimizer, warmup: int, size: int) -> OptimizerLRSchedulerConfig:
+    """The optimiser and the schedule of Vaswani et al. (2017), as `configure_optimizers` returns them.
+
+    At step s, from 1, the learning rate is multiplied by D^-0.5 min(s^-0.5, s W^-1.5).
+
+    Args:
+        optimizer: The optimiser.
+        warmup: Steps W for which the learning rate rises.
+        size: Size D of the model's states.
+
+    Raises:
+        InputError: `warmup` is not positive.
+    """
+    if warmup < 1:
+        raise InputError(f"warmup_steps is {warmup}; it must be at least 1.")
+
+    def factor(steps: int) -> float:
+        step = steps + 1
+        return float(size**-0.5 * min(step**-0.5, step * warmup**-1.5))
+
+    return {
+        "optimizer": optimizer,
+        "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"},
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -21,7 +22,12 @@ REPETITIONS = 3
 
 def imdb() -> TextDataModule:
     """The corpus of configs/data/imdb.yaml with all its test texts, not a fifth of them."""
-    return TextDataModule(**_arguments("data/imdb") | {"subset": None})
+    return corpus_of("imdb", subset=None)
+
+
+def corpus_of(name: str, **changes: object) -> TextDataModule:
+    """The corpus of a file in configs/data, some of its options changed."""
+    return TextDataModule(**arguments(f"data/{name}") | changes)
 
 
 def addition(
@@ -40,7 +46,7 @@ def addition(
     data = corpus or imdb()
     data.prepare()
     pl.seed_everything(0, verbose=False)
-    model = _arguments("models/bilstm_additive")
+    model = arguments("models/bilstm_additive")
     task = AttentionClassifier(data.vocab_size, data.num_classes, **model)
     with tempfile.TemporaryDirectory(prefix="attnlight-permutation-") as folder:
         ways = {
@@ -66,10 +72,11 @@ def _added(seconds: Mapping[str, Sequence[float]]) -> Measurement:
     return Measurement([100 * (mine / other - 1) for mine, other in pairs])
 
 
-def _arguments(name: str) -> dict[str, object]:
+def arguments(name: str) -> dict[str, Any]:
+    """The arguments in a file of configs."""
     text = (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")
-    arguments: dict[str, object] = yaml.safe_load(text)["init_args"]
-    return arguments
+    found: dict[str, Any] = yaml.safe_load(text)["init_args"]
+    return found
 
 
 def _test(

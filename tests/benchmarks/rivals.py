@@ -3,8 +3,9 @@
 They read hidden states out again for every change of attention, and encode the whole batch again
 for every deleted token. Written for these benchmarks, and as quick as those algorithms can be made
 in PyTorch: whole batches at once where the released code goes through their texts in Python, matrix
-products, no autograd but in the search, no files in between, each pair of adversaries compared once
-rather than twice. For classifiers of two classes, whose decoder has one logit.
+products (but where a test is timed against the readout as released), no autograd but in the search,
+no files in between, each pair of adversaries compared once rather than twice. For classifiers of
+two classes, whose decoder has one logit.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +24,8 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.models import FlatClassifier
 from attnlight.models.encoders import BiLSTM, Encoder
+
+Readout = Literal["sum", "scored", "product"]
 
 # Where the released code keeps logarithms and quotients finite.
 _LOG, _SUM = 1e-10, 1e-12
@@ -43,8 +47,7 @@ def shuffled_distance(
     model: FlatClassifier,
     output: AttentionOutput,
     orders: Iterable[Tensor],
-    *,
-    released: bool = False,
+    readout: Readout = "sum",
 ) -> Tensor:
     """Median distance between the predictions with own and with shuffled attention, (B,).
 
@@ -54,19 +57,22 @@ def shuffled_distance(
         model: The model.
         output: What it said of B texts; what attention may reach comes first in each.
         orders: Item `[b, n]` of an order (B, N) is what comes to place n.
-        released: Score attention anew before each shuffle and read out by weighting all states and
-            adding them up, as the released code does, not by one matrix product.
+        readout: `sum` weights all states and adds them up, as the released code does; `scored`
+            also scores attention anew before each shuffle, as it does too; `product` is one matrix
+            product, which it does not use.
     """
     states, weights = output.states, output.weights.squeeze(1)
     own = decode(model, states, output.weights).sigmoid()
     distances = []
     for order in orders:
-        if released:
-            shuffled = model.attention(states, output.mask).gather(-1, order)
+        if readout == "scored":
+            weights = model.attention(states, output.mask)
+        shuffled = weights.gather(-1, order)
+        if readout == "product":
+            logits = decode(model, states, shuffled.unsqueeze(1))
+        else:
             mean = (shuffled.unsqueeze(-1) * states).sum(1, keepdim=True)
             logits = model.decoder(mean).squeeze(-1)
-        else:
-            logits = decode(model, states, weights.gather(-1, order).unsqueeze(1))
         distances.append((logits.sigmoid() - own).abs())
     return torch.cat(distances, dim=1).quantile(0.5, dim=-1)
 

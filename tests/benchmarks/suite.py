@@ -65,6 +65,15 @@ def _permutation(threads: int) -> Mapping[str, Measurement]:
     return {"imdb_permutation": addition(threads)}
 
 
+def _variants(threads: int) -> Mapping[str, Measurement]:
+    from tests.benchmarks import variants
+
+    return {
+        "adversarial_epoch": variants.adversary(threads),
+        "guided_epoch": variants.guided(threads),
+    }
+
+
 def _memory(threads: int) -> Mapping[str, Measurement]:
     from tests.benchmarks.memory import growth
 
@@ -154,8 +163,8 @@ GROUPS = {
         (
             Benchmark(
                 "permutation_speedup",
-                "How many times as fast `AttentionPermutation` is as reading each of 100 shuffles "
-                "out of hidden states",
+                "How many times as fast `AttentionPermutation` is as weighting the hidden states by "
+                "each of 100 shuffles, adding them up and reading out",
                 15,
                 "times",
                 at_least=True,
@@ -213,6 +222,22 @@ GROUPS = {
         ),
         2,
         _leave_one_out,
+    ),
+    "variants": Group(
+        (
+            Benchmark(
+                "adversarial_epoch",
+                "An SST epoch of adversarial training over one of plain training of the same model",
+                1.2,
+            ),
+            Benchmark(
+                "guided_epoch",
+                "An IMDb epoch of the MLP guided by the base's attention over one of the BiLSTM",
+                0.3,
+            ),
+        ),
+        2,
+        _variants,
     ),
     "memory": Group(
         (

@@ -60,13 +60,13 @@ def output(model: FlatClassifier) -> AttentionOutput:
     return said
 
 
-@pytest.mark.parametrize("released", [False, True])
+@pytest.mark.parametrize("readout", ["sum", "scored", "product"])
 def test_the_same_shuffles_move_predictions_as_far(
-    model: FlatClassifier, output: AttentionOutput, released: bool
+    model: FlatClassifier, output: AttentionOutput, readout: rivals.Readout
 ) -> None:
     ours = AttentionPermutation(draws=7, seed=2).measure(padded(), output, model)["median_tvd"]
     orders = permutations(output.mask.sum(-1), output.rows, 7, seed=2).unbind(1)
-    theirs = rivals.shuffled_distance(model, output, orders, released=released)
+    theirs = rivals.shuffled_distance(model, output, orders, readout)
     torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-12)
     assert ours.max() > 0.1
 

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from attnlight.data.samplers import BucketSampler, OnceSampler
+from attnlight.data.samplers import BucketSampler, OnceSampler, PairSampler
 
 
 def lengths(n: int, seed: int = 0) -> np.ndarray:
@@ -125,6 +125,26 @@ def test_sorted_evaluation_pads_little_and_reads_every_text_once(world: int, pad
     means = [sizes[[p for p in batch if p >= 0]].mean() for batch in ranks[0] if max(batch) >= 0]
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.4  # a limited run sees all
     assert ranks[0] == list(OnceSampler(1001, 10, 0, world, pad, sizes))
+
+
+@pytest.mark.parametrize(("n", "world", "pad"), [(301, 1, False), (301, 2, True), (302, 2, False)])
+def test_batches_of_long_texts_are_cut_alike_on_all_ranks(n: int, world: int, pad: bool) -> None:
+    sizes = lengths(n)
+    samplers = [PairSampler(20_000, sizes, 16, rank, world, pad) for rank in range(world)]
+    ranks = [list(sampler) for sampler in samplers]
+    assert len({len(batches) for batches in ranks}) == 1
+    assert [len(sampler) for sampler in samplers] == list(map(len, ranks))
+    everything = list(itertools.chain(*itertools.chain(*ranks)))
+    assert sorted(p for p in everything if p >= 0) == list(range(n))
+    for batch in itertools.chain(*ranks):
+        longest = int(sizes[[p if p >= 0 else -1 - p for p in batch]].max())
+        assert 1 <= len(batch) <= 16
+        assert len(batch) == 1 or len(batch) * longest**2 <= 20_000
+
+
+def test_uncut_batches_are_those_of_every_text_once() -> None:
+    sizes = lengths(101)
+    assert list(PairSampler(10**9, sizes, 8)) == list(OnceSampler(101, 8, lengths=sizes))
 
 
 def shapes(n: int) -> np.ndarray:

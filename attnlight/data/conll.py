@@ -1,0 +1,100 @@
+"""Files of columns, one token a line and an empty line between sentences, as CoNLL-2000 came in."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+LINE = "line"  # where the sentence begins in its file, counted from 1
+_CHUNK = 1000
+
+Sentence = tuple[int, list[list[str]]]
+
+
+def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
+    """The sentences of a file: the line of the first token, and each column's values.
+
+    Args:
+        file: The file, UTF-8, gzip-compressed if it ends in `.gz`.
+        columns: Numbers of the columns to read, from 0, or from -1 for the last one back.
+
+    Raises:
+        InputError: The file cannot be read, is no text, or a line lacks a column.
+    """
+    try:
+        with _opened(file) as lines:
+            yield from _sentences(lines, file, columns)
+    except (OSError, UnicodeDecodeError, EOFError) as error:
+        raise InputError(f"{file} cannot be read as text in columns: {error}") from error
+
+
+def _opened(file: Path) -> TextIO:
+    if file.suffix == ".gz":
+        return gzip.open(file, "rt", encoding="utf-8")
+    return file.open(encoding="utf-8")
+
+
+def _sentences(lines: TextIO, file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
+    values: list[list[str]] = [[] for _ in columns]
+    first = 1
+    for number, line in enumerate(lines, 1):
+        cells = line.split()
+        if cells:
+            _append(values, cells, columns, f"{file}, line {number},")
+            continue
+        if values[0]:
+            yield first, values
+            values = [[] for _ in columns]
+        first = number + 1
+    if values[0]:
+        yield first, values
+
+
+def _append(values: list[list[str]], cells: list[str], columns: Sequence[int], place: str) -> None:
+    for held, column in zip(values, columns, strict=True):
+        if not -len(cells) <= column < len(cells):
+            raise InputError(
+                f"{place} has {len(cells)} columns; column {column} (counted from 0) was asked for."
+            )
+        held.append(cells[column])
+
+
+def load_columns(file: Path, columns: Sequence[int], stream: Path) -> Dataset:
+    """The sentences of a file as rows read by memory map.
+
+    Args:
+        file: The file.
+        columns: Numbers of the columns to read, all different.
+        stream: The Arrow file to write and read.
+
+    Returns:
+        A row per sentence: `line`, and a list of strings per column, named by its number.
+
+    Raises:
+        InputError: The file cannot be read, a line lacks a column, or there is no sentence.
+    """
+    import datasets
+    import pyarrow
+
+    names = [str(column) for column in columns]
+    lists = {name: pyarrow.list_(pyarrow.string()) for name in names}
+    schema = pyarrow.schema({LINE: pyarrow.int64()} | lists)
+    stream.parent.mkdir(parents=True, exist_ok=True)
+    sentences = read_sentences(file, columns)
+    with pyarrow.ipc.new_stream(str(stream), schema) as writer:
+        while chunk := list(islice(sentences, _CHUNK)):
+            lines, values = zip(*chunk, strict=True)
+            held = dict(zip(names, zip(*values, strict=True), strict=True))
+            writer.write_table(pyarrow.table({LINE: lines} | held, schema=schema))
+    rows = datasets.Dataset.from_file(str(stream))
+    if not len(rows):
+        raise InputError(f"{file} holds no sentence.")
+    return rows

@@ -1,0 +1,201 @@
+"""What can be seen of a token beside the word itself: its ending, its case, its characters, its tag."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.batch import PAD, UNK
+from attnlight.errors import InputError
+
+CHARACTERS = "characters"
+_FIRST = UNK + 1  # ids of a feature's values; before them padding and unknown values
+PACKED = 8  # characters in a number of 64 bits, one byte each from the lowest up
+_BYTE = 256
+_CASES = ("lower", "title", "upper", "mixed", "digit", "other")
+
+
+@dataclass(frozen=True)
+class FeatureRules:
+    """Which features a token has.
+
+    Args:
+        suffixes: Lengths of endings, each a feature `suffix_<length>`; shorter words are whole.
+        case: Whether letters are lower-case, upper-case, title-case or mixed, or there is a digit
+            or no letter: the feature `case`.
+        characters: Characters of a word to read, a multiple of 8, of longer words as many from
+            the front as from the back; 0: none.
+        pos: The corpus's part-of-speech tags: the feature `pos`.
+
+    Raises:
+        InputError: A number is out of range.
+    """
+
+    suffixes: tuple[int, ...] = ()
+    case: bool = False
+    characters: int = 0
+    pos: bool = False
+
+    def __post_init__(self) -> None:
+        if any(length < 1 for length in self.suffixes) or len(set(self.suffixes)) < len(
+            self.suffixes
+        ):
+            raise InputError(
+                f"suffixes is {list(self.suffixes)}; expected different lengths of at least 1."
+            )
+        if self.characters < 0 or self.characters % PACKED:
+            raise InputError(f"characters is {self.characters}; it must be a multiple of 8.")
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the per-token columns, in `TextBatch.extras` as (B, N) each.
+
+        Characters are packed, eight in each `characters_<n>`, one byte each from the lowest up.
+        """
+        packed = [f"{CHARACTERS}_{number}" for number in range(self.characters // PACKED)]
+        return [*self._whole, *packed]
+
+    @property
+    def _whole(self) -> list[str]:
+        """Features with one value per token."""
+        named = [f"suffix_{length}" for length in self.suffixes]
+        return named + ["case"] * self.case + ["pos"] * self.pos
+
+    def values(self, words: Sequence[str], pos: Sequence[str] | None) -> dict[str, list[str]]:
+        """Values of the features that have one per token, of the T tokens of a sentence."""
+        found = {f"suffix_{n}": [word[-n:].lower() for word in words] for n in self.suffixes}
+        if self.case:
+            found["case"] = [_case(word) for word in words]
+        if self.pos:
+            found["pos"] = list(pos or ())
+        return found
+
+
+@dataclass(frozen=True)
+class TokenFeatures:
+    """Features and the values that have an id of their own.
+
+    Args:
+        rules: Which features there are.
+        tables: Values by feature, in the order of their ids, which begin at 2: 0 is padding, 1 is
+            a value that the training sentences lack.
+    """
+
+    rules: FeatureRules = field(default_factory=FeatureRules)
+    tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ids = {name: _numbered(values) for name, values in self.tables.items()}
+        object.__setattr__(self, "_ids", ids)
+
+    @classmethod
+    def learn(
+        cls,
+        rules: FeatureRules,
+        sentences: Iterable[tuple[Sequence[str], Sequence[str] | None]],
+        occurrences: int = 1,
+    ) -> TokenFeatures:
+        """Learn the values of the training sentences.
+
+        Args:
+            rules: Which features there are.
+            sentences: Words and part-of-speech tags of each.
+            occurrences: Sentences that a suffix or character must occur in.
+        """
+        found: dict[str, Counter[str]] = {name: Counter() for name in rules._whole}
+        characters: Counter[str] = Counter()
+        for words, pos in sentences:
+            for name, values in rules.values(words, pos).items():
+                found[name].update(set(values))
+            if rules.characters:
+                characters.update(set("".join(words)))
+        tables = {
+            name: _CASES
+            if name == "case"
+            else _frequent(counts, 1 if name == "pos" else occurrences)
+            for name, counts in found.items()
+        }
+        if rules.characters:
+            tables[CHARACTERS] = _frequent(characters, occurrences)[: _BYTE - _FIRST]
+        return cls(rules, tables)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of ids of each feature, padding and unknown values included."""
+        return {name: len(values) + _FIRST for name, values in self.tables.items()}
+
+    def encode(
+        self, words: Sequence[str], pos: Sequence[str] | None = None
+    ) -> dict[str, NDArray[np.int64]]:
+        """The columns of a sentence of T tokens, (T,) each.
+
+        Raises:
+            InputError: Part-of-speech tags are a feature, and there is not one for each word.
+        """
+        if self.rules.pos and len(pos or ()) != len(words):
+            raise InputError(
+                f"part-of-speech tags are a feature: give one for each of {len(words)} words, not "
+                f"{len(pos or ())}."
+            )
+        ids: dict[str, dict[str, int]] = self._ids  # type: ignore[attr-defined]
+        columns = {
+            name: np.array([ids[name].get(value, UNK) for value in values], np.int64)
+            for name, values in self.rules.values(words, pos).items()
+        }
+        if self.rules.characters:
+            packed = self._characters(words, ids[CHARACTERS])
+            columns |= {f"{CHARACTERS}_{n}": column for n, column in enumerate(packed.T)}
+        return columns
+
+    def _characters(self, words: Sequence[str], ids: Mapping[str, int]) -> NDArray[np.int64]:
+        """Ids of the characters of T words, eight in a number, (T, characters / 8)."""
+        size = self.rules.characters
+        spelled = np.full((len(words), size), PAD, np.uint8)
+        for row, word in zip(spelled, words, strict=True):
+            read = word if len(word) <= size else word[: size // 2] + word[-(size // 2) :]
+            row[: len(read)] = [ids.get(character, UNK) for character in read]
+        numbers: NDArray[np.int64] = spelled.view("<i8").astype(np.int64)
+        return numbers
+
+    def held(self) -> dict[str, Any]:
+        """Everything as plain values, for files."""
+        rules = {
+            "suffixes": list(self.rules.suffixes),
+            "case": self.rules.case,
+            "characters": self.rules.characters,
+            "pos": self.rules.pos,
+        }
+        return {"rules": rules, "tables": {name: list(held) for name, held in self.tables.items()}}
+
+    @classmethod
+    def of(cls, held: Mapping[str, Any]) -> TokenFeatures:
+        """What `held` returned."""
+        rules = held["rules"] | {"suffixes": tuple(held["rules"]["suffixes"])}
+        return cls(FeatureRules(**rules), held["tables"])
+
+
+def _case(word: str) -> str:
+    if any(character.isdigit() for character in word):
+        return "digit"
+    if word.islower():
+        return "lower"
+    if word.isupper():
+        return "title" if len(word) == 1 else "upper"
+    if word.istitle():
+        return "title"
+    return "mixed" if any(character.isalpha() for character in word) else "other"
+
+
+def _frequent(counts: Counter[str], occurrences: int) -> list[str]:
+    """Values by falling count, alphabetical where that is equal."""
+    kept = [value for value, count in counts.items() if count >= occurrences]
+    return sorted(kept, key=lambda value: (-counts[value], value))
+
+
+def _numbered(values: Sequence[str]) -> dict[str, int]:
+    return {value: number for number, value in enumerate(values, _FIRST)}

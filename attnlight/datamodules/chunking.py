@@ -1,0 +1,323 @@
+"""Any corpus of sentences with a BIO tag for each token."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader
+from typing_extensions import override
+
+from attnlight.batch import TextBatch
+from attnlight.data.bio import check_tags, split_tag, tags_of
+from attnlight.data.conll import load_columns
+from attnlight.data.dataset import TokenDataset
+from attnlight.data.features import FeatureRules, TokenFeatures
+from attnlight.data.samplers import PairSampler
+from attnlight.data.selection import Kept, Selection
+from attnlight.data.sources import Source
+from attnlight.data.tagged import Tagged, TaggedDataset, TaggedReader, write_tagged
+from attnlight.data.tokenization import TextRules, make_tokenizer
+from attnlight.data.vocabulary import learn_vocabulary
+from attnlight.datamodules.base import FORMAT, CorpusDataModule
+from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_READ_TEXTS = 1000
+_DEVELOPMENT = 0.1
+
+
+@dataclass
+class _Part:
+    """A split on its way: its source's reader and the rows it keeps."""
+
+    reader: TaggedReader
+    kept: Kept
+
+    def sentences(self) -> Iterator[Tagged]:
+        return self.reader(self.kept.rows)
+
+
+class ChunkingDataModule(CorpusDataModule):
+    """Sentences whose tokens have BIO tags: CoNLL-2000 (Tjong Kim Sang & Buchholz, 2000) or another.
+
+    A corpus of the hub or a local folder of the same schema has columns of lists, named here. A
+    folder of column files, as CoNLL-2000 was published (word, part of speech and chunk tag on each
+    line, an empty line between sentences), has numbered ones: give numbers, and the files' names as
+    the splits. Rows without a token, such as the last of each split in the hub's copy of
+    CoNLL-2000, are dropped and counted.
+
+    Classes are the tags that the source names or, where it names none, O with B and I of each type
+    in the training split, alphabetically. Without `validation` a seeded tenth of the training
+    sentences is split off. The vocabulary and the values of features come from what is left.
+
+    A batch has labels (B, N), -100 on padding, and each feature in `extras`, (B, N), ids with 0 on
+    padding and 1 for values that training lacks. Characters are packed so that they keep that
+    shape: eight in each number of `characters_0`, `characters_1` and so on, one byte each from the
+    lowest up.
+
+    Args:
+        path: Hub id, or a local folder.
+        name: Configuration of the corpus on the hub.
+        revision: Commit, tag or branch on the hub; CoNLL-2000 itself is a loading script, which
+            `datasets` no longer runs, but has this branch of parquet files.
+        local: Folder under `$ATTNLIGHT_DATA` that is read in place of `path` where that variable
+            is set.
+        word_column: Column of the words; a number, from 0, in column files.
+        label_column: Column of the tags; -1 is the last one of a column file.
+        pos_column: Column of part-of-speech tags, read with `pos` alone.
+        train: Split to train on (slices like `train[:10%]` are understood), or a column file.
+        validation: The same for validation; null: split off the training sentences.
+        test: The same for testing; null where there is none.
+        validation_fraction: Share of the training sentences that is split off; null: 0.1.
+        subset: Split to a seeded choice of its sentences: a share (0.2) or a number (500).
+        split_seed: Seed of what is split off and of `subset`.
+        chunks: Chunk types, in order, in place of those found.
+        strict: Refuse an I that goes on with no chunk of its type; else it begins one, as conlleval
+            reads it.
+        min_document_frequency: Training sentences that a word, suffix or character must occur in.
+        max_vocabulary: Words to keep at most, those in most sentences first.
+        lowercase: Lower-case words; features are of the word as it is written.
+        digits: Token that stands for any word with a digit in it.
+        suffixes: Lengths of endings that are features.
+        case: Make capitalisation a feature.
+        characters: Characters of a word that are features, a multiple of 8; 0: none.
+        pos: Make part-of-speech tags a feature.
+        max_pairs: Pairs of a token and an item per batch in validation, test and prediction: a
+            batch of sentences that exceeds it is cut, since what is asked of attention takes
+            memory for each pair.
+        **kwargs: Arguments of `CorpusDataModule`.
+
+    Raises:
+        InputError: Options are out of range or exclude each other.
+    """
+
+    def __init__(
+        self,
+        path: str = "eriktks/conll2000",
+        name: str | None = None,
+        revision: str | None = "refs/convert/parquet",
+        local: str | None = None,
+        word_column: int | str = "tokens",
+        label_column: int | str = "chunk_tags",
+        pos_column: int | str | None = "pos_tags",
+        train: str = "train",
+        validation: str | None = None,
+        test: str | None = "test",
+        validation_fraction: float | None = None,
+        subset: dict[str, int | float] | None = None,
+        split_seed: int = 0,
+        chunks: list[str] | None = None,
+        strict: bool = True,
+        min_document_frequency: int = 1,
+        max_vocabulary: int | None = None,
+        lowercase: bool = True,
+        digits: str | None = None,
+        suffixes: list[int] | None = None,
+        case: bool = False,
+        characters: int = 0,
+        pos: bool = False,
+        max_pairs: int = 1 << 16,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(**kwargs)
+        self.path = path
+        asked = {"train": train, "validation": validation, "test": test}
+        self.sources = {
+            split: Source(path, name, revision, local, found)
+            for split, found in asked.items()
+            if found is not None
+        }
+        self.columns = [word_column, label_column, *([pos_column] if pos else [])]
+        split_off = validation is None and validation_fraction is None
+        fraction = _DEVELOPMENT if split_off else validation_fraction
+        self.selection = Selection(None, None, fraction, dict(subset or {}), split_seed)
+        self.chunks = chunks
+        self.strict = strict
+        self.vocabulary = (min_document_frequency, max_vocabulary)
+        self.rules = TextRules(lowercase, digits, boundary_tokens=False)
+        self.feature_rules = FeatureRules(tuple(suffixes or ()), case, characters, pos)
+        self.max_pairs = max_pairs
+        self._check()
+
+    def _check(self) -> None:
+        options = {
+            "min_document_frequency": self.vocabulary[0],
+            "max_vocabulary": self.vocabulary[1],
+            "max_pairs": self.max_pairs,
+        }
+        for option, value in options.items():
+            if value is not None and value < 1:
+                raise InputError(f"{option} is {value}; it must be at least 1.")
+        if "validation" in self.sources and self.selection.validation_fraction is not None:
+            raise InputError("give validation or validation_fraction, not both.")
+        missing = self.selection.subset.keys() - {*self.sources, "validation"}
+        if missing:
+            raise InputError(f"subset names {', '.join(missing)}, which this corpus does not have.")
+        if self.feature_rules.pos and self.columns[2] is None:
+            raise InputError("pos needs the column of part-of-speech tags: give pos_column.")
+        if len(set(self.columns)) < len(self.columns):
+            raise InputError("word_column, label_column and pos_column must be different columns.")
+        if len({type(column) for column in self.columns}) > 1:
+            raise InputError(
+                "word_column, label_column and pos_column must all be names, or, in column files, "
+                "numbers."
+            )
+
+    @property
+    def _numbered(self) -> bool:
+        """Whether the source is a folder of column files."""
+        return isinstance(self.columns[0], int)
+
+    @property
+    @override
+    def corpus_name(self) -> str:
+        return self.path
+
+    @override
+    def recipe(self) -> dict[str, Any]:
+        return {
+            "sources": {split: source.identity() for split, source in self.sources.items()},
+            "columns": self.columns,
+            "selection": asdict(self.selection),
+            "tags": [self.chunks, self.strict],
+            "vocabulary": list(self.vocabulary),
+            "rules": asdict(self.rules),
+            "features": asdict(self.feature_rules),
+        }
+
+    @property
+    def token_features(self) -> TokenFeatures:
+        """What is known of a token beside its word."""
+        return TokenFeatures.of(self._corpus["features"])
+
+    @property
+    @override
+    def features(self) -> dict[str, int]:
+        return self.token_features.sizes
+
+    @property
+    @override
+    def label_counts(self) -> list[int]:
+        dataset, counts = self.dataset("train"), np.zeros(self.num_classes, np.int64)
+        for start in range(0, len(dataset), _READ_TEXTS):
+            batch = dataset[range(start, min(start + _READ_TEXTS, len(dataset)))]
+            assert batch.labels is not None  # every prepared sentence has them
+            counts += np.bincount(batch.labels[batch.mask], minlength=self.num_classes)
+        return counts.tolist()
+
+    @override
+    def build(self, folder: Path) -> None:
+        scratch = folder / "source"
+        try:
+            parts = {split: self._part(split, scratch) for split in self.sources}
+            classes = self._classes(parts["train"])  # the sentences split off may have any of them
+            parts = self._divided(parts)
+            tokenizer, features = self._learn(parts["train"])
+            numbers = {tag: number for number, tag in enumerate(classes)}
+            for split, part in parts.items():
+                checked = self._checked(part, numbers)
+                write_tagged(folder / split, checked, tokenizer, features, numbers)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        tokenizer.save(str(folder / "tokenizer.json"))
+        corpus = {
+            "format": FORMAT,
+            "classes": classes,
+            "splits": {split: part.kept.counts() for split, part in parts.items()},
+            "extras": self.feature_rules.columns,
+            "features": features.held(),
+        }
+        (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
+
+    def _part(self, split: str, scratch: Path) -> _Part:
+        source, names = self.sources[split], [str(column) for column in self.columns]
+        if self._numbered:
+            file = _column_file(source)
+            numbers = [int(name) for name in names]
+            rows = load_columns(file, numbers, scratch / f"{split}.columns")
+            reader = TaggedReader(rows, source, names, file)
+        else:
+            reader = TaggedReader(source.load(scratch), source, names)
+        lengths = reader.lengths()
+        kept = Kept(str(source), np.arange(len(lengths)))
+        kept.keep(np.flatnonzero(lengths), "empty", "rows without a token")
+        return _Part(reader, kept)
+
+    def _classes(self, train: _Part) -> list[str]:
+        """The tags of the corpus, in the order of their numbers."""
+        named = train.reader.tag_names
+        if self.chunks is not None:
+            return tags_of(self.chunks)
+        if named is not None:
+            check_tags(f"the tags of {train.reader.source}", named, named, strict=False)
+            return named
+        chunks = set()
+        for sentence in train.sentences():
+            check_tags(sentence.place, sentence.tags, sentence.tags, strict=False)
+            chunks |= {split_tag(tag)[1] for tag in sentence.tags}
+        if not chunks - {""}:
+            raise InputError(f"{train.reader.source} has no chunk: every tag is O.")
+        return tags_of(sorted(chunks - {""}))
+
+    def _divided(self, parts: dict[str, _Part]) -> dict[str, _Part]:
+        """The splits, with the validation sentences taken from training where they have to be."""
+        if self.selection.validation_fraction is not None:
+            train = parts["train"]
+            moved = self.selection.split_off(train.kept)
+            parts = {"train": train, "validation": _Part(train.reader, moved)} | parts
+        for split, part in parts.items():
+            self.selection.cut(split, part.kept)
+        return parts
+
+    def _checked(self, part: _Part, known: dict[str, int]) -> Iterator[Tagged]:
+        for sentence in part.sentences():
+            check_tags(sentence.place, sentence.tags, known, self.strict)
+            yield sentence
+
+    def _learn(self, train: _Part) -> tuple[Tokenizer, TokenFeatures]:
+        def texts() -> Iterator[list[str]]:
+            sentences = train.sentences()
+            while chunk := [" ".join(s.words) for s in islice(sentences, _READ_TEXTS)]:
+                yield chunk
+
+        words = learn_vocabulary(self.rules, texts, *self.vocabulary)
+        seen = ((sentence.words, sentence.pos) for sentence in train.sentences())
+        features = TokenFeatures.learn(self.feature_rules, seen, self.vocabulary[0])
+        return make_tokenizer(self.rules, words), features
+
+    @override
+    def _inspect_labels(self, split: str, labels: NDArray[Any] | None, classes: int) -> None:
+        """Do nothing: each tag was checked before it was written."""
+
+    @override
+    def _open(self, folder: Path) -> TokenDataset:
+        return TaggedDataset(folder)
+
+    @override
+    def _evaluation(self, split: str, pad: bool = False) -> DataLoader[TextBatch]:
+        dataset, rank, world = self._dealt(split)
+        sampler = PairSampler(
+            self.max_pairs, dataset.lengths, self.eval_batch_size, rank, world, pad
+        )
+        return self._loader(dataset, sampler)
+
+
+def _column_file(source: Source) -> Path:
+    if source.folder is None:
+        raise InputError(
+            f"{source.path} is no local folder; numbered columns are those of column files in one."
+        )
+    file = source.folder / str(source.split)
+    if not file.is_file():
+        raise InputError(f"there is no column file {file}.")
+    return file

@@ -1,0 +1,220 @@
+"""A tagger: each token attends to the tokens of its sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import override
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.errors import InputError
+from attnlight.models.classifier import make_dropout
+from attnlight.models.embedding import Embedding
+from attnlight.models.encoders import BiLSTM
+from attnlight.models.tagging import READOUTS, Readout, ReadoutName, StudyReadout
+from attnlight.models.tokens import TokenFeatures
+from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
+
+TaggerEncoder = Literal["transformer", "bilstm"]
+
+# Numbers of a block of candidate attentions that are read at once: 16 MiB in single precision.
+_BLOCK = 1 << 22
+
+
+class SelfAttentionTagger(nn.Module):
+    """A transformer or BiLSTM over which every token attends to its sentence, and a readout.
+
+    An instance is a token: R is the number of real tokens of a batch, in the order of their texts.
+    The attention that tests see is the last layer's.
+
+    Args:
+        vocab_size: Number of token ids V.
+        num_classes: Number of tags C.
+        features: Number of ids of each feature of `TextBatch.extras` to read.
+        encoder: What stands below the layers of attention: a linear map and sinusoidal positions,
+            or a BiLSTM.
+        readout: `study`: residual, feed-forward, layer norm, affine; not affine in attention.
+            `text`: the affine layer alone; a token reaches its own tag only through its attention
+            to itself. `residual`: the affine layer over the sum with the token's own state.
+        layers: Layers of attention L; those before the last have residual and feed-forward parts.
+        heads: Heads H of each.
+        hidden_size: Size D of a state.
+        filter_size: Size within the feed-forward parts.
+        embedding_size: Size of a word's embedding.
+        feature_size: Size of each feature's embedding.
+        embedding_scale: Standard deviation of randomly drawn embeddings.
+        freeze_embeddings: Keep the words' embeddings as they start.
+        dropout: Dropout on what enters the first layer.
+        attention_dropout: Dropout on attention weights.
+        relu_dropout: Dropout within the feed-forward parts.
+
+    Raises:
+        InputError: Fewer than two tags, a dropout outside [0, 1), or sizes that do not fit.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        num_classes: int,
+        features: Mapping[str, int] | None = None,
+        encoder: TaggerEncoder = "transformer",
+        readout: ReadoutName = "study",
+        layers: int = 1,
+        heads: int = 4,
+        hidden_size: int = 128,
+        filter_size: int = 128,
+        embedding_size: int = 100,
+        feature_size: int = 32,
+        embedding_scale: float = 0.1,
+        freeze_embeddings: bool = False,
+        dropout: float = 0.2,
+        attention_dropout: float = 0.2,
+        relu_dropout: float = 0.2,
+    ) -> None:
+        super().__init__()
+        _require_sizes(num_classes, layers, hidden_size)
+        self.embedding = Embedding(vocab_size, embedding_size, embedding_scale, freeze_embeddings)
+        self.features = TokenFeatures(features or {}, feature_size, embedding_scale)
+        size = embedding_size + self.features.output_size
+        self.projection = nn.Linear(size, hidden_size, bias=False) if encoder != "bilstm" else None
+        self.recurrent = BiLSTM(size, hidden_size // 2) if encoder == "bilstm" else None
+        self.dropout = make_dropout("dropout", dropout)
+        sizes = (hidden_size, heads, filter_size)
+        self.layers = nn.ModuleList(
+            EncoderLayer(*sizes, attention_dropout, relu_dropout) for _ in range(layers - 1)
+        )
+        self.norm = nn.LayerNorm(hidden_size)
+        self.attention = SelfAttention(hidden_size, heads, attention_dropout)
+        self.decoder: Readout = READOUTS[readout](
+            hidden_size, num_classes, filter_size, relu_dropout
+        )
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        """Embeddings of the tokens and their features side by side, (B, N, E), zero on padding."""
+        return torch.cat([self.embedding(batch.tokens), *self.features(batch)], dim=-1)
+
+    @override
+    def forward(
+        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+    ) -> AttentionOutput:
+        """Read a batch.
+
+        Args:
+            batch: B sentences of N tokens, each of at least one.
+            weights: Attention of the last layer in place of the model's own, (R, H, N).
+            embeddings: Token embeddings to use in place of `embed(batch)`, (B, N, E).
+
+        Returns:
+            One row per real token. `states` (B, N, D) are the tokens' own, before the layer norm
+            that attention reads them through. `item_logits` is an expanded view where the batch is
+            one sentence and the readout is `text`, since a sentence's tokens share them; rows of
+            several sentences have copies. It is None where the readout is `study`, and in training,
+            when the bias of `study` is NaN.
+
+        Raises:
+            InputError: The batch has texts of sentences.
+        """
+        if batch.tokens.ndim != 2:
+            raise InputError("a tagger reads sentences by themselves: set `sentences` to none.")
+        mask = batch.attendable()
+        text, position = mask.nonzero().unbind(-1)
+        states, layers = self._encode(batch, embeddings)
+        normed = self.norm(states)
+        if weights is None:
+            grid = self.attention.weights(normed, mask)
+            weights = grid[text, :, position]
+        else:
+            grid = _on_grid(weights, text, position, mask)
+        values = self.attention.values(normed)
+        own = states[text, position]
+        contexts = self.attention.mix(grid, values)[text, position]
+        bias = self._bias(own)
+        return AttentionOutput(
+            rows=torch.stack([batch.index[text], position], dim=1),
+            logits=self.decoder(contexts, own).to(states.dtype),
+            weights=weights,
+            item_logits=None if self.training else self._item_logits(values, text, bias),
+            bias=bias.to(states.dtype),
+            mask=mask[text],
+            states=states,
+            layers=layers or None,
+        )
+
+    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
+        """Logits (R, K, C) of K candidate attentions (R, H, K, N) over the states of `output`."""
+        text, position = texts_of_rows(output.rows), output.rows[:, 1]
+        values = self.attention.values(self.norm(output.states))
+        own = output.states[text, position].unsqueeze(1)
+        cost = weights.shape[1:].numel() + values.shape[1:].numel()
+        logits = []
+        places = torch.arange(len(text), device=text.device)
+        for rows in torch.split(places, max(1, _BLOCK // cost)):
+            contexts = weights[rows] @ values[text[rows]]  # (r, H, K, D / H)
+            logits.append(self.decoder(contexts.transpose(1, 2).flatten(2), own[rows]))
+        return torch.cat(logits).to(output.states.dtype)
+
+    def _bias(self, own: Tensor) -> Tensor:
+        """Logits of an empty context; NaN where they would cost a readout that training lacks."""
+        if self.training and isinstance(self.decoder, StudyReadout):
+            return own.new_full((self.decoder.decoder.out_features,), torch.nan)
+        return self.decoder.bias(own)
+
+    def _encode(
+        self, batch: TextBatch, embeddings: Tensor | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """States (B, N, D) that the last attention reads, and the attention of the layers below."""
+        embeddings = self.embed(batch) if embeddings is None else embeddings
+        if self.recurrent is not None:
+            states = self.recurrent(self.dropout(embeddings), batch.mask)
+        else:
+            assert self.projection is not None
+            projected = self.projection(embeddings)
+            states = self.dropout(projected + sinusoids(batch.tokens.shape[1], projected))
+        # Under autocast, states come in half precision; what tests read is not.
+        states = states.to(embeddings.dtype)
+        attention = []
+        for layer in self.layers:
+            states, weights = layer(states, batch.mask)
+            attention.append(weights)
+        return states, tuple(attention)
+
+    def _item_logits(self, values: Tensor, text: Tensor, bias: Tensor) -> Tensor | None:
+        """Item logits (R, H, N, C) of R tokens of texts (R,), their bias (C,) or (R, C) folded in."""
+        items = self.decoder.item_logits(values)
+        if items is None:
+            return None
+        shared = bias.to(items.dtype) / items.shape[1]
+        if bias.ndim == 1:
+            items = items + shared
+        items = items.expand(len(text), -1, -1, -1) if len(items) == 1 else items[text]
+        return items if bias.ndim == 1 else items + shared[:, None, None]
+
+
+def texts_of_rows(rows: Tensor) -> Tensor:
+    """Place of each token's text among the texts of its output, (R,), from its rows (R, 2).
+
+    Texts follow each other, and the positions within one ascend; a text is told from the next by
+    either, since repeats of padded validation share an index.
+    """
+    index, position = rows.unbind(-1)
+    new = (index[1:] != index[:-1]) | (position[1:] <= position[:-1])
+    return torch.cat([new.new_zeros(min(len(rows), 1)), new]).cumsum(0)
+
+
+def _on_grid(weights: Tensor, text: Tensor, position: Tensor, mask: Tensor) -> Tensor:
+    """Attention (R, H, N) of tokens at their places, (B, H, N, N), zero for other queries."""
+    texts, items = mask.shape
+    grid = weights.new_zeros(texts, items, *weights.shape[1:])
+    return grid.index_put((text, position), weights).transpose(1, 2)
+
+
+def _require_sizes(num_classes: int, layers: int, hidden_size: int) -> None:
+    if num_classes < 2:
+        raise InputError(f"num_classes is {num_classes}; a tagger needs at least 2.")
+    if layers < 1:
+        raise InputError(f"layers is {layers}; it must be at least 1.")
+    if hidden_size < 4 or hidden_size % 2:
+        raise InputError(f"hidden_size is {hidden_size}; it must be even and at least 4.")

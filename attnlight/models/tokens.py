@@ -1,0 +1,86 @@
+"""Tokens as vectors: the word, and beside it what else is known of the token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from attnlight.batch import PAD, TextBatch
+from attnlight.data.features import CHARACTERS, PACKED
+from attnlight.errors import InputError
+from attnlight.models.embedding import Embedding
+
+
+class CharacterCNN(nn.Module):
+    """Convolution of 3 characters and the maximum over a word, as Ma and Hovy (2016).
+
+    Args:
+        characters: Number of character ids.
+        size: Size of the result.
+        scale: Standard deviation of randomly drawn character embeddings.
+    """
+
+    def __init__(self, characters: int, size: int, scale: float = 0.1) -> None:
+        super().__init__()
+        self.embedding = Embedding(characters, size, scale)
+        self.convolution = nn.Conv1d(size, size, 3, padding=1)
+
+    def forward(self, packed: Tensor) -> Tensor:
+        """Vectors (B, N, size) of words spelled in packed numbers (B, N, P)."""
+        shifts = torch.arange(0, 8 * PACKED, 8, device=packed.device)
+        spelled = ((packed.unsqueeze(-1) >> shifts) & 0xFF).flatten(2)  # (B, N, 8 P)
+        words = spelled.flatten(0, 1)
+        channels = self.convolution(self.embedding(words).mT)
+        # Words of different lengths: what lies behind a word's end says nothing of it.
+        highest = channels.masked_fill((words == PAD).unsqueeze(1), -torch.inf).amax(-1)
+        highest = highest.masked_fill(highest.isinf(), 0.0)
+        vectors: Tensor = highest.unflatten(0, packed.shape[:2])
+        return vectors
+
+
+class TokenFeatures(nn.Module):
+    """Vectors of the features in `TextBatch.extras`, side by side.
+
+    Args:
+        features: Number of ids of each; `characters` are read by a convolution.
+        size: Size of each feature's vector.
+        scale: Standard deviation of randomly drawn embeddings.
+    """
+
+    def __init__(self, features: Mapping[str, int], size: int, scale: float = 0.1) -> None:
+        super().__init__()
+        self.tables = nn.ModuleDict(
+            {
+                name: CharacterCNN(ids, size, scale)
+                if name == CHARACTERS
+                else Embedding(ids, size, scale)
+                for name, ids in features.items()
+            }
+        )
+        self.output_size = size * len(features)
+
+    def forward(self, batch: TextBatch) -> list[Tensor]:
+        """Each feature's vectors (B, N, size), zero on padding.
+
+        Raises:
+            InputError: The batch lacks a feature.
+        """
+        padding = ~batch.mask.unsqueeze(-1)
+        return [
+            table(_column(batch, name)).masked_fill(padding, 0.0)
+            for name, table in self.tables.items()
+        ]
+
+
+def _column(batch: TextBatch, name: str) -> Tensor:
+    """A feature's ids, (B, N), or (B, N, P) of packed characters."""
+    packed = name == CHARACTERS
+    names = [extra for extra in batch.extras if packed and extra.startswith(f"{CHARACTERS}_")]
+    if not names and name not in batch.extras:
+        there = ", ".join(batch.extras) or "none"
+        raise InputError(f"the model reads the feature {name}, but the batch has {there}.")
+    if not packed:
+        return batch.extras[name].long()
+    return torch.stack([batch.extras[extra] for extra in sorted(names)], dim=-1)

@@ -1,0 +1,130 @@
+"""Means over the seeds of a study and differences between its groups, with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.functional.f1 import f1_difference, f1_over_seeds, f1_scores
+from attnlight.functional.seeds import difference_of_groups, seeds_then_instances
+from attnlight.functional.statistics import RESAMPLES, MeanInterval
+from attnlight.report.study.reading import Study, StudyRun
+from attnlight.report.tables import interval, number
+
+JS, TVD, F1, ACCURACY = "attention_js", "prediction_tvd", "f1", "accuracy"
+NOTE = (
+    f"mean ± standard deviation over seeds [95 % interval: {RESAMPLES:,} resamples of seeds, then "
+    "of texts; of one seed, texts alone]"
+)
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds, or a difference of two such means.
+
+    Attributes:
+        mean: The mean or difference, NaN where it is undefined.
+        std: Standard deviation over seeds; NaN for one seed and for a difference.
+        low: Lower end of the 95 % interval over seeds and texts.
+        high: Upper end.
+        seeds: Number of seeds; for a difference that of the smaller group.
+    """
+
+    mean: float
+    std: float
+    low: float
+    high: float
+    seeds: int
+
+    def __str__(self) -> str:
+        if np.isnan(self.mean):
+            return number(self.mean)
+        spread = "" if np.isnan(self.std) else f" ± {number(self.std)}"
+        ends = MeanInterval(self.mean, self.low, self.high, 0)
+        return f"{number(self.mean)}{spread} {interval(ends)}"
+
+
+_NOTHING = Estimate(*(float("nan"),) * 4, 0)
+_Key = tuple[str, tuple[str, ...], tuple[str, ...]]
+
+
+class Estimates:
+    """Estimates of one study, each computed once.
+
+    Measures are `f1`, `accuracy` and the columns of `study.parquet`.
+
+    Args:
+        study: The study.
+    """
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self._held: dict[_Key, Estimate] = {}
+
+    def of(self, runs: Sequence[StudyRun], measure: str) -> Estimate:
+        """Mean of a measure over some finished runs; NaN where there is none."""
+        return self._once((measure, _names(runs), ()), lambda: self._mean(runs, measure))
+
+    def difference(self, a: Sequence[StudyRun], b: Sequence[StudyRun], measure: str) -> Estimate:
+        """Mean of a measure over runs a less that over runs b; NaN where either has none."""
+        if not (a and b):
+            return _NOTHING
+        key = (measure, _names(a), _names(b))
+        return self._once(key, lambda: self._difference(a, b, measure))
+
+    def per_seed(self, runs: Sequence[StudyRun], measure: str) -> NDArray[np.float64]:
+        """The measure of each run, (S,), NaN where undefined."""
+        if measure == F1:
+            study = self.study
+            return f1_scores(self._predictions(runs), study.label, len(study.classes))
+        values = self._values(runs, measure)
+        defined = ~np.isnan(values)
+        sums, counts = np.where(defined, values, 0.0).sum(axis=1), defined.sum(axis=1)
+        means: NDArray[np.float64] = np.divide(
+            sums, counts, out=np.full(len(values), np.nan), where=counts > 0
+        )
+        return means
+
+    def _once(self, key: _Key, compute: Callable[[], Estimate]) -> Estimate:
+        if key not in self._held:
+            self._held[key] = compute()
+        return self._held[key]
+
+    def _mean(self, runs: Sequence[StudyRun], measure: str) -> Estimate:
+        if not runs:
+            return _NOTHING
+        by_seed = self.per_seed(runs, measure)
+        std = float(by_seed.std(ddof=1)) if len(runs) > 1 else float("nan")
+        if measure == F1:
+            known = self.study.label, len(self.study.classes)
+            found = f1_over_seeds(self._predictions(runs), *known, resamples=RESAMPLES)
+        else:
+            found = seeds_then_instances(self._values(runs, measure), resamples=RESAMPLES)
+        return Estimate(found.mean, std, found.low, found.high, len(runs))
+
+    def _difference(self, a: Sequence[StudyRun], b: Sequence[StudyRun], measure: str) -> Estimate:
+        if measure == F1:
+            known = self.study.label, len(self.study.classes)
+            pair = self._predictions(a), self._predictions(b)
+            found = f1_difference(*pair, *known, resamples=RESAMPLES)
+        else:
+            found = difference_of_groups(
+                self._values(a, measure), self._values(b, measure), resamples=RESAMPLES
+            )
+        seeds = min(len(a), len(b))
+        return Estimate(found.mean, float("nan"), found.low, found.high, seeds)
+
+    def _predictions(self, runs: Sequence[StudyRun]) -> NDArray[np.int64]:
+        return self.study.values(runs, "prediction").astype(np.int64)
+
+    def _values(self, runs: Sequence[StudyRun], measure: str) -> NDArray[np.float64]:
+        if measure != ACCURACY:
+            return self.study.values(runs, measure).astype(np.float64)
+        right = self._predictions(runs) == self.study.label
+        return np.where(self.study.label >= 0, right, np.nan)
+
+
+def _names(runs: Sequence[StudyRun]) -> tuple[str, ...]:
+    return tuple(run.name for run in runs)

@@ -1,0 +1,199 @@
+"""Wiegreffe & Pinter's tables 2, 3 and 4 of a study, its seeds and its grid of lambdas."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from attnlight.report.grids import Grid
+from attnlight.report.study.estimates import ACCURACY, F1, JS, NOTE, TVD, Estimates
+from attnlight.report.study.groups import GUIDES, chosen, grid, groups, guides, uniforms
+from attnlight.report.study.missing import missing
+from attnlight.report.study.reading import Study, StudyRun
+from attnlight.report.tables import number
+
+CONTROL = "imitation control (λ = 0)"
+REACHED = 0.4  # mean JS that an adversary needs to be chosen (Wiegreffe & Pinter, section 4)
+_DASH = number(float("nan"))
+_GAP = (0.35, 0.6)  # mean JS between an imitation's and that of an adversary that got away
+_DISTANCES = (
+    "TVD: total variation distance from the base's prediction (0 to 1). JS: Jensen-Shannon "
+    "divergence from the base's attention (nats, 0 to 0.693)."
+)
+
+
+def tables(study: Study, estimates: Estimates) -> dict[str, Grid]:
+    """Every table by the stem of its files."""
+    return {
+        "table2": table2(study, estimates),
+        "table3": table3(study, estimates),
+        "table4": table4(study, estimates),
+        "seeds": seeds_table(study, estimates),
+        "adversaries": adversaries_table(study, estimates),
+    }
+
+
+def table2(study: Study, estimates: Estimates) -> Grid:
+    """Base and uniform attention."""
+    base, uniform = study.architecture(study.bases[0]), uniforms(study)
+    rows = []
+    for name, runs in (("trained attention", base), ("uniform attention", uniform)):
+        found = [str(estimates.of(runs, measure)) for measure in (F1, ACCURACY)]
+        rows.append([name, str(len(runs)), *found])
+    less = [str(estimates.difference(uniform, base, measure)) for measure in (F1, ACCURACY)]
+    rows.append(["uniform less trained", _DASH, *less])
+    return Grid(
+        "Trained and uniform attention (Wiegreffe & Pinter's table 2)",
+        ["model", "seeds", study.f1, "accuracy"],
+        rows,
+        _note(study, "Trained: the first base and its seed variants.", "base", "uniform", "seed"),
+    )
+
+
+def table3(study: Study, estimates: Estimates) -> Grid:
+    """Multilayer perceptrons whose attention is given, by whose it is."""
+    by_guide = guides(study)
+    rows = []
+    for name, runs in by_guide.items():
+        against = [
+            _DASH if name == other else str(estimates.difference(runs, by_guide.get(other, []), F1))
+            for other in ("uniform", "shuffled")
+        ]
+        rows.append([GUIDES.get(name, name), str(len(runs)), str(estimates.of(runs, F1)), *against])
+    return Grid(
+        "A multilayer perceptron guided by attention (Wiegreffe & Pinter's table 3)",
+        ["attention", "seeds", study.f1, "less uniform", "less shuffled"],
+        rows,
+        _note(study, "Less: difference of the mean F1.", "guide"),
+    )
+
+
+def table4(study: Study, estimates: Estimates) -> Grid:
+    """The adversary that validation chose, between what bounds it on either side."""
+    base, best = study.bases[0], chosen(study, study.bases[0])
+    control = study.controls(base, study.selected[0] if study.selected else None)
+    seeds = study.finished("seed", base=base.name)
+    name = f"best adversary ({_words(*study.selected)})" if study.selected else "best adversary"
+    compared = {
+        "trained attention": study.architecture(base),
+        "other seeds": seeds,
+        "uniform attention": uniforms(study),
+        CONTROL: control,
+        name: best,
+    }
+    for term, lam in study.best.items():
+        if study.selected and term != study.selected[0]:
+            runs = study.finished("adversary", base=base.name, term=term, lam=lam)
+            compared[f"best of its term ({_words(term, lam)})"] = runs
+    rows = [[words, *_distances(estimates, runs)] for words, runs in compared.items()]
+    # The base is no distance from itself.
+    rows[0][3:] = [_DASH, _DASH]
+    for other, runs in (("λ = 0", control), ("other seeds", seeds)):
+        found = [str(estimates.difference(best, runs, measure)) for measure in (F1, TVD, JS)]
+        rows.append([f"best less {other}", _DASH, *found])
+    said = f"{_DISTANCES} {selection(study)}"
+    return Grid(
+        "The best adversary (Wiegreffe & Pinter's table 4)",
+        ["model", "seeds", study.f1, "TVD", "JS"],
+        rows,
+        _note(study, said, "base", "uniform", "seed", "adversary"),
+    )
+
+
+def seeds_table(study: Study, estimates: Estimates) -> Grid:
+    """How far another seed is from each base, and how far attention over the base could be."""
+    rows = []
+    for base in study.bases:
+        own, seeds = [base] if base.finished else [], study.finished("seed", base=base.name)
+        cells = [estimates.of(own, F1), *(estimates.of(seeds, m) for m in (F1, TVD, JS))]
+        bounds = [estimates.of(own, measure) for measure in ("search_js", "worst_js")]
+        rows.append([base.name, str(len(seeds)), *map(str, [*cells, *bounds])])
+    said = (
+        f"{_DISTANCES} JS by search and largest JS: of attention over the base's own encoder that "
+        "keeps each prediction to epsilon, as Jain & Wallace's search finds it and exactly."
+    )
+    head = ["base", "seeds", f"{study.f1}, base", "other seeds", "TVD", "JS", "JS by search"]
+    return Grid(
+        "Other seeds of each base", [*head, "largest JS"], rows, _note(study, said, "base", "seed")
+    )
+
+
+def adversaries_table(study: Study, estimates: Estimates) -> Grid:
+    """Every lambda of every term and base."""
+    rows = []
+    for base, term, lam, runs in grid(study):
+        mark = "; imitation control" if lam == 0 else ""
+        if base == study.bases[0] and (term, lam) == study.selected:
+            mark = "; chosen on validation"
+        cells = [str(estimates.of(runs, measure)) for measure in (F1, TVD, JS)]
+        rows.append(
+            [f"{_words(term, lam)}{mark}", base.name, str(len(runs)), _epochs(runs), *cells]
+        )
+    head = ["term", "base", "seeds", "epoch chosen", study.f1, "TVD", "JS"]
+    said = " ".join([_DISTANCES, "Epochs count from 1.", *_gaps(study, estimates)])
+    return Grid("Adversaries by lambda", head, rows, _note(study, said, "adversary"))
+
+
+def selection(study: Study) -> str:
+    """How the best adversary was chosen, and whether it is what the paper asks for."""
+    if study.selected is None:
+        return "No adversary is chosen yet."
+    if not chosen(study, study.bases[0]):
+        return "No adversary of the chosen lambda is finished."
+    reached = [run.validation.get(JS) for run in chosen(study, study.bases[0])]
+    known = [value for value in reached if value is not None]
+    if known and np.mean(known) < REACHED:
+        return (
+            f"No lambda reached a mean JS of {REACHED:g} on validation; the best adversary is the "
+            "one with the largest."
+        )
+    return (
+        f"The best adversary is chosen on validation: the highest F1 of those with a mean JS of at "
+        f"least {REACHED:g}."
+    )
+
+
+def estimates_csv(study: Study, estimates: Estimates) -> str:
+    """Every mean of the tables and every run's epoch as CSV, numbers in full."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["group", "base", "measure", "mean", "std", "low", "high", "seeds"])
+    for name, base, runs in groups(study):
+        for measure in (F1, ACCURACY, TVD, JS):
+            found = estimates.of(runs, measure)
+            numbers = ["" if np.isnan(value) else repr(value) for value in found[:4]]
+            writer.writerow([name, base, measure, *numbers, found.seeds])
+    return text.getvalue()
+
+
+def _distances(estimates: Estimates, runs: Sequence[StudyRun]) -> list[str]:
+    return [str(len(runs)), *(str(estimates.of(runs, measure)) for measure in (F1, TVD, JS))]
+
+
+def _words(term: str | None, lam: float) -> str:
+    return f"{term.upper()}, λ = {lam:g}" if term else f"λ = {lam:g}"
+
+
+def _epochs(runs: Sequence[StudyRun]) -> str:
+    """The median epoch with the first and last."""
+    epochs = sorted(run.epoch + 1 for run in runs if run.epoch is not None)
+    if not epochs:
+        return _DASH
+    middle = f"{np.median(epochs):g}"
+    return middle if epochs[0] == epochs[-1] else f"{middle} ({epochs[0]} to {epochs[-1]})"
+
+
+def _gaps(study: Study, estimates: Estimates) -> Iterator[str]:
+    """Whether the grid jumps over the middle: a sentence for each term where it does."""
+    cells = [cell for cell in grid(study) if cell[0] == study.bases[0] and cell[3]]
+    for term in sorted({term for _, term, lam, _ in cells if term and lam > 0}):
+        means = [estimates.of(runs, JS).mean for _, own, lam, runs in cells if own == term and lam]
+        if max(means) >= _GAP[1] and not any(_GAP[0] < mean < _GAP[1] for mean in means):
+            yield f"No lambda of {term.upper()} has a mean JS between {_GAP[0]:g} and {_GAP[1]:g}."
+
+
+def _note(study: Study, said: str, *roles: str) -> str:
+    return " ".join([f"Cells: {NOTE}.", said, *missing(study, roles)])

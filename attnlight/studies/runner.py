@@ -1,0 +1,241 @@
+"""Do what is missing of a plan, several runs at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
+from typing import IO
+
+from attnlight.files import named_errors
+from attnlight.studies.commands import fit_command, test_command
+from attnlight.studies.plan import PlannedRun
+from attnlight.studies.selection import Selection
+from attnlight.studies.state import StudyFolder
+
+PROGRAM = (sys.executable, "-m", "attnlight.studies.launched")
+_POLL = 0.05
+_PATIENCE = 20.0
+
+
+@dataclass
+class Outcome:
+    """What became of the runs that were asked for.
+
+    Attributes:
+        finished: Those that are done.
+        failed: Those that failed, with the last line of their log.
+        skipped: Those that need one of these.
+        waiting: Those that need a run that is nobody's business here, such as another shard's.
+    """
+
+    finished: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
+
+    @property
+    def status(self) -> int:
+        """The exit status: 1 after a failure, 3 where runs wait, else 0."""
+        return 1 if self.failed else 3 if self.waiting else 0
+
+
+@dataclass
+class _Active:
+    """A run that is going on."""
+
+    run: PlannedRun
+    process: Popen[bytes]
+    began: float
+    testing: bool
+
+
+class Runner:
+    """Runs that are asked for, each after those that it needs.
+
+    A run is `fit` and then `test`, in processes of their own that end with this one.
+
+    Args:
+        folder: Where they are.
+        runs: The whole plan.
+        selected: Tells which adversary guides, once all are there.
+        jobs: How many runs go on at a time.
+        lock: A descriptor that their processes inherit.
+    """
+
+    def __init__(
+        self,
+        folder: StudyFolder,
+        runs: Sequence[PlannedRun],
+        selected: Callable[[], Selection | None],
+        *,
+        jobs: int,
+        lock: int,
+    ) -> None:
+        self._folder, self._runs, self._selected = folder, {r.name: r for r in runs}, selected
+        self._jobs, self._lock = jobs, lock
+        self._active: list[_Active] = []
+        self._known: set[str] = set()
+        self._pending: list[PlannedRun] = []
+        self._of = 0
+        self.outcome = Outcome()
+
+    def work(self, asked: Collection[str]) -> Outcome:
+        """Do those of the plan that are asked for and are not done."""
+        mine = [run for name, run in self._runs.items() if name in asked]
+        self._pending = [run for run in mine if not self._done(run)]
+        self.outcome.finished += [run.name for run in mine if run.name in self._known]
+        self._of = len(self._pending)
+        try:
+            while self._pending or self._active:
+                self._start_what_can()
+                if not self._active:
+                    break
+                self._wait()
+        finally:
+            self._stop()
+        self.outcome.waiting = [run.name for run in self._pending]
+        return self.outcome
+
+    def _done(self, run: PlannedRun) -> bool:
+        """Whether a run is done, told by the guide that is selected now where it has one."""
+        if run.name in self._known:
+            return True
+        done = self._folder.done(run)
+        if done and run.selects:
+            done = all(self._done(self._runs[need]) for need in run.needs)
+            done = done and self._folder.told_by(run) == self._told_by(run)
+        if done:
+            self._known.add(run.name)
+        return done
+
+    def _told_by(self, run: PlannedRun) -> str | None:
+        if not run.selects:
+            return run.told_by
+        selected = self._selected()
+        return None if selected is None else selected.told_by(run.seed)
+
+    def _start_what_can(self) -> None:
+        for run in list(self._pending):
+            lost = {*self.outcome.failed, *self.outcome.skipped}
+            if lost & set(run.needs):
+                self._pending.remove(run)
+                self.outcome.skipped.append(run.name)
+                need = next(need for need in run.needs if need in lost)
+                self._say(run, f"skipped: it needs {need}")
+            elif len(self._active) < self._jobs and self._ready(run):
+                self._pending.remove(run)
+                self._begin(run)
+
+    def _ready(self, run: PlannedRun) -> bool:
+        under_way = {held.name for held in self._pending} | {a.run.name for a in self._active}
+        return all(
+            need in self._known or (need not in under_way and self._done(self._runs[need]))
+            for need in run.needs
+        )
+
+    def _begin(self, run: PlannedRun) -> None:
+        told_by, folder = self._told_by(run), self._folder
+        same_guide = folder.told_by(run) == told_by
+        if folder.fitted(run) and same_guide:
+            command, testing = test_command(folder.study, run, folder.path), True
+        else:
+            resume = folder.resumable(run) and same_guide
+            how = ("--ckpt_path", "last") if resume else ("--overwrite",)
+            command, testing = fit_command(folder.study, run, folder.path, told_by, how), False
+        self._active.append(_Active(run, self._launch(run, command), time.monotonic(), testing))
+
+    def _launch(self, run: PlannedRun, command: Sequence[str]) -> Popen[bytes]:
+        log = self._folder.log(run.name)
+        with named_errors(log):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("ab") as file:
+                return self._process(run, command, file)
+
+    def _process(self, run: PlannedRun, command: Sequence[str], log: IO[bytes]) -> Popen[bytes]:
+        log.write(f"$ attnlight {' '.join(command)}\n".encode())
+        log.flush()
+        return Popen(
+            [*PROGRAM, *command],
+            stdin=DEVNULL,
+            stdout=log,
+            stderr=STDOUT,
+            env=_environment(run.role, self._jobs),
+            pass_fds=(self._lock,),
+        )
+
+    def _wait(self) -> None:
+        """Wait for a process to end, and go on with its run or take note of its end."""
+        while all(active.process.poll() is None for active in self._active):
+            time.sleep(_POLL)
+        for active in [a for a in self._active if a.process.returncode is not None]:
+            if active.process.returncode == 0 and not active.testing:
+                command = test_command(self._folder.study, active.run, self._folder.path)
+                active.process, active.testing = self._launch(active.run, command), True
+            else:
+                self._active.remove(active)
+                self._end(active)
+
+    def _end(self, active: _Active) -> None:
+        run, seconds = active.run, time.monotonic() - active.began
+        if active.process.returncode == 0 and self._done(run):
+            # As large as the best epoch, and of no use to a run that is done.
+            (self._folder.run(run.name) / "last.ckpt").unlink(missing_ok=True)
+            self._folder.note(run, "finished", seconds)
+            self.outcome.finished.append(run.name)
+            self._say(run, f"finished in {minutes(seconds)}")
+            return
+        log = self._folder.log(run.name)
+        why = _why(active.process.returncode, log.read_bytes())
+        self._folder.note(run, "failed", seconds)
+        self.outcome.failed[run.name] = why
+        self._say(run, f"failed after {minutes(seconds)}: {why} ({log})")
+
+    def _say(self, run: PlannedRun, what: str) -> None:
+        left = len(self._pending) + len(self._active)
+        print(f"[{self._of - left}/{self._of}] {run.name} {what}", flush=True)
+
+    def _stop(self) -> None:
+        """End what is going on, after an interruption."""
+        for active in self._active:
+            active.process.terminate()
+        deadline = time.monotonic() + _PATIENCE
+        for active in self._active:
+            try:
+                active.process.wait(max(0.0, deadline - time.monotonic()))
+            except TimeoutExpired:
+                active.process.kill()
+                active.process.wait()
+
+
+def minutes(seconds: float) -> str:
+    """A duration in words.
+
+    Example:
+        >>> minutes(90), minutes(12)
+        ('1.5 min', '12 s')
+    """
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+def _environment(role: str, jobs: int) -> Mapping[str, str]:
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    threads = max(1, cores // jobs)
+    own = {"OMP_NUM_THREADS": str(threads), "WANDB_JOB_TYPE": role}
+    given = dict(os.environ)
+    # In a SLURM allocation of several tasks Lightning would wait for those that srun starts.
+    given.pop("SLURM_NTASKS", None)
+    return own | given
+
+
+def _why(status: int, log: bytes) -> str:
+    if status < 0:
+        return f"ended by {signal.Signals(-status).name}"
+    if status == 0:
+        return "it left no readable checkpoint, or not all records"
+    lines = [line.strip() for line in log.decode("utf-8", "replace").splitlines()]
+    return next((line for line in reversed(lines) if line), "it printed nothing")

@@ -1,0 +1,173 @@
+"""One mapping of a study file, whose values are checked as they are taken."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from attnlight.errors import InputError
+
+_CONFIGURABLE = ("trainer", "model", "data")
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A configuration file as plain values.
+
+    Raises:
+        InputError: It is missing, no YAML, or no mapping.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}.") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} is no readable YAML: {reason}.") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path} holds no mapping of keys to values.")
+    return content
+
+
+class Section:
+    """A mapping of a study file.
+
+    Args:
+        place: Where it stands, for complaints.
+        content: What stands there; None is an empty mapping.
+        keys: The keys that it may have.
+        folder: What paths in it are relative to.
+
+    Raises:
+        InputError: It is no mapping, or has another key.
+    """
+
+    def __init__(self, place: str, content: object, keys: Sequence[str], folder: Path) -> None:
+        if content is not None and not isinstance(content, dict):
+            raise InputError(f"{place} is {content!r}; expected a mapping.")
+        self.place, self.keys, self.folder = place, keys, folder
+        self.content: Mapping[str, Any] = content or {}
+        for key in self.content:
+            if key not in keys:
+                raise InputError(
+                    f"{place} has the key {key!r}, which is none; they are {', '.join(keys)}."
+                )
+
+    def part(self, key: str, keys: Sequence[str]) -> Section:
+        """The mapping under a key."""
+        return Section(f"{self.place}: {key}", self.content.get(key), keys, self.folder)
+
+    def listed(self, key: str, default: Sequence[Any] = ()) -> list[Any]:
+        """A list whose values differ.
+
+        Raises:
+            InputError: It is no list, or holds a value twice.
+        """
+        values = self.content.get(key, list(default))
+        if not isinstance(values, list):
+            raise InputError(f"{self.place}: {key} is {values!r}; expected a list.")
+        repeated = [value for i, value in enumerate(values) if value in values[:i]]
+        if repeated:
+            raise InputError(f"{self.place}: {key} names {repeated[0]!r} twice.")
+        return values
+
+    def seeds(self, key: str = "seeds", default: Sequence[int] = ()) -> tuple[int, ...]:
+        """A list of seeds, whole numbers of at least 0.
+
+        Raises:
+            InputError: A value is none.
+        """
+        values = self.listed(key, default)
+        for value in values:
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 32:
+                raise InputError(
+                    f"{self.place}: {key} has {value!r}; a seed is a whole number from 0 on."
+                )
+        return tuple(values)
+
+    def lambdas(self, key: str) -> tuple[float, ...]:
+        """A list of weights, finite numbers of at least 0, in ascending order.
+
+        Raises:
+            InputError: A value is none, or there is none at all.
+        """
+        values = tuple(sorted(self._lambda(key, value) for value in self.listed(key)))
+        if not values:
+            raise InputError(f"{self.place}: {key} names no lambda.")
+        return values
+
+    def _lambda(self, key: str, value: object) -> float:
+        try:
+            # PyYAML takes 5e-4, without a point, for text.
+            number = float(value) if isinstance(value, int | float | str) else math.nan
+        except ValueError:
+            number = math.nan
+        if isinstance(value, bool) or not 0 <= number < math.inf:
+            raise InputError(
+                f"{self.place}: {key} has the lambda {value!r}; it must be a number of at least 0."
+            )
+        return number
+
+    def words(self, key: str, known: Sequence[str]) -> tuple[str, ...]:
+        """A list of some of the known words.
+
+        Raises:
+            InputError: Another one is among them.
+        """
+        values = self.listed(key)
+        for value in values:
+            if value not in known:
+                raise InputError(
+                    f"{self.place}: {key} has {value!r}, which is none; they are "
+                    f"{', '.join(known)}."
+                )
+        return tuple(values)
+
+    def file(self, key: str) -> Path:
+        """A file that is there.
+
+        Raises:
+            InputError: The key or the file is missing.
+        """
+        if key not in self.content:
+            raise InputError(f"{self.place} has no {key}, which is the path of a file.")
+        return self._existing(key, self.content[key])
+
+    def files(self, key: str) -> tuple[Path, ...]:
+        """A list of files that are there.
+
+        Raises:
+            InputError: One is missing.
+        """
+        return tuple(self._existing(key, value) for value in self.listed(key))
+
+    def _existing(self, key: str, value: object) -> Path:
+        path = Path(os.path.normpath(self.folder / str(value)))
+        if not isinstance(value, str) or not path.is_file():
+            raise InputError(f"{self.place}: {key} names {path}, which is no file.")
+        return path
+
+    def options(self) -> tuple[str, ...]:
+        """The mapping under `options`, a piece of configuration, as options of `fit`.
+
+        Raises:
+            InputError: It sets another thing than trainer, model or data.
+        """
+        held = self.part("options", _CONFIGURABLE).content
+        return tuple(_flags(held, "--"))
+
+
+def _flags(content: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for key, value in content.items():
+        if isinstance(value, dict) and value:
+            yield from _flags(value, f"{prefix}{key}.")
+        elif isinstance(value, str) and re.fullmatch(r"[A-Za-z_./][\w./-]*", value):
+            yield f"{prefix}{key}={value}"
+        else:
+            yield f"{prefix}{key}={json.dumps(value)}"

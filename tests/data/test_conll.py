@@ -1,0 +1,60 @@
+"""Files of columns."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from attnlight.data.conll import load_columns, read_sentences
+from attnlight.errors import InputError
+
+TEXT = "\n\nThe DT B-NP\ncat  NN\tI-NP\n\n \n. . O\n\na b c d\n"
+
+
+def test_sentences_with_the_lines_where_they_begin(tmp_path: Path) -> None:
+    file = tmp_path / "train.txt"
+    file.write_text(TEXT)
+    assert list(read_sentences(file, [0, -1])) == [
+        (3, [["The", "cat"], ["B-NP", "I-NP"]]),
+        (7, [["."], ["O"]]),
+        (9, [["a"], ["d"]]),
+    ]
+
+
+def test_windows_line_ends_and_compression(tmp_path: Path) -> None:
+    file = tmp_path / "train.txt.gz"
+    with gzip.open(file, "wt", newline="") as stream:
+        stream.write(TEXT.replace("\n", "\r\n"))
+    assert [first for first, _ in read_sentences(file, [0])] == [3, 7, 9]
+
+
+def test_rows_as_datasets_gives_them(tmp_path: Path) -> None:
+    file = tmp_path / "train.txt"
+    file.write_text(TEXT)
+    rows = load_columns(file, [0, 2], tmp_path / "scratch" / "rows.arrow")
+    assert rows.column_names == ["line", "0", "2"]
+    assert rows[1] == {"line": 7, "0": ["."], "2": ["O"]}
+    assert len(rows) == 3
+
+
+def test_a_missing_column_is_named_by_file_and_line(tmp_path: Path) -> None:
+    file = tmp_path / "train.txt"
+    file.write_text("a b c\n\na b\n")
+    with pytest.raises(InputError, match=r"train\.txt, line 3, has 2 columns; column 2 "):
+        list(read_sentences(file, [0, 2]))
+    with pytest.raises(InputError, match=r"train\.txt, line 3, has 2 columns; column -3 "):
+        list(read_sentences(file, [-3]))
+
+
+def test_what_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "train.txt"
+    file.write_bytes(b"caf\xe9 N O\n")
+    with pytest.raises(InputError, match=r"train\.txt cannot be read as text"):
+        list(read_sentences(file, [0]))
+    file.write_text("\n \n")
+    with pytest.raises(InputError, match="holds no sentence"):
+        load_columns(file, [0], tmp_path / "rows.arrow")
+    broken = tmp_path / "train.gz"
+    broken.write_bytes(b"no gzip")
+    with pytest.raises(InputError, match=r"train\.gz cannot be read"):
+        list(read_sentences(broken, [0]))

@@ -1,0 +1,131 @@
+"""Chunks against seqeval, a naive conlleval, and cases worked out by hand."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+import torch
+from seqeval.metrics import f1_score, precision_score, recall_score
+from torch import Tensor
+
+from attnlight.functional.spans import TagScheme, count_chunks, find_chunks
+
+TAGS = ["O", "B-NP", "I-NP", "B-VP", "I-VP", "B-PP", "I-PP"]
+SCHEME = TagScheme(
+    torch.tensor([-1, 0, 0, 1, 1, 2, 2]),
+    torch.tensor([False, False, True, False, True, False, True]),
+)
+
+Chunks = set[tuple[str, int, int]]
+
+
+def conlleval(tags: Sequence[str]) -> Chunks:
+    """Chunks (type, first, last) of one sentence, token by token."""
+    chunks: Chunks = set()
+    kind, start = "", 0
+    for place, tag in enumerate([*tags, "O"]):
+        prefix, _, own = tag.partition("-")
+        if kind and not (prefix == "I" and own == kind):
+            chunks.add((kind, start, place - 1))
+            kind = ""
+        if not kind and own:
+            kind, start = own, place
+    return chunks
+
+
+def flat(sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+    numbers = [TAGS.index(tag) for tags in sentences for tag in tags]
+    begins = [place == 0 for tags in sentences for place, _ in enumerate(tags)]
+    return torch.tensor(numbers, dtype=torch.long), torch.tensor(begins, dtype=torch.bool)
+
+
+def counted(predicted: Sequence[Sequence[str]], target: Sequence[Sequence[str]]) -> list[int]:
+    tags, begins = flat(predicted)
+    return count_chunks(tags, flat(target)[0], begins, SCHEME).tolist()
+
+
+def counted_naively(
+    predicted: Sequence[Sequence[str]], target: Sequence[Sequence[str]]
+) -> list[int]:
+    pairs = [(conlleval(one), conlleval(two)) for one, two in zip(predicted, target, strict=True)]
+    return [
+        sum(len(one & two) for one, two in pairs),
+        sum(len(one) for one, _ in pairs),
+        sum(len(two) for _, two in pairs),
+    ]
+
+
+def drawn(sentences: int, seed: int) -> tuple[list[list[str]], list[list[str]]]:
+    """Random labels, of which any order is possible, and others that agree with many of them."""
+    rng = random.Random(seed)
+    target = [rng.choices(TAGS, k=rng.randint(1, 9)) for _ in range(sentences)]
+    predicted = [
+        [tag if rng.random() < 0.7 else rng.choice(TAGS) for tag in tags] for tags in target
+    ]
+    return predicted, target
+
+
+@pytest.mark.parametrize(
+    ("tags", "chunks"),
+    [
+        ("O O O", []),
+        ("I-NP I-NP O", [(0, 0, 1)]),  # I without B
+        ("O I-VP O", [(1, 1, 1)]),
+        ("B-NP I-VP I-VP", [(0, 0, 0), (1, 1, 2)]),  # the label changes inside
+        ("B-NP I-NP I-PP", [(0, 0, 1), (2, 2, 2)]),
+        ("B-NP B-NP I-NP", [(0, 0, 0), (0, 1, 2)]),  # B ends what stands before it
+        ("I-NP B-NP", [(0, 0, 0), (0, 1, 1)]),
+        ("B-NP O I-NP", [(0, 0, 0), (0, 2, 2)]),  # no chunk runs across O
+        ("O B-NP O", [(0, 1, 1)]),  # O at both ends
+        ("B-NP I-NP B-VP", [(0, 0, 1), (1, 2, 2)]),  # a chunk at the very end
+    ],
+)
+def test_edge_cases_of_conlleval(tags: str, chunks: list[tuple[int, int, int]]) -> None:
+    numbers, begins = flat([tags.split()])
+    kinds, ends = find_chunks(numbers, begins, SCHEME)
+    starts = (kinds >= 0).nonzero().squeeze(1).tolist()
+    assert [(int(kinds[n]), n, int(ends[n])) for n in starts] == chunks
+    assert (ends[kinds < 0] == -1).all()
+
+
+def test_a_chunk_ends_with_its_sentence() -> None:
+    apart, joined = [["B-NP", "I-NP"], ["I-NP", "O"]], [["B-NP", "I-NP", "I-NP", "O"]]
+    assert counted(apart, apart) == [2, 2, 2]
+    assert counted(joined, joined) == [1, 1, 1]
+
+
+def test_type_and_both_ends_must_be_right() -> None:
+    target = [["B-NP", "I-NP", "I-NP", "O"]]
+    for wrong in ("B-NP I-NP O O", "O B-NP I-NP O", "B-VP I-VP I-VP O", "B-NP I-NP I-NP I-NP"):
+        assert counted([wrong.split()], target) == [0, 1, 1]
+    assert counted([["I-NP", "I-NP", "I-NP", "O"]], target) == [1, 1, 1]  # the same chunk
+
+
+def test_ten_thousand_random_sequences_one_by_one() -> None:
+    predicted, target = drawn(10_000, seed=0)
+    tags, begins = flat(predicted)
+    kinds, ends = find_chunks(tags, begins, SCHEME)
+    start = 0
+    for labels in predicted:
+        own, last = kinds[start : start + len(labels)].tolist(), ends[start : start + len(labels)]
+        found = {
+            (("NP", "VP", "PP")[kind], place, int(last[place]) - start)
+            for place, kind in enumerate(own)
+            if kind >= 0
+        }
+        assert found == conlleval(labels)
+        start += len(labels)
+    assert counted(predicted, target) == counted_naively(predicted, target)
+
+
+def test_ten_thousand_random_sequences_as_seqeval_counts_them() -> None:
+    predicted, target = drawn(10_000, seed=1)
+    right, found, there = counted(predicted, target)
+    assert right / found == pytest.approx(precision_score(target, predicted), abs=1e-12)
+    assert right / there == pytest.approx(recall_score(target, predicted), abs=1e-12)
+    assert 2 * right / (found + there) == pytest.approx(f1_score(target, predicted), abs=1e-12)
+
+
+def test_nothing_at_all() -> None:
+    empty = torch.zeros(0, dtype=torch.long)
+    assert count_chunks(empty, empty, empty.bool(), SCHEME).tolist() == [0, 0, 0]

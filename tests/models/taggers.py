@@ -1,0 +1,66 @@
+"""Taggers and batches of sentences for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from attnlight.batch import TextBatch
+from attnlight.models import SelfAttentionTagger
+
+FEATURES = {"pos": 7, "case": 5, "characters": 30}
+READOUTS = ("study", "text", "residual")
+LENGTHS = (6, 1, 4, 9)
+
+
+def tagger(readout: str = "study", **options: Any) -> SelfAttentionTagger:
+    """A small tagger of random parameters that are not small, in evaluation mode."""
+    sizes = {"heads": 2, "hidden_size": 8, "filter_size": 6, "embedding_size": 5, "feature_size": 3}
+    torch.manual_seed(0)
+    model = SelfAttentionTagger(20, 4, readout=readout, **(sizes | options))  # type: ignore[arg-type]
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" not in name:
+                parameter.copy_(0.7 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def sentences(lengths: tuple[int, ...] = LENGTHS, extra: int = 0, seed: int = 0) -> TextBatch:
+    """Random sentences, each by its place alone, with `extra` places of padding."""
+    size = max(lengths) + extra
+    shape = (len(lengths), size)
+    batch = TextBatch(
+        index=torch.arange(len(lengths)) + 10,
+        tokens=torch.zeros(shape, dtype=torch.long),
+        mask=torch.zeros(shape, dtype=torch.bool),
+        labels=torch.full(shape, -100),
+        extras={name: torch.zeros(shape, dtype=torch.long) for name in ("pos", "case")}
+        | {f"characters_{n}": torch.zeros(shape, dtype=torch.long) for n in range(2)},
+    )
+    for row, length in enumerate(lengths):
+        random = torch.Generator().manual_seed(1000 * seed + row)
+        batch.mask[row, :length] = True
+        assert batch.labels is not None
+        for values, low, high in (
+            (batch.tokens, 4, 20),
+            (batch.labels, 0, 4),
+            (batch.extras["pos"], 1, 7),
+            (batch.extras["case"], 1, 5),
+        ):
+            values[row, :length] = torch.randint(low, high, (length,), generator=random)
+        # Words of 3 to 11 characters.
+        for place in range(length):
+            letters = torch.randint(1, 30, (int(torch.randint(3, 12, (), generator=random)),))
+            for number, letter in enumerate(letters.tolist()):
+                name = f"characters_{number // 8}"
+                batch.extras[name][row, place] += letter << (8 * (number % 8))
+    return batch
+
+
+def one(batch: TextBatch, row: int) -> TextBatch:
+    """A batch of one of the sentences, without padding."""
+    length = int(batch.mask[row].sum())
+    return batch.apply(
+        lambda values: values[row : row + 1] if values.ndim == 1 else values[row : row + 1, :length]
+    )

@@ -1,0 +1,202 @@
+"""The tagger: what its rows are, that its algebra holds, and that batches change nothing."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+from attnlight.batch import AttentionModel, AttentionOutput
+from attnlight.errors import InputError
+from attnlight.functional import read
+from attnlight.models.tagger import texts_of_rows
+from tests.models.taggers import FEATURES, LENGTHS, READOUTS, one, sentences, tagger
+
+KINDS: dict[str, dict[str, Any]] = {
+    "study": {"readout": "study", "features": FEATURES},
+    "text": {"readout": "text"},
+    "residual": {"readout": "residual", "features": {"case": 5}},
+    "deep study": {"readout": "study", "layers": 3},
+    "deep text": {"readout": "text", "layers": 2},
+    "bilstm": {"readout": "residual", "encoder": "bilstm", "features": FEATURES},
+    "bilstm study": {"readout": "study", "encoder": "bilstm", "layers": 2},
+}
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@kinds
+def test_rows_are_the_real_tokens(kind: str) -> None:
+    model, batch = tagger(**KINDS[kind]), sentences(extra=3)
+    assert isinstance(model, AttentionModel)
+    output = model(batch)
+    expected = [[10 + row, place] for row, length in enumerate(LENGTHS) for place in range(length)]
+    assert output.rows.tolist() == expected
+    assert output.logits.shape == (20, 4)
+    assert output.weights.shape == (20, 2, 12)
+    assert output.mask.sum(-1).tolist() == [n for n in LENGTHS for _ in range(n)]
+    off = ~output.mask.unsqueeze(1).expand_as(output.weights)
+    assert (output.weights[off] == 0).all()
+    torch.testing.assert_close(output.weights.sum(-1), torch.ones(20, 2))
+    assert texts_of_rows(output.rows).tolist() == [
+        r for r, n in enumerate(LENGTHS) for _ in range(n)
+    ]
+
+
+@kinds
+@pytest.mark.parametrize("double", [False, True])
+def test_neither_batch_nor_padding_changes_anything(kind: str, double: bool) -> None:
+    model, batch = tagger(**KINDS[kind]), sentences(extra=4)
+    model = model.double() if double else model
+    output, start = model(batch), 0
+    shares: dict[str, Any] = {"atol": 1e-10 if double else 2e-6, "rtol": 0}
+    logits: dict[str, Any] = {"atol": 1e-10, "rtol": 0} if double else {"atol": 1e-5, "rtol": 1e-5}
+    for row, length in enumerate(LENGTHS):
+        alone = model(one(batch, row))
+        here = slice(start, start + length)
+        torch.testing.assert_close(output.probabilities[here], alone.probabilities, **shares)
+        torch.testing.assert_close(output.weights[here, :, :length], alone.weights, **shares)
+        torch.testing.assert_close(output.logits[here], alone.logits, **logits)
+        bias = output.bias if output.bias.ndim == 1 else output.bias[here]
+        torch.testing.assert_close(bias, alone.bias, **logits)
+        if alone.item_logits is not None:
+            items = output.item_logits[here, :, :length]
+            torch.testing.assert_close(items, alone.item_logits, **logits)
+        for whole, part in zip(output.layers or (), alone.layers or (), strict=True):
+            torch.testing.assert_close(whole[row, :, :length, :length], part[0], **shares)
+            assert (whole[row, :, length:] == 0).all()
+        start += length
+
+
+@kinds
+def test_the_readout_of_its_own_attention_is_the_prediction(kind: str) -> None:
+    model, batch = tagger(**KINDS[kind]), sentences()
+    output = model(batch)
+    again = model.readout(output, output.weights.unsqueeze(2)).squeeze(1)
+    torch.testing.assert_close(again, output.logits, atol=1e-5, rtol=1e-5)
+    empty = model.readout(output, torch.zeros_like(output.weights).unsqueeze(2)).squeeze(1)
+    torch.testing.assert_close(empty, output.bias.expand_as(empty), atol=1e-5, rtol=1e-5)
+
+
+@kinds
+def test_given_attention_is_read_as_candidates_are(kind: str) -> None:
+    model, batch = tagger(**KINDS[kind]).double(), sentences()
+    output = model(batch)
+    random = torch.rand(len(output.rows), 2, 5, 9, dtype=torch.float64)
+    candidates = random.masked_fill(~output.mask[:, None, None], 0.0)
+    candidates = candidates / candidates.sum(-1, keepdim=True)
+    logits = model.readout(output, candidates)
+    for number in range(5):
+        given = model(batch, weights=candidates[:, :, number])
+        torch.testing.assert_close(given.weights, candidates[:, :, number])
+        torch.testing.assert_close(given.logits, logits[:, number])
+    if output.item_logits is not None:
+        torch.testing.assert_close(read(candidates, output.item_logits), logits)
+
+
+@pytest.mark.parametrize("kind", ["text", "residual", "deep text", "bilstm"])
+def test_logits_are_weights_times_item_logits(kind: str) -> None:
+    model, batch = tagger(**KINDS[kind]).double(), sentences(extra=1)
+    output = model(batch)
+    products = output.weights.unsqueeze(-1) * output.item_logits
+    torch.testing.assert_close(products.sum((1, 2)), output.logits)
+    assert output.item_logits.isfinite().all()
+    assert output.bias.shape == ((20, 4) if model.decoder.bias(output.states).ndim > 1 else (4,))
+
+
+def test_one_sentence_shares_its_item_logits() -> None:
+    """As a view, in place of a copy per token."""
+    batch = one(sentences((500,)), 0)
+    items = tagger("text")(batch).item_logits
+    assert items.shape == (500, 2, 500, 4)
+    assert items.stride(0) == 0
+    assert items.untyped_storage().nbytes() == 4 * 2 * 500 * 4
+
+
+def test_study_has_no_item_logits() -> None:
+    model, batch = tagger("study"), sentences()
+    assert model(batch).item_logits is None
+    assert model.train()(batch).bias.isnan().all()
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_what_a_token_hears_of_itself(readout: str) -> None:
+    """In `text` through its attention to itself alone; in the others by its own path too."""
+    model, batch = tagger(readout), sentences((5,))
+    output = model(batch)
+    elsewhere = output.weights.masked_fill(torch.eye(5, dtype=torch.bool)[:, None], 0.0)
+    weights = elsewhere / elsewhere.sum(-1, keepdim=True)
+    embeddings = model.embed(batch)
+    changed = embeddings.clone()
+    changed[0, 2] += 1.0
+    one_way, other = (
+        model(batch, weights=weights, embeddings=vectors).logits[2]
+        for vectors in (embeddings, changed)
+    )
+    assert torch.allclose(one_way, other) == (readout == "text")
+
+
+@kinds
+def test_selected_sentences_are_read_alike(kind: str) -> None:
+    model, batch = tagger(**KINDS[kind]), sentences()
+    output = model(batch)
+    texts = torch.tensor([True, False, True, True])
+    rows = texts[texts_of_rows(output.rows)]
+    chosen = output.select(texts, rows)
+    logits = model.readout(chosen, chosen.weights.unsqueeze(2)).squeeze(1)
+    torch.testing.assert_close(logits, output.logits[rows], atol=1e-5, rtol=1e-5)
+
+
+def test_readout_in_blocks_is_the_readout(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = tagger("study"), sentences()
+    output = model(batch)
+    candidates = torch.rand(20, 2, 3, 9)
+    whole = model.readout(output, candidates)
+    monkeypatch.setattr("attnlight.models.tagger._BLOCK", 200)
+    torch.testing.assert_close(model.readout(output, candidates), whole)
+    monkeypatch.setattr("attnlight.models.tagger._BLOCK", 1)
+    torch.testing.assert_close(model.readout(output, candidates), whole)
+
+
+def test_repeats_of_padded_validation_are_texts_of_their_own() -> None:
+    rows = torch.tensor([[3, 0], [3, 1], [-1, 0], [-1, 0], [-1, 0], [-1, 1], [4, 2], [4, 5]])
+    assert texts_of_rows(rows).tolist() == [0, 0, 1, 2, 3, 3, 4, 4]
+    assert texts_of_rows(rows[:0]).tolist() == []
+
+
+@kinds
+def test_every_parameter_is_trained(kind: str) -> None:
+    model, batch = tagger(**KINDS[kind]).train(), sentences()
+    model(batch).logits.square().sum().backward()
+    without = [name for name, p in model.named_parameters() if p.grad is None]
+    assert not without
+
+
+@pytest.mark.parametrize("length", [1, 500])
+@pytest.mark.parametrize("readout", READOUTS)
+def test_short_and_long_sentences(readout: str, length: int) -> None:
+    output: AttentionOutput = tagger(readout)(sentences((length,)))
+    assert len(output.rows) == length
+    assert output.logits.isfinite().all()
+    torch.testing.assert_close(output.weights.sum(-1), torch.ones(length, 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"layers": 0}, "layers is 0"),
+        ({"heads": 3}, "not a multiple of heads 3"),
+        ({"hidden_size": 7, "heads": 1}, "hidden_size is 7"),
+        ({"dropout": 1.5}, "dropout is 1.5"),
+        ({"relu_dropout": -1.0}, "relu_dropout is -1.0"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        tagger("study", **options)
+
+
+def test_nested_texts_are_refused() -> None:
+    batch = copy.copy(sentences())
+    batch.tokens = batch.tokens.unsqueeze(1)
+    with pytest.raises(InputError, match="reads sentences by themselves"):
+        tagger()(batch)

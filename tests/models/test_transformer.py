@@ -1,0 +1,91 @@
+"""Parts of the encoder against torch's own and against naive loops."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from attnlight.errors import InputError
+from attnlight.models.transformer import AfterAttention, EncoderLayer, SelfAttention, sinusoids
+
+
+def test_positions_by_their_formula() -> None:
+    signal = sinusoids(5, torch.zeros(6, dtype=torch.float64))
+    for place in range(5):
+        for wave in range(3):
+            phase = place / 10_000 ** (wave / 2)
+            assert float(signal[place, wave]) == pytest.approx(math.sin(phase), abs=1e-12)
+            assert float(signal[place, 3 + wave]) == pytest.approx(math.cos(phase), abs=1e-12)
+
+
+def test_positions_do_not_depend_on_the_length() -> None:
+    like = torch.zeros(8)
+    assert torch.equal(sinusoids(500, like)[:7], sinusoids(7, like))
+    assert sinusoids(500, like).dtype == torch.float32
+
+
+def test_attention_is_that_of_torch() -> None:
+    torch.manual_seed(0)
+    ours = SelfAttention(12, 3).double().eval()
+    theirs = nn.MultiheadAttention(12, 3, bias=False, batch_first=True).double().eval()
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(
+            torch.cat([ours.query.weight, ours.key.weight, ours.value.weight])
+        )
+        theirs.out_proj.weight.copy_(torch.eye(12))
+    states = torch.randn(2, 5, 12, dtype=torch.float64)
+    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    weights = ours.weights(states, mask)
+    contexts, expected = theirs(
+        states, states, states, key_padding_mask=~mask, average_attn_weights=False
+    )
+    torch.testing.assert_close(weights, expected)
+    torch.testing.assert_close(ours.mix(weights, ours.values(states)), contexts)
+    assert (weights[1, :, :, 3:] == 0).all()
+
+
+def test_a_layer_by_a_naive_loop() -> None:
+    torch.manual_seed(1)
+    layer = EncoderLayer(8, 2, 6).double().eval()
+    layer.requires_grad_(False)
+    states = torch.randn(1, 4, 8, dtype=torch.float64)
+    result, weights = layer(states, torch.ones(1, 4, dtype=torch.bool))
+    normed, after = layer.norm(states[0]), layer.after
+    for query in range(4):
+        contexts = []
+        for head in range(2):
+            part = slice(4 * head, 4 * head + 4)
+            q = (layer.attention.query.weight @ normed[query])[part]
+            scores = [float(q @ (layer.attention.key.weight @ x)[part]) / 2 for x in normed]
+            total = sum(map(math.exp, scores))
+            own = [math.exp(score) / total for score in scores]
+            torch.testing.assert_close(weights[0, head, query], torch.tensor(own).double())
+            values = [(layer.attention.value.weight @ x)[part] for x in normed]
+            contexts.append(sum(w * v for w, v in zip(own, values, strict=True)))
+        hidden = states[0, query] + after.output.weight @ torch.cat(contexts)
+        inner = after.feed_forward.inner(after.norm(hidden)).clamp(min=0)
+        expected = hidden + after.feed_forward.outer(inner).clamp(min=0)
+        torch.testing.assert_close(result[0, query], expected)
+
+
+def test_queries_outside_of_the_text_have_no_attention() -> None:
+    layer = EncoderLayer(8, 2, 6)
+    mask = torch.tensor([[True, True, False]])
+    _, weights = layer(torch.randn(1, 3, 8), mask)
+    assert weights[0, :, 2].abs().sum() == 0
+    torch.testing.assert_close(weights[0, :, :2].sum(-1), torch.ones(2, 2))
+
+
+def test_after_attention_keeps_the_shape_of_candidates() -> None:
+    after = AfterAttention(8, 5).eval()
+    contexts, own = torch.randn(3, 7, 8), torch.randn(3, 1, 8)
+    wide = after(contexts, own)
+    torch.testing.assert_close(wide[1, 4], after(contexts[1, 4], own[1, 0]))
+
+
+def test_heads_must_divide_the_size() -> None:
+    with pytest.raises(InputError, match="hidden_size 10 is not a multiple of heads 4"):
+        SelfAttention(10, 4)
+    with pytest.raises(InputError, match="attention_dropout is 1"):
+        SelfAttention(8, 4, 1.0)

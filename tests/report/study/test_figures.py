@@ -1,0 +1,144 @@
+"""The figures of a study: what they draw is what its rows say."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlight.report.study import Study, read_study
+from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.figure5 import draw_figure5, series
+from attnlight.report.study.violins import draw_violins
+from tests.report.study.fake import FakeStudy, whole
+
+
+@pytest.fixture(scope="module")
+def axes(study: Study, estimates: Estimates) -> Any:
+    figure = draw_figure5(study, estimates, study.bases[0])
+    assert figure is not None
+    return figure.axes
+
+
+def drawn(axes: Any, label: str) -> Any:
+    (line,) = [line for line in axes.lines if line.get_label() == label]
+    return line.get_xydata()
+
+
+def means(fake: FakeStudy, stem: str) -> Any:
+    """Mean TVD and JS of each run whose name starts so."""
+    names = [name for name in fake.rows if name.startswith(stem)]
+    columns = ("prediction_tvd", "attention_js")
+    return np.array([[fake.rows[name][c].mean() for c in columns] for name in names])
+
+
+class TestFigure5:
+    def test_a_line_goes_from_the_control_through_the_lambdas(
+        self, fake: FakeStudy, axes: Any
+    ) -> None:
+        for term in ("KL", "JS"):
+            lambdas = [f"adversary-{term.lower()}-l{lam}-" for lam in (0.0005, 0.002, 0.01)]
+            stems = ["adversary-kl-l0-", *lambdas]
+            expected = np.stack([means(fake, stem).mean(axis=0) for stem in stems])
+            found = drawn(axes[0], f"adversary, {term}, by λ")
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+
+    @pytest.mark.parametrize(
+        ("label", "stem"),
+        [
+            ("imitation control (λ = 0)", "adversary-kl-l0-"),
+            ("other seeds", "seed-b0"),
+            ("uniform attention", "uniform"),
+        ],
+    )
+    def test_a_large_mark_is_the_mean_of_the_small_ones(
+        self, fake: FakeStudy, axes: Any, label: str, stem: str
+    ) -> None:
+        each = means(fake, stem)
+        np.testing.assert_allclose(drawn(axes[1], label), [each.mean(axis=0)], atol=1e-6)
+        small = [line.get_xydata() for line in axes[1].lines if line.get_markersize() == 3]
+        assert any(p.shape == each.shape and np.allclose(p, each, atol=1e-6) for p in small)
+
+    def test_the_frontier_goes_on_after_its_last_corner(self, study: Study, axes: Any) -> None:
+        found = drawn(axes[0], "frontier of the base")
+        assert study.bases[0].frontier is not None
+        tvd, js = study.bases[0].frontier
+        np.testing.assert_allclose(found.T, [[*tvd, 1.0], [*js, js[-1]]])
+        assert "adversaries may lie above it" in axes[0].get_title()
+
+    def test_the_search_is_a_point_of_the_base(self, fake: FakeStudy, axes: Any) -> None:
+        rows = fake.rows["base-s0"]
+        expected = [rows["search_tvd"].mean(), rows["search_js"].mean()]
+        np.testing.assert_allclose(drawn(axes[0], "Jain & Wallace's search"), [expected], rtol=1e-6)
+
+    def test_lambdas_are_named_where_they_are(self, fake: FakeStudy, axes: Any) -> None:
+        names = sorted(text.get_text() for text in axes[1].texts)
+        assert names == sorted(2 * ["λ = 0.0005", "λ = 0.002", "λ = 0.01"])
+        assert axes[0].get_xlim()[1] == 0.7
+        runs = np.concatenate([means(fake, s) for s in ("uniform", "seed-b0", "adversary-kl")])
+        low, high = np.transpose([axes[1].get_xlim(), axes[1].get_ylim()])
+        assert ((runs > low) & (runs < high)).all()
+
+    def test_another_base_has_its_own(self, study: Study) -> None:
+        found = {one.name: one for one in series(study, study.bases[1])}
+        assert "uniform attention" not in found
+        runs = [run for group in found["adversary, KL, by λ"].groups for run in group]
+        assert {run.base for run in runs} == {"base-s1"}
+
+    def test_a_study_of_one_base_alone_has_none(self, tmp_path: Path) -> None:
+        fake = FakeStudy(texts=8)
+        fake.add("base-s0", "base")
+        study = read_study(fake.write(tmp_path))
+        assert draw_figure5(study, Estimates(study), study.bases[0]) is None
+
+    def test_seeds_alone_without_frontier_and_search(self, tmp_path: Path) -> None:
+        fake = FakeStudy(texts=8)
+        fake.add("base-s0", "base", frontier={"tvd": [], "js": []})
+        fake.add("seed-b0-s1", "seed", js=0.3)
+        for name in ("search_js", "search_tvd"):
+            fake.rows["base-s0"][name][:] = np.nan
+        study = read_study(fake.write(tmp_path))
+        figure = draw_figure5(study, Estimates(study), study.bases[0])
+        assert figure is not None
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == ["other seeds"]
+        assert figure.axes[0].get_title() == ""
+
+
+class TestViolins:
+    def test_texts_are_binned_by_the_base(self, fake: FakeStudy, study: Study) -> None:
+        runs = study.finished("seed", base="base-s0")
+        figure = draw_violins(study, study.bases[0], runs)
+        assert figure is not None
+        counts = [
+            int(text.get_text().removeprefix("n = "))
+            for text in figure.axes[0].texts
+            if text.get_text().startswith("n = ")
+        ]
+        bins = np.minimum((fake.peaks * 4).astype(int), 3)
+        predicted = fake.rows["base-s0"]["prediction"]
+        assert counts == [
+            ((bins == b) & (predicted == c)).sum() for b in range(4) for c in range(2)
+        ]
+        assert figure.axes[0].get_ylabel() == "Maximum attention weight of the base"
+
+    def test_each_text_is_the_median_over_runs(self, tmp_path: Path) -> None:
+        fake = FakeStudy(texts=4)
+        fake.add("base-s0", "base")
+        for seed, js in enumerate((0.1, 0.2, 0.6)):
+            fake.add(f"seed-b0-s{seed}", "seed", js=js)
+            fake.rows[f"seed-b0-s{seed}"]["attention_js"] = js + np.array([0, 0.01, 0.02, 0.03])
+        fake.peaks[:] = 0.1
+        study = read_study(fake.write(tmp_path))
+        figure = draw_violins(study, study.bases[0], study.finished("seed"))
+        assert figure is not None  # so few texts are drawn as points
+        points = np.concatenate(
+            [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() == "o"]
+        )
+        np.testing.assert_allclose(sorted(points), [0.2, 0.21, 0.22, 0.23], atol=1e-6)
+
+    def test_texts_that_were_not_measured_are_left_out(self, tmp_path: Path) -> None:
+        fake = whole(seeds=1, bases=1, texts=8)
+        fake.rows["base-s0"]["prediction"][:] = -1
+        study = read_study(fake.write(tmp_path))
+        assert draw_violins(study, study.bases[0], study.finished("seed")) is None
+        assert draw_violins(study, study.bases[0], []) is None

@@ -1,0 +1,147 @@
+"""study.json and study.parquet as they come back."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from attnlight.errors import InputError
+from attnlight.report.study import Study, read_study
+from tests.report.study.fake import FakeStudy, whole
+
+
+def test_rows_come_back_in_order_of_index(fake: FakeStudy, study: Study) -> None:
+    assert len(study.runs) == len(fake.runs)
+    np.testing.assert_array_equal(study.label, fake.label)
+    for name, rows in fake.rows.items():
+        for column, values in rows.items():
+            wanted = values.astype(np.float32) if values.dtype.kind == "f" else values
+            np.testing.assert_array_equal(study.columns[name][column], wanted)
+
+
+def test_runs_are_found_by_what_they_are(study: Study) -> None:
+    base = study.bases[0]
+    assert [run.name for run in study.bases] == ["base-s0", "base-s1"]
+    assert [run.seed for run in study.architecture(base)] == [0, 10, 11, 12, 13, 14]
+    found = study.finished("adversary", base="base-s1", term="js", lam=0.002)
+    assert [run.name for run in found] == [f"adversary-b1-js-l0.002-s{s}" for s in range(5)]
+    assert base.frontier is not None
+    assert base.frontier[0][:2] == [0.0, 0.01]
+    assert study.selected == ("kl", 0.01)
+
+
+def test_lambda_0_of_one_term_serves_the_other(study: Study) -> None:
+    held = study.controls(study.bases[0], "js")
+    assert [run.name for run in held] == [f"adversary-kl-l0-s{s}" for s in range(5)]
+
+
+def test_lambda_0_of_its_own_term_comes_first(tmp_path: Path) -> None:
+    fake = whole(seeds=2, bases=1, texts=8)
+    lam: dict[str, Any] = {"lambda": 0.0}
+    fake.add("adversary-js-l0-s0", "adversary", 0.8, 0.2, term="js", **lam)
+    study = read_study(fake.write(tmp_path))
+    assert [run.term for run in study.controls(study.bases[0], "js")] == ["js"]
+    assert len(study.controls(study.bases[0])) == 3
+
+
+def test_what_is_not_finished_has_no_rows(tmp_path: Path) -> None:
+    fake = FakeStudy()
+    fake.add("base-s0", "base")
+    fake.add("uniform-s0", "uniform", js=0.3, state="failed")
+    study = read_study(fake.write(tmp_path))
+    assert not study.finished("uniform")
+    assert [run.state for run in study.planned("uniform")] == ["failed"]
+    assert study.values([], "prediction").shape == (0, 120)
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ({"schema": 2}, "is of schema 2; this version reads schema 1"),
+        ({"runs": [{"name": "base-s0"}]}, "has no key 'role'"),
+        ({"selected": {"term": "kl"}}, "has no key 'lambda'"),
+        ({"runs": 3}, "is not as `attnlight study` writes it"),
+        ({"runs": []}, "names no base"),
+    ],
+)
+def test_a_damaged_head_is_named(tmp_path: Path, head: dict[str, Any], message: str) -> None:
+    path = whole(seeds=1, bases=1, texts=8).write(tmp_path) / "study.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | head))
+    with pytest.raises(InputError, match=message):
+        read_study(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"name": "../x"}, "no name of a folder"),
+        ({"name": "base-s0"}, "names a run twice"),
+        ({"role": "judge"}, "the role 'judge'"),
+    ],
+)
+def test_a_run_that_cannot_be_is_named(tmp_path: Path, entry: dict[str, Any], message: str) -> None:
+    path = whole(seeds=1, bases=1, texts=8).write(tmp_path) / "study.json"
+    held = json.loads(path.read_text())
+    held["runs"][1] |= entry
+    path.write_text(json.dumps(held))
+    with pytest.raises(InputError, match=message):
+        read_study(tmp_path)
+
+
+def drop_texts(fake: FakeStudy) -> None:
+    rows = fake.rows.pop("uniform-s0")
+    assert len(rows["prediction"]) == 8
+
+
+def nothing_finished(fake: FakeStudy) -> None:
+    for run in fake.runs:
+        run["state"] = "missing"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [(drop_texts, "holds no rows of uniform-s0"), (nothing_finished, "names no finished run")],
+)
+def test_files_that_do_not_belong_together(
+    tmp_path: Path, spoil: Callable[[FakeStudy], None], message: str
+) -> None:
+    fake = whole(seeds=1, bases=1, texts=8)
+    spoil(fake)
+    with pytest.raises(InputError, match=message):
+        read_study(fake.write(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [(slice(1, None), "other texts of"), ([0, *range(1, 8), 0, *range(8, 40)], "twice")],
+)
+def test_other_texts_are_refused(tmp_path: Path, rows: Any, message: str) -> None:
+    path = whole(seeds=1, bases=1, texts=8).write(tmp_path) / "study.parquet"
+    table = pq.read_table(path)
+    kept = np.arange(len(table))[rows]
+    pq.write_table(table.take(kept), path)
+    with pytest.raises(InputError, match=message):
+        read_study(tmp_path)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"study\.json is missing"):
+        read_study(tmp_path)
+    whole(seeds=1, bases=1, texts=8).write(tmp_path)
+    rows = tmp_path / "study.parquet"
+    pq.write_table(pq.read_table(rows).drop_columns("label"), rows)
+    with pytest.raises(InputError, match="has no column label"):
+        read_study(tmp_path)
+    rows.write_bytes(rows.read_bytes()[:-9])
+    with pytest.raises(InputError, match="not a readable parquet file"):
+        read_study(tmp_path)
+    rows.unlink()
+    with pytest.raises(InputError, match=r"study\.parquet is missing"):
+        read_study(tmp_path)
+    (tmp_path / "study.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read as JSON"):
+        read_study(tmp_path)

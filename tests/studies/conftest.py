@@ -1,0 +1,85 @@
+"""A study whose runs are stand-ins, done within a second."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from attnlight.__main__ import main
+from attnlight.studies import command, locks, runner
+from attnlight.studies.file import read_study
+from attnlight.studies.plan import plan
+from attnlight.studies.state import StudyFolder
+from tests.commands import CONFIGS
+from tests.studies.fake import Instant
+
+CONTENT: dict[str, Any] = {
+    "trainer": str(CONFIGS / "trainer.yaml"),
+    "experiment": str(CONFIGS / "experiments/planted_bilstm.yaml"),
+    "base": {"seeds": [0]},
+}
+WHOLE: dict[str, Any] = CONTENT | {
+    "uniform": {"seeds": [0]},
+    "seeds": {"seeds": [1]},
+    "guides": {"names": ["base", "adversary", "other"], "seeds": [0]},
+    "adversaries": {"lambdas": {"kl": [0, 0.05, 0.06]}, "seeds": [0, 1]},
+}
+
+
+class Lab:
+    """A folder with study files, and what running them left."""
+
+    def __init__(self, folder: Path, calls: Path) -> None:
+        self.folder, self._calls = folder, calls
+        self.root = folder / "checkpoints"
+
+    def write(self, content: dict[str, Any], name: str = "tiny") -> Path:
+        path = self.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(copy.deepcopy(content)))
+        return path
+
+    def run(self, content: dict[str, Any], *options: str, name: str = "tiny") -> int:
+        return main(["study", str(self.write(content, name)), f"--root={self.root}", *options])
+
+    def state(self, content: dict[str, Any]) -> StudyFolder:
+        return StudyFolder(self.root / "tiny", read_study(self.write(content)))
+
+    def names(self, content: dict[str, Any]) -> list[str]:
+        return [run.name for run in plan(read_study(self.write(content)))]
+
+    def calls(self) -> list[list[str]]:
+        """What was started so far; asked again, what was started since."""
+        lines = self._calls.read_text().splitlines() if self._calls.exists() else []
+        self._calls.unlink(missing_ok=True)
+        return [json.loads(line) for line in lines]
+
+    def started(self) -> list[tuple[str, str]]:
+        """Verb and run of each of these."""
+        found = []
+        for verb, *words in self.calls():
+            key = "--run=" if verb == "fit" else "--ckpt_path="
+            (value,) = (word.removeprefix(key) for word in words if word.startswith(key))
+            found.append((verb, value if verb == "fit" else Path(value).parent.name))
+        return found
+
+    def collected(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.root / "tiny/study.json").read_text())
+        return content
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    torch.save({"epoch": 1}, tmp_path / "fake.ckpt")
+    calls = tmp_path / "calls"
+    monkeypatch.setenv("FAKE_CHECKPOINT", str(tmp_path / "fake.ckpt"))
+    monkeypatch.setenv("FAKE_CALLS", str(calls))
+    monkeypatch.setattr(runner, "Popen", Instant)
+    monkeypatch.setattr(command, "report", lambda folder: [])
+    monkeypatch.setattr(locks, "_PATIENCE", 0.0)
+    return Lab(tmp_path, calls)

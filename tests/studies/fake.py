@@ -1,0 +1,105 @@
+"""Stands in for `attnlight`: `fit` and `test` leave what a study looks at, and nothing else.
+
+The attention JS of an adversary is ten times its lambda, F1 falls with it. `FAKE_FAILS` names the
+run whose fit fails; `FAKE_CHECKPOINT` is a checkpoint to copy; commands are added to `FAKE_CALLS`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from attnlight.errors import InputError
+from attnlight.files import write_text
+from attnlight.records import ShardWriter, merge_shards
+
+TEXTS = 10
+
+
+def option(arguments: Sequence[str], name: str) -> str | None:
+    found = [word.partition("=")[2] for word in arguments if word.startswith(f"--{name}=")]
+    return found[-1] if found else None
+
+
+def record(path: Path, columns: dict[str, np.ndarray], **about: object) -> None:
+    shard = ShardWriter(path.with_suffix(".arrow"))
+    rows = np.stack([np.arange(TEXTS), np.zeros(TEXTS, np.int64)], axis=1)
+    shard.add(rows, columns)
+    shard.close()
+    merge_shards([shard.path], path, metadata={"classes": ["no", "yes"], **about})
+
+
+def measured(folder: Path, names: dict[str, str], **about: object) -> None:
+    seed = int(re.findall(r"\d+$", folder.name)[0])
+    weight = float((re.findall(r"-l([\d.e-]+)-s", folder.name) or ["0.02"])[0])
+    label = np.arange(TEXTS) % 2
+    prediction = np.where(np.arange(TEXTS) < (seed + (weight > 0.05)) % 3, 1 - label, label)
+    record(folder / names["predictions"], {"label": label, "prediction": prediction}, **about)
+    if folder.name.startswith("base"):
+        js = np.linspace(0.1, 0.5, TEXTS)
+        frontier = {"frontier_js": np.stack([js, js + 0.1], axis=1)}
+        if "test" in names["predictions"]:
+            record(
+                folder / "records/test/adversarial_attention.parquet",
+                {"worst_js": js, "prediction": prediction} | frontier,
+                frontier_epsilons=[0.1, 1.0],
+            )
+        return
+    columns = {
+        "prediction": prediction,
+        "attention_js": np.full(TEXTS, min(0.69, 10 * weight), np.float32),
+        "prediction_tvd": np.full(TEXTS, weight, np.float32),
+        "base_max_attention": np.full(TEXTS, 0.5, np.float32),
+    }
+    record(folder / names["base_divergence"], columns, **about)
+
+
+def fit(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    root, experiment, run = (option(arguments, name) for name in ("root", "experiment", "run"))
+    folder = Path(root or "", experiment or "", run or "")
+    if run == environment.get("FAKE_FAILS"):
+        raise InputError("the disk is on fire.")
+    if "--overwrite" in arguments:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    told = {"guide_checkpoint": option(arguments, "model.guide_checkpoint")}
+    write_text(folder / "fit.yaml", json.dumps({"model": {"init_args": told}}))
+    names = {name: f"records/val/{name}-1.parquet" for name in ("predictions", "base_divergence")}
+    measured(folder, names)
+    for name in ("best.ckpt", "last.ckpt"):
+        shutil.copy(environment["FAKE_CHECKPOINT"], folder / name)
+    write_text(folder / "status.json", '{"state": "finished"}')
+
+
+def test(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    best = Path(option(arguments, "ckpt_path") or "")
+    digest = hashlib.sha256(best.read_bytes()).hexdigest()[:16]
+    names = {name: f"records/test/{name}.parquet" for name in ("predictions", "base_divergence")}
+    measured(best.parent, names, checkpoint_hash=digest)
+
+
+class Instant:
+    """A process that has ended as soon as it is started."""
+
+    def __init__(
+        self, command: Sequence[str], *, stdout: IO[bytes], env: Mapping[str, str], **_: Any
+    ) -> None:
+        arguments = command[3:]  # python -m attnlight.studies.launched
+        with Path(env["FAKE_CALLS"]).open("a") as calls:
+            calls.write(json.dumps(arguments) + "\n")
+        self.returncode = 0
+        try:
+            {"fit": fit, "test": test}[arguments[0]](arguments, env)
+        except InputError as error:
+            stdout.write(f"attnlight: {error}\n".encode())
+            self.returncode = 2
+
+    def poll(self) -> int:
+        return self.returncode

@@ -1,0 +1,134 @@
+"""What a study refuses, in one sentence; the runs are stand-ins."""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+import pytest
+
+from attnlight.studies.locks import working
+from tests.studies.conftest import CONTENT, Lab
+
+PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
+
+
+def refused(lab: Lab, capsys: pytest.CaptureFixture[str], *options: str, **changes: Any) -> str:
+    assert lab.run(PAIR | changes, *options) == 2
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    return printed
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--jobs=0", "--jobs is 0"),
+        ("--shard=3/2", "--shard is '3/2'; expected I/N"),
+        ("--shard=0/2", "expected I/N"),
+        ("--shard=half", "expected I/N"),
+        ("--only=seeds", "--only has 'seeds', which is no role; they are base, uniform, seed"),
+        ("--name=2019", "'2019' is no name of a study"),
+        ("--name=a/b", "no name of a study"),
+    ],
+)
+def test_wrong_option(lab: Lab, capsys: pytest.CaptureFixture[str], option: str, said: str) -> None:
+    assert said in refused(lab, capsys, option)
+    assert not lab.root.exists()
+
+
+def test_negative_lambda_and_missing_experiment(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {"lambdas": {"kl": [-1]}, "seeds": [0]}
+    assert "the lambda -1" in refused(lab, capsys, adversaries=told)
+    assert "nowhere.yaml, which is no file" in refused(lab, capsys, experiment="nowhere.yaml")
+
+
+class TestLocks:
+    def test_two_at_once(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+        with working(lab.root / "tiny", 1, 1):
+            said = refused(lab, capsys)
+            assert f"another process is at work on the whole of {lab.root}/tiny" in said
+        assert lab.run(PAIR) == 0
+
+    def test_another_number_of_shards(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+        with working(lab.root / "tiny", 1, 2):
+            assert "on shard 1/2 of" in refused(lab, capsys)
+            assert "must split it alike" in refused(lab, capsys, "--shard=2/3")
+            assert "on shard 1/2 of" in refused(lab, capsys, "--shard=1/2")
+            assert lab.run(PAIR, "--shard=2/2") == 0, "the other shard is free"
+        assert lab.run(PAIR) == 0
+
+    def test_a_dry_run_disturbs_nobody(self, lab: Lab) -> None:
+        with working(lab.root / "tiny", 1, 1):
+            assert lab.run(PAIR, "--dry-run") == 0
+
+
+class TestFolderOfAnotherStudy:
+    def test_is_refused(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+        assert lab.run(PAIR) == 0
+        capsys.readouterr()
+        epochs = {"trainer": {"max_epochs": 1}}
+        assert "holds another study" in refused(lab, capsys, options=epochs)
+        said = refused(lab, capsys, "--dry-run", base={"seeds": [1]}, uniform=None)
+        assert "no run is the same" in said
+        assert lab.run(PAIR | {"options": epochs}, "--name=other") == 0
+
+    def test_one_that_grew_is_not(self, lab: Lab) -> None:
+        assert lab.run(PAIR) == 0
+        lab.calls()
+        assert lab.run(PAIR | {"uniform": {"seeds": [0, 1]}}) == 0
+        assert {name for _, name in lab.started()} == {"uniform-s1"}
+        assert lab.run(PAIR) == 0, "and it may shrink"
+        assert lab.calls() == []
+
+    def test_damaged_plan(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+        (lab.root / "tiny").mkdir(parents=True)
+        (lab.root / "tiny/plan.json").write_text("{")
+        assert "plan.json is not what `attnlight study` writes" in refused(lab, capsys)
+
+
+def test_damaged_base(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lab.run(PAIR) == 0
+    capsys.readouterr()
+    best = lab.root / "tiny/base-s0/best.ckpt"
+    content = bytearray(best.read_bytes())
+    content[len(content) // 2] ^= 255
+    best.write_bytes(content)
+    said = refused(lab, capsys)
+    assert f"{best} is not the file that was tested" in said
+    assert "delete" in said
+    best.unlink()
+    assert "is not the file that was tested" in refused(lab, capsys)
+
+
+def test_no_space_left(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lab.run(PAIR, "--only=base") == 0
+    (lab.root / "tiny/study.parquet").unlink()
+    (lab.root / "tiny/study.json").unlink()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
+    try:
+        capsys.readouterr()
+        assert lab.run(PAIR) in (1, 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    folder = lab.root / "tiny"
+    assert "too large" in capsys.readouterr().err
+    assert not (folder / "study.parquet").exists()
+    assert not lab.state(PAIR).done(_uniform(lab)), "nothing half-written is taken for done"
+    assert lab.run(PAIR) == 0
+    assert lab.state(PAIR).done(_uniform(lab))
+
+
+def _uniform(lab: Lab) -> Any:
+    from attnlight.studies.file import read_study
+    from attnlight.studies.plan import plan
+
+    return plan(read_study(lab.write(PAIR)))[-1]
+
+
+def test_unwritable_folder(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.root.write_text("a file")
+    assert "cannot be written" in refused(lab, capsys)

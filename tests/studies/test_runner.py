@@ -1,0 +1,247 @@
+"""What is done, what is left out, and what becomes of failures; the runs are stand-ins."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from attnlight.studies.collect import thinned
+from tests.studies.conftest import CONTENT, WHOLE, Lab
+
+PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
+
+
+def test_whole_study(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lab.run(WHOLE, "--jobs=2") == 0
+    started = lab.started()
+    names = lab.names(WHOLE)
+    assert sorted(started) == sorted((verb, name) for name in names for verb in ("fit", "test"))
+    for name in names:
+        assert started.index(("fit", name)) < started.index(("test", name))
+    last = max(started.index(("test", name)) for name in names if "l0.0" in name)
+    assert started.index(("fit", "guide-adversary-s0")) > last
+    printed = capsys.readouterr().out
+    assert "[12/12] guide-adversary-s0 finished in" in printed
+    assert "12 finished" in printed
+    assert not list(lab.root.rglob("last.ckpt"))
+    # F1 of lambda 0.05 is higher, and both are far enough.
+    assert lab.state(WHOLE).told_by(_run(lab, "guide-adversary-s0")) == "adversary-kl-l0.05-s0"
+    collected = lab.collected()
+    assert collected["selected"] == {
+        "run": "adversary-kl-l0.05-s0",
+        "term": "kl",
+        "lambda": 0.05,
+        "reached": True,
+    }
+    assert lab.run(WHOLE) == 0
+    assert lab.calls() == [], "what is done is not done again"
+    assert lab.collected() == collected
+
+
+def _run(lab: Lab, name: str) -> Any:
+    from attnlight.studies.file import read_study
+    from attnlight.studies.plan import plan
+
+    return next(run for run in plan(read_study(lab.write(WHOLE))) if run.name == name)
+
+
+def test_what_is_collected(lab: Lab) -> None:
+    assert lab.run(WHOLE) == 0
+    held = lab.collected()
+    assert {k: held[k] for k in ("schema", "study", "experiment", "corpus", "classes")} == {
+        "schema": 1,
+        "study": "tiny",
+        "experiment": "planted_bilstm",
+        "corpus": "planted",
+        "classes": ["no", "yes"],
+    }
+    runs = {run["name"]: run for run in held["runs"]}
+    assert list(runs) == lab.names(WHOLE)
+    own = runs["adversary-kl-l0.06-s1"]
+    measures = own.pop("validation")
+    assert own == {
+        "name": "adversary-kl-l0.06-s1",
+        "role": "adversary",
+        "seed": 1,
+        "base": "base-s0",
+        "guide": None,
+        "term": "kl",
+        "lambda": 0.06,
+        "state": "finished",
+        "epoch": 1,
+    }
+    # two of ten predictions are wrong, one of each class
+    assert measures == pytest.approx(
+        {"accuracy": 0.8, "macro_f1": 0.8, "f1": 0.8, "attention_js": 0.6, "prediction_tvd": 0.06},
+        rel=1e-6,
+    )
+    assert runs["guide-adversary-s0"]["told_by"] == "adversary-kl-l0.05-s0"
+    assert runs["base-s0"]["validation"]["attention_js"] is None
+    assert runs["base-s0"]["frontier"]["tvd"][0] == 0
+    assert "frontier" not in own
+
+    table = pq.read_table(lab.root / "tiny/study.parquet").to_pydict()
+    assert len(table["run"]) == 10 * len(runs)
+    assert list(dict.fromkeys(table["run"])) == list(runs), "in order of the plan"
+    rows = np.array(table["run"]) == "adversary-kl-l0.06-s1"
+    assert np.array(table["index"])[rows].tolist() == list(range(10))
+    assert np.array(table["prediction"])[rows].tolist() == [1, 0, *([0, 1] * 4)]
+    assert np.array(table["label"])[rows].tolist() == [0, 1] * 5
+    assert set(np.array(table["attention_js"])[rows]) == {float(np.float32(0.6))}
+    assert set(np.array(table["worst_js"])[rows]) == {None}
+    base = np.array(table["run"]) == "base-s0"
+    assert set(np.array(table["base_max_attention"])[base]) == {None}
+    assert set(np.array(table["search_js"])[base]) == {None}
+    assert np.array(table["worst_js"])[base].tolist() == pytest.approx(np.linspace(0.1, 0.5, 10))
+
+
+def test_a_frontier_is_thinned_to_what_it_shows() -> None:
+    x = np.sort(np.random.default_rng(0).random(20_000)) ** 2
+    y = 0.6 * np.sqrt(x)  # as steep at its start as a frontier is
+    few, found = thinned(x, y)
+    assert len(few) <= 400
+    assert (few[0], few[-1], found[-1]) == (x[0], x[-1], y[-1])
+    assert np.abs(np.interp(x, few, found) - y).max() < 1e-3 * y[-1]
+    same, _ = thinned(x[:9], y[:9])
+    np.testing.assert_array_equal(same, x[:9])
+
+
+def test_failure_does_not_stop_the_others(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_FAILS", "adversary-kl-l0.06-s1")
+    assert lab.run(WHOLE) == 1
+    log = lab.root / "tiny/logs/adversary-kl-l0.06-s1.log"
+    printed = capsys.readouterr().out
+    assert f"attnlight: the disk is on fire. ({log})" in printed
+    assert "failed: adversary-kl-l0.06-s1: attnlight: the disk is on fire." in printed
+    assert "guide-adversary-s0 skipped: it needs adversary-kl-l0.06-s1" in printed
+    assert "10 finished, 1 failed, 1 skipped" in printed
+    assert "$ attnlight fit -c" in log.read_text()
+    states = {run["name"]: run["state"] for run in lab.collected()["runs"]}
+    assert states.pop("adversary-kl-l0.06-s1") == "failed"
+    assert states.pop("guide-adversary-s0") == "missing"
+    assert set(states.values()) == {"finished"}
+    lab.calls()
+    monkeypatch.delenv("FAKE_FAILS")
+    assert lab.run(WHOLE) == 0
+    assert {name for _, name in lab.started()} == {"adversary-kl-l0.06-s1", "guide-adversary-s0"}
+
+
+def test_nothing_finished_is_not_collected(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAILS", "base-s0")
+    assert lab.run(PAIR) == 1
+    assert not (lab.root / "tiny/study.json").exists()
+
+
+def test_shards_wait_for_each_other(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lab.run(WHOLE, "--shard=2/2") == 3
+    assert lab.calls() == []
+    assert "wait for runs of another shard or role" in capsys.readouterr().out
+    assert lab.run(WHOLE, "--only=base") == 0
+    assert lab.run(WHOLE, "--shard=1/2") == 3, "an adversary's guide waits for all adversaries"
+    assert lab.run(WHOLE, "--shard=2/2") == 0
+    assert lab.run(WHOLE, "--shard=1/2") == 0
+    done = lab.started()
+    assert len(done) == len(set(done)) == 2 * len(lab.names(WHOLE)), "each run once"
+
+
+def test_only_some_roles(lab: Lab) -> None:
+    assert lab.run(WHOLE, "--only=base,seed") == 0
+    assert {name for _, name in lab.started()} == {"base-s0", "seed-b0-s1"}
+
+
+def test_interrupted_runs_go_on(lab: Lab) -> None:
+    assert lab.run(PAIR) == 0
+    lab.calls()
+    folder = lab.root / "tiny"
+    uniform = folder / "uniform-s0"
+    (uniform / "status.json").unlink()
+    (uniform / "last.ckpt").write_bytes((uniform / "best.ckpt").read_bytes())
+    assert lab.run(PAIR) == 0
+    fit, test = lab.calls()
+    assert fit[-2:] == ["--ckpt_path", "last"]
+    assert test[0] == "test"
+
+    (uniform / "status.json").unlink()  # and no last.ckpt
+    assert lab.run(PAIR) == 0
+    assert lab.calls()[0][-1] == "--overwrite"
+
+    (uniform / "best.ckpt").write_bytes(b"half")  # of a run that says it is finished
+    assert lab.run(PAIR) == 0
+    assert lab.calls()[0][-1] == "--overwrite"
+
+    record = uniform / "records/test/base_divergence.parquet"
+    record.write_bytes(record.read_bytes()[:100])
+    assert lab.run(PAIR) == 0
+    assert lab.started() == [("test", "uniform-s0")]
+
+
+def test_a_larger_grid_tells_guides_anew(lab: Lab) -> None:
+    fewer = WHOLE | {"adversaries": {"lambdas": {"kl": [0, 0.06]}, "seeds": [0, 1]}}
+    assert lab.run(fewer) == 0
+    assert lab.state(fewer).told_by(_run(lab, "guide-adversary-s0")) == "adversary-kl-l0.06-s0"
+    lab.calls()
+    assert lab.run(WHOLE) == 0
+    started = lab.started()
+    assert {name for _, name in started} == {
+        "adversary-kl-l0.05-s0",
+        "adversary-kl-l0.05-s1",
+        "guide-adversary-s0",
+    }
+    assert lab.state(WHOLE).told_by(_run(lab, "guide-adversary-s0")) == "adversary-kl-l0.05-s0"
+
+
+def test_what_processes_are_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnlight.studies.runner import _environment
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
+    told = _environment("seed", 3)
+    assert told["OMP_NUM_THREADS"] == "2"
+    assert told["WANDB_JOB_TYPE"] == "seed"
+    assert "SLURM_NTASKS" not in told
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert _environment("seed", 3)["OMP_NUM_THREADS"] == "5"
+
+
+def test_end_of_a_process_in_words() -> None:
+    from attnlight.studies.runner import _why
+
+    assert _why(2, b"one\n\xfftwo \n\n") == "�two"
+    assert _why(-9, b"one") == "ended by SIGKILL"
+    assert _why(1, b"\n") == "it printed nothing"
+    assert "not all records" in _why(0, b"fine")
+
+
+def test_dry_run_runs_nothing(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lab.run(WHOLE, "--dry-run") == 0
+    assert not lab.root.exists()
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0].split() == ["run", "role", "state", "needs", "estimate"]
+    assert printed.splitlines()[1].split() == ["base-s0", "base", "missing", "unknown"]
+    assert printed.endswith("12 runs of 12; one after the other: unknown\n")
+
+
+def test_dry_run_estimates_from_what_is_done(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lab.run(WHOLE, "--only=base,uniform") == 0
+    logs = lab.root / "tiny/logs"
+    (logs / "base-s0.json").write_text('{"state": "finished", "seconds": 60}')
+    (logs / "seed-b0-s1.json").write_text('{"state": "failed", "seconds": 600}')
+    more = WHOLE | {"uniform": {"seeds": [0, 1]}}
+    (logs / "uniform-s0.json").write_text('{"state": "finished", "seconds": 30}')
+    capsys.readouterr()
+    assert lab.run(more, "--dry-run") == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["base-s0", "base", "finished", "-"] in lines
+    assert ["uniform-s1", "uniform", "missing", "base-s0", "30", "s"] in lines
+    assert ["seed-b0-s1", "seed", "failed", "base-s0", "1.0", "min"] in lines
+    assert lines[-1][-2:] == ["10.5", "min"]
+    assert json.loads((lab.root / "tiny/plan.json").read_text())["runs"].keys() == set(
+        lab.names(WHOLE)
+    )
