@@ -53,3 +53,19 @@ def test_killed_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     assert whole.keys() == resumed.keys()
     for name, tensor in whole.items():
         torch.testing.assert_close(resumed[name], tensor, rtol=0, atol=0, msg=name)
+
+
+def test_run_killed_after_its_early_stop_trains_no_further(tmp_path: Path) -> None:
+    options = [option for option in OPTIONS if "logger" not in option and "epochs" not in option]
+    options += ["--trainer.max_epochs=9", "--model.learning_rate=0", "--data.train_size=64"]
+    place = [f"--root={tmp_path}", "--experiment=e", "--run=r"]
+    options += ["--trainer.callbacks+=lightning.pytorch.callbacks.EarlyStopping"]
+    options += ["--trainer.callbacks.monitor=val/accuracy", "--trainer.callbacks.patience=2"]
+    run = tmp_path / "e" / "r"
+    attnlight("fit", *options, *place, cwd=tmp_path)
+    before = torch.load(run / "last.ckpt", weights_only=True)
+    assert before["epoch"] == 2  # the first epoch is never beaten
+    (run / "status.json").unlink()  # what is written last
+    attnlight("fit", *options, *place, "--ckpt_path", "last", cwd=tmp_path)
+    assert (run / "status.json").exists()
+    assert torch.load(run / "last.ckpt", weights_only=True)["epoch"] == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import lightning.pytorch as pl
 import rich
 import yaml
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.cli import SaveConfigCallback
 from typing_extensions import override
 
@@ -21,6 +21,8 @@ class RunConfig(SaveConfigCallback):
 
     The checkpoint and `--overwrite` of this call are left out: the file starts the same run anew.
     What the task worked out of its arguments (`settled`) is in: it may not be there to find again.
+
+    A run that was killed after early stopping's last epoch trains no further when it is resumed.
     """
 
     @override
@@ -28,6 +30,13 @@ class RunConfig(SaveConfigCallback):
         if trainer.is_global_zero and not self.already_saved:
             self.save_config(trainer, pl_module, stage)
             self.already_saved = True
+
+    @override
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        # Checkpoints hold how long a metric has not improved, not that this ended the training.
+        stoppers = (c for c in trainer.callbacks if isinstance(c, EarlyStopping))  # type: ignore[attr-defined]
+        if any(stopper.wait_count >= stopper.patience for stopper in stoppers):
+            trainer.should_stop = True
 
     @override
     def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
