@@ -17,26 +17,29 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
-from results_page import arms, minimal, planted, posthoc, tables, targets
-from results_page.kept import PREDICTED, TESTS, Experiment, keep
+from results_page import (
+    arms,
+    minimal,
+    planted,
+    posthoc,
+    removal,
+    scale,
+    serrano,
+    tables,
+    targets,
+    verdicts,
+)
+from results_page.keeping import keep_all
+from results_page.kept import Experiment
 
 from attnlight.errors import InputError
 from attnlight.files import write_text
 
 HERE = Path(__file__).parent
 PAGE, RECORDS = HERE / "results.md", HERE / "results"
-POSTHOC = ("importance_correlation", "adversarial_attention")
-EXPERIMENTS = dict.fromkeys(
-    (
-        *tables.TEXT,
-        *planted.NAMES,
-        *minimal.NAMES,
-        *(model.experiment for model in posthoc.MODELS),
-        *arms.NAMES,
-    )
-)
 
 
 def blocks(records: Path) -> dict[str, str]:
@@ -56,7 +59,7 @@ def blocks(records: Path) -> dict[str, str]:
     }
     both_arms = {name: Experiment.read(records, name) for name in arms.NAMES}
     return {
-        "targets": targets.target_table(text, synthetic),
+        "targets": targets.target_table(text, synthetic, both_arms, published),
         "accuracy": tables.accuracy_table(text, published),
         "seeds": tables.seed_table(text),
         "permutation": tables.permutation_table(text | synthetic, tables.TEXT | planted.NAMES),
@@ -71,6 +74,27 @@ def blocks(records: Path) -> dict[str, str]:
         "minimal": minimal.minimal_table(
             {name: Experiment.read(records, name) for name in minimal.NAMES}
         ),
+        "scale": scale.scale_table(scale.read_scales(records)),
+        **serrano_blocks(records, published),
+    }
+
+
+def serrano_blocks(records: Path, published: Mapping[str, Any]) -> dict[str, str]:
+    """The tables of Serrano & Smith's models, of those that were run."""
+    found = serrano.read_models(records)
+    return {
+        "serrano_accuracy": serrano.accuracy_table(found, published),
+        "serrano_claims": verdicts.claims_table(found),
+        "serrano_contingency": serrano.contingency_table(found, published),
+        "serrano_first": verdicts.first_table(found),
+        "serrano_fraction": removal.fraction_table(found),
+        "serrano_falling": verdicts.falling_table(found),
+        "serrano_sooner": verdicts.sooner_table(found),
+        "serrano_mass": removal.mass_table(found),
+        "serrano_lighter": verdicts.lighter_table(found),
+        "serrano_excess": removal.excess_table(found),
+        "serrano_last": removal.last_table(found),
+        "serrano_never": removal.never_table(found),
     }
 
 
@@ -90,15 +114,6 @@ def fill(page: str, found: Mapping[str, str]) -> str:
     return page
 
 
-def keep_all(runs: Path) -> None:
-    """Replace the kept records by those of the runs below a folder."""
-    for name in EXPERIMENTS:
-        columns = (*PREDICTED, *(minimal.COLUMNS if name in minimal.NAMES else ()))
-        whole = name in (*tables.TEXT, *planted.NAMES, *minimal.NAMES)
-        for run in sorted((runs / name).glob("seed*")):
-            keep(run, RECORDS / name / run.name, columns, list(TESTS) if whole else POSTHOC)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Build or check the page; 1 where it differs from its records."""
     parser = argparse.ArgumentParser(description="Build docs/results.md from its records.")
@@ -106,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, metavar="RUNS", help="take over these runs first")
     arguments = parser.parse_args(argv)
     if arguments.keep is not None:
-        keep_all(arguments.keep)
+        print("".join(f"{line}\n" for line in keep_all(arguments.keep, RECORDS)), end="")
     page = PAGE.read_text(encoding="utf-8")
     wanted = fill(page, blocks(RECORDS))
     if not arguments.check:

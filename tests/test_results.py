@@ -1,44 +1,34 @@
-"""docs/results.md says what its records say, and its statistics are what they are called."""
+"""docs/results.md says what its records say."""
 
 import csv
 import importlib
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 import yaml
-from numpy.typing import NDArray
-from torchmetrics.functional.classification import (
-    binary_auroc,
-    binary_average_precision,
-    binary_f1_score,
-)
 
 from attnlight.data.planted import PlantedSpec
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
-from attnlight.functional.statistics import bootstrap_means
+from tests.kept import DOCS, page
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
+ROOT = DOCS.parent
 RECORDS = DOCS / "results"
-sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
 build_results = importlib.import_module("build_results")
-kept = importlib.import_module("results_page.kept")
-arms = importlib.import_module("results_page.arms")
-posthoc = importlib.import_module("results_page.posthoc")
-minimal = importlib.import_module("results_page.minimal")
-measures = importlib.import_module("results_page.measures")
-planted = importlib.import_module("results_page.planted")
-tables = importlib.import_module("results_page.tables")
+arms, keeping, kept, posthoc = map(page, ("arms", "keeping", "kept", "posthoc"))
+minimal, measures, planted, reliability = map(
+    page, ("minimal", "measures", "planted", "reliability")
+)
+scale, serrano, tables = map(page, ("scale", "serrano", "tables"))
 RUNS = sorted(path.parent for path in RECORDS.glob("*/seed*/fit.yaml"))
 WHOLE = [run for run in RUNS if (run / "records/test/attention_permutation.parquet").exists()]
 PLANTED = [run for run in RUNS if run.parent.name in planted.NAMES]
+SERRANO = {model.experiment: model for model in serrano.MODELS}
+SIX = [run for run in RUNS if run.parent.name in SERRANO]
 
 
 def names(run: Path) -> str:
@@ -57,10 +47,20 @@ def logged_by_test(run: Path) -> dict[str, str]:
     return logged
 
 
+def configuration(name: str) -> Path:
+    """The file that an experiment was run with."""
+    return ROOT / f"configs/experiments/{scale.BASES.get(name, name)}.yaml"
+
+
 def holds(saved: Any, given: Any) -> bool:
     """Whether a saved configuration says what was given; beside it, it names every default."""
     if isinstance(given, dict):
-        return all(name in saved and holds(saved[name], part) for name, part in given.items())
+        return all(
+            all(any(holds(one, part) for one in saved[name[:-1]]) for part in parts)
+            if name.endswith("+")  # appended to what other files give
+            else name in saved and holds(saved[name], parts)
+            for name, parts in given.items()
+        )
     return bool(saved == given)
 
 
@@ -71,7 +71,7 @@ def found() -> dict[str, str]:
 
 
 @pytest.fixture
-def page(found: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def results_page(found: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the page, built from tables that are computed once."""
     monkeypatch.setattr(build_results, "blocks", lambda records: found)
     monkeypatch.setattr(build_results, "PAGE", tmp_path / "results.md")
@@ -89,33 +89,35 @@ def experiment(tmp_path: Path) -> Path:
 
 
 class TestPage:
-    def test_agrees_with_its_records(self, page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_agrees_with_its_records(
+        self, results_page: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert build_results.main(["--check"]) == 0, capsys.readouterr().out
 
     def test_a_changed_figure_fails_and_is_put_right(
-        self, page: Path, found: dict[str, str], capsys: pytest.CaptureFixture[str]
+        self, results_page: Path, found: dict[str, str], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        right = page.read_text()
+        right = results_page.read_text()
         line = found["accuracy"].splitlines()[2]
-        page.write_text(right.replace(line, line.replace("0.", "0.9", 1)))
+        results_page.write_text(right.replace(line, line.replace("0.", "0.9", 1)))
         assert build_results.main(["--check"]) == 1
         assert f"+{line}" in capsys.readouterr().out
         assert build_results.main([]) == 0
-        assert page.read_text() == right
+        assert results_page.read_text() == right
 
-    def test_a_place_without_a_table_is_refused(self, page: Path) -> None:
-        text = page.read_text() + "<!-- more: begin -->\n<!-- more: end -->\n"
+    def test_a_place_without_a_table_is_refused(self, results_page: Path) -> None:
+        text = results_page.read_text() + "<!-- more: begin -->\n<!-- more: end -->\n"
         with pytest.raises(InputError, match="more"):
             build_results.fill(text, build_results.blocks(RECORDS))
 
     def test_names_the_command_of_every_experiment(self) -> None:
         commands = (DOCS / "results.md").read_text().partition("## The commands")[2]
-        for name in build_results.EXPERIMENTS:
+        for name in keeping.EXPERIMENTS:
             assert f"`{name}`" in commands
-            assert (ROOT / f"configs/experiments/{name}.yaml").is_file()
+            assert configuration(name).is_file()
 
     def test_records_are_small(self) -> None:
-        assert sum(path.stat().st_size for path in RECORDS.rglob("*") if path.is_file()) < 8e6
+        assert sum(path.stat().st_size for path in RECORDS.rglob("*") if path.is_file()) < 12e6
 
     def test_changed_records_change_the_table(
         self, experiment: Path, found: dict[str, str]
@@ -136,14 +138,40 @@ class TestKeptRuns:
         seeds = {run.parent.name: [] for run in RUNS}
         for run in RUNS:
             seeds[run.parent.name].append(run.name)
-        three = ["seed0", "seed1", "seed2"]
-        wanted = dict.fromkeys((*tables.TEXT, *planted.NAMES, *minimal.NAMES), three)
-        wanted |= {"imdb_bilstm": ["seed1"], "sst_average": three}
+        five = [f"seed{seed}" for seed in range(5)]
+        wanted = dict.fromkeys((*tables.TEXT, *planted.NAMES, *minimal.NAMES), five[:3])
+        wanted |= dict.fromkeys(arms.NAMES, five) | dict.fromkeys(scale.NAMES, five[:3])
+        wanted |= {"imdb_bilstm": ["seed1"]}
         for model in posthoc.MODELS:
             wanted.setdefault(model.experiment, ["seed1" if model.corpus == "imdb" else "seed0"])
-        for name in arms.NAMES:
-            wanted.setdefault(name, ["seed0", "seed1"])
+        wanted |= {name: ["seed0"] for name in SERRANO if name in seeds}  # the page names others
         assert seeds == wanted
+
+    @pytest.mark.parametrize("name", arms.NAMES)
+    def test_agreement_of_the_arms_is_kept(self, name: str) -> None:
+        experiment = kept.Experiment.read(RECORDS, name)
+        found = reliability.read_agreement(experiment)
+        index = experiment.test("importance_correlation")["index"]
+        assert found is not None
+        assert found.rows[:, 0].tolist() == index.tolist()
+
+    @pytest.mark.parametrize("run", SIX, ids=names)
+    def test_page_says_what_a_model_of_serrano_and_smith_logged(self, run: Path) -> None:
+        logged = logged_by_test(run)
+        experiment = kept.Experiment.read(RECORDS, run.parent.name)
+        tested = serrano.Tested(None, experiment)
+        predicted = experiment.first("predictions")
+        label, prediction = (predicted[x].astype(np.int64) for x in ("label", "prediction"))
+        ours = {
+            "accuracy": measures.accuracy(label, prediction),
+            "f1_macro": measures.macro_f1(label, prediction),
+        }
+        for name in ("flip_top_attention", "flip_top_gradient_x_attention"):
+            ours[f"single_erasure/{name}"] = np.nanmean(tested.erasure[name])
+        for name in ("removed_fraction_gradient", "removed_mass_attention", "minimal_count"):
+            ours[f"decision_flip/{name}"] = np.nanmean(tested.removal[name])
+        for name, value in ours.items():
+            assert value == pytest.approx(float(logged[f"test/{name}"]), abs=1e-5, rel=1e-5)
 
     @pytest.mark.parametrize("run", WHOLE, ids=names)
     def test_page_says_what_the_run_logged(self, run: Path) -> None:
@@ -169,11 +197,19 @@ class TestKeptRuns:
     def test_configuration_is_that_of_the_experiment(self, run: Path) -> None:
         """Otherwise the commands on the page would no longer give these records."""
         saved = yaml.safe_load((run / "fit.yaml").read_text())
-        path = ROOT / f"configs/experiments/{run.parent.name}.yaml"
+        name = run.parent.name
+        path = configuration(name)
         given = yaml.safe_load(path.read_text())
-        for part in ("model", "data"):
-            wanted = yaml.safe_load((path.parent / given[part]).read_text())
-            assert holds(saved[part], wanted)
+        model, data = (
+            yaml.safe_load((path.parent / given[part]).read_text()) for part in ("model", "data")
+        )
+        if name in scale.SCALES:
+            model["init_args"]["embedding_scale"] = scale.SCALES[name]
+        if name in SERRANO:
+            model["init_args"]["learning_rate"] = serrano.LEARNING_RATE
+            given["trainer"]["max_epochs"] = SERRANO[name].epochs
+        assert holds(saved["model"], model)
+        assert holds(saved["data"], data)
         assert holds(saved["trainer"], given["trainer"])
 
     @pytest.mark.parametrize("run", RUNS, ids=names)
@@ -221,93 +257,13 @@ class TestKeptRuns:
 
     def test_keeping_a_kept_run_changes_nothing_but_the_mark(self, tmp_path: Path) -> None:
         run = PLANTED[0]
-        kept.keep(run, tmp_path / "again")
+        keeping.keep(run, tmp_path / "again", keeping.wanted(run.parent.name))
         for source in run.rglob("*.*"):
             copy = tmp_path / "again" / source.relative_to(run)
             if source.suffix == ".parquet":
                 assert pq.read_table(copy).equals(pq.read_table(source), check_metadata=True)
             else:
                 assert copy.read_text().endswith(source.read_text())
-
-
-def naive_average_precision(score: NDArray[np.float64], relevant: NDArray[np.bool_]) -> float:
-    """From the definition: over falling thresholds, recall gained times precision."""
-    total, recall = 0.0, 0.0
-    for threshold in sorted(set(score.tolist()), reverse=True):
-        above = score >= threshold
-        gained = (above & relevant).sum() / relevant.sum() - recall
-        total += gained * (above & relevant).sum() / above.sum()
-        recall += gained
-    return total
-
-
-class TestMeasures:
-    @pytest.mark.parametrize("levels", [2, 5, 10_000])
-    def test_average_precision(self, levels: int) -> None:
-        rng = np.random.default_rng(levels)
-        for size in (1, 2, 7, 40):
-            score = rng.integers(1, levels + 1, size) / levels
-            relevant = rng.random(size) < 0.3
-            relevant[rng.integers(size)] = True
-            value = measures.average_precision(score, relevant)
-            assert value == pytest.approx(naive_average_precision(score, relevant))
-            theirs = binary_average_precision(torch.tensor(score), torch.tensor(relevant).int())
-            assert value == pytest.approx(float(theirs), abs=1e-6)
-
-    def test_average_precision_by_hand(self) -> None:
-        score, relevant = np.array([0.4, 0.3, 0.2, 0.1]), np.array([True, False, True, False])
-        assert measures.average_precision(score, relevant) == pytest.approx((1 + 2 / 3) / 2)
-
-    def test_ties_get_the_base_rate_in_any_order(self) -> None:
-        relevant = np.array([True, False, False, True, False])
-        assert measures.average_precision(np.full(5, 0.2), relevant) == pytest.approx(0.4)
-        rounded = 0.2 + np.array([2e-8, 1e-8, 0, -1e-8, 1e-9])
-        assert measures.average_precision(rounded, relevant) == pytest.approx(0.4)
-
-    def test_average_precision_of_nothing_is_undefined(self) -> None:
-        assert np.isnan(measures.average_precision(np.ones(3), np.zeros(3, bool)))
-
-    def test_accuracy_f1_and_auroc(self) -> None:
-        rng = np.random.default_rng(0)
-        label, score = rng.integers(0, 2, 200), rng.integers(0, 20, 200) / 20
-        prediction = (score > 0.4).astype(np.int64)
-        tensors = torch.tensor(prediction), torch.tensor(label)
-        hits = sum(int(a == b) for a, b in zip(label, prediction, strict=True))
-        assert measures.accuracy(label, prediction) == hits / 200
-        f1 = float(binary_f1_score(*tensors))
-        assert measures.positive_f1(label, prediction) == pytest.approx(f1, abs=1e-6)
-        auroc = float(binary_auroc(torch.tensor(score), torch.tensor(label)))
-        assert measures.auroc(label, score) == pytest.approx(auroc, abs=1e-6)
-
-    def test_interval_of_a_mean_is_the_package_s(self) -> None:
-        """Also over seeds: a text is drawn with its rows of all seeds."""
-        values = np.random.default_rng(1).random((3, 57))
-        low, high = measures.interval(lambda rows: float(values[:, rows].mean()), 57)
-        clusters = np.repeat(np.arange(57), 3)
-        (theirs,) = bootstrap_means(values.T.reshape(-1, 1), clusters)
-        assert (low, high) == pytest.approx((theirs.low, theirs.high))
-
-    def test_bins_of_maximum_attention(self) -> None:
-        heights = np.array([0.0, 0.2499, 0.25, 0.5, 0.74, 0.75, 1.0, 1.0000001])
-        assert measures.attention_bin(heights).tolist() == [0, 0, 1, 2, 2, 3, 3, 3]
-
-
-class TestTables:
-    def test_a_summary_names_mean_spread_and_interval(self) -> None:
-        values = np.array([[0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0]])
-        # means 0.75, 0.5, 0.75; deviation sqrt(((1/12)² + (1/6)² + (1/12)²) / 2)
-        mean, sign, spread, low, high = tables.of_means(values).split()
-        assert (mean, sign, spread) == ("0.667", "±", "0.144")
-        low, high = measures.interval(lambda rows: float(values[:, rows].mean()), 4)
-        assert tables.of_means(values).endswith(f"[{low:.3f}, {high:.3f}]")
-
-    def test_one_seed_has_no_spread(self) -> None:
-        assert tables.of_means(np.array([[1.0, 1.0]])) == "1.000 [1.000, 1.000]"
-
-    def test_median_with_its_count(self) -> None:
-        values = np.array([3.0, 1.0, 2.0, 9.0])
-        assert tables._median(values, np.array([True, True, True, False])) == "2.000 (3)"
-        assert tables._median(values, np.zeros(4, bool)) == tables.DASH
 
 
 class TestPlanted:
@@ -390,5 +346,5 @@ class TestPosthoc:
         assert record["worst_js"].to_numpy().mean() == pytest.approx(theirs, abs=1e-5)
 
     def test_one_seed_has_no_spread(self) -> None:
-        assert arms._cell(np.array([[0.25, 0.25]])) == "0.25 [0.25, 0.25]"
-        assert arms._cell(np.array([[0.2, 0.2], [0.3, 0.3]])).endswith("± 0.07")
+        assert arms.cell(np.array([[0.25, 0.25]])) == "0.25 [0.25, 0.25]"
+        assert arms.cell(np.array([[0.2, 0.2], [0.3, 0.3]])).endswith("± 0.07")

@@ -155,6 +155,8 @@ class ClassifierTask(TextTask):
     def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
         if batch.labels is None:
             raise InputError("the corpus has no labels; training and testing need them.")
+        if batch.labels.ndim != 1:
+            raise InputError("the corpus has a label for each token; ChunkTagger learns such ones.")
         return cross_entropy(output.logits, batch.labels, self.class_weight, reduction="none")
 
     def _reduced(self, losses: Tensor, batch: TextBatch) -> Tensor:

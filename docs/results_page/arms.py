@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from attnlight.functional import difference_of_groups, seeds_then_instances
 from results_page.kept import Experiment
 from results_page.posthoc import shown
-from results_page.tables import table
+from results_page.reliability import ROWS, read_agreement
+from results_page.reliability import cell as agreement_cell
+from results_page.tables import DASH, table
 
 ARMS = {
     "random vectors, N(0, 0.1²)": ("sst_bilstm", "sst_average"),
@@ -30,19 +32,32 @@ def arms_table(experiments: Mapping[str, Experiment], published: Mapping[str, An
     rows = []
     for arm, names in ARMS.items():
         for place, (pair, (column, key)) in enumerate(PAIRS.items()):
-            bilstm, average = (_tau(experiments[name], column) for name in names)
+            bilstm, average = (tau_of(experiments[name], column) for name in names)
             rows.append(
                 [
                     arm if place == 0 else "",
                     pair,
                     f"{len(bilstm)}",
-                    *(_cell(tau) for tau in (bilstm, average)),
+                    *(cell(tau) for tau in (bilstm, average)),
                     shown(difference_of_groups(average, bilstm)),
                     *(published["tau_overall"][name][key] for name in ("bilstm", "average")),
                 ]
             )
+        rows += _with_themselves([experiments[name] for name in names])
     head = ["arm", "tau between", "seeds", "BiLSTM", "average encoder", "difference"]
     return table([*head, "BiLSTM, published", "average, published"], rows, words=2)
+
+
+def _with_themselves(experiments: Sequence[Experiment]) -> list[list[str]]:
+    """How far each score agrees with itself across seeds: without it a tau means little."""
+    agreements = [read_agreement(experiment) for experiment in experiments]
+    seeds = " / ".join(str(len(found.runs)) if found else DASH for found in agreements)
+    if len(set(seeds.split(" / "))) == 1:
+        seeds = seeds.partition(" / ")[0]
+    return [
+        ["", words, seeds, *(agreement_cell(found, name) for found in agreements), *[DASH] * 3]
+        for name, words in ROWS.items()
+    ]
 
 
 def epochs_table(experiments: Mapping[str, Experiment]) -> str:
@@ -69,11 +84,13 @@ def _by_epoch(experiment: Experiment, curve: str) -> list[str]:
     return [f"{np.mean(found):.2f} ({len(found)})" for found in values]
 
 
-def _tau(experiment: Experiment, column: str) -> NDArray[np.float64]:
+def tau_of(experiment: Experiment, column: str) -> NDArray[np.float64]:
+    """A tau of every run and text, (S, n)."""
     tau: NDArray[np.float64] = experiment.test("importance_correlation")[column].astype(np.float64)
     return tau
 
 
-def _cell(tau: NDArray[np.float64]) -> str:
-    cell = shown(seeds_then_instances(tau))
-    return cell if len(tau) == 1 else f"{cell} ± {np.nanmean(tau, axis=1).std(ddof=1):.2f}"
+def cell(tau: NDArray[np.float64]) -> str:
+    """Mean of tau (S, n) with its interval over seeds and texts, ± the deviation over seeds."""
+    found = shown(seeds_then_instances(tau))
+    return found if len(tau) == 1 else f"{found} ± {np.nanmean(tau, axis=1).std(ddof=1):.2f}"

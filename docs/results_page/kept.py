@@ -1,4 +1,4 @@
-"""The records behind the page: what is kept of a run folder, and how it is read again.
+"""The kept records behind the page, read again.
 
 `docs/results/<experiment>/seed<k>/` is laid out as a run folder, so that `attnlight report` reads
 it too: fit.yaml, logs/, records/test/, and of `attnlight predict` the columns that count.
@@ -7,9 +7,6 @@ it too: fit.yaml, logs/, records/test/, and of `attnlight predict` the columns t
 from __future__ import annotations
 
 import csv
-import re
-import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,24 +18,7 @@ import yaml
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.files import replacing, write_text
 from attnlight.records import read_record
-
-KEYS = ("index", "position", "prediction")
-TESTS: dict[str, tuple[str, ...] | None] = {  # the columns that the page needs; None: all
-    "predictions": None,
-    "attention_permutation": None,
-    "importance_correlation": (
-        *KEYS,
-        "tau_attention_input_gradient",
-        "p_attention_input_gradient",
-        "tau_attention_loo",
-        "p_attention_loo",
-        "tau_input_gradient_loo",
-    ),
-    "adversarial_attention": (*KEYS, "worst_js", "worst_share", "search_js"),
-}
-PREDICTED = ("index", "label", "tokens", "attention", "evidence")
 
 
 @dataclass(frozen=True)
@@ -104,6 +84,19 @@ class Experiment:
                 columns[column] = columns[column][0]
         return columns
 
+    def first(self, name: str, *, partial: bool = False) -> dict[str, NDArray[Any]]:
+        """A test's columns of the first seed alone, (n,) or (n, K), all but `index` float64.
+
+        Args:
+            name: The test.
+            partial: Let it have run on some of the texts alone.
+        """
+        columns = _columns(self.folders[0] / f"records/test/{name}.parquet", partial=partial)
+        return {
+            column: values if column == "index" else values.astype(np.float64)
+            for column, values in columns.items()
+        }
+
     def predicted(self) -> list[list[dict[str, Any]]]:
         """What `attnlight predict` wrote, one list of texts per run."""
         return [
@@ -134,56 +127,3 @@ def _validation(path: Path) -> dict[str, list[float]]:
         rows = [row for row in csv.DictReader(file) if row["val/auroc"]]
     names = [name for name in rows[0] if name.startswith("val/")]
     return {name.removeprefix("val/"): [float(row[name]) for row in rows] for name in names}
-
-
-def keep(
-    run: Path,
-    target: Path,
-    predicted: Sequence[str] = PREDICTED,
-    tests: Sequence[str] = tuple(TESTS),
-) -> None:
-    """Copy what the page needs of a run folder that was fitted and tested.
-
-    Args:
-        run: The run folder.
-        target: Its folder in docs/results, replaced.
-        predicted: Columns of what `attnlight predict` wrote.
-        tests: Which of the tests' records.
-
-    Raises:
-        InputError: A file cannot be written.
-    """
-    shutil.rmtree(target, ignore_errors=True)
-    config = (run / "fit.yaml").read_text(encoding="utf-8")
-    # Where the runs lay on the machine that made them says nothing.
-    config = re.sub(r"^root: .*", "root: checkpoints", config, flags=re.MULTILINE)
-    write_text(target / "fit.yaml", f"# yamllint disable-file\n{config}")  # style is PyYAML's
-    for source in run.glob("logs/version_*/metrics.csv"):
-        copy = target / source.relative_to(run)
-        copy.parent.mkdir(parents=True)
-        shutil.copyfile(source, copy)
-    for test in tests:
-        columns = TESTS[test]
-        place = f"records/test/{test}.parquet"
-        if (run / place).exists():
-            _copy(run / place, target / place, columns and list(columns))
-    if (run / "predictions.parquet").exists():
-        _copy(run / "predictions.parquet", target / "predictions.parquet", list(predicted))
-
-
-def _copy(source: Path, target: Path, columns: list[str] | None = None) -> None:
-    """Write some columns as small as parquet can: byte by byte, weights repeat themselves."""
-    schema = pq.ParquetFile(source).schema
-    leaves = [schema.column(place) for place in range(len(schema))]
-    if columns is not None:
-        columns = [name for name in columns if name in pq.read_schema(source).names]
-    floats = [leaf.path for leaf in leaves if leaf.physical_type == "FLOAT"]
-    with replacing(target) as temporary:
-        pq.write_table(
-            pq.read_table(source, columns=columns),
-            temporary,
-            compression="zstd",
-            compression_level=19,
-            use_dictionary=[leaf.path for leaf in leaves if leaf.path not in floats],
-            use_byte_stream_split=floats,
-        )

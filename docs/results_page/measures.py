@@ -25,6 +25,14 @@ def positive_f1(label: NDArray[np.int64], prediction: NDArray[np.int64]) -> floa
     return float(found / ((label == 1).sum() + (prediction == 1).sum()))
 
 
+def macro_f1(label: NDArray[np.int64], prediction: NDArray[np.int64]) -> float:
+    """Mean over classes of 2 TP / (2 TP + FP + FN), classes that neither names left out."""
+    classes = int(max(label.max(), prediction.max())) + 1
+    hits = np.bincount(label[label == prediction], minlength=classes)
+    named = np.bincount(np.concatenate([label, prediction]), minlength=classes)
+    return float((2 * hits[named > 0] / named[named > 0]).mean())
+
+
 def auroc(label: NDArray[np.int64], score: NDArray[np.floating]) -> float:
     """Share of pairs of a positive and a negative that the score orders rightly, ties half."""
     from scipy.stats import rankdata
@@ -70,6 +78,26 @@ def interval(statistic: Statistic, instances: int) -> tuple[float, float]:
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(found, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def median_interval(values: NDArray[np.floating]) -> tuple[float, float]:
+    """95 % percentile bootstrap of a median, in the limit of infinitely many resamples.
+
+    The m-th smallest of a resample of n values is at most the k-th smallest of them with the
+    probability that at least m of n draws are among those k. Of an even number of values the lower
+    middle one counts at the lower end and the upper one at the upper end.
+
+    Args:
+        values: The values (n,), all defined.
+    """
+    from scipy.stats import binom
+
+    n, ascending = len(values), np.sort(values)
+    draws = binom(n, np.arange(1, n + 1) / n)
+    tail = (1 - CONFIDENCE) / 2
+    low = np.argmax(draws.sf((n + 1) // 2 - 1) >= tail)
+    high = np.argmax(draws.sf(n // 2) >= 1 - tail)
+    return float(ascending[low]), float(ascending[high])
 
 
 def attention_bin(max_attention: NDArray[np.floating]) -> NDArray[np.intp]:

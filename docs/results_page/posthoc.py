@@ -50,7 +50,7 @@ def correlation_table(experiments: Mapping[str, Experiment], published: Mapping[
     """Tau of attention with either importance by predicted class, ours beside the published."""
     rows = []
     for model in MODELS:
-        columns = _first_seed(experiments[model.experiment], "importance_correlation")
+        columns = experiments[model.experiment].first("importance_correlation", partial=True)
         theirs = published["tau"][model.published][model.corpus]
         for place, (name, members) in enumerate(_groups(model, columns)):
             cells = [f"{members.sum():,}"]
@@ -70,7 +70,7 @@ def adversary_table(experiments: Mapping[str, Experiment], published: Mapping[st
     """The largest JS by predicted class: exact, as a share of its ceiling, and as searched."""
     rows = []
     for model in MODELS:
-        columns = _first_seed(experiments[model.experiment], "adversarial_attention")
+        columns = experiments[model.experiment].first("adversarial_attention", partial=True)
         theirs = published["search_js"].get(model.published, {}).get(model.corpus)
         for place, name in enumerate(CLASSES):
             members = columns["prediction"] == place
@@ -103,14 +103,6 @@ def _groups(
         yield "all", columns["prediction"] >= 0
 
 
-def _first_seed(experiment: Experiment, test: str) -> dict[str, NDArray[Any]]:
-    columns = experiment.test(test, partial=True)
-    return {
-        name: values if name == "index" else values[0].astype(np.float64)
-        for name, values in columns.items()
-    }
-
-
 def _mean(values: NDArray[np.float64]) -> str:
     if np.isnan(values).all():
         return DASH
@@ -118,9 +110,15 @@ def _mean(values: NDArray[np.float64]) -> str:
     return shown(found)
 
 
-def shown(found: MeanInterval) -> str:
+def shown(found: MeanInterval, places: int = 2) -> str:
     """A mean with its interval."""
-    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    mean, low, high = (rounded(value, places) for value in found[:3])
+    return f"{mean} [{low}, {high}]"
+
+
+def rounded(value: float, places: int = 2) -> str:
+    """So many decimals, nought without a sign."""
+    return f"{round(value, places) + 0.0:.{places}f}"
 
 
 def _significant(p: NDArray[np.float64]) -> str:

@@ -1,5 +1,6 @@
 import inspect
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,15 @@ class TestMistakes:
         setting = "true" if hierarchical else "false"
         with pytest.raises(InputError, match=f"set `sentences: {setting}` in `data`"):
             task.validation_step(batches(sentences=not hierarchical)[0], 0)
+
+    @pytest.mark.parametrize(("labels", "has"), [(None, "no labels"), ((16, 20), "each token")])
+    def test_a_corpus_without_a_label_for_each_text(
+        self, labels: tuple[int, ...] | None, has: str
+    ) -> None:
+        (batch,) = batches(sentences=False, count=1)
+        given = None if labels is None else torch.zeros(labels, dtype=torch.long)
+        with pytest.raises(InputError, match=has):
+            AttentionClassifier(40, 2, **SMALL).validation_step(replace(batch, labels=given), 0)
 
     def test_sentence_dropout_without_sentences(self) -> None:
         with pytest.raises(InputError, match=r"sentence_dropout is 0\.2, but .* no sentences"):

@@ -1,0 +1,191 @@
+"""What of a run folder goes to docs/results: of each record the columns that the page needs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from attnlight.files import replacing, write_text
+from attnlight.report.reliability import agreement, read_scores, write_agreement
+from results_page import arms, minimal, planted, posthoc, reliability, scale, serrano, tables
+
+Columns = tuple[str, ...] | None  # None: all
+PREDICTED = ("index", "label", "tokens", "attention", "evidence")  # of `attnlight predict`
+KEYS = ("index", "position", "prediction")
+TAU = (
+    *KEYS,
+    "tau_attention_input_gradient",
+    "tau_attention_loo",
+    "tau_input_gradient_loo",
+)
+WHOLE: dict[str, Columns] = {"predictions": None, "attention_permutation": None}
+POSTHOC: dict[str, Columns] = {
+    "importance_correlation": (*TAU, "p_attention_input_gradient", "p_attention_loo"),
+    "adversarial_attention": (*KEYS, "worst_js", "worst_share", "search_js"),
+}
+SERRANO: dict[str, Columns] = {
+    "predictions": (*KEYS, "label"),
+    "single_erasure": (*KEYS, *serrano.ERASURE),
+    "decision_flip": (*KEYS, *serrano.REMOVAL),
+}
+EXPERIMENTS = tuple(
+    dict.fromkeys(
+        (
+            *tables.TEXT,
+            *planted.NAMES,
+            *minimal.NAMES,
+            *(model.experiment for model in posthoc.MODELS),
+            *arms.NAMES,
+            *scale.NAMES,
+            *(model.experiment for model in serrano.MODELS),
+        )
+    )
+)
+
+
+def wanted(name: str) -> dict[str, Columns]:
+    """The tests of an experiment that the page needs, with their columns."""
+    found: dict[str, Columns] = {}
+    if name in (*tables.TEXT, *planted.NAMES, *minimal.NAMES):
+        found |= WHOLE
+    if name in {model.experiment for model in posthoc.MODELS}:
+        found |= POSTHOC
+    elif name in (*arms.NAMES, *scale.NAMES):
+        found["importance_correlation"] = TAU
+    if name in {model.experiment for model in serrano.MODELS}:
+        found |= SERRANO
+    return found
+
+
+def keep_all(runs: Path, records: Path) -> list[str]:
+    """Replace the kept records by those of the runs below a folder.
+
+    Args:
+        runs: Folder of the experiments, `checkpoints`.
+        records: docs/results.
+
+    Returns:
+        A line for each run that was left out because it is not finished.
+    """
+    left_out = []
+    for name in EXPERIMENTS:
+        columns = (*PREDICTED, *(minimal.COLUMNS if name in minimal.NAMES else ()))
+        kept = []
+        for run in sorted((runs / name).glob("seed*")):
+            lacking = _lacking(run, list(wanted(name)))
+            if lacking:
+                left_out.append(f"{run} {lacking}: not taken over.")
+                continue
+            keep(run, records / name / run.name, wanted(name), columns)
+            kept.append(run)
+        scored = [run for run in kept if name in arms.NAMES and _has_scores(run)]
+        if len(scored) > 1:
+            keep_agreement(scored, records / name / reliability.FILE)
+    return left_out
+
+
+def _lacking(run: Path, tests: Sequence[str]) -> str:
+    """What is missing in a run folder, empty where it was fitted and tested."""
+    try:
+        status = json.loads((run / "status.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return "has no status.json"
+    if status["state"] != "finished":
+        return f"is {status['state']}"
+    missing = [test for test in tests if not (run / f"records/test/{test}.parquet").is_file()]
+    return f"was not tested by {', '.join(missing)}" if missing else ""
+
+
+def _has_scores(run: Path) -> bool:
+    names = pq.read_schema(run / "records/test/importance_correlation.parquet").names
+    return any(name.startswith("scores_") for name in names)
+
+
+def keep(
+    run: Path,
+    target: Path,
+    tests: Mapping[str, Columns],
+    predicted: Sequence[str] = PREDICTED,
+) -> None:
+    """Copy what the page needs of a run folder that was fitted and tested.
+
+    Args:
+        run: The run folder.
+        target: Its folder in docs/results, replaced.
+        tests: Which of the tests' records, and their columns.
+        predicted: Columns of what `attnlight predict` wrote.
+
+    Raises:
+        InputError: A file cannot be written.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    config = (run / "fit.yaml").read_text(encoding="utf-8")
+    # Where the runs lay on the machine that made them says nothing.
+    config = re.sub(r"^root: .*", "root: checkpoints", config, flags=re.MULTILINE)
+    write_text(target / "fit.yaml", f"# yamllint disable-file\n{config}")  # style is PyYAML's
+    for source in run.glob("logs/version_*/metrics.csv"):
+        copy = target / source.relative_to(run)
+        copy.parent.mkdir(parents=True)
+        shutil.copyfile(source, copy)
+    for test, columns in tests.items():
+        place = f"records/test/{test}.parquet"
+        if (run / place).exists():
+            _copy(run / place, target / place, columns)
+    if (run / "predictions.parquet").exists():
+        _copy(run / "predictions.parquet", target / "predictions.parquet", predicted)
+
+
+def keep_agreement(runs: Sequence[Path], target: Path) -> None:
+    """Keep how far runs of one experiment agree: `attnlight reliability RUN... --output`.
+
+    The scores themselves are many times as large. Tau is kept as float32, which changes no digit
+    that is shown.
+
+    Raises:
+        InputError: A run lacks its scores, or the runs are not of the same texts.
+    """
+    found = agreement(read_scores(runs))
+    scratch = target.with_suffix(".scores")
+    try:
+        write_agreement(found, scratch)
+        table = pq.read_table(scratch)
+    finally:
+        scratch.unlink(missing_ok=True)
+    table = table.select(reliability.COLUMNS)
+    types = [
+        pa.float32() if pa.types.is_floating(field.type) else field.type for field in table.schema
+    ]
+    _write(table.cast(pa.schema(zip(table.column_names, types, strict=True))), target)
+
+
+def _copy(source: Path, target: Path, columns: Sequence[str] | None = None) -> None:
+    if columns is not None:
+        there = pq.read_schema(source).names
+        columns = [name for name in columns if name in there]
+    _write(pq.read_table(source, columns=columns), target)
+
+
+def _write(table: pa.Table, target: Path) -> None:
+    """Write a table as small as parquet can: floats byte by byte, the ascending index by its steps."""
+    with replacing(target) as temporary:
+        pq.write_table(table, temporary)
+        schema = pq.ParquetFile(temporary).schema
+        leaves = [schema.column(place) for place in range(len(schema))]
+        encoding = {
+            leaf.path: "BYTE_STREAM_SPLIT" for leaf in leaves if leaf.physical_type == "FLOAT"
+        }
+        encoding["index"] = "DELTA_BINARY_PACKED"
+        pq.write_table(
+            table,
+            temporary,
+            compression="zstd",
+            compression_level=19,
+            use_dictionary=[leaf.path for leaf in leaves if leaf.path not in encoding],
+            column_encoding=encoding,
+        )

@@ -1,0 +1,62 @@
+"""How far seeds agree with each other: the bound on what attention may be asked to agree with."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from attnlight.errors import InputError
+from attnlight.functional.reliability import mean_over_pairs
+from attnlight.report.reliability import Agreement
+from results_page.kept import Experiment
+from results_page.posthoc import rounded, shown
+from results_page.tables import DASH
+
+FILE = "reliability.parquet"  # beside the kept runs of an experiment
+ROWS = {  # columns of what `attnlight reliability` writes, and what the page calls them
+    "tau_attention": "attention with itself, across seeds",
+    "tau_input_gradient": "gradient with itself, across seeds",
+    "tau_loo": "leave-one-out with itself, across seeds",
+    "tau_shuffled_attention": "attention with another seed's, shuffled",
+}
+COLUMNS = ["index", "first", "second", *ROWS]
+
+
+def read_agreement(experiment: Experiment) -> Agreement | None:
+    """Tau between each two seeds of an experiment, None where it was not kept.
+
+    Raises:
+        InputError: The runs compared are not those that were kept.
+    """
+    path = experiment.folders[0].parent / FILE
+    if not path.exists():
+        return None
+    table = pq.read_table(path)
+    runs = [f"{experiment.name}/{folder.name}" for folder in experiment.folders]
+    pairs = list(combinations(runs, 2))
+    size = len(table) // max(len(pairs), 1)
+    compared = list(zip(table["first"].to_pylist(), table["second"].to_pylist(), strict=True))
+    if compared != [pair for pair in pairs for _ in range(size)]:
+        raise InputError(f"{path} compares other runs than those kept beside it; keep them again.")
+    index = table["index"].to_numpy()[:size]
+    tau = {
+        name: table[name].to_numpy().astype(np.float64).reshape(len(pairs), size) for name in ROWS
+    }
+    return Agreement(runs, np.stack([index, np.zeros_like(index)], axis=1), tau)
+
+
+def cell(found: Agreement | None, name: str) -> str:
+    """Mean over pairs of seeds with its interval, and the lowest and highest pair.
+
+    The interval resamples seeds and texts; of two seeds texts alone.
+    """
+    if found is None:
+        return DASH
+    tau: NDArray[np.float64] = found.tau[name]
+    mean = mean_over_pairs(tau, len(found.runs), found.rows[:, 0])
+    pairs = np.nanmean(tau, axis=1)
+    ends = f", pairs {rounded(pairs.min())} to {rounded(pairs.max())}" if len(pairs) > 1 else ""
+    return shown(mean) + ends

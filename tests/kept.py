@@ -1,0 +1,51 @@
+"""Kept run folders whose records are simulated, and the modules of docs/ that read them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from tests.report.fake import Rows, rows_of, write_metrics, write_record
+
+DOCS = Path(__file__).parents[1] / "docs"
+sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
+
+
+def page(name: str) -> ModuleType:
+    """A module of docs/results_page."""
+    return importlib.import_module(f"results_page.{name}")
+
+
+def write_kept(root: Path, experiment: str, records: Mapping[str, Rows], *, seed: int = 0) -> Path:
+    """Write a run folder that was fitted for two epochs and tested."""
+    run = root / experiment / f"seed{seed}"
+    for test, rows in records.items():
+        path = run / f"records/test/{test}.parquet"
+        write_record(path, rows, test=test, stage="test", partial=False, measures=[])
+    (run / "fit.yaml").write_text(f"seed_everything: {seed}\nroot: elsewhere\n")
+    curves = "epoch,val/accuracy,val/auroc\n0,0.5,0.7\n1,0.6,0.8\n"
+    write_metrics(run / "logs" / "version_0", curves)
+    (run / "status.json").write_text(json.dumps({"state": "finished"}))
+    return run
+
+
+def serrano_records(n: int = 80, classes: int = 4, seed: int = 0) -> dict[str, Rows]:
+    """Records of the three tests that the page reads of Serrano & Smith's models.
+
+    Texts of one item are undefined under `single_erasure`, as its record has them.
+    """
+    records = {
+        test: rows_of(test, n, classes, seed)
+        for test in ("predictions", "single_erasure", "decision_flip")
+    }
+    alone = records["decision_flip"]["length"] == 1
+    for name, values in records["single_erasure"].items():
+        if name.startswith(("flip", "delta", "outdone")):
+            values[alone] = np.nan
+    return records

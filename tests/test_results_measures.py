@@ -1,0 +1,125 @@
+"""The statistics of the results page are what they are called."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torchmetrics.functional.classification import (
+    binary_auroc,
+    binary_average_precision,
+    binary_f1_score,
+    multiclass_f1_score,
+)
+
+from attnlight.functional.statistics import bootstrap_means
+from tests.kept import page
+
+measures, tables = page("measures"), page("tables")
+
+
+def naive_average_precision(score: NDArray[np.float64], relevant: NDArray[np.bool_]) -> float:
+    """From the definition: over falling thresholds, recall gained times precision."""
+    total, recall = 0.0, 0.0
+    for threshold in sorted(set(score.tolist()), reverse=True):
+        above = score >= threshold
+        gained = (above & relevant).sum() / relevant.sum() - recall
+        total += gained * (above & relevant).sum() / above.sum()
+        recall += gained
+    return total
+
+
+class TestMeasures:
+    @pytest.mark.parametrize("levels", [2, 5, 10_000])
+    def test_average_precision(self, levels: int) -> None:
+        rng = np.random.default_rng(levels)
+        for size in (1, 2, 7, 40):
+            score = rng.integers(1, levels + 1, size) / levels
+            relevant = rng.random(size) < 0.3
+            relevant[rng.integers(size)] = True
+            value = measures.average_precision(score, relevant)
+            assert value == pytest.approx(naive_average_precision(score, relevant))
+            theirs = binary_average_precision(torch.tensor(score), torch.tensor(relevant).int())
+            assert value == pytest.approx(float(theirs), abs=1e-6)
+
+    def test_average_precision_by_hand(self) -> None:
+        score, relevant = np.array([0.4, 0.3, 0.2, 0.1]), np.array([True, False, True, False])
+        assert measures.average_precision(score, relevant) == pytest.approx((1 + 2 / 3) / 2)
+
+    def test_ties_get_the_base_rate_in_any_order(self) -> None:
+        relevant = np.array([True, False, False, True, False])
+        assert measures.average_precision(np.full(5, 0.2), relevant) == pytest.approx(0.4)
+        rounded = 0.2 + np.array([2e-8, 1e-8, 0, -1e-8, 1e-9])
+        assert measures.average_precision(rounded, relevant) == pytest.approx(0.4)
+
+    def test_average_precision_of_nothing_is_undefined(self) -> None:
+        assert np.isnan(measures.average_precision(np.ones(3), np.zeros(3, bool)))
+
+    def test_accuracy_f1_and_auroc(self) -> None:
+        rng = np.random.default_rng(0)
+        label, score = rng.integers(0, 2, 200), rng.integers(0, 20, 200) / 20
+        prediction = (score > 0.4).astype(np.int64)
+        tensors = torch.tensor(prediction), torch.tensor(label)
+        hits = sum(int(a == b) for a, b in zip(label, prediction, strict=True))
+        assert measures.accuracy(label, prediction) == hits / 200
+        f1 = float(binary_f1_score(*tensors))
+        assert measures.positive_f1(label, prediction) == pytest.approx(f1, abs=1e-6)
+        auroc = float(binary_auroc(torch.tensor(score), torch.tensor(label)))
+        assert measures.auroc(label, score) == pytest.approx(auroc, abs=1e-6)
+
+    def test_interval_of_a_mean_is_the_package_s(self) -> None:
+        """Also over seeds: a text is drawn with its rows of all seeds."""
+        values = np.random.default_rng(1).random((3, 57))
+        low, high = measures.interval(lambda rows: float(values[:, rows].mean()), 57)
+        clusters = np.repeat(np.arange(57), 3)
+        (theirs,) = bootstrap_means(values.T.reshape(-1, 1), clusters)
+        assert (low, high) == pytest.approx((theirs.low, theirs.high))
+
+    def test_bins_of_maximum_attention(self) -> None:
+        heights = np.array([0.0, 0.2499, 0.25, 0.5, 0.74, 0.75, 1.0, 1.0000001])
+        assert measures.attention_bin(heights).tolist() == [0, 0, 1, 2, 2, 3, 3, 3]
+
+    def test_macro_f1(self) -> None:
+        rng = np.random.default_rng(0)
+        for classes in (2, 4, 20):
+            label, prediction = rng.integers(0, classes, (2, 60))
+            theirs = multiclass_f1_score(
+                torch.tensor(prediction), torch.tensor(label), num_classes=classes, average="macro"
+            )
+            assert measures.macro_f1(label, prediction) == pytest.approx(float(theirs), abs=1e-6)
+
+    def test_macro_f1_by_hand(self) -> None:
+        # Class 0: 2 / 3; class 2 is never predicted: 0; class 1 is never named.
+        label, prediction = np.array([0, 0, 2]), np.array([0, 0, 0])
+        assert measures.macro_f1(label, prediction) == pytest.approx((4 / 5 + 0) / 2)
+
+    @pytest.mark.parametrize("n", [5, 31, 200])
+    def test_interval_of_a_median_is_the_bootstrap_s(self, n: int) -> None:
+        rng = np.random.default_rng(n)
+        values = rng.permutation(np.arange(n)).astype(float)
+        medians = np.median(values[rng.integers(0, n, (20_000, n))], axis=1)
+        drawn = np.quantile(medians, [0.025, 0.975])
+        assert measures.median_interval(values) == pytest.approx(drawn, abs=1.0)
+        low, high = measures.median_interval(values)
+        assert (medians < low).mean() < 0.025 < (medians <= low + 0.5).mean() + 0.002
+        assert (medians > high).mean() < 0.026
+
+    def test_interval_of_a_median_of_one_value(self) -> None:
+        assert measures.median_interval(np.array([0.25])) == (0.25, 0.25)
+
+
+class TestTables:
+    def test_a_summary_names_mean_spread_and_interval(self) -> None:
+        values = np.array([[0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0]])
+        # means 0.75, 0.5, 0.75; deviation sqrt(((1/12)² + (1/6)² + (1/12)²) / 2)
+        mean, sign, spread, low, high = tables.of_means(values).split()
+        assert (mean, sign, spread) == ("0.667", "±", "0.144")
+        low, high = measures.interval(lambda rows: float(values[:, rows].mean()), 4)
+        assert tables.of_means(values).endswith(f"[{low:.3f}, {high:.3f}]")
+
+    def test_one_seed_has_no_spread(self) -> None:
+        assert tables.of_means(np.array([[1.0, 1.0]])) == "1.000 [1.000, 1.000]"
+
+    def test_median_with_its_count(self) -> None:
+        values = np.array([3.0, 1.0, 2.0, 9.0])
+        assert tables._median(values, np.array([True, True, True, False])) == "2.000 (3)"
+        assert tables._median(values, np.zeros(4, bool)) == tables.DASH

@@ -1,0 +1,289 @@
+"""Serrano & Smith's tables on the results page, from simulated records."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+
+from attnlight.errors import InputError
+from attnlight.functional.statistics import MeanInterval
+from tests.kept import DOCS, page, serrano_records, write_kept
+
+claims, measures, removal, serrano = map(page, ("claims", "measures", "removal", "serrano"))
+verdicts, tables = page("verdicts"), page("tables")
+PUBLISHED = yaml.safe_load((DOCS / "results/published.yaml").read_text())
+ALL = ("attention", "gradient", "gradient_x_attention", "random_first", "minimal")
+SIX = [f"yelp_{kind}_{encoder}" for kind in ("han", "flan") for encoder in ("rnn", "conv", "none")]
+FIVE = SIX[:5]
+
+
+@pytest.fixture(scope="module")
+def records() -> dict[str, dict[str, Any]]:
+    return {name: serrano_records(seed=place) for place, name in enumerate(FIVE)}
+
+
+@pytest.fixture(scope="module")
+def found(records: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    root = tmp_path_factory.mktemp("results")
+    for name, rows in records.items():
+        write_kept(root, name, rows)
+    models: list[Any] = serrano.read_models(root)
+    return models
+
+
+def cells(table: str, model: str) -> list[str]:
+    """The cells of a model's row, after its two words."""
+    (line,) = (line for line in table.splitlines() if line.startswith(f"| Yelp | {model} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")][2:]
+
+
+def of(found: list[Any], name: str) -> Any:
+    return next(tested for tested in found if tested.model.experiment == name)
+
+
+def hand(model: tuple[str, str, str], **columns: list[float]) -> Any:
+    """A model whose records are given; every column that is not is nought."""
+    (size,) = {len(values) for values in columns.values()}
+    names = [*serrano.ERASURE, *serrano.REMOVAL, *(f"removed_fraction_{name}" for name in ALL)]
+    rows: dict[str, NDArray[Any]] = {name: np.zeros(size) for name in names}
+    rows |= {"index": np.arange(size), "length": np.full(size, 10.0)}
+    rows |= {name: np.array(values) for name, values in columns.items()}
+    tested = serrano.Tested(serrano.Model(*model), None)
+    tested.__dict__.update(erasure=rows, removal=rows)
+    return tested
+
+
+class TestWhatWasRun:
+    def test_models_that_were_not_run_are_named(self, found: list[Any]) -> None:
+        table = serrano.accuracy_table(found, PUBLISHED)
+        assert len(found) == 5
+        assert table.count(f"| {serrano.NOT_RUN} |") == len(serrano.MODELS) - 5
+        assert "| Yelp | FLANnoenc | not run | – | – | 0.582 | – |" in table  # noqa: RUF001
+
+    def test_accuracy_by_hand(self, found: list[Any], records: dict[str, Any]) -> None:
+        rows = records["yelp_han_conv"]["predictions"]
+        right = [a == b for a, b in zip(rows["label"], rows["prediction"], strict=True)]
+        row = cells(serrano.accuracy_table(found, PUBLISHED), "HANconv")
+        assert row[:2] == ["80", "2 of 2"]
+        assert row[2].startswith(f"{sum(right) / 80:.3f} [")
+        assert row[3] == "0.610"
+
+    def test_no_run_at_all_gives_empty_tables(self) -> None:
+        for table in (verdicts.claims_table, verdicts.sooner_table, removal.fraction_table):
+            assert len(table([]).splitlines()) == 2
+
+    def test_other_corpora_than_yelp_have_no_published_accuracy(self) -> None:
+        assert list(PUBLISHED["serrano_accuracy"]) == ["yelp"]
+        assert len(PUBLISHED["serrano_accuracy"]["yelp"]) == 6
+
+
+class TestErasure:
+    def test_contingency_against_a_loop(self, found: list[Any], records: dict[str, Any]) -> None:
+        rows = records["yelp_flan_rnn"]["single_erasure"]
+        counts = dict.fromkeys([(1, 1), (1, 0), (0, 1), (0, 0)], 0)
+        below = total = 0
+        for place in range(80):
+            top = rows["flip_top_attention"][place]
+            if np.isnan(top):
+                continue
+            total += 1
+            counts[int(top), int(rows["flip_other_drawn_attention"][place])] += 1
+            below += rows["delta_js_drawn_attention"][place] < 0
+        row = cells(serrano.contingency_table(found, PUBLISHED), "FLANrnn")
+        alone = (records["yelp_flan_rnn"]["decision_flip"]["length"] == 1).sum()
+        assert row[:2] == [str(total), str(alone)]
+        shares = [*(count / total for count in counts.values()), below / total]
+        assert [cell.split()[0] for cell in row[2:7]] == [f"{100 * x:.1f}" for x in shares]
+
+    def test_recalled_figures_stand_below_their_model(self, found: list[Any]) -> None:
+        lines = serrano.contingency_table(found, PUBLISHED).splitlines()
+        assert "HANrnn" in lines[2]
+        assert "as recalled, not verified" in lines[3]
+
+    def test_p_values_are_mcnemar_s_corrected_over_the_models(
+        self, found: list[Any], records: dict[str, Any]
+    ) -> None:
+        raw = []
+        for name in FIVE:
+            rows = records[name]["single_erasure"]
+            first, second = rows["flip_top_gradient_x_attention"], rows["flip_top_attention"]
+            only = [int((first > second).sum()), int((second > first).sum())]
+            raw.append(binomtest(min(only), sum(only)).pvalue)
+        order = np.argsort(raw)
+        adjusted = np.maximum.accumulate([raw[k] * (5 - i) for i, k in enumerate(order)])
+        table = verdicts.first_table(found)
+        for k, p in zip(order, np.minimum(adjusted, 1), strict=True):
+            row = cells(table, found[k].model.words[1])
+            assert row[-1] == ("< 0.001" if p < 0.001 else f"{p:.3f}")
+
+    def test_first_items_by_hand(self) -> None:
+        tested = hand(
+            ("yelp", "han", "rnn"),
+            flip_top_attention=[1.0, 0, 0, 0, np.nan],
+            flip_top_gradient=[0.0, 0, 0, 1, np.nan],
+            flip_top_gradient_x_attention=[1.0, 1, 1, 0, np.nan],
+        )
+        row = cells(verdicts.first_table([tested]), "HANrnn")
+        assert row[0] == "4"
+        assert [cell.split()[0] for cell in row[1:5]] == ["25.0", "25.0", "75.0", "50.0"]
+        assert row[5] == "holds (open)"  # two texts: a resample may hold neither
+
+
+class TestRemoval:
+    def listwise(self, rows: Mapping[str, Any]) -> list[int]:
+        return [
+            place
+            for place in range(80)
+            if rows["length"][place] > 1 and not any(rows[f"never_flips_{n}"][place] for n in ALL)
+        ]
+
+    @pytest.mark.parametrize("measure", ["fraction", "mass"])
+    def test_shares_removed_against_a_loop(
+        self, found: list[Any], records: dict[str, Any], measure: str
+    ) -> None:
+        rows = records["yelp_han_none"]["decision_flip"]
+        kept = self.listwise(rows)
+        row = cells(getattr(removal, f"{measure}_table")(found), "HANnoenc")
+        assert row[0] == str(len(kept))
+        for cell, name in zip(row[1:], ALL, strict=True):
+            values = [float(rows[f"removed_{measure}_{name}"][place]) for place in kept]
+            mean, median = cell.split("; ")
+            assert mean.startswith(f"{sum(values) / len(values):.2f} [")
+            assert median.startswith(f"{np.median(values):.2f} [")
+
+    def test_never_and_last_against_a_loop(self, found: list[Any], records: dict[str, Any]) -> None:
+        rows = records["yelp_flan_conv"]["decision_flip"]
+        several = [place for place in range(80) if rows["length"][place] > 1]
+        never = cells(removal.never_table(found), "FLANconv")
+        last = cells(removal.last_table(found), "FLANconv")
+        assert never[0] == str(len(several))
+        for place, name in enumerate(ALL, start=1):
+            stuck = [rows[f"never_flips_{name}"][row] for row in several]
+            alls = [rows[f"needs_all_{name}"][row] for row in self.listwise(rows)]
+            assert never[place].startswith(f"{100 * np.mean(stuck):.1f} [")
+            assert last[place].startswith(f"{100 * np.mean(alls):.1f} [")
+
+    def test_excess_against_a_loop(self, found: list[Any], records: dict[str, Any]) -> None:
+        rows = records["yelp_han_rnn"]["decision_flip"]
+        kept = self.listwise(rows)
+        row = cells(removal.excess_table(found), "HANrnn")
+        least = [rows["minimal_count"][place] for place in kept]
+        assert row[1].startswith(f"{np.mean(least):.2f} [")
+        for cell, name in zip(row[2:], ALL[:-1], strict=True):
+            counts = [rows[f"removed_count_{name}"][place] for place in kept]
+            assert cell.startswith(f"{np.mean(counts) - np.mean(least):.2f} [")
+
+
+class TestVerdicts:
+    @pytest.mark.parametrize(
+        ("estimate", "claimed", "said"),
+        [
+            ((2.0, 1.7, 2.4), (1.6, np.inf), "holds"),
+            ((2.0, 1.6, np.inf), (1.6, np.inf), "holds"),
+            ((2.0, 1.5, 2.4), (1.6, np.inf), "holds (open)"),
+            ((1.5, 1.2, 1.7), (1.6, np.inf), "does not (open)"),
+            ((1.5, 1.2, 1.59), (1.6, np.inf), "does not"),
+            ((0.0, 0.0, 0.0), (np.nextafter(0, 1), np.inf), "does not"),
+            ((0.25, 0.16, 0.34), (0.15, 0.35), "holds"),
+            ((0.25, 0.10, 0.34), (0.15, 0.35), "holds (open)"),
+            ((0.40, 0.10, 0.50), (0.15, 0.35), "does not (open)"),
+            ((0.40, 0.36, 0.50), (0.15, 0.35), "does not"),
+            ((np.nan, np.nan, np.nan), (0.15, 0.35), "–"),  # noqa: RUF001
+        ],
+    )
+    def test_follow_from_estimate_and_interval(
+        self, estimate: tuple[float, float, float], claimed: tuple[float, float], said: str
+    ) -> None:
+        assert claims.verdict(MeanInterval(*estimate, 10), claimed) == said
+
+    @pytest.mark.parametrize(
+        ("ratio", "said"),
+        [
+            ((0.8, 0.7, 0.9), "holds, better"),
+            ((1.1, 0.9, 1.3), "holds, on par"),
+            ((1.2, 1.1, 1.3), "does not"),
+            ((np.nan, np.nan, np.nan), "–"),  # noqa: RUF001
+        ],
+    )
+    def test_on_par(self, ratio: tuple[float, float, float], said: str) -> None:
+        assert claims.par_verdict(MeanInterval(*ratio, 10)) == said
+
+    def test_sooner_by_hand(self) -> None:
+        # Gradient sooner twice (once attention never flips), as soon once, attention sooner once;
+        # one text of one item and one that neither flips are left out.
+        tested = hand(
+            ("yelp", "han", "rnn"),
+            removed_count_gradient=[1, 2, 3, 5, 1, np.nan],
+            removed_count_attention=[4, np.nan, 3, 4, 2, np.nan],
+            never_flips_attention=[0, 1, 0, 0, 0, 1.0],
+            never_flips_gradient=[0, 0, 0, 0, 0, 1.0],
+            length=[10, 10, 10, 10, 1, 10.0],
+        )
+        row = cells(verdicts.sooner_table([tested]), "HANrnn")
+        assert row[0] == "4"
+        assert [cell.split()[0] for cell in row[1:5]] == ["50.0", "25.0", "25.0", "2.00"]
+        assert row[5] == "holds (open)"
+        assert claims.judge_sooner(tested).claim.startswith("with an encoder")
+
+    def test_without_an_encoder_another_claim_is_judged(self) -> None:
+        counts = {"removed_count_gradient": [5.0] * 30, "removed_count_attention": [2.0] * 30}
+        judged = claims.judge_sooner(hand(("yelp", "han", "none"), **counts))
+        assert judged.claim.startswith("without an encoder")
+        assert judged.verdict == "holds, better"
+
+    def test_falling_pairs_texts(self) -> None:
+        # The third text is not flipped under conv, so it is no pair: (0.2 + 0.4) / 2.
+        first = hand(("yelp", "han", "rnn"), removed_fraction_attention=[0.5, 0.9, 1.0])
+        second = hand(
+            ("yelp", "han", "conv"),
+            removed_fraction_attention=[0.3, 0.5, 0.1],
+            never_flips_gradient=[0, 0, 1.0],
+        )
+        (step,) = claims.encoder_steps([first, second])
+        judged = claims.judge_falling(step, "attention")
+        assert judged.found.mean == pytest.approx(0.3)
+        assert judged.found.defined == 2
+        assert judged.verdict == "holds"
+
+    def test_falling_refuses_other_texts(self) -> None:
+        first = hand(("yelp", "han", "rnn"), index=[0, 1])
+        second = hand(("yelp", "han", "conv"), index=[0, 2])
+        with pytest.raises(InputError, match="different texts"):
+            claims.judge_falling(claims.Step(first, second), "attention")
+
+    def test_mass_is_attention_s_less_the_gradient_s(self) -> None:
+        tested = hand(
+            ("yelp", "han", "rnn"),
+            removed_mass_attention=[0.9, 0.8],
+            removed_mass_gradient=[0.6, 0.6],
+            removed_mass_gradient_x_attention=[0.2, 0.1],
+        )
+        judged = [claims.judge_mass(tested, name) for name in claims.GRADIENTS]
+        assert [one.found.mean for one in judged] == pytest.approx([0.25, 0.7])
+        assert [one.verdict for one in judged] == ["holds", "does not"]
+
+    def test_encoder_steps_need_both_models(self, found: list[Any]) -> None:
+        words = [step.words[1] for step in claims.encoder_steps(found)]
+        assert words == ["HANrnn − HANconv", "HANconv − HANnoenc", "FLANrnn − FLANconv"]  # noqa: RUF001
+
+    def test_summary_counts_the_verdicts_of_the_tables(self, found: list[Any]) -> None:
+        lines = verdicts.claims_table(found).splitlines()[2:]
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        cases = [int(row[1]) for row in rows]
+        assert cases == [4, 1, 3, 3, 3, 5, 5, 5]
+        assert all(int(row[2]) + int(row[3]) == int(row[1]) for row in rows)
+        shown = "".join(
+            table(found)
+            for table in (
+                verdicts.sooner_table,
+                verdicts.falling_table,
+                verdicts.first_table,
+                verdicts.lighter_table,
+            )
+        )
+        assert sum(int(row[3]) for row in rows) == shown.count("| does not")
+        assert sum(int(row[4]) for row in rows) == shown.count("(open)")

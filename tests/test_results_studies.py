@@ -1,0 +1,114 @@
+"""The blocks of docs/results.md that come from kept studies."""
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from attnlight.errors import InputError
+from attnlight.report.study import read_study
+from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.verdict import verdicts
+from tests.report.study.fake import whole
+
+DOCS = Path(__file__).parents[1] / "docs"
+sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
+studies = importlib.import_module("results_page.studies")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """Few resamples: nothing here is held against an interval that they decide."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnlight.report.study.estimates.RESAMPLES", 20)
+        yield
+
+
+@pytest.fixture(scope="module")
+def published() -> Any:
+    return yaml.safe_load((DOCS / "results/published.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("studies")
+    whole(seeds=2, bases=1, texts=40).write(root / "wiegreffe-pinter")
+    other = whole(seeds=1, bases=1, texts=8)
+    other.head["experiment"] = "planted_bilstm"
+    other.write(root / "planted")
+    return root
+
+
+@pytest.fixture(scope="module")
+def blocks(kept: Path, published: Any) -> dict[str, str]:
+    found: dict[str, str] = studies.study_blocks(kept, published)
+    return found
+
+
+def cells(table: str) -> list[list[str]]:
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def test_a_block_for_each_table_and_study(blocks: dict[str, str]) -> None:
+    names = ("table2", "table3", "table4", "seeds", "lambdas", "verdict")
+    assert sorted(blocks) == sorted(
+        f"{study}_{name}" for study in ("wiegreffe_pinter", "planted") for name in names
+    )
+    assert all(re.fullmatch(r"\w+", name) for name in blocks)  # as the page's places are named
+
+
+def test_ours_stands_beside_theirs(blocks: dict[str, str], kept: Path) -> None:
+    rows = {row[0]: row for row in cells(blocks["wiegreffe_pinter_table2"])}
+    recalled = "(Wiegreffe & Pinter, as recalled, not verified)"
+    assert rows[f"trained attention {recalled}"][2] == "0.831"
+    assert rows[f"uniform attention {recalled}"][2] == "0.822"
+    study = read_study(kept / "wiegreffe-pinter")
+    ours = Estimates(study).of(study.finished("uniform"), "f1")
+    assert rows["uniform attention"][2] == str(ours)
+    head, _, *rows3 = cells(blocks["wiegreffe_pinter_table3"])
+    assert head[-1] == "Wiegreffe & Pinter, as recalled, not verified"
+    assert [row[-1] for row in rows3] == ["0.812", "0.817", "0.824", "–", "0.592", "–"]  # noqa: RUF001
+    last = cells(blocks["wiegreffe_pinter_table4"])[-1]
+    assert "λ = 5.25e-4" in last[0]
+    assert last[2:] == ["0.823", "0.036", "0.514"]
+
+
+def test_every_row_is_as_long_as_its_head(blocks: dict[str, str]) -> None:
+    for name, text in blocks.items():
+        assert len({len(row) for row in cells(text)}) == (0 if name.endswith("verdict") else 1)
+
+
+def test_a_corpus_that_they_did_not_use_stands_alone(blocks: dict[str, str]) -> None:
+    for name in ("table2", "table3", "table4"):
+        assert "recalled" not in blocks[f"planted_{name}"]
+
+
+def test_sentences_are_those_of_the_report(blocks: dict[str, str], kept: Path) -> None:
+    study = read_study(kept / "wiegreffe-pinter")
+    for verdict in verdicts(study, Estimates(study)):
+        assert f"**{verdict.question}**" in blocks["wiegreffe_pinter_verdict"]
+        for sentence in verdict.sentences:
+            assert sentence in blocks["wiegreffe_pinter_verdict"]
+
+
+def test_published_figures_have_a_guide_and_corpus_that_we_know(published: Any) -> None:
+    theirs = published["wiegreffe_pinter"]
+    for table in ("base_uniform", "guides", "adversary"):
+        assert {"sst", "imdb"} <= theirs[table].keys()
+    assert set(studies.CORPORA.values()) <= theirs["base_uniform"].keys()
+    for guides in theirs["guides"].values():
+        assert guides.keys() == {"uniform", "learned", "base", "adversary"}
+
+
+def test_nothing_kept_is_nothing_shown(tmp_path: Path, published: Any) -> None:
+    assert studies.study_blocks(tmp_path, published) == {}
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/study.json").write_text("{}")
+    with pytest.raises(InputError, match="schema"):
+        studies.study_blocks(tmp_path, published)
