@@ -11,7 +11,7 @@ from attnlight.functional.draws import permutations
 
 # Keys of a block of shuffles: on a CPU enough to make the cost of the calls small, on an
 # accelerator enough to fill it.
-_CPU_KEYS, _ACCELERATOR_KEYS = 1 << 19, 1 << 22
+_CPU_KEYS, _ACCELERATOR_KEYS = 1 << 20, 1 << 22
 
 
 def read(weights: Tensor, item_logits: Tensor) -> Tensor:
