@@ -312,9 +312,17 @@ def read_pieces(
         path: A parquet file that `merge_shards` wrote.
         columns: The columns to read.
         measured: Leave out rows that were not measured; `prediction` must be among the columns.
+
+    Raises:
+        RecordError: The file is missing, is no record or lacks a column.
     """
     with _opened(path) as file:
         _metadata(file, path)
+        lacking = [name for name in columns if name not in file.schema_arrow.names]
+        if lacking:
+            raise RecordError(
+                f"{path} has no column {lacking[0]}: it is another test's, or a part."
+            )
         for batch in file.iter_batches(batch_size=_PIECE_ROWS, columns=list(columns)):
             if measured:
                 batch = batch.filter(pc.not_equal(batch.column("prediction"), EXCLUDED))

@@ -255,6 +255,11 @@ class TestColumns:
         path = record(tmp_path / "x.parquet", keys([0]), {"a": np.zeros(1), "b": np.ones(1)})
         assert read_record(path, ["b"]).columns.keys() == {"b"}
 
+    def test_a_column_that_is_not_there(self, tmp_path: Path) -> None:
+        path = record(tmp_path / "x.parquet", keys([0]), {"a": np.zeros(1)})
+        with pytest.raises(RecordError, match=r"x\.parquet has no column b"):
+            list(read_pieces(path, ["a", "b"]))
+
     def test_shapes_that_a_record_does_not_take(self, tmp_path: Path) -> None:
         writer = ShardWriter(tmp_path / "a.arrow")
         with pytest.raises(RecordError, match="column cube has 3 dimensions"):

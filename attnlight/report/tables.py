@@ -123,6 +123,7 @@ def _columns(path: Path, metadata: Mapping[str, Any]) -> tuple[list[str], list[s
     schema = pq.read_schema(path)
     floats = [f.name for f in schema if pa.types.is_floating(f.type)]
     measures = [m for m in metadata.get("measures") or floats if m not in _NO_MEASURES]
+    measures = [m for m in measures if m in schema.names]  # of a record that was kept in part
     needed = ["index", "prediction", *measures]
     if "label" in schema.names:
         return ["accuracy", *measures], [*needed, "label"]

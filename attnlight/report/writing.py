@@ -58,12 +58,15 @@ def write_report(folder: Path, places: Places) -> Path:
 def _section(record: StoredRecord, places: Places) -> Section:
     summary = summarise(record)
     rows, note = figure_rows(record.path, columns(record.test))
-    figure = draw(record.test, rows, summary.classes)
+    try:
+        figure = draw(record.test, rows, summary.classes)
+        grids = tables(record.test, rows, summary.classes)
+    except KeyError:  # a record of which some columns were kept, as those in docs/results
+        figure, grids = None, []
     picture = None
     if figure is not None:
         caption = f"{describe(record.test).caption} {note}".rstrip()
         picture = _picture(figure, Path(record.stage, record.test), places, caption)
-    grids = tables(record.test, rows, summary.classes)
     stem = Path("tables", f"{record.stage}-{record.test}")
     for number, grid in enumerate(grids, start=1):
         _write_grid(grid, places.page / f"{stem}-{number}")

@@ -5,6 +5,7 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -234,3 +235,16 @@ def test_what_is_not_imported(folder: Path, arguments: list[str], absent: str) -
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "loaded:"
+
+
+def test_a_record_kept_in_part_has_what_can_be_made_of_it(folder: Path, tmp_path: Path) -> None:
+    path = folder / "records/test/attention_permutation.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.select(["index", "position", "prediction", "median_tvd"]), path)
+    assert main([str(folder), "--output", str(tmp_path / "report")]) == 0
+    report = tmp_path / "report"
+    summary = (report / "summary.csv").read_text()
+    assert "median_tvd" in summary
+    assert "flip_rate" not in summary
+    drawn = {picture.stem for picture in (report / "figures/test").glob("*.svg")}
+    assert drawn == {"predictions"}
