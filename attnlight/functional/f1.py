@@ -43,8 +43,18 @@ def f1_scores(predictions: Integers, label: Integers, classes: int) -> Floats:
         >>> f1_scores(np.array([[1, 1, 0, 0]]), np.array([1, 0, 1, 0]), classes=2)
         array([0.5])
     """
-    counts = _counts(predictions, label, classes)
+    counts = _counts(predictions, label, _judged(classes))
     return _f1(counts.sum(axis=0), len(predictions))
+
+
+def f1_by_class(predictions: Integers, label: Integers, classes: int) -> Floats:
+    """F1 of each class in each run; arguments as for `f1_scores`.
+
+    Returns:
+        (S, K) for K classes, NaN for a class that is neither among the labels nor predicted.
+    """
+    counts = _counts(predictions, label, np.arange(classes))
+    return _ratios(counts.sum(axis=0), len(predictions))
 
 
 def f1_over_seeds(
@@ -94,7 +104,7 @@ def _resampled(
 ) -> list[tuple[float, Floats]]:
     """Each group's mean F1 over seeds, as it is and in each resample (B,)."""
     runs = np.concatenate(groups)
-    counts = _counts(runs, label, classes)
+    counts = _counts(runs, label, _judged(classes))
     drawn, total = resampled_sums(
         [(counts, np.arange(len(label)))],
         counts.shape[1],
@@ -113,9 +123,13 @@ def _resampled(
     return found
 
 
-def _counts(predictions: Integers, label: Integers, classes: int) -> Floats:
+def _judged(classes: int) -> Integers:
+    """The classes that count."""
+    return np.array([1]) if classes == 2 else np.arange(classes)
+
+
+def _counts(predictions: Integers, label: Integers, judged: Integers) -> Floats:
     """For each run and class, twice the hits and how often it is label or prediction, (n, S K 2)."""
-    judged = np.array([1]) if classes == 2 else np.arange(classes)
     true = label[:, None, None] == judged
     called = predictions.T[:, :, None] == judged
     known = (label >= 0)[:, None, None, None]
@@ -125,9 +139,14 @@ def _counts(predictions: Integers, label: Integers, classes: int) -> Floats:
 
 def _f1(sums: Floats, runs: int) -> Floats:
     """F1 (..., S) from the sums of `_counts`, (..., S K 2)."""
+    return _defined_mean(_ratios(sums, runs))
+
+
+def _ratios(sums: Floats, runs: int) -> Floats:
+    """F1 of each class (..., S, K) from the sums of `_counts`, NaN where it has none."""
     counts = sums.reshape(*sums.shape[:-1], runs, -1, 2)
     hits, seen = counts[..., 0], counts[..., 1]
-    return _defined_mean(np.divide(hits, seen, out=np.full_like(hits, np.nan), where=seen > 0))
+    return np.divide(hits, seen, out=np.full_like(hits, np.nan), where=seen > 0)
 
 
 def _defined_mean(values: Floats) -> Floats:

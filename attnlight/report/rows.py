@@ -49,6 +49,11 @@ def figure_rows(
     )
 
 
+def is_whole(path: Path) -> bool:
+    """Whether a record has all its measures: of some runs, as in docs/results, a part is kept."""
+    return set(read_metadata(path).get("measures", ())) <= record_columns(path).keys()
+
+
 def _chosen_texts(path: Path, share: float) -> NDArray[np.int64]:
     from attnlight.data.selection import choose
 

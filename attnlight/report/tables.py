@@ -122,8 +122,8 @@ def _columns(path: Path, metadata: Mapping[str, Any]) -> tuple[list[str], list[s
     """The measures of a record, and the columns to read for them."""
     schema = pq.read_schema(path)
     floats = [f.name for f in schema if pa.types.is_floating(f.type)]
-    measures = [m for m in metadata.get("measures") or floats if m not in _NO_MEASURES]
-    measures = [m for m in measures if m in schema.names]  # of a record that was kept in part
+    named = [m for m in metadata.get("measures") or floats if m not in _NO_MEASURES]
+    measures = [m for m in named if m in schema.names]  # of a record that was kept in part
     needed = ["index", "prediction", *measures]
     if "label" in schema.names:
         return ["accuracy", *measures], [*needed, "label"]

@@ -13,7 +13,7 @@ from attnlight.report.figures import columns, describe, draw, tables
 from attnlight.report.grids import Grid
 from attnlight.report.output import inline_svg, save_figure
 from attnlight.report.page import Picture, Section, build_page
-from attnlight.report.rows import figure_rows
+from attnlight.report.rows import figure_rows, is_whole
 from attnlight.report.runs import Run, StoredRecord, load_run
 from attnlight.report.tables import RecordSummary, summarise, to_csv, to_markdown
 from attnlight.report.together import require_one_run
@@ -57,12 +57,11 @@ def write_report(folder: Path, places: Places) -> Path:
 
 def _section(record: StoredRecord, places: Places) -> Section:
     summary = summarise(record)
+    if not is_whole(record.path):
+        return Section(summary, None)
     rows, note = figure_rows(record.path, columns(record.test))
-    try:
-        figure = draw(record.test, rows, summary.classes)
-        grids = tables(record.test, rows, summary.classes)
-    except KeyError:  # a record of which some columns were kept, as those in docs/results
-        figure, grids = None, []
+    figure = draw(record.test, rows, summary.classes)
+    grids = tables(record.test, rows, summary.classes)
     picture = None
     if figure is not None:
         caption = f"{describe(record.test).caption} {note}".rstrip()

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
+from attnlight.functional.f1 import f1_by_class
 from attnlight.records import EXCLUDED, read_record
 from attnlight.studies.commands import DIVERGENCE, PREDICTIONS, attached
 from attnlight.studies.plan import PlannedRun
@@ -68,10 +69,7 @@ def scores(label: NDArray[np.integer], prediction: NDArray[np.integer], classes:
         prediction: (n,).
         classes: Number of classes.
     """
-    each = np.arange(classes)[:, None]
-    hits = ((label == each) & (prediction == each)).sum(axis=1)
-    seen = (label == each).sum(axis=1) + (prediction == each).sum(axis=1)
-    f1 = np.divide(2.0 * hits, seen, out=np.full(classes, np.nan), where=seen > 0)
+    (f1,) = f1_by_class(prediction[None], label, classes)
     return {
         "accuracy": float(np.mean(label == prediction)),
         "macro_f1": float(np.nanmean(f1)),
