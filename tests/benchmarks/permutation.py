@@ -14,6 +14,7 @@ import yaml
 from attnlight.callbacks import AttentionPermutation
 from attnlight.datamodules import CorpusDataModule, TextDataModule
 from attnlight.tasks import AttentionClassifier
+from tests.bases import trainer
 from tests.benchmarks.measuring import Measurement, interleave, measured, spread
 from tests.commands import CONFIGS
 
@@ -82,14 +83,5 @@ def arguments(name: str) -> dict[str, Any]:
 def _test(
     task: AttentionClassifier, data: CorpusDataModule, folder: Path, *, with_permutation: bool
 ) -> None:
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        inference_mode=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-        callbacks=[AttentionPermutation()] if with_permutation else [],
-    )
-    trainer.test(task, data, verbose=False)
+    callbacks = [AttentionPermutation()] if with_permutation else []
+    trainer(folder, *callbacks).test(task, data, verbose=False)

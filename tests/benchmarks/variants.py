@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from attnlight.datamodules import CorpusDataModule
 from attnlight.tasks import AdversarialClassifier, AttentionClassifier, GuidedMLP
+from tests.bases import trainer
 from tests.benchmarks.measuring import Measurement, spread, turned
 from tests.benchmarks.permutation import arguments, corpus_of
 
@@ -61,8 +62,7 @@ def _epochs(
             ),
             "variant": lambda: variant(data, base),
         }
-        trainer = _fit(ways["plain"](), data, Path(folder), 1, 1)
-        trainer.save_checkpoint(base)
+        _fit(ways["plain"](), data, Path(folder), 1, 1).save_checkpoint(base)
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(repetitions):
             for name in turned(list(ways), number):
@@ -101,18 +101,12 @@ def _fit(
     batches: int | None,
     *callbacks: Callback,
 ) -> pl.Trainer:
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        devices=1,
+    fitting = trainer(
+        folder,
+        *callbacks,
         max_epochs=epochs,
         limit_train_batches=batches,
         limit_val_batches=0,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-        callbacks=list(callbacks),
     )
-    trainer.fit(task, data)
-    return trainer
+    fitting.fit(task, data)
+    return fitting
