@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.parts import readouts_of_parts
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.functional import (
@@ -43,8 +44,10 @@ class AdversarialAttention(InterpretabilityTest):
     and `upper_js` an upper one. Where the readout is not affine it is the best of all attention on
     one item, some mixtures of two, and what is searched: a lower bound, and `upper_js` is undefined.
 
-    With several heads each is changed alone; columns are means over heads, and `<column>_by_head`
-    (R, H) holds the parts.
+    With several heads each is changed alone, the others held, to which the above applies; columns are
+    means over heads, and `<column>_by_head` (R, H) holds the parts. `joint_js` is of all heads
+    changed together, the mean over heads of their JS: a lower bound, from heads that take their own
+    adversary one after the other, as far as the prediction stays.
 
     With `search`, `search_js` and `search_tvd` are what Jain and Wallace's search finds at the same
     epsilon, and `search_gap` is `worst_js - search_js`. With `frontier`, `frontier_js` (R, 12) is
@@ -124,7 +127,12 @@ class AdversarialAttention(InterpretabilityTest):
     @property
     @override
     def metadata(self) -> Mapping[str, Any]:
-        about: dict[str, Any] = {"epsilon": self.epsilon}
+        about: dict[str, Any] = {
+            "epsilon": self.epsilon,
+            "worst": "each head alone; exact for two classes and item logits, else a lower bound",
+            "upper": "exact for two classes, an upper bound for more, null without item logits",
+            "joint": "all heads together, a lower bound",
+        }
         if self.frontier:
             about["frontier_epsilons"] = list(EPSILONS)
         if self.search:
@@ -137,7 +145,7 @@ class AdversarialAttention(InterpretabilityTest):
     ) -> Mapping[str, Tensor]:
         heads = _Heads(output, model)
         found, searched = self._search(batch, output, model) if self.search else (None, None)
-        adversary, worst, upper = self._worst(output, model, found)
+        adversary, worst, upper = self._worst(batch, output, model, found)
         columns = {
             "worst_js": worst,
             "worst_share": worst / heads.largest_js(),
@@ -150,6 +158,7 @@ class AdversarialAttention(InterpretabilityTest):
             columns |= {"search_js": searched, "search_tvd": moved, "search_gap": gap}
         shown = {name: by_head.mean(-1) for name, by_head in columns.items()}
         if worst.shape[1] > 1:
+            shown["joint_js"] = _joint_js(output, model, adversary, worst, self.epsilon)
             shown |= {f"{name}_by_head": by_head for name, by_head in columns.items()}
         shown |= self._frontier(output)
         undefined = worst.isnan().any(-1) | ~output.mask.any(-1)
@@ -162,14 +171,15 @@ class AdversarialAttention(InterpretabilityTest):
         }
 
     def _worst(
-        self, output: AttentionOutput, model: AttentionModel, found: Tensor | None
+        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel, found: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Adversaries (R, H, N), their JS (R, H), and what no JS exceeds, (R, H)."""
         weights, items, mask = output.weights, output.item_logits, output.mask
         if items is not None:
             return worst_case_attention(weights, items, mask, self.epsilon, found)
         readout = partial(model.readout, output)
-        adversary, js = blackbox_adversary(weights, readout, mask, self.epsilon, found)
+        part = readouts_of_parts(batch, output, model)
+        adversary, js = blackbox_adversary(weights, readout, mask, self.epsilon, found, part)
         return adversary, js, torch.full_like(js, torch.nan)
 
     def _frontier(self, output: AttentionOutput) -> dict[str, Tensor]:
@@ -226,6 +236,29 @@ class AdversarialAttention(InterpretabilityTest):
         assert self._sheet is not None
         rows = choose(self._sheet.instances, self.search_instances, self.seed)
         self._chosen = torch.from_numpy(rows)
+
+
+def _joint_js(
+    output: AttentionOutput, model: AttentionModel, adversary: Tensor, js: Tensor, epsilon: float
+) -> Tensor:
+    """Mean JS (R,) of heads that take their adversaries (R, H, N) while the prediction stays."""
+    items = output.item_logits
+    held = output.weights if items is None else output.weights.double()
+
+    def predict(weights: Tensor) -> Tensor:
+        if items is None:
+            return model.readout(output, weights.unsqueeze(2)).squeeze(1).double().softmax(-1)
+        return read(weights, items.double()).softmax(-1)
+
+    own, total = predict(held), torch.zeros_like(js[:, 0])
+    for head in range(js.shape[1]):
+        tried = held.clone()
+        tried[:, head] = adversary[:, head].to(held.dtype)
+        # An adversary is often just at epsilon: rounding must not decide.
+        kept = total_variation(predict(tried), own) <= epsilon * (1 + 1e-5)
+        held = torch.where(kept[:, None, None], tried, held)
+        total += torch.where(kept, js[:, head], 0.0)
+    return total / js.shape[1]
 
 
 class _Heads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -11,7 +12,7 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.erasing import SCORES, Erasure, Gradient, erasure
+from attnlight.callbacks.erasing import SCORES, Erasure, Gradient, by_length, erasure, with_heads
 from attnlight.errors import InputError
 from attnlight.functional.rankings import random_rankings
 from attnlight.functional.ties import TIE
@@ -35,10 +36,14 @@ class DecisionFlip(InterpretabilityTest):
     * `excess`: items more than the minimum. The minimum's own count is `minimal_count`.
 
     Under `random` the first four are means over the draws that flip, and `never_flips` is the share
-    of those that do not. `length` is the number of items. With several heads the minimum is an upper
-    bound, the best of the greedy orders; where the readout is not affine it is unknown, and its
-    columns are undefined. Ties in a ranking go to the item further left; rows without items are
+    of those that do not. `length` is the number of items. Where the readout is not affine the minimum
+    is unknown, and its columns are undefined. Ties in a ranking go to the item further left; rows without items are
     undefined.
+
+    With several heads an item is erased from all of them, rankings are by the mean of their scores,
+    and the minimum is an upper bound, the best of the greedy orders. `<column>_by_head` (R, H) is of
+    each head by itself, ranked by its own scores, the others held: the minimum is exact then, and
+    `random` is of one draw.
 
     Args:
         draws: Random orders for each instance; the paper takes 5.
@@ -82,7 +87,9 @@ class DecisionFlip(InterpretabilityTest):
             "gradient": self.gradient,
             "emptied": self.emptied,
             "tie": TIE,
-            "minimal": "exact for one head, an upper bound for several, null without item logits",
+            "minimal": "exact for one head and by head, an upper bound for several heads together, "
+            "null without item logits",
+            "draws_by_head": 1,
         }
 
     @override
@@ -90,8 +97,17 @@ class DecisionFlip(InterpretabilityTest):
         self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
     ) -> Mapping[str, Tensor]:
         empty = self._uniform(output, model) if self.emptied == "uniform" else None
-        erased = erasure(output, model, empty)
-        random = random_rankings(output.mask, output.rows, self.draws, self.seed)
+        whole, alone = (partial(self._columns, draws=draws) for draws in (self.draws, 1))
+
+        def measure(part: AttentionOutput, rows: Tensor) -> dict[str, Tensor]:
+            erased = erasure(batch, part, model, None if empty is None else empty[rows])
+            return with_heads(erased, whole, alone) | {"length": erased.lengths}
+
+        return by_length(output, measure)
+
+    def _columns(self, erased: Erasure, draws: int) -> dict[str, Tensor]:
+        output = erased.output
+        random = random_rankings(output.mask, output.rows, draws, self.seed)
         orders = torch.cat([erased.rankings(self.gradient), random], dim=1)  # (R, 3 + D, N)
         counts = erased.first_flips(orders)
         followed = _removed(erased, orders, counts)
@@ -100,11 +116,10 @@ class DecisionFlip(InterpretabilityTest):
             columns[f"excess_{name}"] = columns[f"removed_count_{name}"] - columns["minimal_count"]
         undefined = erased.undefined(fewest=1)
         dtype = torch.promote_types(output.logits.dtype, torch.float32)
-        defined = {
+        return {
             name: column.to(dtype).masked_fill(undefined, torch.nan)
             for name, column in columns.items()
         }
-        return defined | {"length": erased.lengths}
 
     def _uniform(self, output: AttentionOutput, model: AttentionModel) -> Tensor:
         """Logits of uniform attention, (R, C)."""

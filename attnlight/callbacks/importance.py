@@ -15,6 +15,7 @@ from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.errors import InputError
 from attnlight.functional import input_gradient, kendall_tau, leave_one_out
+from attnlight.functional.rows import own_places
 from attnlight.functional.ties import TIE, dense_ranks
 
 Gradient = Literal["detached", "attached"]
@@ -35,6 +36,10 @@ class ImportanceCorrelation(InterpretabilityTest):
     Scores closer than 1e-5 of the row's largest are ties. Tau is undefined where a score ties all
     items, as for a text of one. With several heads, `tau_attention_<other>_heads` and
     `p_attention_<other>_heads` hold one value per head.
+
+    Where rows are tokens (a tagger), the gradients are of the token's predicted class, and a word is
+    deleted once for all other tokens of its sentence. The token itself cannot be deleted: taus with
+    `loo` leave it out, and its score is NaN.
 
     Args:
         leave_one_out: Take `loo`, which encodes texts anew.
@@ -88,13 +93,19 @@ class ImportanceCorrelation(InterpretabilityTest):
         self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
     ) -> Mapping[str, Any]:
         scores = self._scores(batch, output, model)
-        ranks = {name: dense_ranks(values, output.mask) for name, values in scores.items()}
+        # A token cannot be deleted and predicted: what has `loo` is of the other items.
+        masks = {False: output.mask, True: output.mask & ~own_places(batch, output)}
         columns: dict[str, Any] = {}
         for one, other in self._pairs:
-            tau, p = kendall_tau(ranks[one], ranks[other], output.mask)
+            mask = masks[other == "loo"]
+            ranks = dense_ranks(scores[other], mask)
+            tau, p = kendall_tau(dense_ranks(scores[one], mask), ranks, mask)
             columns |= {f"tau_{one}_{other}": tau, f"p_{one}_{other}": p}
-        if output.weights.shape[1] > 1:
-            columns |= self._by_head(output, ranks)
+            if one == "attention" and output.weights.shape[1] > 1:
+                heads = [dense_ranks(weights, mask) for weights in output.weights.unbind(1)]
+                each = torch.stack(heads, 1)
+                tau, p = kendall_tau(each, ranks.unsqueeze(1).expand_as(each), mask)
+                columns |= {f"tau_attention_{other}_heads": tau, f"p_attention_{other}_heads": p}
         if self.keep_scores:
             lists = {f"scores_{name}": _lists(x, output.mask) for name, x in scores.items()}
             columns |= lists
@@ -111,16 +122,6 @@ class ImportanceCorrelation(InterpretabilityTest):
         if self.leave_one_out:
             scores["loo"] = leave_one_out(model, batch, output, self.budget)
         return scores
-
-    def _by_head(self, output: AttentionOutput, ranks: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tau and p of each head's attention, (R, H)."""
-        heads = torch.stack([dense_ranks(w, output.mask) for w in output.weights.unbind(1)], 1)
-        columns: dict[str, Tensor] = {}
-        for name in (other for one, other in self._pairs if one == "attention"):
-            others = ranks[name].unsqueeze(1).expand_as(heads)
-            tau, p = kendall_tau(heads, others, output.mask)
-            columns |= {f"tau_attention_{name}_heads": tau, f"p_attention_{name}_heads": p}
-        return columns
 
 
 def _lists(scores: Tensor, mask: Tensor) -> pa.ListArray:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -18,12 +17,16 @@ from attnlight.errors import InputError
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.edges import best_on_edges, log_ratio_bounds
 from attnlight.functional.heads import own_attention, own_items
+from attnlight.functional.pairs import furthest_by_pairs
 from attnlight.functional.readout import read
-from attnlight.functional.slab import furthest_in_slab, furthest_js, js_from
+from attnlight.functional.slab import furthest_in_slab, furthest_js, js_from, one_item_js
 from attnlight.functional.tilting import tilted_attentions
 
 # What rounding may add to the distance between predictions at a vertex.
 _ROUNDING = 1e-12
+# Classes from which attentions with the same logits are not looked for: that takes more items than
+# classes, and its cost grows with the cube of their number.
+_MANY = 10
 
 
 def worst_case_attention(
@@ -37,11 +40,12 @@ def worst_case_attention(
 
     The question of Jain and Wallace (2019), section 4.2.2. For two classes the answer is exact: the
     probability depends on the mean of one number over items, and JS, being convex, is largest at a
-    vertex of the attentions that keep it in bounds. For more classes the adversary is the best of
-    attentions on one item, on two items, on a few that leave the logits as they are, `found`, and
-    the vertices that `upper` comes from; `upper` bounds every adversary: the least, over pairs of
-    classes, of the exact answer when the log ratio of that pair alone must stay in the bounds that
-    epsilon implies.
+    vertex of the attentions that keep it in bounds. For more classes it is exact where the item of
+    least weight alone keeps the prediction, since nothing is further than that. Elsewhere the
+    adversary is the best of attentions on one item, on two items, with fewer than ten classes on a
+    few that leave the logits as they are, `found`, and the vertices that `upper` comes from; `upper`
+    bounds every adversary: the least, over pairs of classes, of the exact answer when the log ratio
+    of that pair alone must stay in the bounds that epsilon implies.
 
     Args:
         weights: The model's attention (B, N), or (B, H, N).
@@ -62,7 +66,9 @@ def worst_case_attention(
     own, reach = own_attention(weights, mask)
     items, broken = _finite(own, own_items(own, item_logits, reach))
     if items.shape[-1] == 2:
-        adversary = _furthest(own, items, reach, epsilon, (1, 0))
+        q, p = read(own, items).softmax(-1).unbind(-1)
+        low, high = log_ratio_bounds(p, q, epsilon)
+        adversary = furthest_in_slab(own, items[..., 1] - items[..., 0], low, high, reach)
         js = upper = js_from(own, adversary)
     else:
         others = [] if found is None else [found.double().reshape(own.shape)]
@@ -140,24 +146,31 @@ def _finite(own: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
     return items.masked_fill(broken[:, None, None], 0.0), broken
 
 
-def _furthest(
-    own: Tensor, items: Tensor, mask: Tensor, epsilon: float, pair: tuple[int, int]
-) -> Tensor:
-    """The attention (R, N) furthest from `own` with the log ratio of two classes in bounds."""
-    c, d = pair
-    prediction = read(own, items).softmax(-1)
-    low, high = log_ratio_bounds(prediction[:, c], prediction[:, d], epsilon)
-    return furthest_in_slab(own, items[..., c] - items[..., d], low, high, mask)
-
-
 def _several_classes(
     own: Tensor, items: Tensor, mask: Tensor, epsilon: float, found: list[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The best adversary (R, N) that is found, its JS (R,) and an upper bound (R,)."""
-    pairs = combinations(range(items.shape[-1]), 2)
-    vertices = [_furthest(own, items, mask, epsilon, pair) for pair in pairs]
-    upper = torch.stack([js_from(own, vertex) for vertex in vertices]).amin(0)
-    tried = [*found, *vertices, *tilted_attentions(own, items, mask)]
+    light = one_item_js(own).masked_fill(~mask, -1.0).argmax(-1, keepdim=True)
+    lightest = torch.zeros_like(own).scatter(1, light, 1.0) * mask.any(-1, keepdim=True)
+    adversary, js = best_of(lambda a: read(a, items), own, epsilon, [lightest])
+    upper = js.clone()
+    # No attention is further than the lightest item alone.
+    hard = ((js == 0) & mask.any(-1)).nonzero().squeeze(-1)
+    if len(hard):
+        others = [attention[hard] for attention in found]
+        answer = _without_lightest(own[hard], items[hard], mask[hard], epsilon, others)
+        adversary[hard], js[hard], upper[hard] = answer
+    return adversary, js, upper
+
+
+def _without_lightest(
+    own: Tensor, items: Tensor, mask: Tensor, epsilon: float, found: list[Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same where the lightest item alone moves the prediction by more than epsilon."""
+    vertex, upper = furthest_by_pairs(own, items, mask, epsilon)
+    tried = [*found, vertex]
+    if items.shape[-1] < _MANY:
+        tried += tilted_attentions(own, items, mask)
     adversary, js = best_of(lambda a: read(a, items), own, epsilon, tried)
     edge, edge_js = best_on_edges(own, items, mask, epsilon, js)
     adversary = torch.where((edge_js > js)[:, None], edge, adversary)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.errors import InputError
+from attnlight.functional.rows import require_rows_of_tokens, rows_are_texts, texts_of_rows
 
 # Tokens encoded at once where the caller does not say: some hundred megabytes of activations on a
 # CPU, where more is not faster; enough to fill an accelerator.
@@ -39,15 +39,17 @@ def leave_one_out(
         model: The model, in evaluation mode. Where it has a method `leave_one_out(batch, output,
             budget)` that gives the logits (R, N, C) of the shortened texts, that is used.
         batch: B texts of N items: tokens, or sentences of tokens.
-        output: What the model said of them, one row per text.
+        output: What the model said of them: one row per text, or one per token, for all of which a
+            deletion is encoded once.
         budget: Tokens encoded at once, at least one text; None suits the device. It bounds memory
             and changes no result.
 
     Returns:
-        (R, N) float64; 0 off the mask, NaN for the item of a text that has no other.
+        (R, N) float64; 0 off the mask, NaN for the item of a text that has no other, and for the
+        token that a row is itself: without it there is no prediction to compare.
 
     Raises:
-        InputError: The rows of `output` are not the texts of `batch`.
+        InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
     """
     with torch.no_grad():
         logits = left_out_logits(model, batch, output, budget)
@@ -60,30 +62,18 @@ def leave_one_out(
 def left_out_logits(
     model: AttentionModel, batch: TextBatch, output: AttentionOutput, budget: int | None = None
 ) -> Tensor:
-    """Logits (R, N, C) after each item is deleted; NaN off the mask and where nothing is left.
+    """Logits (R, N, C) after each item is deleted; NaN off the mask and where no row is left.
 
     The arguments and errors of `leave_one_out`.
     """
-    require_rows_of_texts(batch, output)
     if budget is None:
         on_cpu = output.mask.device.type == "cpu"
         budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
+    if not rows_are_texts(batch, output):
+        return reencode_tokens(model, batch, output, budget)
     if isinstance(model, _KnowsDeletion):
         return model.leave_one_out(batch, output, budget)
     return reencode(model, batch, output, budget)
-
-
-def require_rows_of_texts(batch: TextBatch, output: AttentionOutput) -> None:
-    """Refuse models whose rows are tokens.
-
-    Raises:
-        InputError: The rows of `output` are not the texts of `batch`.
-    """
-    if not torch.equal(output.rows[:, 0], batch.index):
-        raise InputError(
-            "gradients and leave-one-out of items take a model with one row per text; this one "
-            f"gave {len(output.rows)} rows for {len(batch)} texts."
-        )
 
 
 def prediction_change(logits: Tensor, own: Tensor) -> Tensor:
@@ -128,6 +118,40 @@ def reencode(
     for texts, places in deletions(output.mask, ends, budget // tokens):
         shortened = without(batch, texts, places, int(ends[texts].max()))
         logits[texts, places] = model(shortened).logits.to(logits.dtype)
+    return logits
+
+
+def reencode_tokens(
+    model: AttentionModel, batch: TextBatch, output: AttentionOutput, budget: int
+) -> Tensor:
+    """Logits of rows that are tokens after each other item of their text is deleted.
+
+    A shortened text is encoded once, for all tokens that are left of it.
+
+    Args:
+        model: Any model of one row per token.
+        batch: B texts of N tokens.
+        output: What the model said of them; its mask says what may be deleted.
+        budget: Tokens encoded at once, at least one text.
+
+    Returns:
+        (R, N, C); NaN off the mask and for the token itself.
+
+    Raises:
+        InputError: The rows of `output` are not tokens of each text of `batch` in their order.
+    """
+    text, position = require_rows_of_tokens(batch, output), output.rows[:, 1]
+    logits = output.logits.new_full((*output.mask.shape, output.logits.shape[-1]), torch.nan)
+    row_at = position.new_zeros(batch.mask.shape)
+    row_at[text, position] = torch.arange(len(text), device=text.device)
+    items = torch.zeros_like(batch.mask).index_copy(0, text, output.mask)
+    ends = last_places(batch.mask) + 1
+    for texts, places in deletions(items, ends, budget):
+        left = model(without(batch, texts, places, int(ends[texts].max())))
+        short, after = texts_of_rows(left.rows), left.rows[:, 1]
+        before = after + (after >= places[short])
+        rows = row_at[texts[short], before]
+        logits[rows, places[short]] = left.logits.to(logits.dtype)
     return logits
 
 

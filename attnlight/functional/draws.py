@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from attnlight.functional.scratch import Scratch
 from attnlight.functional.shuffling import sorted_by_keys
 
 
@@ -23,10 +24,20 @@ _FIRST = _signed(0xBF58476D1CE4E5B9)
 _SECOND = _signed(0x94D049BB133111EB)
 
 
-def _child(state: Tensor | int, number: Tensor) -> Tensor:
-    """Output `number` (from 0) of the splitmix64 generator that starts at `state`."""
-    bits = (number + 1) * _GAMMA + state
-    shifted = torch.empty_like(bits)
+def _child(
+    state: Tensor | int, number: Tensor, into: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
+    """Output `number` (from 0) of the splitmix64 generator that starts at `state`.
+
+    `into` is memory for the output and for as many numbers more.
+    """
+    steps = (number + 1) * _GAMMA
+    if into is None:
+        bits = steps + state
+        shifted = torch.empty_like(bits)
+    else:
+        bits, shifted = into
+        torch.add(steps, state, out=bits)
     for by, factor in ((30, _FIRST), (27, _SECOND), (31, 1)):
         torch.bitwise_right_shift(bits, by, out=shifted)
         shifted.bitwise_and_((1 << (64 - by)) - 1)  # torch's shift copies the sign
@@ -34,6 +45,12 @@ def _child(state: Tensor | int, number: Tensor) -> Tensor:
         if factor != 1:
             bits.mul_(factor)
     return bits
+
+
+def draw_states(seed: int, index: Tensor, position: Tensor, draws: int) -> Tensor:
+    """State of the generator of each draw of each row, (R, K); arguments as for `draw_keys`."""
+    row = _child(_child(_signed(seed), index), position)
+    return _child(row[:, None], torch.arange(draws, device=index.device))
 
 
 def draw_keys(seed: int, index: Tensor, position: Tensor, draws: int, length: int) -> Tensor:
@@ -51,10 +68,8 @@ def draw_keys(seed: int, index: Tensor, position: Tensor, draws: int, length: in
     Returns:
         (R, K, N) int64.
     """
-    row = _child(_child(_signed(seed), index), position)
-    numbers = torch.arange(max(draws, length), device=index.device)
-    draw = _child(row[:, None], numbers[:draws])
-    return _child(draw[:, :, None], numbers[:length])
+    states = draw_states(seed, index, position, draws)
+    return _child(states[:, :, None], torch.arange(length, device=index.device))
 
 
 def permutations(lengths: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor:
@@ -72,6 +87,15 @@ def permutations(lengths: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor
     Returns:
         (R, K, N) long with N the largest length: item `[r, k, i]` comes to place i.
     """
+    return shuffles(lengths, draw_states(seed, rows[:, 0], rows[:, 1], draws))
+
+
+def shuffles(lengths: Tensor, states: Tensor, scratch: Scratch | None = None) -> Tensor:
+    """`permutations` of rows whose `draw_states` (R, K) are known, in memory of `scratch`."""
+    scratch = scratch or Scratch()
     longest = int(lengths.max())
-    numbers = draw_keys(seed, rows[:, 0], rows[:, 1], draws, (longest + 1) // 2)
-    return sorted_by_keys(numbers.view(torch.int32)[..., :longest], lengths)
+    pairs = torch.arange((longest + 1) // 2, device=states.device)
+    like = ((*states.shape, len(pairs)), pairs.dtype, pairs.device)
+    into = scratch.take("bits", *like), scratch.take("shifted", *like)
+    numbers = _child(states[:, :, None], pairs, into)
+    return sorted_by_keys(numbers.view(torch.int32)[..., :longest], lengths, scratch)

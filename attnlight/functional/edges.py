@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,11 +10,14 @@ from torch import Tensor
 
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.slab import one_item_js, two_item_js
+from attnlight.functional.sorting import first_of_each
 
 # Pairs of items screened, and edges searched, at once.
 _PAIRS, _EDGES = 1 << 20, 1 << 13
 # Points sampled on an edge, and halvings of an interval.
 _SAMPLES, _HALVINGS = 16, 45
+# Halvings between two looks at which edges are still worth one.
+_LOOKS = 5
 
 
 def best_on_edges(
@@ -51,17 +53,17 @@ def best_on_edges(
     for begin in range(0, len(order), _EDGES):
         part = order[begin : begin + _EDGES]
         chosen = edges.take(part[bound[part] > best[edges.row[part]]])
-        shares = _ends_of_feasible(chosen, item_logits, prediction, epsilon)
-        js, side = _js(weights, chosen, shares).nan_to_num(nan=-1.0).max(-1)
-        top = best.scatter_reduce(0, chosen.row, js, "amax")
-        hits = (js == top[chosen.row]) & (js > best[chosen.row])
-        for edge in hits.nonzero().flatten().tolist():
-            row, i, j = (places[edge] for places in chosen[:3])
-            attention[row] = 0.0
-            attention[row, i], attention[row, j] = (
-                1 - shares[edge, side[edge]],
-                shares[edge, side[edge]],
-            )
+        predict = _Predictions.on(chosen, item_logits, prediction)
+        sides = _sides(weights, chosen, predict, epsilon)
+        found, share = _outward(weights, sides, best, epsilon)
+        js = _js(weights, found.edges, share[:, None]).squeeze(-1)
+        top = best.scatter_reduce(0, found.edges.row, js, "amax")
+        hits = ((js == top[found.edges.row]) & (js > best[found.edges.row])).nonzero().squeeze(-1)
+        hits = hits[first_of_each(found.edges.row[hits])]
+        row, i, j = (places[hits] for places in found.edges[:3])
+        attention[row] = 0.0
+        attention[row, i] = 1 - share[hits]
+        attention[row, j] = share[hits]
         best = top
     return attention, best
 
@@ -106,77 +108,149 @@ def _screened(
     Those are dropped on which no JS can exceed `best`. Total variation within epsilon bounds the
     log ratio of the winning class to each other one, which is linear along the edge.
     """
+    lead, low, high = _leads(item_logits, prediction, epsilon)
     batch, items = mask.shape
     size = max(1, _PAIRS // (items * items))
     found = []
     for first in range(0, max(batch, 1), size):
         block = slice(first, first + size)
-        start, end = _kept(item_logits[block], prediction[block], epsilon)
+        # A chord is nowhere above the higher of its ends.
+        high_enough = mask[block] & (alone[block] > best[block, None])
         pairs = (mask[block, :, None] & mask[block, None, :]).triu(1)
-        chord_start = torch.lerp(alone[block, :, None], alone[block, None, :], start)
-        chord_end = torch.lerp(alone[block, :, None], alone[block, None, :], end)
-        higher = torch.maximum(chord_start, chord_end) > best[block, None, None]
-        rows, i, j = (pairs & (start <= end) & higher).nonzero().unbind(-1)
-        found.append((rows + first, i, j, start[rows, i, j], end[rows, i, j]))
+        pairs &= high_enough[:, :, None] | high_enough[:, None, :]
+        for part in torch.split(pairs.nonzero(), max(1, _PAIRS // lead.shape[-1])):
+            row, i, j = part.unbind(-1)
+            row = row + first
+            start, end = _kept(lead[row, i], lead[row, j], low[row], high[row])
+            ends = torch.stack([start, end], dim=-1)
+            chord = torch.lerp(alone[row, i, None], alone[row, j, None], ends).amax(-1)
+            kept = (start <= end) & (chord > best[row])
+            found.append(tuple(column[kept] for column in (row, i, j, start, end)))
+    if not found:
+        nothing = best.new_empty(0)
+        return _Edges(*(nothing.long(),) * 3, nothing, nothing)
     return _Edges(*(torch.cat(columns) for columns in zip(*found, strict=True)))
 
 
-def _kept(item_logits: Tensor, prediction: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """First and last share (B, N, N) of item j on the edge to it from item i."""
+def _leads(
+    item_logits: Tensor, prediction: Tensor, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The winner's lead of each item over rivals (B, N, C - 1), and its bounds, (B, C - 1) each."""
     winner = prediction.argmax(-1, keepdim=True)
     rivals = torch.arange(prediction.shape[-1] - 1, device=winner.device)
     rivals = rivals + (rivals >= winner)  # (B, C - 1)
     own = item_logits.gather(-1, winner.unsqueeze(1).expand(-1, item_logits.shape[1], -1))
     others = item_logits.gather(-1, rivals.unsqueeze(1).expand(-1, item_logits.shape[1], -1))
-    lows, highs = log_ratio_bounds(
-        prediction.gather(-1, winner), prediction.gather(-1, rivals), epsilon
-    )
-    start = own.new_zeros(*own.shape[:2], own.shape[1])
-    end = torch.ones_like(start)
-    for lead, low, high in zip(
-        (own - others).unbind(-1), lows.unbind(-1), highs.unbind(-1), strict=True
-    ):
-        slope = lead[:, None, :] - lead[:, :, None]
-        # A slope of 0 gives infinities of the right signs.
-        one, other = ((end_[:, None] - lead)[..., None] / slope for end_ in (low, high))
-        start = torch.maximum(start, torch.minimum(one, other))
-        end = torch.minimum(end, torch.maximum(one, other))
-    return start, end
+    bounds = log_ratio_bounds(prediction.gather(-1, winner), prediction.gather(-1, rivals), epsilon)
+    return own - others, *bounds
 
 
-def _ends_of_feasible(
-    edges: _Edges, item_logits: Tensor, prediction: Tensor, epsilon: float
-) -> Tensor:
-    """First and last share (E, 2) of item j found to keep the prediction, NaN where none is."""
-    origin = item_logits[edges.row, edges.i]
-    step = item_logits[edges.row, edges.j] - origin
-    prediction, start, end = prediction[edges.row], edges.start[:, None], edges.end[:, None]
+def _kept(one: Tensor, other: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """First and last share (E,) of the second item of edges whose items lead by (E, C - 1) each."""
+    slope = other - one
+    # A slope of 0 gives infinities of the right signs.
+    ends = torch.stack([(low - one) / slope, (high - one) / slope])
+    return ends.amin(0).amax(-1).clamp(min=0.0), ends.amax(0).amin(-1).clamp(max=1.0)
 
-    def predicted(share: Tensor) -> Tensor:
-        return (origin[:, None] + share.unsqueeze(-1) * step[:, None]).softmax(-1)
 
-    def moved(share: Tensor) -> Tensor:
-        return total_variation(predicted(share), prediction[:, None])
+class _Predictions(NamedTuple):
+    """Predictions along E edges: logits (E, C) at item i, their change to item j, the model's own."""
 
-    def rising(share: Tensor) -> Tensor:
-        return ((predicted(share) - prediction[:, None]) * step[:, None]).sum(-1) > 0
+    origin: Tensor
+    step: Tensor
+    own: Tensor
 
-    least = bisect(rising, start, end, _HALVINGS)
-    grid = torch.linspace(0, 1, _SAMPLES, dtype=start.dtype, device=start.device)
-    points = torch.lerp(start, end, grid)
-    points = torch.cat([points, least], dim=-1).sort(-1).values
-    kept = moved(points) <= epsilon
-    places = torch.arange(points.shape[-1], device=points.device)
-    first = torch.where(kept, places, points.shape[-1] - 1).amin(-1, keepdim=True)
+    @classmethod
+    def on(cls, edges: _Edges, item_logits: Tensor, prediction: Tensor) -> _Predictions:
+        """Those on edges of rows of item logits (B, N, C) and predictions (B, C)."""
+        origin = item_logits[edges.row, edges.i]
+        step = item_logits[edges.row, edges.j] - origin
+        return cls(origin, step, prediction[edges.row])
+
+    def take(self, edges: Tensor) -> _Predictions:
+        """Those on some of the edges, by their numbers."""
+        return _Predictions(*(column[edges] for column in self))
+
+    def at(self, share: Tensor) -> Tensor:
+        """Probabilities (E, S, C) at shares (E, S) of item j."""
+        return (self.origin[:, None] + share.unsqueeze(-1) * self.step[:, None]).softmax(-1)
+
+    def moved(self, share: Tensor) -> Tensor:
+        """How far the prediction moves, (E, S)."""
+        return total_variation(self.at(share), self.own[:, None])
+
+    def rising(self, share: Tensor) -> Tensor:
+        """Whether KL from the own prediction rises with the share, (E, S) bool."""
+        return ((self.at(share) - self.own[:, None]) * self.step[:, None]).sum(-1) > 0
+
+
+class _Sides(NamedTuple):
+    """Parts of edges from a share (S,) that keeps the prediction to one (S,) that may not."""
+
+    edges: _Edges
+    predict: _Predictions
+    inside: Tensor
+    outside: Tensor
+
+    def take(self, sides: Tensor) -> _Sides:
+        """Some of the sides, by their numbers."""
+        inside, outside = self.inside[sides], self.outside[sides]
+        return _Sides(self.edges.take(sides), self.predict.take(sides), inside, outside)
+
+
+def _sides(weights: Tensor, edges: _Edges, predict: _Predictions, epsilon: float) -> _Sides:
+    """Both sides of each edge on which some point is found that keeps the prediction."""
+    grid = torch.linspace(0, 1, _SAMPLES, dtype=weights.dtype, device=weights.device)
+    points = torch.lerp(edges.start[:, None], edges.end[:, None], grid)
+    kept = predict.moved(points) <= epsilon
+    places = torch.arange(_SAMPLES, device=points.device)
+    first = torch.where(kept, places, _SAMPLES - 1).amin(-1, keepdim=True)
     last = torch.where(kept, places, 0).amax(-1, keepdim=True)
-    outer = torch.cat([(first - 1).clamp(min=0), (last + 1).clamp(max=len(places) - 1)], dim=-1)
-    inner = torch.cat([first, last], dim=-1)
+    inside = points.gather(-1, torch.cat([first, last], dim=-1))
+    outer = torch.cat([(first - 1).clamp(min=0), (last + 1).clamp(max=_SAMPLES - 1)], dim=-1)
     outside = points.gather(-1, outer)
-    outside_kept = kept.gather(-1, outer)
-    start = points.gather(-1, inner)
-    edge = bisect(lambda share: moved(share) > epsilon, start, outside, _HALVINGS)
-    ends = torch.where(outside_kept, outside, edge)
-    return ends.masked_fill(~kept.any(-1, keepdim=True), math.nan)
+    missed = (~kept.any(-1)).nonzero().squeeze(-1)
+    # Where no sample keeps it, the least KL is the likeliest to.
+    of_missed, ends = predict.take(missed), (edges.start[missed, None], edges.end[missed, None])
+    least = bisect(of_missed.rising, *ends, _HALVINGS)
+    next_ = torch.searchsorted(points[missed].contiguous(), least).clamp(1, _SAMPLES - 1)
+    inside[missed] = least.expand(-1, 2)
+    outside[missed] = points[missed].gather(-1, torch.cat([next_ - 1, next_], dim=-1))
+    real = kept.any(-1)
+    real[missed] = (of_missed.moved(least) <= epsilon).squeeze(-1)
+    edge = real.nonzero().squeeze(-1).repeat(2)
+    inside, outside = (shares[real].T.reshape(-1) for shares in (inside, outside))
+    return _Sides(edges.take(edge), predict.take(edge), inside, outside)
+
+
+def _outward(weights: Tensor, sides: _Sides, best: Tensor, epsilon: float) -> tuple[_Sides, Tensor]:
+    """Sides with a JS that may be above best (B,), and the furthest share (S,) kept on each.
+
+    JS is convex along an edge: on a side it is nowhere above the larger of its ends'.
+    """
+
+    def above(sides: _Sides, best: Tensor) -> tuple[_Sides, Tensor]:
+        near, far = (
+            _js(weights, sides.edges, share[:, None]).squeeze(-1)
+            for share in (sides.inside, sides.outside)
+        )
+        top = best.scatter_reduce(0, sides.edges.row, near, "amax")
+        level = top[sides.edges.row]
+        # The best so far itself stays; it may be on this very side.
+        hopeful = (far > level) | ((near == level) & (near > best[sides.edges.row]))
+        return sides.take(hopeful.nonzero().squeeze(-1)), top
+
+    sides, _ = above(sides, best)
+    whole = sides.predict.moved(sides.outside[:, None]).squeeze(-1) <= epsilon
+    sides = sides._replace(inside=torch.where(whole, sides.outside, sides.inside))
+    for turn in range(_HALVINGS):
+        middle = (sides.inside + sides.outside) / 2
+        past = sides.predict.moved(middle[:, None]).squeeze(-1) > epsilon
+        inside = torch.where(past, sides.inside, middle)
+        sides = sides._replace(inside=inside, outside=torch.where(past, middle, sides.outside))
+        if turn % _LOOKS == _LOOKS - 1:
+            sides, _ = above(sides, best)
+    return sides, sides.inside
 
 
 def bisect(

@@ -14,6 +14,8 @@ from attnlight.functional.erasure import ranked, settle, weigh
 
 # Terms of the rankings that are followed at once: 32 MiB.
 _TERMS = 1 << 22
+# A lead that no rounding makes, of the largest logit.
+_CLEAR = 1e-9
 
 
 def first_flip(
@@ -35,11 +37,14 @@ def first_flip(
     Returns:
         (B,) long, or (B, K), from 1; -1 if the decision never changes.
     """
-    terms = weigh(weights, item_logits, mask)
     orders = order.unsqueeze(1) if order.ndim == 2 else order
-    decision = _decision(terms, bias)
-    rivals = _rivals(decision, item_logits.shape[-1])
-    counts = _first_change(terms, orders, bias, decision, rivals)
+    counts = torch.full(orders.shape[:2], -1, dtype=torch.long, device=order.device)
+    decision, rows = _that_may_flip(weights, item_logits, bias, mask)
+    if len(rows):
+        terms = weigh(weights[rows], item_logits[rows], mask[rows])
+        rivals = _rivals(decision, item_logits.shape[-1])
+        empty = bias if bias.ndim == 1 else bias[rows]
+        counts[rows] = _first_change(terms, orders[rows], empty, decision, rivals)
     return counts.squeeze(1) if order.ndim == 2 else counts
 
 
@@ -77,8 +82,18 @@ def minimal_flip_set(
     Returns:
         Size (B,) long, -1 if no erasure changes the decision, and members (B, N) bool.
     """
-    terms = weigh(weights, item_logits, mask)
-    decision = _decision(terms, bias)
+    sizes = torch.full_like(mask[:, 0], -1, dtype=torch.long)
+    members = torch.zeros_like(mask)
+    decision, rows = _that_may_flip(weights, item_logits, bias, mask)
+    if len(rows):
+        terms = weigh(weights[rows], item_logits[rows], mask[rows])
+        empty = bias if bias.ndim == 1 else bias[rows]
+        sizes[rows], members[rows] = _minimal(terms, empty, decision)
+    return sizes, members
+
+
+def _minimal(terms: Tensor, bias: Tensor, decision: Tensor) -> tuple[Tensor, Tensor]:
+    """Size and members of the best greedy set of rows of a decision (B,)."""
     items, classes = terms.shape[2], terms.shape[3] - 1
     steps = torch.arange(1, classes, device=decision.device)
     rivals = (decision[:, None] + steps) % classes
@@ -94,6 +109,33 @@ def minimal_flip_set(
     order = orders[torch.arange(len(best), device=best.device), best]
     size = size.masked_fill(size > items, -1)
     return size, order.argsort(-1) < size[:, None]
+
+
+def _that_may_flip(
+    weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Rows (r,) long whose decision some erasure may change, and that decision, (r,).
+
+    Whatever is left of a head, its logits are a mean of its items' or its share of the bias: where
+    the decision leads each rival by the sum of the least of these, nothing changes it.
+    """
+    wide, items = weights, item_logits
+    if weights.ndim == 2:
+        wide, items = weights.unsqueeze(1), item_logits.unsqueeze(1)
+    decision = _decision(weigh(wide, items, mask), bias)
+    items = items.double()
+    own = decision[:, None, None, None].expand(*items.shape[:-1], 1)
+    reached = (wide > 0) & mask.unsqueeze(1)
+    lead = items.gather(-1, own) - items
+    least = lead.masked_fill(~reached.unsqueeze(-1), torch.inf).amin(2)
+    empty = bias.double().expand(len(decision), -1)
+    empty = (empty.gather(-1, decision[:, None]) - empty).unsqueeze(1) / items.shape[1]
+    total = torch.minimum(least, empty).sum(1).scatter(-1, decision[:, None], torch.inf)
+    # Far above what rounding adds, and NaN among them.
+    scale = items.abs().masked_fill(~reached.unsqueeze(-1), 0.0).amax((1, 2, 3))
+    clear = total.amin(-1) > _CLEAR * torch.maximum(scale, bias.abs().amax(-1))
+    rows = (~clear).nonzero().squeeze(-1)
+    return decision[rows], rows
 
 
 def _of_classes(columns: Tensor, classes: Tensor) -> Tensor:

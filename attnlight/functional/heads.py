@@ -13,6 +13,12 @@ from torch import Tensor
 
 from attnlight.functional.candidates import Readout
 
+# From some rows (r,) long, ascending, to the readout of their candidates alone.
+PartReadout = Callable[[Tensor], Readout]
+
+# Attention weights of candidates that are read at once: 8 MiB in single precision.
+_WEIGHTS = 1 << 21
+
 
 def own_attention(weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Attention with heads as rows, and what it may reach.
@@ -76,3 +82,98 @@ def head_readout(readout: Readout, weights: Tensor) -> Callable[[Tensor], Tensor
         return logits.reshape(len(attentions), count, -1)
 
     return read
+
+
+class Candidates:
+    """Reads candidate attentions, however many of each row.
+
+    Rows with like numbers of candidates are read together, so that few are read in vain.
+
+    Args:
+        readout: From candidates (B, H, K, N) of all rows to logits (B, K, C).
+        weights: The model's attention (B, H, N).
+        part: The readouts of some rows alone; None: all rows are read whichever are asked about.
+    """
+
+    def __init__(self, readout: Readout, weights: Tensor, part: PartReadout | None = None) -> None:
+        self.held = weights.detach()
+        self._readout, self._part = readout, part
+
+    def own(self) -> Tensor:
+        """Logits (B, C) float64 of the model's own attention."""
+        return self._readout(self.held.unsqueeze(2)).squeeze(1).double()
+
+    def read(self, rows: Tensor, attentions: Tensor) -> Tensor:
+        """Logits (E, C) float64.
+
+        Args:
+            rows: Which of the B rows each candidate is of, in any order, (E,) long.
+            attentions: The candidates, (E, H, N).
+        """
+        if not len(rows):
+            return self.own()[:0]
+        counts = torch.bincount(rows, minlength=len(self.held))
+        order = rows.argsort(stable=True)
+        slots = torch.empty_like(order)
+        first = (counts.cumsum(0) - counts)[rows[order]]
+        slots[order] = torch.arange(len(rows), device=rows.device) - first
+        asked, found = [], []
+        place = torch.empty_like(counts)
+        for members, width in self._packs(counts):
+            place.fill_(-1)[members] = torch.arange(len(members), device=members.device)
+            some = (place[rows] >= 0).nonzero().squeeze(-1)
+            wide = self.held.new_zeros(len(members), self.held.shape[1], width, self.held.shape[2])
+            where = (place[rows[some]], slots[some])
+            wide[where[0], :, where[1]] = attentions[some].to(wide.dtype)
+            readout = self._readout if self._part is None else self._part(members)
+            asked.append(some)
+            found.append(readout(wide)[where].double())
+        logits = torch.cat(found)
+        return torch.empty_like(logits).index_copy(0, torch.cat(asked), logits)
+
+    def _packs(self, counts: Tensor) -> list[tuple[Tensor, int]]:
+        """Rows (r,) that are read together, and of how many candidates each."""
+        asked = counts.nonzero().squeeze(-1)
+        if self._part is None:
+            return [(torch.arange(len(counts), device=counts.device), int(counts.max()))]
+        # To the next power of two: one readout for each number would cost more than it saves.
+        doublings = counts[asked].double().log2().ceil().long()
+        packs = []
+        for doubling in torch.unique(doublings).tolist():
+            width = 2**doubling
+            size = max(1, _WEIGHTS // (width * self.held[0].numel()))
+            packs += [(rows, width) for rows in torch.split(asked[doublings == doubling], size)]
+        return packs
+
+
+class HeadCandidates:
+    """Reads candidates of single heads, however many of each, the other heads held as they are.
+
+    Args:
+        readout: From candidates (B, H, K, N) of all rows to logits (B, K, C).
+        weights: The model's attention (B, N), or (B, H, N).
+        part: The readouts of some rows alone; None: all rows are read whichever are asked about.
+    """
+
+    def __init__(self, readout: Readout, weights: Tensor, part: PartReadout | None = None) -> None:
+        wide = weights if weights.ndim == 3 else weights.unsqueeze(1)
+        self._candidates = Candidates(readout, wide, part)
+
+    def own(self) -> Tensor:
+        """Logits (R, C) float64 of the model's own attention, R = B H."""
+        heads = self._candidates.held.shape[1]
+        return self._candidates.own().repeat_interleave(heads, dim=0)
+
+    def read(self, heads: Tensor, attentions: Tensor) -> Tensor:
+        """Logits (E, C) float64.
+
+        Args:
+            heads: Which of the R = B H heads each candidate is of, in any order, (E,) long.
+            attentions: The candidates, (E, N).
+        """
+        held = self._candidates.held
+        rows = heads // held.shape[1]
+        wide = held[rows]
+        places = (torch.arange(len(heads), device=heads.device), heads % held.shape[1])
+        wide[places] = attentions.to(held.dtype)
+        return self._candidates.read(rows, wide)

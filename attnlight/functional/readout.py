@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlight.functional.draws import permutations
+from attnlight.functional.draws import draw_states, shuffles
+from attnlight.functional.scratch import Scratch
 
 # Keys of a block of shuffles: on a CPU enough to make the cost of the calls small, on an
 # accelerator enough to fill it.
-_CPU_KEYS, _ACCELERATOR_KEYS = 1 << 20, 1 << 22
+_CPU_KEYS, _ACCELERATOR_KEYS = 1 << 19, 1 << 22
+_SCRATCH = Scratch()
 
 
 def read(weights: Tensor, item_logits: Tensor) -> Tensor:
@@ -55,25 +57,50 @@ def _shuffles(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Blocks of rows with the places (r, L) of their attendable items and shuffles (r, K, L)."""
     lengths = mask.sum(-1)
-    places = mask.byte().sort(dim=-1, descending=True, stable=True).indices
+    places = _places(mask, lengths)
+    # Drawn once for rows that follow each other and share their draws, as a sentence's tokens do.
+    drawn_for = torch.cat([rows, lengths.unsqueeze(1)], dim=1)
+    keys, group = torch.unique_consecutive(drawn_for, dim=0, return_inverse=True)
+    states = draw_states(seed, keys[:, 0], keys[:, 1], draws)
+    # A graph keeps the shuffles for its backward pass.
+    fresh = torch.is_grad_enabled() or mask.device.type != "cpu"
+    scratch = None if fresh else _SCRATCH
     limit = _CPU_KEYS if mask.device.type == "cpu" else _ACCELERATOR_KEYS
     for block in _blocks(lengths.tolist(), draws, limit):
         chosen = torch.tensor(block, device=mask.device)
-        shuffles = permutations(lengths[chosen], rows[chosen], draws, seed)
-        yield chosen, places[chosen, : shuffles.shape[-1]], shuffles
+        if len(keys) == len(rows):
+            drawn = shuffles(lengths[chosen], states[chosen], scratch)
+        else:
+            groups, member = torch.unique(group[chosen], return_inverse=True)
+            drawn = shuffles(keys[groups, 2], states[groups], scratch)[member]
+        yield chosen, places[chosen, : drawn.shape[-1]], drawn
 
 
-def _shuffled(weights: Tensor, places: Tensor, shuffles: Tensor) -> Tensor:
+def _places(mask: Tensor, lengths: Tensor) -> Tensor:
+    """Places (R, N) of the True entries of each row of a mask in order, then of the others."""
+    ordinals = torch.arange(mask.shape[-1], device=mask.device)
+    if torch.equal(mask, ordinals < lengths.unsqueeze(1)):  # as a text's padding is
+        return ordinals.expand(mask.shape)
+    return mask.byte().sort(dim=-1, descending=True, stable=True).indices
+
+
+def _shuffled(weights: Tensor, places: Tensor, drawn: Tensor) -> Tensor:
     """Weights (r, H, N) of the items at places (r, L), under shuffles (r, K, L): (r, H, K, L)."""
     heads = weights.shape[1]
     compact = weights.gather(-1, places[:, None].expand(-1, heads, -1))
-    rows, draws, _ = shuffles.shape
+    rows, draws, items = drawn.shape
     wide = compact.unsqueeze(2).expand(-1, -1, draws, -1)
-    return wide.gather(-1, shuffles.unsqueeze(1).expand(rows, heads, -1, -1))
+    return wide.gather(-1, drawn.unsqueeze(1).expand(rows, heads, draws, items))
 
 
 def permuted_logits(
-    weights: Tensor, item_logits: Tensor, mask: Tensor, rows: Tensor, draws: int, seed: int
+    weights: Tensor,
+    item_logits: Tensor,
+    mask: Tensor,
+    rows: Tensor,
+    draws: int,
+    seed: int,
+    by_head: bool = False,
 ) -> Tensor:
     """Logits under K random shuffles of the attention among the items it may reach.
 
@@ -87,14 +114,24 @@ def permuted_logits(
         rows: Dataset index and position of each row, (R, 2) long.
         draws: Number of shuffles K.
         seed: Any integer.
+        by_head: Give what each head adds to the logits, whose sum over heads they are.
 
     Returns:
-        (R, K, C).
+        (R, K, C), or (R, H, K, C) by head.
     """
-    logits = item_logits.new_zeros(len(weights), draws, item_logits.shape[-1])
-    for chosen, places, shuffles in _shuffles(mask, rows, draws, seed):
-        items = item_logits[chosen[:, None], :, places].transpose(1, 2)
-        logits[chosen] = read(_shuffled(weights[chosen], places, shuffles), items)
+    heads, classes = item_logits.shape[1], item_logits.shape[-1]
+    shape = (heads, draws, classes) if by_head else (draws, classes)
+    logits = item_logits.new_zeros(len(weights), *shape)
+    for chosen, places, drawn in _shuffles(mask, rows, draws, seed):
+        items = item_logits[chosen].gather(
+            2, places[:, None, :, None].expand(-1, heads, -1, classes)
+        )
+        shuffled = _shuffled(weights[chosen], places, drawn)
+        if by_head:
+            parts = read(shuffled.flatten(0, 1), items.flatten(0, 1))
+            logits[chosen] = parts.view(len(chosen), *shape)
+        else:
+            logits[chosen] = read(shuffled, items)
     return logits
 
 
@@ -107,8 +144,8 @@ def permuted_weights(weights: Tensor, mask: Tensor, rows: Tensor, draws: int, se
         (R, H, K, N), 0 off the mask.
     """
     shuffled = weights.new_zeros(*weights.shape[:2], draws, weights.shape[-1])
-    for chosen, places, shuffles in _shuffles(mask, rows, draws, seed):
-        block = _shuffled(weights[chosen], places, shuffles)
+    for chosen, places, drawn in _shuffles(mask, rows, draws, seed):
+        block = _shuffled(weights[chosen], places, drawn)
         wide = places[:, None, None].expand(block.shape)
         shuffled[chosen] = shuffled[chosen].scatter(-1, wide, block)
     return shuffled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from attnlight.functional.scratch import Scratch
 from attnlight.functional.sorting import sorted_keys
 
 # A sorting key: a zero, 31 random bits, and 32 bits for the item's ordinal.
@@ -13,7 +14,7 @@ _HIGHEST_KEY, _ORDINAL = 0x7FFFFFFF_00000000, 0xFFFFFFFF
 _SHORT = 512
 
 
-def sorted_by_keys(bits: Tensor, lengths: Tensor) -> Tensor:
+def sorted_by_keys(bits: Tensor, lengths: Tensor, scratch: Scratch | None = None) -> Tensor:
     """Ordinals of each row's first items sorted by their last 31 bits; the others stay in place.
 
     Items with equal bits keep their order.
@@ -21,12 +22,13 @@ def sorted_by_keys(bits: Tensor, lengths: Tensor) -> Tensor:
     Args:
         bits: (R, K, N) int32.
         lengths: Number of items of each row, (R,) long, at least 1.
+        scratch: Memory to use on a CPU, for what is returned too.
 
     Returns:
         (R, K, N) long.
     """
     if bits.device.type == "cpu" and bits.shape[-1] <= _SHORT:
-        return _sorted_by_short_keys(bits, lengths)
+        return _sorted_by_short_keys(bits, lengths, scratch or Scratch())
     return _sorted_by_long_keys(bits, lengths[:, None, None])
 
 
@@ -41,7 +43,7 @@ def _sorted_by_long_keys(bits: Tensor, lengths: Tensor) -> Tensor:
     return sorted_keys(keys).bitwise_and_(_ORDINAL)
 
 
-def _sorted_by_short_keys(bits: Tensor, lengths: Tensor) -> Tensor:
+def _sorted_by_short_keys(bits: Tensor, lengths: Tensor, scratch: Scratch) -> Tensor:
     """The same by 32 bits: the highest of an item's bits above its ordinal.
 
     numpy sorts them more than twice as fast. Where two items agree in these bits the others decide.
@@ -51,13 +53,24 @@ def _sorted_by_short_keys(bits: Tensor, lengths: Tensor) -> Tensor:
     highest = 0x7FFFFFFF & ~ordinal
     ordinals = torch.arange(items, dtype=torch.int32)
     beyond = ordinals >= lengths[:, None, None]
-    keys = bits.bitwise_and(highest).bitwise_or_(ordinals.where(~beyond, ordinals | highest))
-    order = sorted_keys(keys)
-    apart = order[..., 1:].bitwise_xor(order[..., :-1])
-    if beyond.any():
-        apart.masked_fill_(beyond[..., 1:], highest)
-    order = order.bitwise_and_(ordinal).long()
-    if items > 1:
-        row, draw = (apart.amin(-1) <= ordinal).nonzero(as_tuple=True)
-        order[row, draw] = _sorted_by_long_keys(bits[row, draw], lengths[row, None])
+    keys = scratch.take("keys", bits.shape, bits.dtype, bits.device)
+    torch.bitwise_and(bits, highest, out=keys)
+    keys = sorted_keys(keys.bitwise_or_(ordinals.where(~beyond, ordinals | highest)))
+    alike = _neighbours_alike(keys, ordinal, beyond, scratch)
+    order = scratch.take("order", bits.shape, torch.int64, bits.device)
+    order.copy_(keys.bitwise_and_(ordinal))
+    row, draw = alike.nonzero(as_tuple=True)
+    order[row, draw] = _sorted_by_long_keys(bits[row, draw], lengths[row, None])
     return order
+
+
+def _neighbours_alike(keys: Tensor, ordinal: int, beyond: Tensor, scratch: Scratch) -> Tensor:
+    """Whether two of the sorted keys (R, K, N) of a draw differ in their ordinals only, (R, K)."""
+    rows, draws, items = keys.shape
+    if items < 2:
+        return beyond.new_zeros(rows, draws)
+    apart = scratch.take("apart", (rows, draws, items - 1), keys.dtype, keys.device)
+    torch.bitwise_xor(keys[..., 1:], keys[..., :-1], out=apart)
+    shortest = max(1, items - int(beyond.any(0).sum()))
+    apart[..., shortest - 1 :].masked_fill_(beyond[..., shortest:], ordinal + 1)
+    return apart.amin(-1) <= ordinal

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
+from attnlight.functional.rows import texts_of_rows
 from attnlight.models.classifier import make_dropout
 from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import BiLSTM
@@ -20,8 +21,9 @@ from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
 
 TaggerEncoder = Literal["transformer", "bilstm"]
 
-# Numbers of a block of candidate attentions that are read at once: 16 MiB in single precision.
-_BLOCK = 1 << 22
+# Numbers of a block of candidate attentions that are read at once: on a CPU what stays in its cache,
+# 1 MiB in single precision, on an accelerator 16 MiB.
+_CPU_BLOCK, _ACCELERATOR_BLOCK = 1 << 18, 1 << 22
 
 
 class SelfAttentionTagger(nn.Module):
@@ -151,7 +153,8 @@ class SelfAttentionTagger(nn.Module):
         cost = weights.shape[1:].numel() + values.shape[1:].numel()
         logits = []
         places = torch.arange(len(text), device=text.device)
-        for rows in torch.split(places, max(1, _BLOCK // cost)):
+        block = _CPU_BLOCK if text.device.type == "cpu" else _ACCELERATOR_BLOCK
+        for rows in torch.split(places, max(1, block // cost)):
             contexts = weights[rows] @ values[text[rows]]  # (r, H, K, D / H)
             logits.append(self.decoder(contexts.transpose(1, 2).flatten(2), own[rows]))
         return torch.cat(logits).to(output.states.dtype)
@@ -191,17 +194,6 @@ class SelfAttentionTagger(nn.Module):
             items = items + shared
         items = items.expand(len(text), -1, -1, -1) if len(items) == 1 else items[text]
         return items if bias.ndim == 1 else items + shared[:, None, None]
-
-
-def texts_of_rows(rows: Tensor) -> Tensor:
-    """Place of each token's text among the texts of its output, (R,), from its rows (R, 2).
-
-    Texts follow each other, and the positions within one ascend; a text is told from the next by
-    either, since repeats of padded validation share an index.
-    """
-    index, position = rows.unbind(-1)
-    new = (index[1:] != index[:-1]) | (position[1:] <= position[:-1])
-    return torch.cat([new.new_zeros(min(len(rows), 1)), new]).cumsum(0)
 
 
 def _on_grid(weights: Tensor, text: Tensor, position: Tensor, mask: Tensor) -> Tensor:

@@ -18,8 +18,9 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.checkpoints import CHECKPOINT_KEY
 from attnlight.data.features import TokenFeatures
 from attnlight.errors import InputError
+from attnlight.functional.rows import texts_of_rows
 from attnlight.models import SelfAttentionTagger
-from attnlight.models.tagger import TaggerEncoder, texts_of_rows
+from attnlight.models.tagger import TaggerEncoder
 from attnlight.models.tagging import ReadoutName
 from attnlight.tasks.classification import ClassifierTask
 from attnlight.tasks.optimizers import with_noam

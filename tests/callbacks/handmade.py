@@ -70,7 +70,7 @@ class Hidden(nn.Module):
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
         items = self.items[output.rows[:, 0]]  # (R, H, N, C)
-        bias = self.bias.expand(len(items), -1).unsqueeze(1)
+        bias = self.bias.expand(len(self.items), -1)[output.rows[:, 0]].unsqueeze(1)
         share = bias.unsqueeze(1) / weights.shape[1]
         return (weights @ (items - share)).sum(1) + bias
 

@@ -114,7 +114,7 @@ def test_heads_are_taken_one_by_one_with_the_others_held() -> None:
 def test_neither_padding_nor_blocks_change_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     weights, logits, mask = case("random", rows=12, items=8, classes=3)
     together = blackbox_adversary(weights, affine(logits), mask, 0.05)
-    monkeypatch.setattr("attnlight.functional.blackbox._WEIGHTS", 1)
+    monkeypatch.setattr("attnlight.functional.blackbox._CANDIDATES", 1)
     for row in range(12):
         one = slice(row, row + 1)
         wide = affine(pad(logits[one], (0, 0, 0, 3)))

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlight.functional import candidates, erase_each, erase_ranking, weight_gradient
-from attnlight.functional.candidates import read_each, read_ranking, readout_gradient
+from attnlight.functional import candidates, erase_each, first_flip, weight_gradient
+from attnlight.functional.candidates import first_flip_read, read_each, readout_gradient
 from tests.functional.test_erasure import Case
 
 
@@ -20,35 +20,51 @@ class Affine:
         self.most = 0
 
     def __call__(self, weights: Tensor) -> Tensor:
-        self.most = max(self.most, weights.shape[2])
         # A head without weight has an empty context: its share of the bias.
         left = weights.sum(-1, keepdim=True)
         share = self.bias[:, None, None] / weights.shape[1]
         return (weights @ self.items + (1 - left) * share).sum(1)
+
+    def ask(self, rows: Tensor, attentions: Tensor) -> Tensor:
+        """Candidates (E, H, N) of rows (E,)."""
+        self.most = max(self.most, len(rows))
+        wide = torch.zeros(len(self.items), *attentions.shape[1:]).to(attentions)
+        found = []
+        for row, attention in zip(rows.tolist(), attentions, strict=True):
+            wide[row] = attention
+            found.append(self(wide.unsqueeze(2))[row, 0])
+        return torch.stack(found) if found else attentions.new_zeros(0, self.items.shape[-1])
 
 
 @pytest.mark.parametrize("heads", [None, 1, 3])
 def test_erasure_equals_the_closed_form(heads: int | None) -> None:
     case = Case(heads)
     affine = Affine(case)
-    each = read_each(affine, affine.weights, case.bias, case.mask)
+    own = affine(affine.weights.unsqueeze(2)).squeeze(1)
+    weights = affine.weights.masked_fill(~case.mask.unsqueeze(1), 0.0)
+    each = read_each(affine.ask, weights, case.bias, case.mask, own)
     closed = erase_each(case.weights, case.item_logits, case.bias, case.mask)
     torch.testing.assert_close(each[case.mask], closed[case.mask])
-    ranked = read_ranking(affine, affine.weights, case.bias, case.mask, case.order)
-    closed = erase_ranking(case.weights, case.item_logits, case.bias, case.mask, case.order)
-    torch.testing.assert_close(ranked, closed)
+    orders = torch.stack([case.order], dim=1)
+    found = first_flip_read(affine.ask, weights, case.bias, case.mask, own, orders)
+    closed = first_flip(case.weights, case.item_logits, case.bias, case.mask, orders)
+    held = case.mask.any(-1)
+    assert torch.equal(found[held], closed[held])
+    assert found.unique().numel() > 4
 
 
 def test_candidates_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(2)
     affine = Affine(case)
-    whole = read_ranking(affine, affine.weights, case.bias, case.mask, case.order)
-    assert affine.most == 9
+    own = affine(affine.weights.unsqueeze(2)).squeeze(1)
+    weights = affine.weights.masked_fill(~case.mask.unsqueeze(1), 0.0)
+    given = (affine.ask, weights, case.bias, case.mask, own)
+    whole, counts = read_each(*given), first_flip_read(*given, case.order.unsqueeze(1))
     affine.most = 0
-    monkeypatch.setattr(candidates, "_WEIGHTS", 2 * affine.weights.numel() + 1)
-    pieces = read_ranking(affine, affine.weights, case.bias, case.mask, case.order)
+    monkeypatch.setattr(candidates, "_WEIGHTS", 2 * weights[0].numel() + 1)
+    torch.testing.assert_close(read_each(*given), whole)
     assert affine.most == 2
-    torch.testing.assert_close(pieces, whole)
+    assert torch.equal(first_flip_read(*given, case.order.unsqueeze(1)), counts)
 
 
 @pytest.mark.parametrize("heads", [1, 3])

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import Tensor
@@ -109,12 +111,14 @@ def test_shuffles_depend_on_neither_padding_nor_batch(dtype: torch.dtype) -> Non
         assert torch.equal(alone_weights[..., mask[0]], batch[..., case.mask[row]])
 
 
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gradients", [False, True])
+def test_blocks_change_nothing(gradients: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(heads=1, lengths=tuple(range(1, 40)))
     arguments = (case.weights, case.item_logits, case.mask, case.rows)
-    one_block = permuted_logits(*arguments, draws=10, seed=0)
-    monkeypatch.setattr("attnlight.functional.readout._CPU_KEYS", 500)
-    blocks = permuted_logits(*arguments, draws=10, seed=0)
+    with torch.set_grad_enabled(gradients):
+        one_block = permuted_logits(*arguments, draws=10, seed=0)
+        monkeypatch.setattr("attnlight.functional.readout._CPU_KEYS", 500)
+        blocks = permuted_logits(*arguments, draws=10, seed=0)
     torch.testing.assert_close(blocks, one_block, rtol=1e-12, atol=1e-12)
 
 
@@ -143,3 +147,77 @@ def test_logits_have_gradients() -> None:
     permuted_logits(case.weights, items, case.mask, case.rows, draws=4, seed=0).sum().backward()
     assert items.grad is not None
     torch.testing.assert_close(items.grad.sum((1, 2, 3)), torch.full((5,), 4.0 * 2 * 3).double())
+
+
+def test_rows_that_share_their_draws_are_shuffled_alike_and_as_if_alone() -> None:
+    """As a sentence's tokens are; texts of one index but of several lengths are not."""
+    random = torch.Generator().manual_seed(0)
+    lengths = torch.tensor([5, 5, 3, 3, 3, 7, 5])
+    rows = torch.tensor([[4, 0], [4, 0], [4, 0], [9, 0], [9, 0], [9, 0], [4, 0]])
+    mask = torch.arange(7) < lengths[:, None]
+    weights = torch.rand(7, 2, 7, dtype=torch.float64, generator=random) * mask[:, None]
+    logits = torch.randn(7, 2, 7, 3, dtype=torch.float64, generator=random)
+    found = permuted_logits(weights, logits, mask, rows, draws=6, seed=1)
+    by_head = permuted_logits(weights, logits, mask, rows, draws=6, seed=1, by_head=True)
+    shuffled = permuted_weights(weights, mask, rows, draws=6, seed=1)
+    for row in range(7):
+        alone = (weights[row : row + 1], mask[row : row + 1], rows[row : row + 1])
+        torch.testing.assert_close(shuffled[row], permuted_weights(*alone, draws=6, seed=1)[0])
+    torch.testing.assert_close(found, (shuffled @ logits).sum(1))
+    torch.testing.assert_close(by_head, shuffled @ logits)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_logits_by_head_add_up_to_those_of_all_heads(heads: int) -> None:
+    case = Case(heads)
+    arguments = (case.weights, case.item_logits, case.mask, case.rows)
+    parts = permuted_logits(*arguments, draws=5, seed=3, by_head=True)
+    logits = permuted_logits(*arguments, draws=5, seed=3)
+    torch.testing.assert_close(parts.sum(1), logits, rtol=1e-12, atol=1e-12)
+
+
+def test_items_before_padding_are_shuffled_like_items_anywhere() -> None:
+    case = Case(2)
+    order = case.mask.byte().sort(dim=-1, descending=True, stable=True).indices
+    wide = order[:, None].expand_as(case.weights)
+    items = case.item_logits.gather(2, wide.unsqueeze(-1).expand_as(case.item_logits))
+    first = (case.weights.gather(-1, wide), items, case.mask.gather(-1, order), case.rows)
+    here = permuted_logits(case.weights, case.item_logits, case.mask, case.rows, draws=5, seed=3)
+    assert torch.equal(permuted_logits(*first, draws=5, seed=3), here)
+
+
+@torch.no_grad()
+def test_shuffles_in_threads_do_not_mix() -> None:
+    case = Case(2, (40, 7, 33))
+    arguments = (case.weights, case.item_logits, case.mask, case.rows)
+    alone = permuted_logits(*arguments, draws=50, seed=3)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: permuted_logits(*arguments, draws=50, seed=3), range(12)))
+    assert all(torch.equal(each, alone) for each in found)
+
+
+@torch.no_grad()
+def test_a_second_batch_leaves_the_first_as_it_was() -> None:
+    first, second = Case(2), Case(2, (12, 3, 9, 9, 12, 7))
+    arguments = (first.weights, first.item_logits, first.mask, first.rows)
+    logits = permuted_logits(*arguments, draws=5, seed=3)
+    shuffled = permuted_weights(first.weights, first.mask, first.rows, draws=5, seed=3)
+    kept = logits.clone(), shuffled.clone()
+    permuted_logits(second.weights, second.item_logits, second.mask, second.rows, draws=5, seed=4)
+    assert torch.equal(logits, kept[0])
+    assert torch.equal(shuffled, kept[1])
+
+
+def test_gradients_reach_weights_through_shuffles_of_several_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("attnlight.functional.readout._CPU_KEYS", 50)
+    case = Case(1)
+    weights = case.weights.clone().requires_grad_()
+    logits = permuted_logits(weights, case.item_logits, case.mask, case.rows, draws=5, seed=3)
+    logits.sum().backward()
+    assert weights.grad is not None
+    mean = case.item_logits.sum(-1).masked_fill(~case.mask[:, None], 0.0)
+    torch.testing.assert_close(
+        weights.grad.masked_fill(~case.mask[:, None], 0.0).sum(-1), 5 * mean.sum(-1)
+    )

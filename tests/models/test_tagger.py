@@ -9,7 +9,7 @@ import torch
 from attnlight.batch import AttentionModel, AttentionOutput
 from attnlight.errors import InputError
 from attnlight.functional import read
-from attnlight.models.tagger import texts_of_rows
+from attnlight.functional.rows import texts_of_rows
 from tests.models.taggers import FEATURES, LENGTHS, READOUTS, one, sentences, tagger
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -151,9 +151,9 @@ def test_readout_in_blocks_is_the_readout(monkeypatch: pytest.MonkeyPatch) -> No
     output = model(batch)
     candidates = torch.rand(20, 2, 3, 9)
     whole = model.readout(output, candidates)
-    monkeypatch.setattr("attnlight.models.tagger._BLOCK", 200)
+    monkeypatch.setattr("attnlight.models.tagger._CPU_BLOCK", 200)
     torch.testing.assert_close(model.readout(output, candidates), whole)
-    monkeypatch.setattr("attnlight.models.tagger._BLOCK", 1)
+    monkeypatch.setattr("attnlight.models.tagger._CPU_BLOCK", 1)
     torch.testing.assert_close(model.readout(output, candidates), whole)
 
 

@@ -1,0 +1,27 @@
+"""The readout of some rows of an output alone, where tests ask more of these than of others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.functional.candidates import Readout
+from attnlight.functional.heads import PartReadout
+
+
+def readouts_of_parts(
+    batch: TextBatch, output: AttentionOutput, model: AttentionModel
+) -> PartReadout:
+    """From some rows (r,) of an output to the model's readout of candidates of these alone."""
+    plain = replace(output, layers=None)
+
+    def part(rows: Tensor) -> Readout:
+        chosen = torch.zeros_like(output.mask[:, 0]).index_fill(0, rows, True)
+        texts = torch.isin(batch.index, output.rows[rows, 0])
+        return partial(model.readout, plain.select(texts, chosen))
+
+    return part
