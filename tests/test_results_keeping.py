@@ -110,6 +110,22 @@ class TestKeepAll:
         record = pq.read_schema(folder / "seed0/records/test/importance_correlation.parquet")
         assert not any(name.startswith("scores") for name in record.names)
 
+    def test_agreement_is_kept_of_every_model_with_two_scored_seeds(self, tmp_path: Path) -> None:
+        for name, seeds in (("imdb_cnn", (1, 2)), ("imdb_average", (1,)), (f"{NAME}", (0, 1))):
+            for seed in seeds:
+                records = (
+                    serrano_records(seed=seed)
+                    if name == NAME
+                    else {
+                        "importance_correlation": correlations(seed=seed),
+                        "adversarial_attention": correlations(seed=seed, scores=False),
+                    }
+                )
+                write_kept(tmp_path / "runs", name, records, seed=seed)
+        assert keeping.keep_all(tmp_path / "runs", tmp_path / "results") == []
+        found = sorted((tmp_path / "results").glob(f"*/{reliability.FILE}"))
+        assert [path.parent.name for path in found] == ["imdb_cnn"]
+
 
 class TestReliability:
     @pytest.fixture
@@ -158,6 +174,18 @@ class TestReliability:
         for name, words in reliability.ROWS.items():
             cell = reliability.cell(found, name)
             assert table.count(f"|  | {words} | 3 | {cell} | {cell} | – | – | – |") == 2  # noqa: RUF001
+
+    def test_rows_are_models_and_one_seed_is_a_dash(self, experiment: Any, tmp_path: Path) -> None:
+        records = {"importance_correlation": correlations()}
+        write_kept(tmp_path / "one", "sst_cnn", records)
+        one = kept.Experiment.read(tmp_path / "one", "sst_cnn")
+        experiments = {model.experiment: one for model in posthoc.MODELS}
+        experiments["sst_average"] = experiment
+        lines = reliability.reliability_table(experiments).splitlines()[2:]
+        found = reliability.read_agreement(experiment)
+        cells = [reliability.cell(found, name) for name in reliability.ROWS]
+        assert lines[2] == f"| SST | average | additive | 3 | 30 | {' | '.join(cells)} |"
+        assert all("| 1 | – | – | – | – | – |" in line for line in lines[:2] + lines[3:])  # noqa: RUF001
 
 
 class TestScale:

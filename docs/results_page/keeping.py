@@ -84,7 +84,8 @@ def keep_all(runs: Path, records: Path) -> list[str]:
                 continue
             keep(run, records / name / run.name, wanted(name), columns)
             kept.append(run)
-        scored = [run for run in kept if name in arms.NAMES and _has_scores(run)]
+        several = (*arms.NAMES, *(model.experiment for model in posthoc.MODELS))
+        scored = [run for run in kept if name in several and _has_scores(run)]
         if len(scored) > 1:
             keep_agreement(scored, records / name / reliability.FILE)
     return left_out

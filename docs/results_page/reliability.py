@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations
 
 import numpy as np
@@ -12,8 +13,8 @@ from attnlight.errors import InputError
 from attnlight.functional.reliability import mean_over_pairs
 from attnlight.report.reliability import Agreement
 from results_page.kept import Experiment
-from results_page.posthoc import rounded, shown
-from results_page.tables import DASH
+from results_page.posthoc import MODELS, rounded, shown
+from results_page.tables import DASH, table
 
 FILE = "reliability.parquet"  # beside the kept runs of an experiment
 ROWS = {  # columns of what `attnlight reliability` writes, and what the page calls them
@@ -34,16 +35,16 @@ def read_agreement(experiment: Experiment) -> Agreement | None:
     path = experiment.folders[0].parent / FILE
     if not path.exists():
         return None
-    table = pq.read_table(path)
+    held = pq.read_table(path)
     runs = [f"{experiment.name}/{folder.name}" for folder in experiment.folders]
     pairs = list(combinations(runs, 2))
-    size = len(table) // max(len(pairs), 1)
-    compared = list(zip(table["first"].to_pylist(), table["second"].to_pylist(), strict=True))
+    size = len(held) // max(len(pairs), 1)
+    compared = list(zip(held["first"].to_pylist(), held["second"].to_pylist(), strict=True))
     if compared != [pair for pair in pairs for _ in range(size)]:
         raise InputError(f"{path} compares other runs than those kept beside it; keep them again.")
-    index = table["index"].to_numpy()[:size]
+    index = held["index"].to_numpy()[:size]
     tau = {
-        name: table[name].to_numpy().astype(np.float64).reshape(len(pairs), size) for name in ROWS
+        name: held[name].to_numpy().astype(np.float64).reshape(len(pairs), size) for name in ROWS
     }
     return Agreement(runs, np.stack([index, np.zeros_like(index)], axis=1), tau)
 
@@ -60,3 +61,18 @@ def cell(found: Agreement | None, name: str) -> str:
     pairs = np.nanmean(tau, axis=1)
     ends = f", pairs {rounded(pairs.min())} to {rounded(pairs.max())}" if len(pairs) > 1 else ""
     return shown(mean) + ends
+
+
+def reliability_table(experiments: Mapping[str, Experiment]) -> str:
+    """How far seeds of each of Jain & Wallace's models agree; a dash where one seed was trained."""
+    rows = []
+    for model in MODELS:
+        found = read_agreement(experiments[model.experiment])
+        seeds, texts = ("1", DASH) if found is None else (str(len(found.runs)), _texts(found))
+        rows.append([*model.words, seeds, texts, *(cell(found, name) for name in ROWS)])
+    head = ["corpus", "encoder", "attention", "seeds", "texts", *ROWS.values()]
+    return table(head, rows, words=3)
+
+
+def _texts(found: Agreement) -> str:
+    return f"{len(found.rows):,}"
