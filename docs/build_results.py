@@ -29,6 +29,7 @@ from results_page import (
     removal,
     scale,
     serrano,
+    studies,
     tables,
     targets,
     verdicts,
@@ -78,6 +79,7 @@ def blocks(records: Path) -> dict[str, str]:
         ),
         "scale": scale.scale_table(scale.read_scales(records)),
         **serrano_blocks(records, published),
+        **studies.study_blocks(records / studies.FOLDER, published),
     }
 
 

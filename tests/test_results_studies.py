@@ -18,6 +18,7 @@ from tests.report.study.fake import whole
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
+keeping = importlib.import_module("results_page.keeping")
 studies = importlib.import_module("results_page.studies")
 
 
@@ -104,6 +105,17 @@ def test_published_figures_have_a_guide_and_corpus_that_we_know(published: Any) 
     assert set(studies.CORPORA.values()) <= theirs["base_uniform"].keys()
     for guides in theirs["guides"].values():
         assert guides.keys() == {"uniform", "learned", "base", "adversary"}
+
+
+def test_what_is_kept_of_a_study_gives_the_same_blocks(
+    kept: Path, blocks: dict[str, str], published: Any, tmp_path: Path
+) -> None:
+    assert keeping.keep_all(kept, tmp_path) == []
+    folder = tmp_path / studies.FOLDER
+    assert studies.study_blocks(folder, published) == blocks
+    for name in ("wiegreffe-pinter", "planted"):
+        files = sorted(path.name for path in (folder / name).iterdir())
+        assert files == ["study.json", "study.parquet"]
 
 
 def test_nothing_kept_is_nothing_shown(tmp_path: Path, published: Any) -> None:

@@ -13,7 +13,17 @@ import pyarrow.parquet as pq
 
 from attnlight.files import replacing, write_text
 from attnlight.report.reliability import agreement, read_scores, write_agreement
-from results_page import arms, minimal, planted, posthoc, reliability, scale, serrano, tables
+from results_page import (
+    arms,
+    minimal,
+    planted,
+    posthoc,
+    reliability,
+    scale,
+    serrano,
+    studies,
+    tables,
+)
 
 Columns = tuple[str, ...] | None  # None: all
 PREDICTED = ("index", "label", "tokens", "attention", "evidence")  # of `attnlight predict`
@@ -73,7 +83,7 @@ def keep_all(runs: Path, records: Path) -> list[str]:
     Returns:
         A line for each run that was left out because it is not finished.
     """
-    left_out = []
+    left_out: list[str] = []
     for name in EXPERIMENTS:
         columns = (*PREDICTED, *(minimal.COLUMNS if name in minimal.NAMES else ()))
         kept = []
@@ -88,6 +98,8 @@ def keep_all(runs: Path, records: Path) -> list[str]:
         scored = [run for run in kept if name in several and _has_scores(run)]
         if len(scored) > 1:
             keep_agreement(scored, records / name / reliability.FILE)
+    for path in sorted(runs.glob("*/study.json")):
+        keep_study(path.parent, records / studies.FOLDER / path.parent.name)
     return left_out
 
 
@@ -163,6 +175,17 @@ def keep_agreement(runs: Sequence[Path], target: Path) -> None:
         pa.float32() if pa.types.is_floating(field.type) else field.type for field in table.schema
     ]
     _write(table.cast(pa.schema(zip(table.column_names, types, strict=True))), target)
+
+
+def keep_study(study: Path, target: Path) -> None:
+    """Copy what `attnlight study` collected, from which its report is written anew.
+
+    Raises:
+        InputError: A file cannot be written.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    _write(pq.read_table(study / "study.parquet"), target / "study.parquet")
+    write_text(target / "study.json", (study / "study.json").read_text(encoding="utf-8"))
 
 
 def _copy(source: Path, target: Path, columns: Sequence[str] | None = None) -> None:

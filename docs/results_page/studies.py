@@ -18,6 +18,7 @@ from attnlight.report.study.tables import tables
 from attnlight.report.study.verdict import verdicts
 from results_page.tables import DASH
 
+FOLDER = "studies"  # below docs/results
 # The published corpus of the experiments whose name starts so.
 CORPORA = {"sst_": "sst", "imdb_": "imdb", "20_newsgroups_sports_": "20_newsgroups_sports"}
 
