@@ -148,18 +148,19 @@ def epoch_table(experiments: Mapping[str, Experiment]) -> str:
 def bin_table(experiments: Mapping[str, Experiment], published: Mapping[str, Any]) -> str:
     """Medians by bin of maximum attention and predicted class, a column per seed."""
     rows = []
-    most = max(len(experiments[name].seeds) for name in published["median_tvd"])
+    seeds = sorted({seed for name in published["median_tvd"] for seed in experiments[name].seeds})
     for name, theirs in published["median_tvd"].items():
         columns = experiments[name].test("attention_permutation")
         bins = attention_bin(columns["max_attention"])
         for predicted, place in np.ndindex(len(CLASSES), len(BINS)):
             members = (columns["prediction"] == predicted) & (bins == place)
-            found = [_median(*pair) for pair in zip(columns["median_tvd"], members, strict=True)]
-            found += [""] * (most - len(found))
+            found = map(_median, columns["median_tvd"], members)
+            by_seed = dict(zip(experiments[name].seeds, found, strict=True))
             words = ["", ""] if place else [TEXT[name], CLASSES[predicted]]
-            rows.append([*words, BINS[place], theirs[predicted][place] or DASH, *found])
+            cells = [by_seed.get(seed, "") for seed in seeds]
+            rows.append([*words, BINS[place], theirs[predicted][place] or DASH, *cells])
     head = ["corpus", "predicted", "maximum attention", "Jain & Wallace"]
-    return table([*head, *(f"here, seed {seed}" for seed in range(most))], rows, words=3)
+    return table([*head, *(f"here, seed {seed}" for seed in seeds)], rows, words=3)
 
 
 def _median(values: NDArray[np.floating], members: NDArray[np.bool_]) -> str:
