@@ -11,6 +11,7 @@ from torch import Tensor
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
+MARKED = "marked"  # in `TextBatch.extras`: which tokens are rows of a tagger, where not all are
 
 
 def _mapped(value: object, function: Callable[[Tensor], Tensor]) -> object:
@@ -37,6 +38,7 @@ class TextBatch:
         query_mask: What the query encoder sees, (B, M), or None.
         extras: Columns that follow tokenisation and truncation, each of the shape of tokens: planted
             `evidence`, `impermissible`, `rationale` and the like; 0 on padding and boundary tokens.
+            `marked` says which tokens are rows of a tagger, a boundary token among them or not.
     """
 
     index: Tensor
@@ -70,6 +72,14 @@ class TextBatch:
     def attendable(self) -> Tensor:
         """What attention may reach: real tokens other than boundary tokens, same shape as mask."""
         return self.mask & (self.tokens != BOS) & (self.tokens != EOS)
+
+    def instances(self) -> Tensor:
+        """Tokens that are rows of a tagger, (B, N) bool: those `marked`, or all real ones.
+
+        A boundary token that is marked attends to its text, and nothing attends to it.
+        """
+        marked = self.extras.get(MARKED)
+        return self.attendable() if marked is None else self.mask & (marked != 0)
 
 
 @dataclass

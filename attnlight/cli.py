@@ -62,7 +62,8 @@ class AttnlightCLI(LightningCLI):
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
         for name in ("vocab_size", "num_classes"):
             parser.link_arguments(f"data.{name}", f"model.init_args.{name}", apply_on="instantiate")
-        for source, name in (("classes", "tags"), ("features", "features")):  # of taggers
+        of_taggers = (("classes", "tags"), ("features", "features"), ("target", "target"))
+        for source, name in of_taggers:
             parser.link_arguments(
                 f"data.{source}", f"model.init_args.{name}", apply_on="instantiate"
             )

@@ -17,8 +17,10 @@ from attnlight.batch import TextBatch
 from attnlight.checkpoints import AtomicCheckpointIO
 from attnlight.data.dataset import TokenDataset
 from attnlight.datamodules import PlantedEvidence
-from attnlight.models.guided import Guided
-from attnlight.tasks import AttentionClassifier, GuidedMLP
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.models.guided import GivenAttention
+from attnlight.tasks import AttentionClassifier
+from attnlight.tasks.guided import GuidedVariant
 from attnlight.tasks.text import TextTask
 
 SIZES: dict[str, Any] = {"train_size": 61, "validation_size": 21, "test_size": 23}
@@ -95,7 +97,7 @@ def save_base(path: Path, corpus: PlantedEvidence, *, seed: int = 0, **options: 
     return save(task, path)
 
 
-def running(task: pl.LightningModule, corpus: PlantedEvidence, split: str = "train") -> Any:
+def running(task: pl.LightningModule, corpus: CorpusDataModule, split: str = "train") -> Any:
     """Let a task read a split without a trainer's loop; what stands in for the trainer."""
     stage = {"train": "training", "validation": "validating", "test": "testing"}[split]
     stages = ("training", "validating", "testing", "predicting", "sanity_checking")
@@ -103,13 +105,13 @@ def running(task: pl.LightningModule, corpus: PlantedEvidence, split: str = "tra
     stand_in.world_size = stand_in.num_training_batches = 1
     stand_in.current_epoch = 0
     task.trainer = stand_in
-    if isinstance(task, GuidedMLP) and isinstance(task.model, Guided):
+    if isinstance(task, GuidedVariant) and isinstance(task.model, GivenAttention):
         task.model.guide = task._guidance
     task.train(split == "train")
     return stand_in
 
 
-def batch_of(corpus: PlantedEvidence, split: str = "train", count: int = 8) -> TextBatch:
+def batch_of(corpus: CorpusDataModule, split: str = "train", count: int = 8) -> TextBatch:
     """The first texts of a split in another order, lengths mixed."""
     order = np.random.default_rng(0).permutation(count)
     batch: TextBatch = corpus.dataset(split)[order.tolist()]

@@ -13,10 +13,11 @@ import yaml
 from attnlight import callbacks, tasks
 from attnlight.__main__ import main
 from attnlight.data.word2vec import Word2VecSettings
-from attnlight.datamodules import PlantedEvidence
+from attnlight.datamodules import ChunkingDataModule, PlantedEvidence
 from attnlight.records import merge_shards
-from attnlight.tasks.variants import VariantTask
-from tests.bases import save_base
+from attnlight.tasks.inheritance import Variant
+from attnlight.tasks.tagging_variants import TaggerVariant
+from tests.bases import save, save_base
 from tests.commands import CONFIGS, CPU, QUIET, experiment
 from tests.data.local import write_yahoo
 
@@ -120,10 +121,23 @@ def saved_base(folder: Path, data: Path, **options: Any) -> str:
     return str(save_base(folder / "base.ckpt", corpus))
 
 
+def saved_tagger(folder: Path, data: Path) -> str:
+    """The same of a tagger."""
+    corpus = ChunkingDataModule(**read(data)["init_args"])
+    sizes = {"hidden_size": 8, "embedding_size": 8, "feature_size": 4}
+    task = tasks.ChunkTagger(corpus.vocab_size, corpus.classes, corpus.features, **sizes)
+    task.adopt_corpus(corpus)
+    task.token_features = corpus.token_features
+    return str(save(task, folder / "base.ckpt"))
+
+
 def base_of(folder: Path, model: Path, data: Path) -> list[str]:
     """What names a base on the command line, where the model is a variant of one."""
     kind = getattr(tasks, read(model)["class_path"].rpartition(".")[2])
-    return [f"--model.base={saved_base(folder, data)}"] if issubclass(kind, VariantTask) else []
+    if not issubclass(kind, Variant):
+        return []
+    saved = saved_tagger if issubclass(kind, TaggerVariant) else saved_base
+    return [f"--model.base={saved(folder, data)}"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CONFIGS)))

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import lightning.pytorch as pl
+import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.outputs import broken_rows
+from attnlight.data.samplers import PairSampler
 from attnlight.errors import InputError
 from attnlight.functional import js_divergence, total_variation
-from attnlight.reference import OutputStore, Reference, running_split
+from attnlight.functional.matching import head_divergences, match_heads
+from attnlight.functional.share import js_share
+from attnlight.reference import OutputStore, Reference, reading, running_split
+
+_MATCHED_ON: Literal["validation"] = "validation"
+_PAIRS, _TEXTS = 1 << 16, 128  # of a batch that heads are matched on
 
 
 class BaseDivergence(InterpretabilityTest):
     """Compare attention and prediction with those of a base model for the same text.
 
     Columns: `attention_js`, the Jensen-Shannon divergence of the two attention distributions over
-    the items of the row (nats, at most ln 2; the mean over heads, each of which is in
-    `attention_js_heads` where there are several); `prediction_tvd`, the total variation distance of
-    the two predictions (for two classes the absolute difference of probability);
-    `base_max_attention` and `base_prediction` of the base. As curves over validation epochs they
-    show an adversary drift.
+    the items of the row (nats, at most ln 2; the mean over heads); `attention_js_share`, that as a
+    share of the largest that any attention of the row could have (NaN for one item);
+    `prediction_tvd`, the total variation distance of the two predictions (for two classes the
+    absolute difference of probability); `base_max_attention` and `base_prediction` of the base. As
+    curves over validation epochs they show an adversary drift.
+
+    Several heads have no order, and a model trained from scratch has them in any. Each head of the
+    base is compared with one head of the model, paired so that the mean of `attention_js` over all
+    rows of the validation split is least: with the weights that are tested, and before the test
+    split is read. The record's metadata have the model's head for each of the base's (`heads`).
+    There are two columns more: `attention_js_heads`, one value for each head of the base, and
+    `attention_js_mean`, the divergence of the mean over heads from that of the base.
 
     The base is evaluated once per text; `attnlight.reference` keeps what it says.
 
@@ -34,6 +49,8 @@ class BaseDivergence(InterpretabilityTest):
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the choice of instances.
         figures: Draw `attention_js` by the base's maximum attention, and against `prediction_tvd`.
+        match_heads: Pair heads first; false compares them in their order, as suits a model that was
+            trained on from the base's own weights.
     """
 
     measures = ("attention_js", "prediction_tvd")
@@ -45,21 +62,25 @@ class BaseDivergence(InterpretabilityTest):
         max_instances: int | None = None,
         seed: int = 0,
         figures: bool = True,
+        match_heads: bool = True,
     ) -> None:
         super().__init__(every_n_epochs, max_instances, seed, figures)
         self.base = base
+        self.match_heads = match_heads
         self._reference: Reference | None = None
         self._outputs: OutputStore | None = None
+        self._heads: list[int] | None = None
 
     @property
     @override
     def metadata(self) -> Mapping[str, Any]:
         if self._reference is None:
             return {}
+        matched = {"heads": self._heads, "heads_matched_on": _MATCHED_ON}
         return {
             "base": str(self._reference.path),
             "base_fingerprint": self._reference.identity.fingerprint,
-        }
+        } | ({} if self._heads is None else matched)
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -79,22 +100,49 @@ class BaseDivergence(InterpretabilityTest):
         self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
     ) -> Mapping[str, Tensor]:
         assert self._outputs is not None
-        weights, base = (v.double() for v in self._outputs.read(output.rows, output.mask))
-        if weights.shape != output.weights.shape or base.shape != output.logits.shape:
-            raise InputError(
-                f"the base of {self.name} has {weights.shape[1]} heads and {base.shape[1]} classes, "
-                f"the model {output.weights.shape[1]} and {output.logits.shape[1]}."
-            )
-        divergence = js_divergence(output.weights.double(), weights)  # (R, H)
+        weights, base = self._of_base(self._outputs, output)
+        own = output.weights.double()
+        own = own if self._heads is None else own[:, self._heads]
+        divergence = js_divergence(own, weights)  # (R, H)
         probabilities = output.logits.double().softmax(dim=-1)
         columns = {
             "attention_js": divergence.mean(dim=-1),
+            "attention_js_share": js_share(own, weights, output.mask),
             "prediction_tvd": total_variation(probabilities, base.softmax(dim=-1)),
             "base_max_attention": weights.amax(dim=-1).mean(dim=-1),
             "base_prediction": base.argmax(dim=-1),
         }
-        several = {"attention_js_heads": divergence} if divergence.shape[1] > 1 else {}
-        return columns | several
+        if divergence.shape[1] == 1:
+            return columns
+        mean = js_divergence(own.mean(dim=1), weights.mean(dim=1))
+        return columns | {"attention_js_heads": divergence, "attention_js_mean": mean}
+
+    def _of_base(self, outputs: OutputStore, output: AttentionOutput) -> tuple[Tensor, Tensor]:
+        """Attention (R, H, N) and logits (R, C) of the base for the rows of an output, float64."""
+        weights, logits = (values.double() for values in outputs.read(output.rows, output.mask))
+        if weights.shape != output.weights.shape or logits.shape != output.logits.shape:
+            raise InputError(
+                f"the base of {self.name} has {weights.shape[1]} heads and {logits.shape[1]} "
+                f"classes, the model {output.weights.shape[1]} and {output.logits.shape[1]}."
+            )
+        return weights, logits
+
+    def _matched(self, trainer: pl.Trainer, module: pl.LightningModule) -> list[int]:
+        """The model's head for each of the base's, the same on all ranks."""
+        assert self._reference is not None
+        corpus: Any = trainer.datamodule  # type: ignore[attr-defined]
+        outputs = self._reference.outputs(corpus, _MATCHED_ON, module.device)
+        texts, model = corpus.dataset(_MATCHED_ON), cast("AttentionModel", module.model)
+        place = trainer.global_rank, trainer.world_size
+        found = torch.zeros(outputs.heads, outputs.heads, dtype=torch.double, device=module.device)
+        with reading(_MATCHED_ON):
+            for positions in PairSampler(_PAIRS, texts.lengths, _TEXTS, *place):
+                output = model(texts[positions].to(module.device))
+                base, _ = self._of_base(outputs, output)
+                broken = broken_rows(output)
+                real = slice(None) if broken is None else ~broken
+                found += head_divergences(output.weights[real], base[real])
+        return match_heads(trainer.strategy.reduce(found, reduce_op="sum"))
 
     @override
     def _begin(
@@ -107,4 +155,7 @@ class BaseDivergence(InterpretabilityTest):
         assert self._reference is not None
         corpus: Any = trainer.datamodule  # type: ignore[attr-defined]
         self._outputs = self._reference.outputs(corpus, running_split(trainer), module.device)
+        if self._outputs.heads > 1:
+            self.measures = (*type(self).measures, "attention_js_mean")  # type: ignore[misc, assignment]
+            self._heads = self._matched(trainer, module) if self.match_heads else None
         super()._begin(trainer, module, stage, epoch)

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from attnlight.batch import TextBatch
+from attnlight.batch import BOS, PAD, SPECIAL_TOKENS, TextBatch
 from attnlight.data.columns import is_text, list_element, require_columns
 from attnlight.data.conll import LINE
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.features import CHARACTERS, TokenFeatures
 from attnlight.data.sources import Source, silent
+from attnlight.data.targets import IGNORED, Target
 from attnlight.data.tokenization import encode_texts
 from attnlight.errors import InputError
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from tokenizers import Tokenizer
 
-IGNORED = -100  # label of padding, which torch's losses pass over
 TAGS = "tags"
 _READ_ROWS = 1000
 
@@ -39,6 +39,7 @@ class Tagged(NamedTuple):
         words: (T,).
         tags: (T,).
         pos: Part-of-speech tags (T,), or None where they are not read.
+        marked: The token whose tag is asked for, where one is.
     """
 
     row: int
@@ -46,6 +47,7 @@ class Tagged(NamedTuple):
     words: list[str]
     tags: list[str]
     pos: list[str] | None
+    marked: int = 0
 
 
 class TaggedReader:
@@ -143,7 +145,10 @@ class TaggedReader:
 
 
 class TaggedDataset(TokenDataset):
-    """Sentences of one split of a prepared corpus; labels of a batch are (B, N), -100 on padding."""
+    """Sentences of one split of a prepared corpus.
+
+    Labels of a batch are (B, N), -100 on padding and where nothing is asked for.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         super().__init__(folder)
@@ -158,6 +163,12 @@ class TaggedDataset(TokenDataset):
         batch.labels = batch.extras.pop(TAGS).long().masked_fill(~batch.mask, IGNORED)
         return batch
 
+    @override
+    def words(self, position: int) -> list[str]:
+        words: list[str] = self._table["words"][position].as_py()
+        before = len(self._tokens[position]) - len(words)
+        return [SPECIAL_TOKENS[BOS]] * before + words
+
 
 def write_tagged(
     folder: Path,
@@ -165,11 +176,12 @@ def write_tagged(
     tokenizer: Tokenizer,
     features: TokenFeatures,
     numbers: Mapping[str, int],
+    target: Target,
 ) -> None:
     """Write a split of a prepared corpus (`CorpusDataModule`) without holding it in memory.
 
-    Columns: `index`, `length`, `tokens`, `tags` (numbers of the tags), those of the features, and
-    `words`.
+    Columns: `index`, `length`, `tokens`, `tags` (labels), those of the target and of the features,
+    and `words`.
 
     Args:
         folder: Folder to write; `<folder>.arrow` is used on the way.
@@ -177,25 +189,27 @@ def write_tagged(
         tokenizer: Tokenizer of the corpus, which makes one token of each word.
         features: What else is kept of each token.
         numbers: Number of each tag.
+        target: What is asked of a sentence.
     """
     import datasets
     import pyarrow
 
-    stream, schema = folder.with_suffix(".arrow"), _schema(features)
+    stream, schema = folder.with_suffix(".arrow"), _schema(features, target)
     with pyarrow.ipc.new_stream(str(stream), schema) as writer:
         while chunk := list(islice(sentences, _READ_ROWS)):
-            columns = _encoded(chunk, tokenizer, features, numbers)
+            columns = _encoded(chunk, tokenizer, features, numbers, target)
             writer.write_table(pyarrow.table(columns, schema=schema))
     with silent():
         datasets.Dataset.from_file(str(stream)).save_to_disk(str(folder))
     stream.unlink()
 
 
-def _schema(features: TokenFeatures) -> pyarrow.Schema:
+def _schema(features: TokenFeatures, target: Target) -> pyarrow.Schema:
     import pyarrow
 
     columns = {"index": pyarrow.int64(), "length": pyarrow.int32()}
     columns |= {"tokens": pyarrow.list_(pyarrow.int32()), TAGS: pyarrow.list_(pyarrow.int16())}
+    columns |= {name: pyarrow.list_(pyarrow.int8()) for name in target.columns}
     for name in features.rules.columns:
         packed = name.startswith(CHARACTERS)
         columns[name] = pyarrow.list_(pyarrow.int64() if packed else pyarrow.int32())
@@ -207,6 +221,7 @@ def _encoded(
     tokenizer: Tokenizer,
     features: TokenFeatures,
     numbers: Mapping[str, int],
+    target: Target,
 ) -> dict[str, Any]:
     ids, _ = encode_texts(tokenizer, [" ".join(sentence.words) for sentence in sentences])
     for sentence, found in zip(sentences, ids, strict=True):
@@ -215,11 +230,15 @@ def _encoded(
                 f"{sentence.place} has {len(sentence.words)} words, but {len(found)} tokens."
             )
     seen = [features.encode(sentence.words, sentence.pos) for sentence in sentences]
+    labels = [target.labels(s.tags, numbers, s.marked) for s in sentences]
+    marks = [[int(label != IGNORED) for label in found] for found in labels]
+    none = [PAD] * len(target.before)
     return {
         "index": [sentence.row for sentence in sentences],
-        "length": [len(sentence.words) for sentence in sentences],
-        "tokens": ids,
-        TAGS: [[numbers[tag] for tag in sentence.tags] for sentence in sentences],
-        **{name: [columns[name] for columns in seen] for name in features.rules.columns},
+        "length": [len(found) for found in labels],
+        "tokens": [[*target.before, *found] for found in ids],
+        TAGS: labels,
+        **dict.fromkeys(target.columns, marks),
+        **{name: [[*none, *columns[name]] for columns in seen] for name in features.rules.columns},
         "words": [sentence.words for sentence in sentences],
     }

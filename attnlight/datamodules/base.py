@@ -22,6 +22,7 @@ from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
+from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
 from attnlight.errors import InputError
 
@@ -55,10 +56,12 @@ class CorpusDataModule(LightningDataModule, ABC):
         sentence_rules: How a raw text becomes sentences as those of the test split did; None where
             texts are not split.
         nested: Whether batches keep sentences apart, (B, S, N).
+        target: What a tagger is asked for, where a corpus has a choice.
     """
 
     sentence_rules: SentenceRules | None = None
     nested: bool = False
+    target: TargetName = "tokens"
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 from typing_extensions import override
@@ -24,10 +25,12 @@ from attnlight.data.samplers import PairSampler
 from attnlight.data.selection import Kept, Selection
 from attnlight.data.sources import Source
 from attnlight.data.tagged import Tagged, TaggedDataset, TaggedReader, write_tagged
+from attnlight.data.targets import IGNORED, Target, TargetName
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.data.vocabulary import learn_vocabulary
 from attnlight.datamodules.base import FORMAT, CorpusDataModule
 from attnlight.errors import InputError
+from attnlight.functional import draw_keys
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -60,7 +63,18 @@ class ChunkingDataModule(CorpusDataModule):
     in the training split, alphabetically. Without `validation` a seeded tenth of the training
     sentences is split off. The vocabulary and the values of features come from what is left.
 
-    A batch has labels (B, N), -100 on padding, and each feature in `extras`, (B, N), ids with 0 on
+    `target` decides what is asked of a sentence, and so which rows a tagger's output has:
+
+    * `tokens`: the tag of each token.
+    * `marked`: the tag of one token, of the same classes. It is token number k mod T of a sentence
+      of T tokens, with k the one number of `attnlight.functional.draw_keys(mark_seed, index, 0, 1,
+      1)` and index the sentence's row in the source, so that no other option moves it.
+    * `sentence`: whether there is a chunk of the type `sentence_chunk`. A boundary token before the
+      sentence answers: it attends to the sentence, and nothing attends to it. Classes are `no SBAR`
+      and `SBAR`.
+
+    A batch has labels (B, N), -100 on padding and wherever nothing is asked for, `marked` in
+    `extras`, 1 where something is, unless that is everywhere, and each feature in `extras`, (B, N), ids with 0 on
     padding and 1 for values that training lacks. Characters are packed so that they keep that
     shape: eight in each number of `characters_0`, `characters_1` and so on, one byte each from the
     lowest up.
@@ -95,6 +109,9 @@ class ChunkingDataModule(CorpusDataModule):
         max_pairs: Pairs of a token and an item per batch in validation, test and prediction: a
             batch of sentences that exceeds it is cut, since what is asked of attention takes
             memory for each pair.
+        target: What is asked of a sentence.
+        sentence_chunk: Chunk type that `sentence` asks for.
+        mark_seed: Seed of the tokens that `marked` asks for.
         **kwargs: Arguments of `CorpusDataModule`.
 
     Raises:
@@ -127,6 +144,9 @@ class ChunkingDataModule(CorpusDataModule):
         characters: int = 0,
         pos: bool = False,
         max_pairs: int = 1 << 16,
+        target: TargetName = "tokens",
+        sentence_chunk: str = "SBAR",
+        mark_seed: int = 0,
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**kwargs)
@@ -147,6 +167,9 @@ class ChunkingDataModule(CorpusDataModule):
         self.rules = TextRules(lowercase, digits, boundary_tokens=False)
         self.feature_rules = FeatureRules(tuple(suffixes or ()), case, characters, pos)
         self.max_pairs = max_pairs
+        self.target = target
+        self.asked = Target(target, sentence_chunk)
+        self.mark_seed = mark_seed
         self._check()
 
     def _check(self) -> None:
@@ -185,7 +208,7 @@ class ChunkingDataModule(CorpusDataModule):
 
     @override
     def recipe(self) -> dict[str, Any]:
-        return {
+        recipe = {
             "sources": {split: source.identity() for split, source in self.sources.items()},
             "columns": self.columns,
             "selection": asdict(self.selection),
@@ -194,6 +217,10 @@ class ChunkingDataModule(CorpusDataModule):
             "rules": asdict(self.rules),
             "features": asdict(self.feature_rules),
         }
+        about = {"marked": self.mark_seed, "sentence": self.asked.chunk}
+        # Corpora of all tags keep the fingerprint that they had before there were others.
+        target = {} if self.target == "tokens" else {"target": [self.target, about[self.target]]}
+        return recipe | target
 
     @property
     def token_features(self) -> TokenFeatures:
@@ -208,33 +235,30 @@ class ChunkingDataModule(CorpusDataModule):
     @property
     @override
     def label_counts(self) -> list[int]:
-        dataset, counts = self.dataset("train"), np.zeros(self.num_classes, np.int64)
-        for start in range(0, len(dataset), _READ_TEXTS):
-            batch = dataset[range(start, min(start + _READ_TEXTS, len(dataset)))]
-            assert batch.labels is not None  # every prepared sentence has them
-            counts += np.bincount(batch.labels[batch.mask], minlength=self.num_classes)
-        return counts.tolist()
+        counts = _label_counts(self.dataset("train"), self.num_classes)
+        return [int(count) for count in counts]
 
     @override
     def build(self, folder: Path) -> None:
         scratch = folder / "source"
         try:
             parts = {split: self._part(split, scratch) for split in self.sources}
-            classes = self._classes(parts["train"])  # the sentences split off may have any of them
+            tags = self._tags(parts["train"])  # the sentences split off may have any of them
             parts = self._divided(parts)
             tokenizer, features = self._learn(parts["train"])
-            numbers = {tag: number for number, tag in enumerate(classes)}
+            numbers = {tag: number for number, tag in enumerate(tags)}
             for split, part in parts.items():
                 checked = self._checked(part, numbers)
-                write_tagged(folder / split, checked, tokenizer, features, numbers)
+                write_tagged(folder / split, checked, tokenizer, features, numbers, self.asked)
+                self._require_both_answers(split, folder / split)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         tokenizer.save(str(folder / "tokenizer.json"))
         corpus = {
             "format": FORMAT,
-            "classes": classes,
+            "classes": self.asked.classes(tags),
             "splits": {split: part.kept.counts() for split, part in parts.items()},
-            "extras": self.feature_rules.columns,
+            "extras": [*self.asked.columns, *self.feature_rules.columns],
             "features": features.held(),
         }
         (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
@@ -253,7 +277,7 @@ class ChunkingDataModule(CorpusDataModule):
         kept.keep(np.flatnonzero(lengths), "empty", "rows without a token")
         return _Part(reader, kept)
 
-    def _classes(self, train: _Part) -> list[str]:
+    def _tags(self, train: _Part) -> list[str]:
         """The tags of the corpus, in the order of their numbers."""
         named = train.reader.tag_names
         if self.chunks is not None:
@@ -282,7 +306,26 @@ class ChunkingDataModule(CorpusDataModule):
     def _checked(self, part: _Part, known: dict[str, int]) -> Iterator[Tagged]:
         for sentence in part.sentences():
             check_tags(sentence.place, sentence.tags, known, self.strict)
-            yield sentence
+            yield sentence._replace(marked=self._marked(sentence.row, len(sentence.words)))
+
+    def _marked(self, row: int, length: int) -> int:
+        """The token that `marked` asks for of a sentence."""
+        if self.target != "marked":
+            return 0
+        index = torch.tensor([row])
+        return int(draw_keys(self.mark_seed, index, torch.zeros_like(index), 1, 1)) % length
+
+    def _require_both_answers(self, split: str, folder: Path) -> None:
+        if self.target != "sentence":
+            return
+        without, found = _label_counts(TaggedDataset(folder), 2)
+        if not without or not found:
+            kind = "without" if found else "with"
+            raise InputError(
+                f"the {split} split of {self.corpus_name} has no sentence {kind} a chunk of type "
+                f"{self.asked.chunk}; target sentence needs both kinds (sentence_chunk names the "
+                "type)."
+            )
 
     def _learn(self, train: _Part) -> tuple[Tokenizer, TokenFeatures]:
         def texts() -> Iterator[list[str]]:
@@ -310,6 +353,16 @@ class ChunkingDataModule(CorpusDataModule):
             self.max_pairs, dataset.lengths, self.eval_batch_size, rank, world, pad
         )
         return self._loader(dataset, sampler)
+
+
+def _label_counts(dataset: TokenDataset, classes: int) -> NDArray[np.int64]:
+    """How often each class is the label, (C,)."""
+    counts = np.zeros(classes, np.int64)
+    for start in range(0, len(dataset), _READ_TEXTS):
+        labels = dataset[range(start, min(start + _READ_TEXTS, len(dataset)))].labels
+        assert labels is not None  # every prepared sentence has them
+        counts += np.bincount(labels[labels != IGNORED], minlength=classes)
+    return counts
 
 
 def _column_file(source: Source) -> Path:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.functional.rows import require_rows_of_tokens, rows_are_texts, texts_of_rows
+from attnlight.functional.rows import require_rows_of_tokens, rows_are_texts
 
 # Tokens encoded at once where the caller does not say: some hundred megabytes of activations on a
 # CPU, where more is not faster; enough to fill an accelerator.
@@ -69,10 +69,10 @@ def left_out_logits(
     if budget is None:
         on_cpu = output.mask.device.type == "cpu"
         budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
-    if not rows_are_texts(batch, output):
-        return reencode_tokens(model, batch, output, budget)
     if isinstance(model, _KnowsDeletion):
         return model.leave_one_out(batch, output, budget)
+    if not rows_are_texts(batch, output):
+        return reencode_tokens(model, batch, output, budget)
     return reencode(model, batch, output, budget)
 
 
@@ -144,11 +144,19 @@ def reencode_tokens(
     logits = output.logits.new_full((*output.mask.shape, output.logits.shape[-1]), torch.nan)
     row_at = position.new_zeros(batch.mask.shape)
     row_at[text, position] = torch.arange(len(text), device=text.device)
+    alone = torch.zeros_like(batch.mask)
+    alone[text, position] = text.bincount(minlength=len(batch))[text] == 1
     items = torch.zeros_like(batch.mask).index_copy(0, text, output.mask)
     ends = last_places(batch.mask) + 1
     for texts, places in deletions(items, ends, budget):
-        left = model(without(batch, texts, places, int(ends[texts].max())))
-        short, after = texts_of_rows(left.rows), left.rows[:, 1]
+        # Without its only row a text has no prediction to compare.
+        texts, places = (found[~alone[texts, places]] for found in (texts, places))
+        if not len(texts):
+            continue
+        shortened = without(batch, texts, places, int(ends[texts].max()))
+        left = model(shortened)
+        # Of neighbours, which may be one text, a single row at different places does not tell.
+        short, after = shortened.instances().nonzero().unbind(-1)
         before = after + (after >= places[short])
         rows = row_at[texts[short], before]
         logits[rows, places[short]] = left.logits.to(logits.dtype)

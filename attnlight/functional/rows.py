@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import MARKED, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 
 
@@ -23,9 +23,10 @@ def texts_of_rows(rows: Tensor) -> Tensor:
 def rows_are_texts(batch: TextBatch, output: AttentionOutput) -> bool:
     """Whether the output has one row for each text, in their order, and not for each token.
 
-    Where all texts are of one token, labels say what rows are.
+    Where all texts are of one token, or one token of each is a row, labels or marks say what rows
+    are.
     """
-    of_tokens = batch.labels is not None and batch.labels.ndim == 2
+    of_tokens = MARKED in batch.extras or (batch.labels is not None and batch.labels.ndim == 2)
     return not of_tokens and torch.equal(output.rows[:, 0], batch.index)
 
 

@@ -1,34 +1,53 @@
-"""Classifiers whose attention is given: the guided MLP of Wiegreffe and Pinter (2019), 3.4."""
+"""Models whose attention is given, as to the guided MLP of Wiegreffe and Pinter (2019), 3.4."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import erase_each
+from attnlight.functional.deletion import reencode_tokens
+from attnlight.functional.rows import texts_of_rows
 from attnlight.models.classifier import AffineClassifier, FlatClassifier
 from attnlight.models.hierarchical import HierarchicalClassifier
+from attnlight.models.tagger import SelfAttentionTagger, on_grid
 
 Guide = Callable[[TextBatch], Tensor]
+# Columns of `TextBatch.extras` that say where what is left of a sentence stood.
+_TEXT, _PLACE = "text of the batch", "place in the text"
 
 
-class Guided(AffineClassifier):
-    """Take the weights of the last attention from a guide.
-
-    A subclass adds the classifier. Build it with the encoder `average` or `none`, which read each
-    item alone, and with attention `uniform`, which has no parameter that would never be trained.
+class GivenAttention(nn.Module):
+    """A model that asks a guide what to attend to.
 
     Attributes:
-        guide: Attention (B, 1, N) for a batch of texts, told by their dataset index; None before
+        guide: Attention (R, H, N) for a batch of texts, told by their dataset index; None before
             there is a corpus.
     """
 
     guide: Guide | None = None
+
+    def _guidance(self, batch: TextBatch) -> Tensor:
+        if self.guide is None:
+            raise InputError(
+                "the attention of this model is another model's, given for the texts of its corpus "
+                "alone: it reads them through `test` or `predict`, and no raw text."
+            )
+        return self.guide(batch)
+
+
+class Guided(GivenAttention, AffineClassifier):
+    """Take the weights of the last attention from a guide.
+
+    A subclass adds the classifier. Build it with the encoder `average` or `none`, which read each
+    item alone, and with attention `uniform`, which has no parameter that would never be trained.
+    """
 
     @override
     def forward(
@@ -61,14 +80,6 @@ class Guided(AffineClassifier):
         alone = output.mask.sum(-1, keepdim=True) < 2
         return logits.masked_fill((~output.mask | alone).unsqueeze(-1), torch.nan)
 
-    def _guidance(self, batch: TextBatch) -> Tensor:
-        if self.guide is None:
-            raise InputError(
-                "the attention of this model is another model's, given for the texts of its corpus "
-                "alone: it reads them through `test` or `predict`, and no raw text."
-            )
-        return self.guide(batch)
-
 
 class GuidedFlatClassifier(Guided, FlatClassifier):
     """A flat classifier whose attention over words is given."""
@@ -76,3 +87,50 @@ class GuidedFlatClassifier(Guided, FlatClassifier):
 
 class GuidedHierarchicalClassifier(Guided, HierarchicalClassifier):
     """A hierarchical classifier whose attention over sentences is given."""
+
+
+class GuidedSelfAttentionTagger(GivenAttention, SelfAttentionTagger):
+    """A tagger that takes the attention of each token in the last layer from a guide.
+
+    Build it with all of `uniform_heads`: it then has no queries and keys in the last layer, which
+    would never be trained. With none of them, what is given is a prior: attention is proportional
+    to it and to the exponential of the model's own scores. A weight below the smallest normal number
+    counts as that.
+    """
+
+    @override
+    def _attend(self, batch: TextBatch, normed: Tensor, mask: Tensor) -> Tensor:
+        text, position = batch.instances().nonzero().unbind(-1)
+        given = on_grid(self._guidance(batch), text, position, mask)
+        if not self.attention.learned:
+            return given.to(normed.dtype)
+        return self.attention.weights(normed, mask, prior=given)
+
+    @torch.no_grad()
+    def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
+        """Logits (R, N, C) without each item, as `reencode_tokens` gives them.
+
+        A guide knows whole sentences alone: what it gave the items that are left is renormalised.
+        """
+        text, position = texts_of_rows(output.rows), output.rows[:, 1]
+        given, guide = (
+            on_grid(self._guidance(batch), text, position, batch.attendable()),
+            self.guide,
+        )
+        places = torch.arange(batch.tokens.shape[1], device=text.device).expand_as(batch.tokens)
+        texts = torch.arange(len(batch), device=text.device)[:, None].expand_as(batch.tokens)
+        marked = replace(batch, extras=batch.extras | {_TEXT: texts, _PLACE: places})
+
+        def left(shortened: TextBatch) -> Tensor:
+            short, place = shortened.instances().nonzero().unbind(-1)
+            whole = shortened.extras[_TEXT][short, place]
+            rows = given[whole, :, shortened.extras[_PLACE][short, place]]  # (r, H, N)
+            kept = shortened.extras[_PLACE][short].unsqueeze(1).expand(-1, rows.shape[1], -1)
+            weights = rows.gather(-1, kept) * shortened.attendable()[short].unsqueeze(1)
+            return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+
+        self.guide = left
+        try:
+            return reencode_tokens(self, marked, output, budget)
+        finally:
+            self.guide = guide

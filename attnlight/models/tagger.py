@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -19,7 +19,7 @@ from attnlight.models.tagging import READOUTS, Readout, ReadoutName, StudyReadou
 from attnlight.models.tokens import TokenFeatures
 from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
 
-TaggerEncoder = Literal["transformer", "bilstm"]
+TaggerEncoder = Literal["transformer", "bilstm", "tokens"]
 
 # Numbers of a block of candidate attentions that are read at once: on a CPU what stays in its cache,
 # 1 MiB in single precision, on an accelerator 16 MiB.
@@ -29,7 +29,8 @@ _CPU_BLOCK, _ACCELERATOR_BLOCK = 1 << 18, 1 << 22
 class SelfAttentionTagger(nn.Module):
     """A transformer or BiLSTM over which every token attends to its sentence, and a readout.
 
-    An instance is a token: R is the number of real tokens of a batch, in the order of their texts.
+    An instance is a token: R is the number of real tokens of a batch, in the order of their texts,
+    or of those that are `marked` where the batch says which.
     The attention that tests see is the last layer's.
 
     Args:
@@ -37,7 +38,7 @@ class SelfAttentionTagger(nn.Module):
         num_classes: Number of tags C.
         features: Number of ids of each feature of `TextBatch.extras` to read.
         encoder: What stands below the layers of attention: a linear map and sinusoidal positions,
-            or a BiLSTM.
+            a BiLSTM, or, `tokens`, an affine map and tanh of each token alone, without positions.
         readout: `study`: residual, feed-forward, layer norm, affine; not affine in attention.
             `text`: the affine layer alone; a token reaches its own tag only through its attention
             to itself. `residual`: the affine layer over the sum with the token's own state.
@@ -52,9 +53,13 @@ class SelfAttentionTagger(nn.Module):
         dropout: Dropout on what enters the first layer.
         attention_dropout: Dropout on attention weights.
         relu_dropout: Dropout within the feed-forward parts.
+        uniform_heads: Heads of the last layer that weigh all tokens of the sentence alike, without
+            queries and keys.
+        uniform_below: Let all heads of the layers below do so.
 
     Raises:
-        InputError: Fewer than two tags, a dropout outside [0, 1), or sizes that do not fit.
+        InputError: Fewer than two tags, a dropout outside [0, 1), sizes that do not fit, or no such
+            head.
     """
 
     def __init__(
@@ -75,21 +80,26 @@ class SelfAttentionTagger(nn.Module):
         dropout: float = 0.2,
         attention_dropout: float = 0.2,
         relu_dropout: float = 0.2,
+        uniform_heads: Sequence[int] = (),
+        uniform_below: bool = False,
     ) -> None:
         super().__init__()
         _require_sizes(num_classes, layers, hidden_size)
         self.embedding = Embedding(vocab_size, embedding_size, embedding_scale, freeze_embeddings)
         self.features = TokenFeatures(features or {}, feature_size, embedding_scale)
         size = embedding_size + self.features.output_size
-        self.projection = nn.Linear(size, hidden_size, bias=False) if encoder != "bilstm" else None
+        self.encoder = encoder
+        alone = encoder == "tokens"
+        self.projection = nn.Linear(size, hidden_size, bias=alone) if encoder != "bilstm" else None
         self.recurrent = BiLSTM(size, hidden_size // 2) if encoder == "bilstm" else None
         self.dropout = make_dropout("dropout", dropout)
         sizes = (hidden_size, heads, filter_size)
         self.layers = nn.ModuleList(
-            EncoderLayer(*sizes, attention_dropout, relu_dropout) for _ in range(layers - 1)
+            EncoderLayer(*sizes, attention_dropout, relu_dropout, uniform_below)
+            for _ in range(layers - 1)
         )
         self.norm = nn.LayerNorm(hidden_size)
-        self.attention = SelfAttention(hidden_size, heads, attention_dropout)
+        self.attention = SelfAttention(hidden_size, heads, attention_dropout, uniform_heads)
         self.decoder: Readout = READOUTS[readout](
             hidden_size, num_classes, filter_size, relu_dropout
         )
@@ -110,7 +120,7 @@ class SelfAttentionTagger(nn.Module):
             embeddings: Token embeddings to use in place of `embed(batch)`, (B, N, E).
 
         Returns:
-            One row per real token. `states` (B, N, D) are the tokens' own, before the layer norm
+            One row per token of `TextBatch.instances`. `states` (B, N, D) are the tokens' own, before the layer norm
             that attention reads them through. `item_logits` is an expanded view where the batch is
             one sentence and the readout is `text`, since a sentence's tokens share them; rows of
             several sentences have copies. It is None where the readout is `study`, and in training,
@@ -122,14 +132,14 @@ class SelfAttentionTagger(nn.Module):
         if batch.tokens.ndim != 2:
             raise InputError("a tagger reads sentences by themselves: set `sentences` to none.")
         mask = batch.attendable()
-        text, position = mask.nonzero().unbind(-1)
+        text, position = batch.instances().nonzero().unbind(-1)
         states, layers = self._encode(batch, embeddings)
         normed = self.norm(states)
         if weights is None:
-            grid = self.attention.weights(normed, mask)
+            grid = self._attend(batch, normed, mask)
             weights = grid[text, :, position]
         else:
-            grid = _on_grid(weights, text, position, mask)
+            grid = on_grid(weights, text, position, mask)
         values = self.attention.values(normed)
         own = states[text, position]
         contexts = self.attention.mix(grid, values)[text, position]
@@ -159,6 +169,10 @@ class SelfAttentionTagger(nn.Module):
             logits.append(self.decoder(contexts.transpose(1, 2).flatten(2), own[rows]))
         return torch.cat(logits).to(output.states.dtype)
 
+    def _attend(self, batch: TextBatch, normed: Tensor, mask: Tensor) -> Tensor:
+        """Attention of the last layer, (B, H, N, N), of normed states (B, N, D)."""
+        return self.attention.weights(normed, mask)
+
     def _bias(self, own: Tensor) -> Tensor:
         """Logits of an empty context; NaN where they would cost a readout that training lacks."""
         if self.training and isinstance(self.decoder, StudyReadout):
@@ -175,7 +189,11 @@ class SelfAttentionTagger(nn.Module):
         else:
             assert self.projection is not None
             projected = self.projection(embeddings)
-            states = self.dropout(projected + sinusoids(batch.tokens.shape[1], projected))
+            if self.encoder == "tokens":
+                projected = torch.tanh(projected)
+            else:
+                projected = projected + sinusoids(batch.tokens.shape[1], projected)
+            states = self.dropout(projected)
         # Under autocast, states come in half precision; what tests read is not.
         states = states.to(embeddings.dtype)
         attention = []
@@ -196,7 +214,7 @@ class SelfAttentionTagger(nn.Module):
         return items if bias.ndim == 1 else items + shared[:, None, None]
 
 
-def _on_grid(weights: Tensor, text: Tensor, position: Tensor, mask: Tensor) -> Tensor:
+def on_grid(weights: Tensor, text: Tensor, position: Tensor, mask: Tensor) -> Tensor:
     """Attention (R, H, N) of tokens at their places, (B, H, N, N), zero for other queries."""
     texts, items = mask.shape
     grid = weights.new_zeros(texts, items, *weights.shape[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -36,24 +37,54 @@ class SelfAttention(nn.Module):
         size: Size D of a state, a multiple of `heads`.
         heads: Number of heads H.
         dropout: Dropout on the weights that values are mixed with.
+        uniform: Heads that weigh all tokens alike; they have no queries and keys.
 
     Raises:
-        InputError: The sizes do not fit.
+        InputError: The sizes do not fit, or there is no such head.
     """
 
-    def __init__(self, size: int, heads: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, size: int, heads: int, dropout: float = 0.0, uniform: Sequence[int] = ()
+    ) -> None:
         super().__init__()
         if heads < 1 or size % heads:
             raise InputError(f"hidden_size {size} is not a multiple of heads {heads}.")
         self.heads = heads
-        self.query, self.key, self.value = (nn.Linear(size, size, bias=False) for _ in range(3))
+        self.uniform = _heads_named(uniform, heads)
+        self.learned = [head for head in range(heads) if head not in self.uniform]
+        scored = size // heads * len(self.learned)
+        self.query, self.key = (
+            nn.Linear(size, scored, bias=False) if scored else None for _ in range(2)
+        )
+        self.value = nn.Linear(size, size, bias=False)
         self.dropout = make_dropout("attention_dropout", dropout)
 
-    def weights(self, states: Tensor, mask: Tensor) -> Tensor:
-        """Weights (B, H, N, N) of each token of states (B, N, D) on each that the mask (B, N) has."""
-        queries, keys = self._split(self.query(states)), self._split(self.key(states))
-        scores = (queries * keys.shape[-1] ** -0.5) @ keys.mT
-        return masked_softmax(scores.to(states.dtype), mask)
+    def weights(self, states: Tensor, mask: Tensor, prior: Tensor | None = None) -> Tensor:
+        """Weights (B, H, N, N) of each token of states (B, N, D) on each that the mask (B, N) has.
+
+        Args:
+            states: (B, N, D).
+            mask: (B, N) bool.
+            prior: Weights (B, H, N, N) that those of learned heads are proportional to, beside
+                the exponential of their scores.
+        """
+        parts = []
+        if self.query is not None and self.key is not None:
+            queries, keys = self._split(self.query(states)), self._split(self.key(states))
+            scores = ((queries * keys.shape[-1] ** -0.5) @ keys.mT).to(states.dtype)
+            if prior is not None:
+                tiny = torch.finfo(prior.dtype).tiny
+                scores = scores + prior[:, self.learned].clamp(min=tiny).log()
+            parts.append(masked_softmax(scores, mask))
+        if not self.uniform:
+            return parts[0]
+        texts, items = mask.shape
+        alike = masked_softmax(states.new_zeros(texts, 1, items, items), mask)
+        parts.append(alike.expand(-1, len(self.uniform), -1, -1))
+        if not self.learned:
+            return parts[0]
+        order = [*self.learned, *self.uniform]
+        return torch.cat(parts, dim=1)[:, [order.index(head) for head in range(self.heads)]]
 
     def values(self, states: Tensor) -> Tensor:
         """What is mixed, (B, H, N, D / H)."""
@@ -66,7 +97,15 @@ class SelfAttention(nn.Module):
         return mixed.transpose(1, 2).flatten(2)
 
     def _split(self, projected: Tensor) -> Tensor:
-        return projected.view(*projected.shape[:2], self.heads, -1).transpose(1, 2)
+        size = self.value.out_features // self.heads
+        return projected.view(*projected.shape[:2], -1, size).transpose(1, 2)
+
+
+def _heads_named(named: Sequence[int], heads: int) -> list[int]:
+    wrong = [head for head in named if not 0 <= head < heads]
+    if wrong:
+        raise InputError(f"there is no head {wrong[0]} to be uniform; heads are 0 to {heads - 1}.")
+    return sorted(set(named))
 
 
 class FeedForward(nn.Module):
@@ -126,6 +165,7 @@ class EncoderLayer(nn.Module):
         filter_size: Size within the feed-forward part.
         attention_dropout: Dropout on attention weights.
         relu_dropout: Dropout within the feed-forward part.
+        uniform: Let all heads weigh all tokens alike.
     """
 
     def __init__(
@@ -135,10 +175,12 @@ class EncoderLayer(nn.Module):
         filter_size: int,
         attention_dropout: float = 0.0,
         relu_dropout: float = 0.0,
+        uniform: bool = False,
     ) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(size)
-        self.attention = SelfAttention(size, heads, attention_dropout)
+        alike = range(heads if uniform else 0)
+        self.attention = SelfAttention(size, heads, attention_dropout, alike)
         self.after = AfterAttention(size, filter_size, relu_dropout)
 
     @override

@@ -1,7 +1,13 @@
 """Frozen models that others are compared with, and what they say of a corpus's texts."""
 
 from attnlight.reference.base import BaseModel, Identity, read_base
-from attnlight.reference.outputs import Reference, attended_items, running_split
+from attnlight.reference.outputs import (
+    Reference,
+    attended_items,
+    attended_tokens,
+    reading,
+    running_split,
+)
 from attnlight.reference.store import OutputStore, write_outputs
 
 __all__ = [
@@ -10,7 +16,9 @@ __all__ = [
     "OutputStore",
     "Reference",
     "attended_items",
+    "attended_tokens",
     "read_base",
+    "reading",
     "running_split",
     "write_outputs",
 ]

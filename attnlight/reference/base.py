@@ -14,8 +14,8 @@ from torch import Tensor
 
 from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
 from attnlight.errors import InputError
-from attnlight.models.build import build_classifier, classifier_options
-from attnlight.models.classifier import AffineClassifier
+from attnlight.models import AffineClassifier, SelfAttentionTagger
+from attnlight.models.build import build_model, is_tagger, model_options
 
 _MODEL = "model."
 
@@ -58,18 +58,17 @@ class BaseModel:
     """
 
     identity: Identity
-    model: AffineClassifier
+    model: AffineClassifier | SelfAttentionTagger
 
 
 def read_base(path: str | Path) -> BaseModel:
-    """Read a classifier from a checkpoint of attnlight.
+    """Read a classifier or a tagger from a checkpoint of attnlight.
 
     Raises:
-        InputError: The file is missing or damaged, or holds no classifier with attention of its
-            own.
+        InputError: The file is missing or damaged, or holds no model with attention of its own.
     """
     checkpoint = read_checkpoint(path)
-    held, options = checkpoint[CHECKPOINT_KEY], dict(checkpoint["hyper_parameters"])
+    held, options = checkpoint[CHECKPOINT_KEY], _plain(checkpoint["hyper_parameters"])
     own_base = (options.pop("inherited", None) or {}).get("base", {})
     _require_attention(path, options)
     state = {
@@ -78,14 +77,14 @@ def read_base(path: str | Path) -> BaseModel:
         if name.startswith(_MODEL)
     }
     with torch.random.fork_rng(devices=[]):  # its start is overwritten, and must cost no draws
-        model = build_classifier(options)
+        model = build_model(options)
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
         raise InputError(f"the weights in {path} do not fit its hyperparameters.") from error
     model.eval().requires_grad_(False)
     vocabulary = text_digest(held["tokenizer"])
-    fingerprint = _fingerprint(classifier_options(options), vocabulary, state)
+    fingerprint = _fingerprint(model_options(options), vocabulary, state)
     identity = Identity(
         fingerprint, str(held["corpus"]), vocabulary, options, own_base.get("fingerprint")
     )
@@ -97,8 +96,13 @@ def text_digest(text: str | None) -> str:
     return hashlib.sha256((text or "").encode()).hexdigest()[:16]
 
 
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as YAML holds them: a list for a tuple."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()}
+
+
 def _require_attention(path: str | Path, options: Mapping[str, Any]) -> None:
-    if options.get("attention", "none") in (None, "none"):
+    if not is_tagger(options) and options.get("attention", "none") in (None, "none"):
         raise InputError(f"{path} is a model without attention: a base needs one to compare with.")
     given = options.get("guide", "learned")
     if given not in ("learned", "uniform"):

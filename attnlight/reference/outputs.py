@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,8 +44,8 @@ class Reference:
         identity: What the model is known to be; None reads it from the checkpoint.
 
     Raises:
-        InputError: There is no identity, and the checkpoint is missing, damaged or no classifier
-            with attention.
+        InputError: There is no identity, and the checkpoint is missing, damaged or no model with
+            attention.
     """
 
     def __init__(self, path: str | Path, identity: Identity | None = None) -> None:
@@ -124,8 +127,24 @@ class Reference:
         return base
 
 
+_ASIDE: ContextVar[str | None] = ContextVar("split read aside", default=None)
+
+
+@contextmanager
+def reading(split: str) -> Iterator[None]:
+    """Read another split than the one that the trainer's present loop reads."""
+    token = _ASIDE.set(split)
+    try:
+        yield
+    finally:
+        _ASIDE.reset(token)
+
+
 def running_split(trainer: pl.Trainer) -> str:
-    """The split that the trainer's present loop reads."""
+    """The split that the trainer's present loop reads, or the one that is read aside (`reading`)."""
+    aside = _ASIDE.get()
+    if aside is not None:
+        return aside
     if trainer.predicting:
         datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
         return str(datamodule.predict_split)
@@ -139,3 +158,9 @@ def attended_items(batch: TextBatch) -> tuple[Tensor, Tensor]:
     mask = batch.attendable()
     rows = torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1)
     return rows, mask if mask.ndim == 2 else mask.any(-1)
+
+
+def attended_tokens(batch: TextBatch) -> tuple[Tensor, Tensor]:
+    """Rows (R, 2) of a tagger's batch, and what the attention of each may reach, (R, N) bool."""
+    text, position = batch.instances().nonzero().unbind(-1)
+    return torch.stack([batch.index[text], position], dim=1), batch.attendable()[text]

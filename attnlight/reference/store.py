@@ -21,6 +21,7 @@ from torch import Tensor
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.files import named_errors, write_text
+from attnlight.models import SelfAttentionTagger
 
 MARKER = "store.json"
 FORMAT = 1
@@ -28,6 +29,8 @@ _TYPES = {"keys": "<i8", "ends": "<i8", "weights": "<f4", "logits": "<f4"}
 # Texts evaluated before they are written: sorted by length, batches of these pad little.
 _PIECE_TEXTS = 8_192
 _CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 14, 1 << 18
+# Of a tagger, pairs of a token and an item: what it says of them takes memory for each.
+_CPU_PAIRS, _ACCELERATOR_PAIRS = 1 << 16, 1 << 20
 _POSITIONS = 1 << 24  # above any position within a text; leaves 2^39 texts
 
 
@@ -83,8 +86,7 @@ def write_outputs(model: AttentionModel, texts: Texts, folder: Path, **descripti
 def _evaluate(model: AttentionModel, texts: Texts, positions: NDArray[np.int64]) -> _Rows:
     """The rows of some texts, in order of their keys."""
     parts = [
-        _compact(model(batch.to(device)))
-        for batch, device in _batches(texts, positions, _device(model))
+        _compact(model(batch.to(device))) for batch, device in _batches(texts, positions, model)
     ]
     keys, counts, weights, logits = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(keys)
@@ -93,15 +95,20 @@ def _evaluate(model: AttentionModel, texts: Texts, positions: NDArray[np.int64])
 
 
 def _batches(
-    texts: Texts, positions: NDArray[np.int64], device: torch.device
+    texts: Texts, positions: NDArray[np.int64], model: AttentionModel
 ) -> Iterator[tuple[TextBatch, torch.device]]:
-    """Texts of like lengths together, so many that they hold a bounded number of tokens."""
+    """Texts of like lengths together, so many that they hold a bounded number of tokens or pairs."""
+    device, of_tokens = _device(model), isinstance(model, SelfAttentionTagger)
     ordered = positions[np.argsort(texts.lengths[positions], kind="stable")]
-    budget = _CPU_TOKENS if device.type == "cpu" else _ACCELERATOR_TOKENS
+    on_cpu = device.type == "cpu"
+    budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
+    if of_tokens:
+        budget = _CPU_PAIRS if on_cpu else _ACCELERATOR_PAIRS
     start = 0
     while start < len(ordered):
-        lengths = texts.lengths[ordered[start : start + budget]].astype(np.int64)
-        size = int((lengths * np.arange(1, len(lengths) + 1) <= budget).sum())
+        costs = texts.lengths[ordered[start : start + budget]].astype(np.int64)
+        costs = costs**2 if of_tokens else costs
+        size = int((costs * np.arange(1, len(costs) + 1) <= budget).sum())
         yield texts[ordered[start : start + max(1, size)].tolist()], device
         start += max(1, size)
 
@@ -199,7 +206,8 @@ class OutputStore:
         flat = torch.from_numpy(self._items(places, real, asked)).to(mask.device)
         laid = flat.new_zeros(*mask.shape, self.heads).masked_scatter(mask.unsqueeze(-1), flat)
         logits = torch.from_numpy(self._logits[places] * real[:, None]).to(mask.device)
-        return laid.transpose(1, 2), logits
+        # Contiguous: what is compared with it would go through both element by element.
+        return laid.transpose(1, 2).contiguous(), logits
 
     def _places(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Place (R,) of each row in the arrays, 0 for a repeat, and which are no repeats (R,)."""
@@ -234,9 +242,17 @@ class OutputStore:
                 f"given for it has {counts[wrong]}."
             )
         if real.all():
-            return self._weights[_spans(starts, counts)]
+            return self._stretches(starts, starts + counts)
         flat = np.empty((lengths.sum(), self.heads), np.float32)
         own = np.repeat(real, lengths)
-        flat[own] = self._weights[_spans(starts[real], counts[real])]
+        flat[own] = self._stretches(starts[real], (starts + counts)[real])
         flat[~own] = (1 / np.repeat(lengths, lengths))[~own, None]
         return flat
+
+    def _stretches(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Attention (I, H) between each start and end, copied at once where one goes on another."""
+        if not len(starts):
+            return self._weights[:0]
+        breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
+        first, last = starts[np.r_[0, breaks]].tolist(), ends[np.r_[breaks - 1, -1]].tolist()
+        return np.concatenate([self._weights[a:b] for a, b in zip(first, last, strict=True)])

@@ -12,8 +12,10 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional import js_divergence, kl_divergence, total_variation
+from attnlight.functional import total_variation
+from attnlight.functional.fixed import divergence_from
 from attnlight.reference import Reference
+from attnlight.tasks.inheritance import Variant
 from attnlight.tasks.variants import TrainingOptions, VariantTask
 
 PredictionTerm = Literal["nll", "tvd"]
@@ -47,13 +49,59 @@ def attention_term(weights: Tensor, base_weights: Tensor, term: AttentionTerm) -
         term: `kl` or `js`, in nats, or `tvd`.
     """
     if term == "kl":
-        floor = torch.finfo(torch.float32).tiny
-        return kl_divergence(weights, base_weights.clamp(min=floor)).mean(dim=-1)
-    distance = js_divergence if term == "js" else total_variation
-    return distance(weights, base_weights).mean(dim=-1)
+        base_weights = base_weights.clamp(min=torch.finfo(torch.float32).tiny)
+    return divergence_from(base_weights, weights, term).mean(dim=-1)
 
 
-class AdversarialClassifier(VariantTask):
+class Adversary(Variant):
+    """What is shared by adversaries of classifiers and of taggers.
+
+    The loss of a row is `prediction_term - lambda * attention_term`, both against the base's frozen
+    outputs. A subclass keeps `lambda_`, `lambda_warmup_epochs`, `prediction_term` and
+    `attention_term` as hyperparameters and calls `_prepare`.
+    """
+
+    monitor: ClassVar[tuple[str, str]] = ("val/loss", "min")
+
+    def _prepare(self) -> None:
+        """Refuse numbers out of range and build the base's architecture."""
+        for name in ("lambda_", "lambda_warmup_epochs"):
+            value = self.hparams[name]
+            if not 0 <= value < math.inf:
+                raise InputError(f"{name} is {value}; it must be a number of at least 0.")
+        self._inherit(loss_reduction="mean")
+        self._lambda: float = self.hparams["lambda_"]
+
+    @override
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        super().on_train_batch_start(batch, batch_idx)
+        self._lambda = self._scheduled(
+            self.current_epoch + batch_idx / self.trainer.num_training_batches
+        )
+
+    def _scheduled(self, epochs: float) -> float:
+        """Lambda after some epochs of training."""
+        full: float = self.hparams["lambda_"]
+        rising: float = self.hparams["lambda_warmup_epochs"]
+        return full if epochs >= rising else full * epochs / rising
+
+    @override
+    def _read_references(self) -> list[Reference]:
+        return [self.reference]
+
+    def _terms(self, output: AttentionOutput) -> tuple[Tensor, Tensor]:
+        """The prediction's and the attention's term of each row, (R,) and (R,)."""
+        weights, logits = self._outputs(self.reference).read(output.rows, output.mask)
+        prediction = prediction_term(output.logits, logits, self.hparams["prediction_term"])
+        return prediction, attention_term(output.weights, weights, self.hparams["attention_term"])
+
+    @property
+    def _strength(self) -> float:
+        """Lambda as it is now: in full in evaluation."""
+        return self._lambda if self.training else self.hparams["lambda_"]
+
+
+class AdversarialClassifier(Adversary, VariantTask):
     """The base's architecture, trained anew to predict like it and to attend unlike it.
 
     The loss of a text is `prediction_term - lambda * attention_term`, both against the base's
@@ -83,8 +131,6 @@ class AdversarialClassifier(VariantTask):
             is out of range.
     """
 
-    monitor: ClassVar[tuple[str, str]] = ("val/loss", "min")
-
     def __init__(
         self,
         vocab_size: int,
@@ -100,42 +146,17 @@ class AdversarialClassifier(VariantTask):
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
-        for name in ("lambda_", "lambda_warmup_epochs"):
-            value = self.hparams[name]
-            if not 0 <= value < math.inf:
-                raise InputError(f"{name} is {value}; it must be a number of at least 0.")
         if compat and (num_classes, prediction_term, attention_term) != (2, "tvd", "kl"):
             raise InputError(
                 "compat is the released loss, for two classes, prediction_term tvd and "
                 "attention_term kl."
             )
-        self._inherit(loss_reduction="mean")
-        self._lambda: float = lambda_
-
-    @override
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        super().on_train_batch_start(batch, batch_idx)
-        self._lambda = self._scheduled(
-            self.current_epoch + batch_idx / self.trainer.num_training_batches
-        )
-
-    def _scheduled(self, epochs: float) -> float:
-        """Lambda after some epochs of training."""
-        full: float = self.hparams["lambda_"]
-        rising: float = self.hparams["lambda_warmup_epochs"]
-        return full if epochs >= rising else full * epochs / rising
-
-    @override
-    def _read_references(self) -> list[Reference]:
-        return [self.reference]
+        self._prepare()
 
     @override
     def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
-        weights, logits = self._outputs(self.reference).read(output.rows, output.mask)
-        prediction = prediction_term(output.logits, logits, self.hparams["prediction_term"])
-        attention = attention_term(output.weights, weights, self.hparams["attention_term"])
-        strength = self._lambda if self.training else self.hparams["lambda_"]
-        return prediction / (2 if self.hparams["compat"] else 1) - strength * attention
+        prediction, attention = self._terms(output)
+        return prediction / (2 if self.hparams["compat"] else 1) - self._strength * attention
 
     @override
     def _reduced(self, losses: Tensor, batch: TextBatch) -> Tensor:

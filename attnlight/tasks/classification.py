@@ -23,6 +23,7 @@ from attnlight.models.encoders import EncoderName
 from attnlight.models.initialization import Initialization
 from attnlight.tasks.metrics import classification_metrics, scores
 from attnlight.tasks.optimizers import (
+    BETAS,
     PLATEAU_MONITOR,
     WeightDecay,
     build_optimizer,
@@ -59,7 +60,7 @@ class ClassifierTask(TextTask):
     architecture: ClassVar[tuple[str, ...]] = ARCHITECTURE
     model: AffineClassifier | SelfAttentionTagger
 
-    def _assemble(self, model: AffineClassifier) -> None:
+    def _assemble(self, model: AffineClassifier | SelfAttentionTagger) -> None:
         """Add the model and what it is judged by."""
         self.model = model
         classes: int = self.hparams["num_classes"]
@@ -150,6 +151,7 @@ class ClassifierTask(TextTask):
             amsgrad=self.hparams["amsgrad"],
             fused=self.hparams["fused"],
             momentum=self.hparams["momentum"],
+            betas=tuple(self.hparams.get("betas", BETAS)),
         )
 
     def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:

@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 from attnlight.errors import InputError
 
 PLATEAU_MONITOR = "val/accuracy"
+BETAS = 0.9, 0.999  # PyTorch's own of Adam and AdamW
 WeightDecay = float | dict[str, float]
 
 
@@ -25,7 +26,7 @@ def build_optimizer(
     amsgrad: bool,
     fused: bool,
     momentum: float,
-    betas: tuple[float, float] = (0.9, 0.999),
+    betas: tuple[float, float] = BETAS,
 ) -> Optimizer:
     """One optimiser with a parameter group per part of the model.
 

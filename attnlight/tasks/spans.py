@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
-from torchmetrics.classification import MulticlassAccuracy
+from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 from typing_extensions import override
 
 from attnlight.data.bio import split_tag
@@ -116,5 +116,19 @@ def tagging_metrics(tags: Sequence[str]) -> MetricCollection:
             "precision": SpanPrecision(tags),
             "recall": SpanRecall(tags),
             "f1": SpanF1(tags),
+        }
+    )
+
+
+def answer_metrics(classes: int) -> MetricCollection:
+    """Accuracy, and F1 as the mean over classes, where a sentence has one answer and no chunks.
+
+    A class that is neither there nor predicted has no F1. Its `update` takes what that of
+    `tagging_metrics` does.
+    """
+    return MetricCollection(
+        {
+            "accuracy": MulticlassAccuracy(classes, average="micro"),
+            "f1": MulticlassF1Score(classes, average="macro"),
         }
     )

@@ -43,6 +43,9 @@ def test_record_equals_a_loop_with_scipy(tmp_path: Path, corpus: Planted) -> Non
             ours, theirs = task.model.eval()(texts[[row]]), frozen.model(texts[[row]])
         one, two = ours.weights[0, 0].double(), theirs.weights[0, 0].double()
         assert rows["attention_js"][row] == pytest.approx(jensenshannon(one, two) ** 2, abs=1e-6)
+        far = max(jensenshannon(item, two) ** 2 for item in np.eye(len(two)))
+        share = rows["attention_js_share"][row]
+        assert share == pytest.approx(rows["attention_js"][row] / far, abs=1e-5)
         moved = (ours.probabilities - theirs.probabilities).abs().sum() / 2
         assert rows["prediction_tvd"][row] == pytest.approx(float(moved), abs=1e-6)
         assert rows["base_max_attention"][row] == pytest.approx(float(two.max()), abs=1e-6)

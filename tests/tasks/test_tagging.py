@@ -260,6 +260,13 @@ def test_the_schedule_runs_by_step(folder: Path, tmp_path: Path) -> None:
     assert task.optimizers().param_groups[0]["lr"] == pytest.approx(expected)  # type: ignore[union-attr]
 
 
+def test_the_optimiser_has_the_given_betas(folder: Path) -> None:
+    for options, betas in (({}, (0.9, 0.999)), ({"betas": (0.8, 0.98)}, (0.8, 0.98))):
+        optimizer = task_of(corpus(folder), **options).configure_optimizers()
+        assert isinstance(optimizer, torch.optim.Adam)
+        assert {tuple(group["betas"]) for group in optimizer.param_groups} == {betas}
+
+
 def test_a_corpus_without_tags_is_refused() -> None:
     data = PlantedEvidence(train_size=20, validation_size=5, test_size=5)
     with pytest.raises(InputError, match="'negative' is not of the BIO scheme"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from torch import Tensor
 
 from attnlight.batch import TextBatch
 from attnlight.reference import Reference, read_base, running_split
@@ -30,6 +31,9 @@ class Watch(pl.Callback):
         split = running_split(trainer)
         with torch.no_grad():
             given = task.model(batch).weights
+        self.compare(trainer, split, batch, given)
+
+    def compare(self, trainer: pl.Trainer, split: str, batch: TextBatch, given: Tensor) -> None:
         for text, index in enumerate(batch.index.tolist()):
             if index < 0:
                 continue
@@ -69,3 +73,25 @@ class Watch(pl.Callback):
     def teardown(self, trainer: pl.Trainer, task: Any, stage: str) -> None:
         path = self.out / f"{stage}-{trainer.global_rank}.json"
         path.write_text(json.dumps(self.seen))
+
+
+class WatchTokens(Watch):
+    """The same of every token of every sentence, whose rows a tagger puts one after the other."""
+
+    def compare(self, trainer: pl.Trainer, split: str, batch: TextBatch, given: Tensor) -> None:
+        store = self.guide.outputs(trainer.datamodule, split)  # type: ignore[attr-defined]
+        for text, rows in enumerate(given.split(batch.mask.sum(-1).tolist())):
+            index = int(batch.index[text])
+            if index < 0:
+                continue
+            self.seen.setdefault(split, []).append(index)
+            length = len(rows)
+            alone = batch.select(torch.arange(len(batch)) == text)
+            alone = alone.apply(lambda v, n=length: v if v.ndim == 1 else v[:, :n])  # type: ignore[misc]
+            own = self.frozen(alone).weights
+            for position in range(length):
+                key = torch.tensor([[index, position]])
+                row, _ = store.read(key, torch.ones(1, length, dtype=torch.bool))
+                assert torch.equal(rows[position, :, :length], row[0]), (index, position)
+                torch.testing.assert_close(row[0], own[position], atol=2e-6, rtol=0)
+            assert not rows[:, :, length:].any()

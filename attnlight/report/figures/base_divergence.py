@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 QUESTION = "How far are attention and prediction from those of the base model?"
 SOURCE = "Wiegreffe & Pinter (2019), sections 3.2 and 4"
 MEASURES = {
-    "attention_js": "Jensen-Shannon divergence from the base's attention (nats, 0 to 0.693)",
+    "attention_js": "Jensen-Shannon divergence from the base's attention (nats, 0 to 0.693), of "
+    "several heads their mean, after each was matched with one of the base's",
+    "attention_js_mean": "the same of the mean over heads",
     "prediction_tvd": "total variation distance from the base's prediction (0 to 1)",
     "base_max_attention": "largest attention weight of the base (0 to 1)",
 }

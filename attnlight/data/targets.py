@@ -1,0 +1,93 @@
+"""What is asked of a sentence with chunks: all its tags, one of them, or whether it has a chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from attnlight.batch import BOS, MARKED, PAD, TextBatch
+from attnlight.data.bio import split_tag
+from attnlight.errors import InputError
+
+IGNORED = -100  # label of what is not asked for, and of padding: torch's losses pass over it
+TargetName = Literal["tokens", "marked", "sentence"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is asked of a sentence of T tokens, and which of them answer.
+
+    An answer is a row of the model's output: `tokens`, the tag of each token; `marked`, the tag of
+    one token; `sentence`, whether there is a chunk of a type, answered by a boundary token that
+    stands before the sentence and attends to all of it.
+
+    Args:
+        name: Which of these.
+        chunk: Type of the chunk that `sentence` asks for.
+
+    Raises:
+        InputError: There is no such target.
+    """
+
+    name: TargetName = "tokens"
+    chunk: str = "SBAR"
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(TargetName):
+            raise InputError(
+                f"target is {self.name!r}; it must be one of {', '.join(get_args(TargetName))}."
+            )
+
+    @property
+    def columns(self) -> list[str]:
+        """Per-token columns of a batch that say which tokens answer; none where all do."""
+        return [] if self.name == "tokens" else [MARKED]
+
+    @property
+    def before(self) -> list[int]:
+        """Ids of what stands before each sentence."""
+        return [BOS] if self.name == "sentence" else []
+
+    def classes(self, tags: Sequence[str]) -> list[str]:
+        """Names of the answers, where those of the corpus's tags are given."""
+        return [f"no {self.chunk}", self.chunk] if self.name == "sentence" else list(tags)
+
+    def labels(self, tags: Sequence[str], numbers: Mapping[str, int], marked: int) -> list[int]:
+        """Labels of all that stands there, (T,), or (1 + T,) with what stands before the sentence.
+
+        Args:
+            tags: Tags of the T tokens.
+            numbers: Number of each tag.
+            marked: The token that `marked` asks for.
+        """
+        if self.name == "sentence":
+            found = any(split_tag(tag)[1] == self.chunk for tag in tags)
+            return [int(found), *[IGNORED] * len(tags)]
+        labels = [numbers[tag] for tag in tags]
+        if self.name == "tokens":
+            return labels
+        return [label if place == marked else IGNORED for place, label in enumerate(labels)]
+
+
+def begun(batch: TextBatch) -> TextBatch:
+    """The batch with a boundary token before each text, which alone answers.
+
+    Args:
+        batch: B texts of N tokens, unlabelled.
+    """
+
+    def after(values: Tensor, first: int) -> Tensor:
+        return torch.cat([torch.full_like(values[:, :1], first), values], dim=1)
+
+    tokens = after(batch.tokens, BOS)
+    return replace(
+        batch,
+        tokens=tokens,
+        mask=after(batch.mask, True),
+        extras={name: after(values, PAD) for name, values in batch.extras.items()}
+        | {MARKED: (tokens == BOS).to(torch.int8)},
+    )
