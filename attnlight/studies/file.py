@@ -112,6 +112,7 @@ def read_study(path: Path) -> Study:
     if not bases:
         raise InputError(f"{base.place}: seeds is empty; a study needs a base.")
     experiment = whole.file("experiment")
+    _require_classifier(experiment)
     study = Study(
         name=path.stem,
         path=path,
@@ -138,6 +139,15 @@ def _corpus(experiment: Path) -> str:
     if not isinstance(named, str):
         raise InputError(f"{experiment} has no `data`: a study needs its corpus.")
     return named.rpartition(".")[2]
+
+
+def _require_classifier(experiment: Path) -> None:
+    model: Any = read_yaml(experiment).get("model")
+    if isinstance(model, str) and (experiment.parent / model).is_file():
+        model = read_yaml(experiment.parent / model)
+    named = model.get("class_path") if isinstance(model, dict) else model
+    if isinstance(named, str) and named.rpartition(".")[2] == "ChunkTagger":
+        raise InputError(f"{experiment} trains a tagger; a study has variants of a classifier.")
 
 
 def _group(part: Section, shared: tuple[str, ...]) -> Group:

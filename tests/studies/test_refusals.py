@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from attnlight.studies.locks import working
+from tests.commands import CONFIGS
 from tests.studies.conftest import CONTENT, Lab
 
 PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
@@ -43,6 +44,11 @@ def test_negative_lambda_and_missing_experiment(
     told = {"lambdas": {"kl": [-1]}, "seeds": [0]}
     assert "the lambda -1" in refused(lab, capsys, adversaries=told)
     assert "nowhere.yaml, which is no file" in refused(lab, capsys, experiment="nowhere.yaml")
+
+
+def test_a_tagger(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment = str(CONFIGS / "experiments/conll2000_study.yaml")
+    assert "trains a tagger" in refused(lab, capsys, experiment=experiment)
 
 
 class TestLocks:
