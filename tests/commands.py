@@ -1,4 +1,4 @@
-"""Run the command line in processes of its own, as DDP's launcher needs it."""
+"""Run the command line, in processes of its own where DDP's launcher needs it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
+
+from attnlight.__main__ import main
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
@@ -41,6 +45,20 @@ def finish(process: subprocess.Popen[str], status: int = 0) -> str:
 def attnlight(*arguments: str, cwd: Path, status: int = 0, **environment: str) -> str:
     """Run one command to its end, check its exit status and return what it printed."""
     return finish(start(["-m", "attnlight", *arguments], cwd=cwd, **environment), status)
+
+
+def attnlight_here(*arguments: str, cwd: Path, **environment: str) -> None:
+    """Run one command to its end in this process, where a fresh one would only import all again."""
+    before = dict(os.environ)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        os.environ.update(environment)
+        try:
+            assert main([*arguments]) == 0
+        finally:
+            # Lightning leaves a seed and a port there, which processes started later would take over.
+            os.environ.clear()
+            os.environ.update(before)
 
 
 def free_port() -> int:

@@ -10,7 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from attnlight.records import read_record
-from tests.commands import CONFIGS, CPU, QUIET, TWO, attnlight, experiment, finish, free_port, start
+from tests.commands import (
+    CONFIGS,
+    CPU,
+    QUIET,
+    TWO,
+    attnlight,
+    attnlight_here,
+    experiment,
+    finish,
+    free_port,
+    start,
+)
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 CHEAP = ["-c", f"{CONFIGS}/tests/cheap.yaml"]
@@ -44,7 +55,8 @@ def trained(factory: pytest.TempPathFactory, name: str, *options: str, data: str
     folder = factory.mktemp(name)
     short = ["--trainer.max_epochs=1", "--trainer.logger=false", *CPU, *QUIET]
     place = [f"--root={folder}", "--experiment=e", "--run=r"]
-    attnlight("fit", *experiment(name), *options, *short, *place, cwd=folder, ATTNLIGHT_DATA=data)
+    fit = ["fit", *experiment(name), *options, *short, *place]
+    attnlight_here(*fit, cwd=folder, ATTNLIGHT_DATA=data)
     return folder / "e" / "r"
 
 
@@ -57,7 +69,8 @@ def evaluated(run: Path, verb: str, devices: list[str], data: str = "") -> Path:
         logger += [f"--trainer.logger.save_dir={copy}", "--trainer.logger.name=logs"]
         config = ["-c", f"{run}/fit.yaml", f"--ckpt_path={copy}/best.ckpt"]
         tests = {"predict": [], "test": ALL}.get(verb, CHEAP)
-        attnlight(verb, *config, *tests, *devices, *QUIET, *logger, cwd=copy, ATTNLIGHT_DATA=data)
+        call = attnlight_here if devices == CPU else attnlight
+        call(verb, *config, *tests, *devices, *QUIET, *logger, cwd=copy, ATTNLIGHT_DATA=data)
     return copy
 
 
@@ -104,7 +117,8 @@ def test_validation_inside_fit_counts_each_text_once(planted: Path, tmp_path: Pa
         place = [f"--root={tmp_path}", "--experiment=e", f"--run={name}"]
         options = [*PLANTED, *frozen, *devices, *QUIET, *place, *logger]
         options += [f"--trainer.logger.name=logs-{name}"]
-        attnlight("fit", *experiment("planted_bilstm"), *CHEAP, *options, cwd=tmp_path)
+        call = attnlight_here if devices == CPU else attnlight
+        call("fit", *experiment("planted_bilstm"), *CHEAP, *options, cwd=tmp_path)
         for test in CHEAP_TESTS:
             record = read_record(tmp_path / "e" / name / f"records/val/{test}-0.parquet")
             assert len(record.columns["index"]) == 131

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.commands import CPU, QUIET, attnlight, experiment, start
+from tests.commands import CPU, QUIET, attnlight, attnlight_here, experiment, start
 
 pytestmark = pytest.mark.slow
 OPTIONS = [
@@ -30,7 +30,7 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
 
 def test_killed_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     place = [f"--root={tmp_path}", "--experiment=e"]
-    attnlight("fit", *OPTIONS, *place, "--run=whole", cwd=tmp_path)
+    attnlight_here("fit", *OPTIONS, *place, "--run=whole", cwd=tmp_path)
     killed = tmp_path / "e" / "killed"
     command = ["-m", "attnlight", "fit", *OPTIONS, *place, "--run=killed"]
     process = start(command, cwd=tmp_path)
@@ -62,10 +62,10 @@ def test_run_killed_after_its_early_stop_trains_no_further(tmp_path: Path) -> No
     options += ["--trainer.callbacks+=lightning.pytorch.callbacks.EarlyStopping"]
     options += ["--trainer.callbacks.monitor=val/accuracy", "--trainer.callbacks.patience=2"]
     run = tmp_path / "e" / "r"
-    attnlight("fit", *options, *place, cwd=tmp_path)
+    attnlight_here("fit", *options, *place, cwd=tmp_path)
     before = torch.load(run / "last.ckpt", weights_only=True)
     assert before["epoch"] == 2  # the first epoch is never beaten
     (run / "status.json").unlink()  # what is written last
-    attnlight("fit", *options, *place, "--ckpt_path", "last", cwd=tmp_path)
+    attnlight_here("fit", *options, *place, "--ckpt_path", "last", cwd=tmp_path)
     assert (run / "status.json").exists()
     assert torch.load(run / "last.ckpt", weights_only=True)["epoch"] == 2

@@ -19,7 +19,7 @@ from attnlight.reference import read_base
 from attnlight.tasks import AdversarialClassifier, AttentionClassifier
 from attnlight.tasks.adversarial import attention_term, prediction_term
 from tests.bases import Planted, batch_of, running, save, save_base, trainer
-from tests.commands import CONFIGS, CPU, QUIET, TWO, attnlight, experiment
+from tests.commands import CONFIGS, CPU, QUIET, TWO, attnlight, attnlight_here, experiment
 
 
 @pytest.fixture(scope="module")
@@ -328,7 +328,8 @@ def test_two_devices_train_and_measure_as_one(tmp_path: Path) -> None:
     found = []
     for devices in (TWO, CPU):
         command = ["-c", f"{tmp_path}/e/r/fit.yaml", f"--ckpt_path={tmp_path}/e/r/best.ckpt"]
-        attnlight("test", *command, *QUIET, *devices, cwd=tmp_path, ATTNLIGHT_CACHE=cache)
+        call = attnlight_here if devices == CPU else attnlight
+        call("test", *command, *QUIET, *devices, cwd=tmp_path, ATTNLIGHT_CACHE=cache)
         found.append(read_record(tmp_path / "e/r/records/test/base_divergence.parquet").columns)
     assert found[0]["index"].tolist() == found[1]["index"].tolist() == list(range(21))
     for measure in BaseDivergence.measures:

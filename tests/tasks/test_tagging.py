@@ -21,7 +21,7 @@ from attnlight.functional import permutations
 from attnlight.records import Record, read_record
 from attnlight.tasks import ChunkTagger
 from attnlight.tasks.optimizers import with_noam
-from tests.commands import CONFIGS, CPU, QUIET, TWO, attnlight
+from tests.commands import CONFIGS, CPU, QUIET, TWO, attnlight, attnlight_here
 
 DETERMINERS, NOUNS, VERBS = ("the", "a", "this"), ("cat", "dog", "Tea", "ox7"), ("sat", "Runs")
 FILES: dict[str, Any] = {
@@ -308,7 +308,7 @@ def test_the_command_line(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.ddp
 def test_two_devices_count_what_one_counts(folder: Path, tmp_path: Path) -> None:
     fit = [*command(folder, tmp_path), "--trainer.max_epochs=1"]
-    attnlight("fit", *fit, *CPU, *QUIET, cwd=tmp_path, ATTNLIGHT_DATA="")
+    attnlight_here("fit", *fit, *CPU, *QUIET, cwd=tmp_path, ATTNLIGHT_DATA="")
     run = tmp_path / "e" / "r"
     cheap = [f"{CONFIGS}/tests/{name}.yaml" for name in ("predictions", "attention_permutation")]
     found = []
@@ -317,7 +317,8 @@ def test_two_devices_count_what_one_counts(folder: Path, tmp_path: Path) -> None
         logger += [f"--trainer.logger.save_dir={tmp_path}", f"--trainer.logger.name={name}"]
         given = ["-c", f"{run}/fit.yaml", "-c", cheap[0], "-c", cheap[1]]
         given += [f"--ckpt_path={run}/best.ckpt", *devices, *QUIET, *logger]
-        attnlight("test", *given, cwd=tmp_path, ATTNLIGHT_DATA="")
+        call = attnlight_here if devices == CPU else attnlight
+        call("test", *given, cwd=tmp_path, ATTNLIGHT_DATA="")
         header, row = (tmp_path / name / "version_0/metrics.csv").read_text().split()[:2]
         logged = dict(zip(header.split(","), row.split(","), strict=True))
         record = read_record(run / "records/test/attention_permutation.parquet")
