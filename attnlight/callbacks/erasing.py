@@ -31,6 +31,8 @@ SCORES = ("attention", "gradient", "gradient_x_attention")
 Gradient = Literal["signed", "absolute"]
 # Rows of like length that are measured together.
 _ROWS = 512
+# So few rows, as classifiers have, are not worth taking apart.
+_FEW = 128
 
 
 class Erasure(ABC):
@@ -254,8 +256,9 @@ def by_length(
         output: What a model said of a batch.
         measure: From an output of some rows and their numbers (r,) to their columns.
     """
-    if output.item_logits is None:
-        return dict(measure(output, torch.arange(len(output.rows), device=output.rows.device)))
+    whole = torch.arange(len(output.rows), device=output.rows.device)
+    if output.item_logits is None or len(whole) <= _FEW:
+        return dict(measure(output, whole))
     ends = last_places(output.mask) + 1
     order = ends.argsort(stable=True)
     parts = []

@@ -16,6 +16,8 @@ from attnlight.functional.erasure import ranked, settle, weigh
 _TERMS = 1 << 22
 # A lead that no rounding makes, of the largest logit.
 _CLEAR = 1e-9
+# So few rows, as classifiers have, are all tried.
+_FEW = 128
 
 
 def first_flip(
@@ -123,6 +125,8 @@ def _that_may_flip(
     if weights.ndim == 2:
         wide, items = weights.unsqueeze(1), item_logits.unsqueeze(1)
     decision = _decision(weigh(wide, items, mask), bias)
+    if len(decision) <= _FEW:
+        return decision, torch.arange(len(decision), device=decision.device)
     items = items.double()
     own = decision[:, None, None, None].expand(*items.shape[:-1], 1)
     reached = (wide > 0) & mask.unsqueeze(1)

@@ -31,6 +31,13 @@ READOUTS = ("study", "residual")
 SCORES = ("attention", "gradient", "gradient_x_attention")
 
 
+@pytest.fixture(autouse=True)
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are treated as the many of a tagger's batch are."""
+    monkeypatch.setattr("attnlight.callbacks.erasing._FEW", 0)
+    monkeypatch.setattr("attnlight.functional.flips._FEW", 0)
+
+
 def columns_of(
     test: InterpretabilityTest, model: SelfAttentionTagger, batch: TextBatch
 ) -> dict[str, Tensor]:

@@ -1,4 +1,5 @@
 import itertools
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -10,6 +11,15 @@ from torch.nn.functional import pad
 from attnlight.functional import erase_ranking, first_flip, masked_softmax, minimal_flip_set, read
 from attnlight.functional import flips as flips_module
 from attnlight.functional.flips import first_change
+
+
+@pytest.fixture(autouse=True, params=["few rows", "many rows"], scope="module")
+def treated_as(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of many rows those that nothing can flip are left out first."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "many rows":
+            patch.setattr("attnlight.functional.flips._FEW", 0)
+        yield
 
 
 def subsets(items: int) -> Tensor:
