@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import multiprocessing
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+import torch
 
 from attnlight.__main__ import main
 
@@ -59,6 +63,60 @@ def attnlight_here(*arguments: str, cwd: Path, **environment: str) -> None:
             # Lightning leaves a seed and a port there, which processes started later would take over.
             os.environ.clear()
             os.environ.update(before)
+
+
+def attnlight_on_one(*arguments: str, cwd: Path, **environment: str) -> None:
+    """Run one command to its end on one device, in this process."""
+    attnlight_here(*arguments, *CPU, cwd=cwd, **environment)
+
+
+def attnlight_on_two(*arguments: str, cwd: Path, **environment: str) -> str:
+    """Run one command on two devices to its end, and return what both ranks printed.
+
+    The ranks are forked from a process that has imported all, told where they stand as by Lightning's
+    launcher. `attnlight(*arguments, *TWO)` lets that start them, each importing for some seconds.
+    """
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["tests.preloaded"])
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    common |= {"NODE_RANK": "0", "OMP_NUM_THREADS": "1"} | environment
+    with TemporaryDirectory() as folder:
+        said = [Path(folder, str(rank)) for rank in range(2)]
+        ranks = [
+            forks.Process(
+                target=_as_rank,
+                args=(
+                    [*arguments, *TWO],
+                    cwd,
+                    os.environ | common | {"LOCAL_RANK": str(rank)},
+                    file,
+                ),
+            )
+            for rank, file in enumerate(said)
+        ]
+        for process in ranks:
+            process.start()
+        for process in ranks:
+            process.join(600)
+            process.kill()
+        output = "".join(file.read_text() for file in said)
+        assert [process.exitcode for process in ranks] == [0, 0], output[-6000:]
+    return output
+
+
+def _as_rank(arguments: list[str], cwd: Path, environment: Mapping[str, str], said: Path) -> None:
+    """What a forked process does: `attnlight` with output and surroundings of its own."""
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    sys.argv = ["attnlight"]
+    with said.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    status = main(arguments)
+    atexit._run_exitfuncs()  # a forked process does not by itself
+    sys.exit(status)
 
 
 def free_port() -> int:

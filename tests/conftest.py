@@ -21,8 +21,11 @@ def _one_thread() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    os.environ["ATTNLIGHT_CACHE"] = str(tmp_path_factory.getbasetemp().parent / "attnlight-cache")
-    os.environ.setdefault("HF_HOME", str(tmp_path_factory.getbasetemp().parent / "hf-home"))
+    """One cache for all workers, and none that an earlier session left."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    os.environ["ATTNLIGHT_CACHE"] = str(folder / "attnlight-cache")
+    os.environ.setdefault("HF_HOME", str(folder / "hf-home"))
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,8 @@ from tests.commands import (
     TWO,
     attnlight,
     attnlight_here,
+    attnlight_on_one,
+    attnlight_on_two,
     experiment,
     finish,
     free_port,
@@ -61,7 +63,10 @@ def trained(factory: pytest.TempPathFactory, name: str, *options: str, data: str
 
 
 def evaluated(run: Path, verb: str, devices: list[str], data: str = "") -> Path:
-    """A copy of the run on which one verb was run with these devices."""
+    """A copy of the run on which one verb was run with these devices.
+
+    Lightning starts both ranks of `test` on the planted corpus.
+    """
     copy = run.with_name(f"{verb}-{len(devices)}")
     if not copy.exists():
         shutil.copytree(run, copy)
@@ -69,8 +74,13 @@ def evaluated(run: Path, verb: str, devices: list[str], data: str = "") -> Path:
         logger += [f"--trainer.logger.save_dir={copy}", "--trainer.logger.name=logs"]
         config = ["-c", f"{run}/fit.yaml", f"--ckpt_path={copy}/best.ckpt"]
         tests = {"predict": [], "test": ALL}.get(verb, CHEAP)
-        call = attnlight_here if devices == CPU else attnlight
-        call(verb, *config, *tests, *devices, *QUIET, *logger, cwd=copy, ATTNLIGHT_DATA=data)
+        command = [verb, *config, *tests, *QUIET, *logger]
+        if devices == CPU:
+            attnlight_on_one(*command, cwd=copy, ATTNLIGHT_DATA=data)
+        elif verb == "test" and not data:
+            attnlight(*command, *TWO, cwd=copy)
+        else:
+            attnlight_on_two(*command, cwd=copy, ATTNLIGHT_DATA=data)
     return copy
 
 
@@ -113,11 +123,10 @@ def test_validation_inside_fit_counts_each_text_once(planted: Path, tmp_path: Pa
     logger = ["--trainer.logger=lightning.pytorch.loggers.CSVLogger"]
     logger += [f"--trainer.logger.save_dir={tmp_path}"]
     logged = []
-    for name, devices in (("one", CPU), ("two", TWO)):
+    for name, call in (("one", attnlight_on_one), ("two", attnlight_on_two)):
         place = [f"--root={tmp_path}", "--experiment=e", f"--run={name}"]
-        options = [*PLANTED, *frozen, *devices, *QUIET, *place, *logger]
+        options = [*PLANTED, *frozen, *QUIET, *place, *logger]
         options += [f"--trainer.logger.name=logs-{name}"]
-        call = attnlight_here if devices == CPU else attnlight
         call("fit", *experiment("planted_bilstm"), *CHEAP, *options, cwd=tmp_path)
         for test in CHEAP_TESTS:
             record = read_record(tmp_path / "e" / name / f"records/val/{test}-0.parquet")

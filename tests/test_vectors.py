@@ -12,7 +12,7 @@ from attnlight.data.word2vec import Word2VecSettings
 from attnlight.models import read_vectors
 from attnlight.vectors import parser
 from tests.benchmarks.startup import modules_after
-from tests.commands import QUIET, TWO, attnlight, experiment
+from tests.commands import QUIET, attnlight_on_two, experiment
 from tests.data.local import write_corpus
 
 needs_gensim = pytest.mark.skipif(
@@ -166,5 +166,5 @@ def test_help_imports_nothing_heavy() -> None:
 def test_two_devices_train_the_vectors_once(tmp_path: Path) -> None:
     command = ["fit", *experiment("planted_none"), "--model.vectors=corpus", *SMALL, *TINY]
     place = [*QUIET, "--trainer.logger=false", f"--data.cache_dir={tmp_path}/cache"]
-    said = attnlight(*command, *TWO, *place, cwd=tmp_path)
+    said = attnlight_on_two(*command, *place, cwd=tmp_path)
     assert said.count("training word vectors on its text, once") == 1

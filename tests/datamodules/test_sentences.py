@@ -205,11 +205,12 @@ def test_options_that_exclude_each_other(options: dict[str, Any], message: str) 
         TextDataModule(path="a/b", **(NESTED | options))
 
 
-def from_config(name: str, cache: Path) -> TextDataModule:
+def from_config(name: str) -> TextDataModule:
+    """Read in the cache of the whole session, where tests of the configuration find it too."""
     parser = ArgumentParser()
     parser.add_subclass_arguments(CorpusDataModule, "data")
-    arguments = ["--data", str(CONFIGS / f"{name}.yaml"), "--data.cache_dir", str(cache)]
-    data = parser.instantiate_classes(parser.parse_args(arguments)).data
+    given = parser.parse_args(["--data", str(CONFIGS / f"{name}.yaml")])
+    data = parser.instantiate_classes(given).data
     assert isinstance(data, TextDataModule)
     return data
 
@@ -229,10 +230,10 @@ PAIRS = ["yelp", "ag_news", "yahoo_2topics", "20_newsgroups"]
     + ["yahoo_2topics"],
 )
 def test_configs_read_their_corpora(
-    corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    corpora: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("ATTNLIGHT_DATA", str(corpora))
-    data, flat = (from_config(f"{name}_{form}", tmp_path) for form in ("sentences", "flat"))
+    data, flat = (from_config(f"{name}_{form}") for form in ("sentences", "flat"))
     assert data.fingerprint == flat.fingerprint
     assert (data.nested, flat.nested) == (True, False)
     options = data.recipe()["sentences"]
@@ -273,7 +274,7 @@ def test_yahoo_reads_the_columns_of_the_hub(
 ) -> None:
     write_yahoo(tmp_path)
     monkeypatch.setenv("ATTNLIGHT_DATA", str(tmp_path))
-    data = from_config(f"yahoo_{form}", tmp_path / "cache")
+    data = from_config(f"yahoo_{form}")
     assert data.num_classes == 10
     batch = data.dataset("test")[[0]]
     assert batch.tokens.ndim == (3 if form == "sentences" else 2)

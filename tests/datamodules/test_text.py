@@ -252,11 +252,12 @@ def test_options_that_exclude_each_other(options: dict[str, Any], message: str) 
         TextDataModule(path="a/b", **options)
 
 
-def from_config(name: str, cache: Path) -> TextDataModule:
+def from_config(name: str) -> TextDataModule:
+    """Read in the cache of the whole session, where tests of the configuration find it too."""
     parser = ArgumentParser()
     parser.add_subclass_arguments(CorpusDataModule, "data")
-    arguments = ["--data", str(CONFIGS / f"{name}.yaml"), "--data.cache_dir", str(cache)]
-    data = parser.instantiate_classes(parser.parse_args(arguments)).data
+    given = parser.parse_args(["--data", str(CONFIGS / f"{name}.yaml")])
+    data = parser.instantiate_classes(given).data
     assert isinstance(data, TextDataModule)
     return data
 
@@ -300,8 +301,8 @@ def real(corpora: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return corpora
 
 
-def test_sst(real: Path, tmp_path: Path) -> None:
-    data = from_config("sst", tmp_path)
+def test_sst(real: Path) -> None:
+    data = from_config("sst")
     assert sizes(data) == {"train": 6920, "validation": 872, "test": 1821}
     assert data.classes == ["negative", "positive"]
     assert data.vocab_size == 13_826  # as Jain & Wallace's
@@ -316,13 +317,13 @@ def test_sst(real: Path, tmp_path: Path) -> None:
     check_vocabulary(data, 1)
 
 
-def test_sst_phrases(real: Path, tmp_path: Path) -> None:
-    data = from_config("sst_phrases", tmp_path)
+def test_sst_phrases(real: Path) -> None:
+    data = from_config("sst_phrases")
     assert sizes(data) == {"train": 77_195, "validation": 872, "test": 1821}
     labels = data.dataset("train").labels
     assert labels is not None
     assert labels.tolist() == frame(real / "sst2_phrases", "train")["label"].tolist()
-    sentences = from_config("sst", tmp_path)
+    sentences = from_config("sst")
     for split in ("validation", "test"):
         assert prepared(data, split)["text"][:] == prepared(sentences, split)["text"][:]
     assert data.classes == sentences.classes
@@ -337,8 +338,8 @@ def check_split(data: TextDataModule, kept: set[int], share: float) -> None:
 
 
 @pytest.mark.slow
-def test_imdb(real: Path, tmp_path: Path) -> None:
-    data = from_config("imdb", tmp_path)
+def test_imdb(real: Path) -> None:
+    data = from_config("imdb")
     train, test = (
         rows_kept(frame(real / "imdb", split), [0, 1], 7, 399, markup=True)
         for split in ("train", "test")
@@ -352,15 +353,15 @@ def test_imdb(real: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_imdb_all(real: Path, tmp_path: Path) -> None:
-    data = from_config("imdb_all", tmp_path)
+def test_imdb_all(real: Path) -> None:
+    data = from_config("imdb_all")
     check_split(data, set(range(25_000)), 0.1)
     assert sizes(data) == {"train": 22_500, "validation": 2500, "test": 25_000}
     check_vocabulary(data, 2)
 
 
-def test_20_newsgroups_sports(real: Path, tmp_path: Path) -> None:
-    data = from_config("20_newsgroups_sports", tmp_path)
+def test_20_newsgroups_sports(real: Path) -> None:
+    data = from_config("20_newsgroups_sports")
     folder = real / "20_newsgroups"
     train, test = (rows_kept(frame(folder, split), [9, 10], 7, 499) for split in ("train", "test"))
     check_split(data, train, 0.2)
@@ -374,8 +375,8 @@ def test_20_newsgroups_sports(real: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_20_newsgroups(real: Path, tmp_path: Path) -> None:
-    data = from_config("20_newsgroups", tmp_path)
+def test_20_newsgroups(real: Path) -> None:
+    data = from_config("20_newsgroups")
     train, test = (
         rows_kept(frame(real / "20_newsgroups", split), list(range(20)), 1, 10**9)
         for split in ("train", "test")
@@ -406,7 +407,7 @@ def test_corpora_that_keep_every_text(
     share: float,
     counts: tuple[int, int, int],
 ) -> None:
-    data = from_config(name, tmp_path)
+    data = from_config(name)
     train, test = (
         rows_kept(frame(real / folder, split), labels, 0, 10**9) for split in ("train", "test")
     )

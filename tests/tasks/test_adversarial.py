@@ -19,7 +19,7 @@ from attnlight.reference import read_base
 from attnlight.tasks import AdversarialClassifier, AttentionClassifier
 from attnlight.tasks.adversarial import attention_term, prediction_term
 from tests.bases import Planted, batch_of, running, save, save_base, trainer
-from tests.commands import CONFIGS, CPU, QUIET, TWO, attnlight, attnlight_here, experiment
+from tests.commands import CONFIGS, QUIET, attnlight_on_one, attnlight_on_two, experiment
 
 
 @pytest.fixture(scope="module")
@@ -320,16 +320,15 @@ def test_two_devices_train_and_measure_as_one(tmp_path: Path) -> None:
     place = [f"--model.base={base}", f"--root={tmp_path}", "--experiment=e", "--run=r"]
     name, cache = "planted_adversarial", str(tmp_path / "cache")
     divergence = ["-c", f"{CONFIGS}/tests/base_divergence.yaml"]
-    command = ["fit", *experiment(name), *divergence, *sizes, *common, *TWO, *place]
-    said = attnlight(*command, cwd=tmp_path, ATTNLIGHT_CACHE=cache)
+    command = ["fit", *experiment(name), *divergence, *sizes, *common, *place]
+    said = attnlight_on_two(*command, cwd=tmp_path, ATTNLIGHT_CACHE=cache)
     assert said.count("train texts, once") == said.count("validation texts, once") == 1
     record = read_record(tmp_path / "e/r/records/val/base_divergence-0.parquet").columns
     assert record["index"].tolist() == list(range(33))
     found = []
-    for devices in (TWO, CPU):
+    for call in (attnlight_on_two, attnlight_on_one):
         command = ["-c", f"{tmp_path}/e/r/fit.yaml", f"--ckpt_path={tmp_path}/e/r/best.ckpt"]
-        call = attnlight_here if devices == CPU else attnlight
-        call("test", *command, *QUIET, *devices, cwd=tmp_path, ATTNLIGHT_CACHE=cache)
+        call("test", *command, *QUIET, cwd=tmp_path, ATTNLIGHT_CACHE=cache)
         found.append(read_record(tmp_path / "e/r/records/test/base_divergence.parquet").columns)
     assert found[0]["index"].tolist() == found[1]["index"].tolist() == list(range(21))
     for measure in BaseDivergence.measures:

@@ -13,7 +13,7 @@ from attnlight.errors import InputError
 from attnlight.reference import Reference, attended_items
 from attnlight.tasks import AdversarialClassifier, GuidedMLP
 from tests.bases import Planted, batch_of, running, save, save_base, trainer
-from tests.commands import CONFIGS, QUIET, TWO, attnlight, experiment
+from tests.commands import CONFIGS, QUIET, attnlight_on_two, experiment
 from tests.tasks.watching import Watch
 
 
@@ -62,16 +62,16 @@ def test_two_devices_give_every_text_its_guide_s_attention(tmp_path: Path) -> No
     base = save_base(tmp_path / "base.ckpt", corpus)
     watch = f"--trainer.callbacks+={Watch.__module__}.Watch"
     watched = [watch, f"--trainer.callbacks.guide={base}", f"--trainer.callbacks.out={tmp_path}"]
-    options = [*sizes, *TWO, *QUIET, *watched, "--trainer.logger=false", "--trainer.max_epochs=2"]
+    options = [*sizes, *QUIET, *watched, "--trainer.logger=false", "--trainer.max_epochs=2"]
     model = [f"--model.base={base}", "--model.guide=base", f"--root={tmp_path}", "--run=r"]
     root = str(CONFIGS.parent)
-    attnlight(
+    attnlight_on_two(
         "fit", *experiment("planted_guided_mlp"), *options, *model, cwd=tmp_path, PYTHONPATH=root
     )
     run = tmp_path / "planted_guided_mlp" / "r"
-    command = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *TWO, *QUIET]
+    command = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *QUIET]
     for verb in ("test", "predict"):
-        attnlight(verb, *command, cwd=tmp_path, PYTHONPATH=root)
+        attnlight_on_two(verb, *command, cwd=tmp_path, PYTHONPATH=root)
     found = seen(tmp_path)
     assert set(found["train"]) == set(range(101))
     assert set(found["validation"]) == set(range(33))

@@ -15,7 +15,7 @@ from attnlight.models.guided import GuidedSelfAttentionTagger
 from attnlight.reference import Reference, attended_tokens, read_base
 from attnlight.tasks import AdversarialTagger, GuidedTagger
 from tests.bases import Planted, batch_of, running, save, save_base
-from tests.commands import CONFIGS, QUIET, TWO, attnlight
+from tests.commands import CONFIGS, QUIET, attnlight_on_two
 from tests.tasks.tagged import arguments, corpus, save_tagger, trainer, written
 from tests.tasks.test_guided import seen
 from tests.tasks.watching import WatchTokens
@@ -60,12 +60,14 @@ def test_two_devices_give_every_token_its_guide_s_attention(
     watched += [f"--trainer.callbacks.guide={base}", f"--trainer.callbacks.out={tmp_path}"]
     model = [f"--model={CONFIGS}/models/tagger_guided.yaml", f"--model.base={base}"]
     start = ["-c", f"{CONFIGS}/trainer.yaml", *model, *arguments(data)]
-    short = [*watched, *TWO, *QUIET, "--trainer.logger=false", "--trainer.max_epochs=2"]
+    short = [*watched, *QUIET, "--trainer.logger=false", "--trainer.max_epochs=2"]
     place: Any = {"cwd": tmp_path, "PYTHONPATH": str(CONFIGS.parent), "ATTNLIGHT_DATA": ""}
     run = tmp_path / "e" / "r"
-    attnlight("fit", *start, *short, f"--root={tmp_path}", "--experiment=e", "--run=r", **place)
-    command = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *TWO, *QUIET]
-    attnlight("test", *command, **place)
+    attnlight_on_two(
+        "fit", *start, *short, f"--root={tmp_path}", "--experiment=e", "--run=r", **place
+    )
+    command = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *QUIET]
+    attnlight_on_two("test", *command, **place)
     found = seen(tmp_path)
     for split in ("train", "validation"):
         assert set(found[split]) == set(data.dataset(split).index.tolist())

@@ -21,7 +21,7 @@ from attnlight.functional import permutations
 from attnlight.records import Record, read_record
 from attnlight.tasks import ChunkTagger
 from attnlight.tasks.optimizers import with_noam
-from tests.commands import CONFIGS, CPU, QUIET, TWO, attnlight, attnlight_here
+from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two
 
 DETERMINERS, NOUNS, VERBS = ("the", "a", "this"), ("cat", "dog", "Tea", "ox7"), ("sat", "Runs")
 FILES: dict[str, Any] = {
@@ -308,16 +308,15 @@ def test_the_command_line(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.ddp
 def test_two_devices_count_what_one_counts(folder: Path, tmp_path: Path) -> None:
     fit = [*command(folder, tmp_path), "--trainer.max_epochs=1"]
-    attnlight_here("fit", *fit, *CPU, *QUIET, cwd=tmp_path, ATTNLIGHT_DATA="")
+    attnlight_on_one("fit", *fit, *QUIET, cwd=tmp_path, ATTNLIGHT_DATA="")
     run = tmp_path / "e" / "r"
     cheap = [f"{CONFIGS}/tests/{name}.yaml" for name in ("predictions", "attention_permutation")]
     found = []
-    for name, devices in (("one", CPU), ("two", TWO)):
+    for name, call in (("one", attnlight_on_one), ("two", attnlight_on_two)):
         logger = ["--trainer.logger=lightning.pytorch.loggers.CSVLogger"]
         logger += [f"--trainer.logger.save_dir={tmp_path}", f"--trainer.logger.name={name}"]
         given = ["-c", f"{run}/fit.yaml", "-c", cheap[0], "-c", cheap[1]]
-        given += [f"--ckpt_path={run}/best.ckpt", *devices, *QUIET, *logger]
-        call = attnlight_here if devices == CPU else attnlight
+        given += [f"--ckpt_path={run}/best.ckpt", *QUIET, *logger]
         call("test", *given, cwd=tmp_path, ATTNLIGHT_DATA="")
         header, row = (tmp_path / name / "version_0/metrics.csv").read_text().split()[:2]
         logged = dict(zip(header.split(","), row.split(","), strict=True))

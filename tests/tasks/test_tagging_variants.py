@@ -27,7 +27,7 @@ from attnlight.tasks import (
 )
 from attnlight.tasks.tagging_variants import TaggerTrainingOptions, TaggerVariant
 from tests.bases import Planted, batch_of, save, save_base
-from tests.commands import CONFIGS, CPU, QUIET, TWO, attnlight, attnlight_here
+from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two
 from tests.tasks.tagged import arguments, corpus, save_tagger, trainer, written
 from tests.tasks.test_variants import Gradients
 
@@ -300,13 +300,12 @@ def test_two_devices(data: ChunkingDataModule, tmp_path: Path) -> None:
     base = save_tagger(tmp_path / "base.ckpt", data)
     cache = str(tmp_path / "cache")
     place = {"cwd": tmp_path, "ATTNLIGHT_CACHE": cache, "ATTNLIGHT_DATA": ""}
-    said = attnlight("fit", *options_of(data, base, tmp_path, "adversarial"), *TWO, **place)  # type: ignore[arg-type]
+    said = attnlight_on_two("fit", *options_of(data, base, tmp_path, "adversarial"), **place)  # type: ignore[arg-type]
     assert said.count("validation texts, once") == said.count("train texts, once") == 1
     found = []
-    for devices in (TWO, CPU):
+    for call in (attnlight_on_two, attnlight_on_one):
         run = tmp_path / "e" / "r"
-        command = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *QUIET, *devices]
-        call = attnlight_here if devices == CPU else attnlight
+        command = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *QUIET]
         call("test", *command, **place)  # type: ignore[operator]
         path = run / "records/test/base_divergence.parquet"
         found.append((read_record(path).columns, read_metadata(path)["heads"]))
