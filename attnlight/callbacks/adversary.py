@@ -18,6 +18,7 @@ from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.functional import (
     blackbox_adversary,
+    largest_js,
     read,
     search_adversary,
     total_variation,
@@ -26,7 +27,6 @@ from attnlight.functional import (
 )
 from attnlight.functional.frontier import EPSILONS
 from attnlight.functional.heads import head_readout, own_attention, own_items
-from attnlight.functional.slab import one_item_js
 
 _SEARCHED = ("search_js", "search_tvd", "search_gap")
 
@@ -282,5 +282,5 @@ class _Heads:
 
     def largest_js(self) -> Tensor:
         """The largest JS that any attention can have, (R, H); NaN for fewer than two items."""
-        largest = one_item_js(self._own).masked_fill(~self._reach, 0.0).amax(-1)
+        largest = largest_js(self._own, self._reach)
         return largest.masked_fill(self._reach.sum(-1) < 2, torch.nan).reshape(self._shape)

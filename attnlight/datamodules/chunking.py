@@ -74,10 +74,10 @@ class ChunkingDataModule(CorpusDataModule):
       and `SBAR`.
 
     A batch has labels (B, N), -100 on padding and wherever nothing is asked for, `marked` in
-    `extras`, 1 where something is, unless that is everywhere, and each feature in `extras`, (B, N), ids with 0 on
-    padding and 1 for values that training lacks. Characters are packed so that they keep that
-    shape: eight in each number of `characters_0`, `characters_1` and so on, one byte each from the
-    lowest up.
+    `extras`, 1 where something is, unless that is everywhere, and each feature in `extras`, (B, N),
+    ids with 0 on padding and 1 for values that training lacks. Characters are packed so that they
+    keep that shape: eight in each number of `characters_0`, `characters_1` and so on, one byte each
+    from the lowest up.
 
     Args:
         path: Hub id, or a local folder.

@@ -41,9 +41,8 @@ def first_flip(
     """
     orders = order.unsqueeze(1) if order.ndim == 2 else order
     counts = torch.full(orders.shape[:2], -1, dtype=torch.long, device=order.device)
-    decision, rows = _that_may_flip(weights, item_logits, bias, mask)
+    decision, rows, terms = _that_may_flip(weights, item_logits, bias, mask)
     if len(rows):
-        terms = weigh(weights[rows], item_logits[rows], mask[rows])
         rivals = _rivals(decision, item_logits.shape[-1])
         empty = bias if bias.ndim == 1 else bias[rows]
         counts[rows] = _first_change(terms, orders[rows], empty, decision, rivals)
@@ -86,9 +85,8 @@ def minimal_flip_set(
     """
     sizes = torch.full_like(mask[:, 0], -1, dtype=torch.long)
     members = torch.zeros_like(mask)
-    decision, rows = _that_may_flip(weights, item_logits, bias, mask)
+    decision, rows, terms = _that_may_flip(weights, item_logits, bias, mask)
     if len(rows):
-        terms = weigh(weights[rows], item_logits[rows], mask[rows])
         empty = bias if bias.ndim == 1 else bias[rows]
         sizes[rows], members[rows] = _minimal(terms, empty, decision)
     return sizes, members
@@ -115,8 +113,8 @@ def _minimal(terms: Tensor, bias: Tensor, decision: Tensor) -> tuple[Tensor, Ten
 
 def _that_may_flip(
     weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Rows (r,) long whose decision some erasure may change, and that decision, (r,).
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The decision (r,) of rows (r,) long that some erasure may change, these, and their terms.
 
     Whatever is left of a head, its logits are a mean of its items' or its share of the bias: where
     the decision leads each rival by the sum of the least of these, nothing changes it.
@@ -124,9 +122,10 @@ def _that_may_flip(
     wide, items = weights, item_logits
     if weights.ndim == 2:
         wide, items = weights.unsqueeze(1), item_logits.unsqueeze(1)
-    decision = _decision(weigh(wide, items, mask), bias)
+    terms = weigh(wide, items, mask)
+    decision = _decision(terms, bias)
     if len(decision) <= _FEW:
-        return decision, torch.arange(len(decision), device=decision.device)
+        return decision, torch.arange(len(decision), device=decision.device), terms
     items = items.double()
     own = decision[:, None, None, None].expand(*items.shape[:-1], 1)
     reached = (wide > 0) & mask.unsqueeze(1)
@@ -139,7 +138,7 @@ def _that_may_flip(
     scale = items.abs().masked_fill(~reached.unsqueeze(-1), 0.0).amax((1, 2, 3))
     clear = total.amin(-1) > _CLEAR * torch.maximum(scale, bias.abs().amax(-1))
     rows = (~clear).nonzero().squeeze(-1)
-    return decision[rows], rows
+    return decision[rows], rows, terms[rows]
 
 
 def _of_classes(columns: Tensor, classes: Tensor) -> Tensor:

@@ -150,8 +150,8 @@ class ChunkTagger(TaggerTask):
 
     The loss is cross-entropy of the real tokens, or of those that the corpus's `target` asks for;
     validation and test log it with the accuracy of tokens and precision, recall and F1 of chunks or,
-    where a sentence has one answer, accuracy and `f1`, the mean over classes. `validation_step` and `test_step` return
-    `{"loss", "output"}`, which is all that the interpretability tests see.
+    where a sentence has one answer, accuracy and `f1`, the mean over classes. `validation_step` and
+    `test_step` return `{"loss", "output"}`, which is all that the interpretability tests see.
 
     Args:
         vocab_size: Number of token ids V; the command line takes it from the corpus.
