@@ -7,7 +7,9 @@ that one for each item. The arithmetic is that of wrapping 64-bit integers and t
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from attnlight.functional.scratch import Scratch
@@ -24,27 +26,51 @@ _FIRST = _signed(0xBF58476D1CE4E5B9)
 _SECOND = _signed(0x94D049BB133111EB)
 
 
-def _child(
-    state: Tensor | int, number: Tensor, into: tuple[Tensor, Tensor] | None = None
-) -> Tensor:
-    """Output `number` (from 0) of the splitmix64 generator that starts at `state`.
+_STEPS = ((30, _FIRST), (27, _SECOND), (31, 1))
+# Numbers that a CPU mixes at once: what its second cache holds beside what they become.
+_CACHED = 1 << 16
 
-    `into` is memory for the output and for as many numbers more.
-    """
-    steps = (number + 1) * _GAMMA
-    if into is None:
-        bits = steps + state
-        shifted = torch.empty_like(bits)
-    else:
-        bits, shifted = into
-        torch.add(steps, state, out=bits)
-    for by, factor in ((30, _FIRST), (27, _SECOND), (31, 1)):
-        torch.bitwise_right_shift(bits, by, out=shifted)
-        shifted.bitwise_and_((1 << (64 - by)) - 1)  # torch's shift copies the sign
-        bits.bitwise_xor_(shifted)
-        if factor != 1:
-            bits.mul_(factor)
+
+def _child(state: Tensor | int, number: Tensor) -> Tensor:
+    """Output `number` (from 0) of the splitmix64 generator that starts at `state`."""
+    bits = (number + 1) * _GAMMA + state
+    for by, factor in _STEPS:
+        # torch's shift copies the sign.
+        bits = (bits ^ ((bits >> by) & ((1 << (64 - by)) - 1))) * factor
     return bits
+
+
+def _children(states: Tensor, count: int, scratch: Scratch) -> Tensor:
+    """The first outputs (R, K, M) of the generators that start at states (R, K).
+
+    On a CPU by numpy, whose product of such numbers takes half as long as torch's, and whose shift
+    knows numbers without a sign.
+    """
+    numbers = torch.arange(count, device=states.device)
+    if states.device.type != "cpu":
+        return _child(states[:, :, None], numbers)
+    found = scratch.take("bits", (*states.shape, count), states.dtype, states.device)
+    steps = _unsigned((numbers + 1) * _GAMMA)
+    rows = max(1, _CACHED // max(1, found[:1].numel()))
+    for state, bits in zip(torch.split(states, rows), torch.split(found, rows), strict=True):
+        _mix(_unsigned(state)[:, :, None] + steps, _unsigned(bits))
+    return found
+
+
+def _mix(bits: NDArray[np.uint64], into: NDArray[np.uint64]) -> None:
+    """The generator's output for its states; these are overwritten."""
+    for by, factor in _STEPS:
+        np.right_shift(bits, np.uint64(by), out=into)
+        if factor == 1:
+            np.bitwise_xor(bits, into, out=into)
+        else:
+            np.bitwise_xor(bits, into, out=bits)
+            np.multiply(bits, np.uint64(factor % 2**64), out=bits)
+
+
+def _unsigned(numbers: Tensor) -> NDArray[np.uint64]:
+    """The same memory."""
+    return numbers.numpy().view(np.uint64)
 
 
 def draw_states(seed: int, index: Tensor, position: Tensor, draws: int) -> Tensor:
@@ -87,15 +113,15 @@ def permutations(lengths: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor
     Returns:
         (R, K, N) long with N the largest length: item `[r, k, i]` comes to place i.
     """
-    return shuffles(lengths, draw_states(seed, rows[:, 0], rows[:, 1], draws))
+    return shuffles(lengths, draw_states(seed, rows[:, 0], rows[:, 1], draws)).long()
 
 
 def shuffles(lengths: Tensor, states: Tensor, scratch: Scratch | None = None) -> Tensor:
-    """`permutations` of rows whose `draw_states` (R, K) are known, in memory of `scratch`."""
+    """`permutations` of rows whose `draw_states` (R, K) are known, in memory of `scratch`.
+
+    They are int32 where that is less work.
+    """
     scratch = scratch or Scratch()
     longest = int(lengths.max())
-    pairs = torch.arange((longest + 1) // 2, device=states.device)
-    like = ((*states.shape, len(pairs)), pairs.dtype, pairs.device)
-    into = scratch.take("bits", *like), scratch.take("shifted", *like)
-    numbers = _child(states[:, :, None], pairs, into)
+    numbers = _children(states, (longest + 1) // 2, scratch)
     return sorted_by_keys(numbers.view(torch.int32)[..., :longest], lengths, scratch)

@@ -25,7 +25,7 @@ def sorted_by_keys(bits: Tensor, lengths: Tensor, scratch: Scratch | None = None
         scratch: Memory to use on a CPU, for what is returned too.
 
     Returns:
-        (R, K, N) long.
+        (R, K, N), int32 where that is what they are sorted by, else long.
     """
     if bits.device.type == "cpu" and bits.shape[-1] <= _SHORT:
         return _sorted_by_short_keys(bits, lengths, scratch or Scratch())
@@ -57,10 +57,10 @@ def _sorted_by_short_keys(bits: Tensor, lengths: Tensor, scratch: Scratch) -> Te
     torch.bitwise_and(bits, highest, out=keys)
     keys = sorted_keys(keys.bitwise_or_(ordinals.where(~beyond, ordinals | highest)))
     alike = _neighbours_alike(keys, ordinal, beyond, scratch)
-    order = scratch.take("order", bits.shape, torch.int64, bits.device)
-    order.copy_(keys.bitwise_and_(ordinal))
-    row, draw = alike.nonzero(as_tuple=True)
-    order[row, draw] = _sorted_by_long_keys(bits[row, draw], lengths[row, None])
+    order = keys.bitwise_and_(ordinal)
+    if alike.any():
+        row, draw = alike.nonzero(as_tuple=True)
+        order[row, draw] = _sorted_by_long_keys(bits[row, draw], lengths[row, None]).int()
     return order
 
 
