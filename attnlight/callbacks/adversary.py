@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -28,6 +28,8 @@ from attnlight.functional import (
 from attnlight.functional.frontier import EPSILONS
 from attnlight.functional.heads import head_readout, own_attention, own_items
 
+# Weights (rows x heads x items) at a time: what is tried in the place of each takes some 8 KiB.
+_WEIGHTS = 1 << 16
 _SEARCHED = ("search_js", "search_tvd", "search_gap")
 
 
@@ -143,6 +145,12 @@ class AdversarialAttention(InterpretabilityTest):
     def measure(
         self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
     ) -> Mapping[str, Tensor]:
+        found = [self._measure(*part, model) for part in _parts(batch, output)]
+        return {name: torch.cat([part[name] for part in found]) for name in found[0]}
+
+    def _measure(
+        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+    ) -> dict[str, Tensor]:
         heads = _Heads(output, model)
         found, searched = self._search(batch, output, model) if self.search else (None, None)
         adversary, worst, upper = self._worst(batch, output, model, found)
@@ -236,6 +244,21 @@ class AdversarialAttention(InterpretabilityTest):
         assert self._sheet is not None
         rows = choose(self._sheet.instances, self.search_instances, self.seed)
         self._chosen = torch.from_numpy(rows)
+
+
+def _parts(
+    batch: TextBatch, output: AttentionOutput
+) -> Iterator[tuple[TextBatch, AttentionOutput]]:
+    """A batch and its output in parts of rows whose adversaries fit into memory together."""
+    size = max(1, _WEIGHTS // max(1, output.weights[:1].numel()))
+    if len(output.rows) <= size:
+        yield batch, output
+        return
+    numbers = torch.arange(len(output.rows), device=output.rows.device)
+    for start in range(0, len(numbers), size):
+        rows = (numbers >= start) & (numbers < start + size)
+        texts = torch.isin(batch.index, output.rows[rows, 0])
+        yield batch.select(texts), output.select(texts, rows)
 
 
 def _joint_js(

@@ -238,6 +238,21 @@ def test_adversaries_keep_the_prediction_and_are_bounded(model: SelfAttentionTag
     assert worst.max() > 0.3
 
 
+@pytest.mark.parametrize("search", [False, True])
+def test_adversaries_in_parts_are_those_of_all_rows(
+    model: SelfAttentionTagger, monkeypatch: pytest.MonkeyPatch, search: bool
+) -> None:
+    """Parts begin and end within sentences, and one holds no row of the first of them."""
+    test = AdversarialAttention(search=search, starts=2, steps=10)
+    batch = sentences(LENGTHS)
+    whole = columns_of(test, model, batch)
+    monkeypatch.setattr("attnlight.callbacks.adversary._WEIGHTS", 7 * 2 * max(LENGTHS))
+    parts = columns_of(test, model, batch)
+    assert parts.keys() == whole.keys()
+    for name, column in whole.items():
+        torch.testing.assert_close(parts[name], column, rtol=0, atol=1e-6, equal_nan=True)
+
+
 def test_importance_equals_a_loop(model: SelfAttentionTagger) -> None:
     batch = sentences(LENGTHS)
     found = columns_of(ImportanceCorrelation(), model, batch)
