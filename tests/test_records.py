@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from attnlight import records
 from attnlight.errors import InputError
 from attnlight.records import (
     RecordError,
@@ -92,8 +91,9 @@ class TestMerge:
     def test_batches_and_shards_do_not_show(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(records, "_SHARD_ROWS", 16)
-        monkeypatch.setattr(records, "_PIECE_ROWS", 32)
+        monkeypatch.setattr("attnlight.records.shards._SHARD_ROWS", 16)
+        monkeypatch.setattr("attnlight.records.merging.PIECE_ROWS", 32)
+        monkeypatch.setattr("attnlight.records.reading.PIECE_ROWS", 32)
         rng = np.random.default_rng(1)
         pairs = rng.random((101, 2)).astype(np.float32)
         writers = [ShardWriter(tmp_path / f"rank{rank}.arrow") for rank in range(2)]
@@ -362,7 +362,7 @@ class TestMetadata:
             read_record(tmp_path / "x.parquet")
 
     def test_another_format(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(records, "FORMAT", 2)
+        monkeypatch.setattr("attnlight.records.merging.FORMAT", 2)
         path = record(tmp_path / "x.parquet", keys([0]), {"a": np.ones(1)})
         monkeypatch.undo()
         expected = r"x\.parquet is a record of format 2; this version .* reads format 1\."

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from attnlight import records
 from attnlight.records import ShardWriter, merge_shards, read_record
 from attnlight.report.rows import figure_rows
 from tests.report.fake import rows_of, write_record
@@ -47,7 +46,7 @@ def test_the_columns_asked_for(kept_scores: Path) -> None:
 
 
 def test_whole_texts_of_a_long_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "_PIECE_ROWS", 128)
+    monkeypatch.setattr("attnlight.records.reading.PIECE_ROWS", 128)
     rows = rows_of("attention_permutation", n=4_000)
     rows["index"], rows["position"] = rows["index"] // 4, rows["index"] % 4
     path = write_record(tmp_path / "x.parquet", rows)

@@ -99,7 +99,7 @@ class TestSummarise:
         rows = rows_of("attention_permutation", classes=3)
         path = write_record(tmp_path / "x.parquet", rows, measures=["median_tvd"])
         whole = summarise(stored(path))
-        monkeypatch.setattr("attnlight.records._PIECE_ROWS", 7)
+        monkeypatch.setattr("attnlight.records.reading.PIECE_ROWS", 7)
         pieces = summarise(stored(path))
         assert [line.predicted for line in pieces.lines] == [None, 0, 1, 2]
         for one, other in zip(whole.lines, pieces.lines, strict=True):

@@ -1,0 +1,26 @@
+"""What is spoken on disk: one row per instance, one parquet file per test.
+
+While a test runs, each rank appends its rows to a shard of its own; at the end of the epoch rank 0
+merges the shards into one file sorted by key, through a memory map and in pieces, so that memory
+does not grow with the corpus. Callbacks write, the report reads.
+"""
+
+from attnlight.records.format import EXCLUDED, FORMAT, KEY, Record, RecordError
+from attnlight.records.merging import merge_shards
+from attnlight.records.reading import read_metadata, read_pieces, read_record, record_columns
+from attnlight.records.shards import Columns, ShardWriter
+
+__all__ = [
+    "EXCLUDED",
+    "FORMAT",
+    "KEY",
+    "Columns",
+    "Record",
+    "RecordError",
+    "ShardWriter",
+    "merge_shards",
+    "read_metadata",
+    "read_pieces",
+    "read_record",
+    "record_columns",
+]

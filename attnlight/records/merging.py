@@ -1,0 +1,133 @@
+"""One record of all ranks' shards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from attnlight.files import replacing
+from attnlight.records.format import (
+    EXCLUDED,
+    FORMAT,
+    KEY,
+    METADATA,
+    PIECE_ROWS,
+    RecordError,
+    reason,
+)
+
+
+def merge_shards(
+    shards: Sequence[Path],
+    target: Path,
+    *,
+    metadata: Mapping[str, Any],
+    expected: NDArray[np.int64] | None = None,
+    drop_repeats: bool = False,
+) -> int:
+    """Merge the shards of all ranks into one file sorted by key, then delete them.
+
+    Args:
+        shards: One path per rank; a rank without rows may have no file.
+        target: The parquet file, replaced whole.
+        metadata: Plain values kept in the file.
+        expected: Dataset indices that must each be there, in any order; None: not checked.
+        drop_repeats: Keep the first of several rows of one key (padded validation) instead of
+            refusing them.
+
+    Returns:
+        The number of rows R.
+
+    Raises:
+        RecordError: A row is missing, unasked for, or repeated.
+        InputError: The file cannot be written.
+    """
+    tables = [_open_shard(shard) for shard in shards if shard.exists()]
+    if not tables:
+        raise RecordError(f"{target.name}: no row was recorded.")
+    table = _joined(tables, target)
+    index, position = (table.column(name).to_numpy() for name in KEY)
+    order = np.lexsort((position, index))
+    order = _once(index, position, order, target, drop_repeats)
+    if expected is not None:
+        _require(index[order], expected, target)
+    del index, position
+    described = dict(metadata) | {"format": FORMAT, "rows": len(order)}
+    if "prediction" in table.column_names:
+        prediction = table.column("prediction").to_numpy()[order]
+        described["non_finite"] = int((prediction == EXCLUDED).sum())
+    schema = table.schema.with_metadata({METADATA: json.dumps(described).encode()})
+    with replacing(target) as temporary, pq.ParquetWriter(str(temporary), schema) as writer:
+        for start in range(0, len(order), PIECE_ROWS):
+            piece = table.take(pa.array(order[start : start + PIECE_ROWS]))
+            writer.write_table(piece.replace_schema_metadata(schema.metadata))
+    del table, tables
+    for shard in shards:
+        shard.unlink(missing_ok=True)
+    return len(order)
+
+
+def _open_shard(path: Path) -> pa.Table:
+    try:
+        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    except (OSError, pa.ArrowException) as error:
+        raise RecordError(f"{path} is no complete shard: {reason(error)}.") from error
+
+
+def _joined(tables: Sequence[pa.Table], target: Path) -> pa.Table:
+    """All rows; a rank that measured none of its own leaves the types to the others."""
+    try:
+        joined = pa.concat_tables(tables, promote_options="default")
+    except pa.ArrowException as error:
+        raise RecordError(f"{target.name}: ranks differ in a column: {reason(error)}.") from error
+    for field in (field for table in tables for field in table.schema):
+        kind = joined.schema.field(field.name).type
+        if field.type not in (kind, pa.null()):  # Arrow would make lists of two fixed lengths one
+            raise RecordError(
+                f"{target.name}: ranks differ in a column: {field.name} is {field.type} and {kind}."
+            )
+    return joined
+
+
+def _once(
+    index: NDArray[np.int64],
+    position: NDArray[np.int32],
+    order: NDArray[np.int64],
+    target: Path,
+    drop_repeats: bool,
+) -> NDArray[np.int64]:
+    keys = np.stack([index[order], position[order]])
+    repeated = np.zeros(len(order), dtype=bool)
+    repeated[1:] = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
+    if drop_repeats:
+        return order[~repeated]
+    if repeated.any():
+        first = keys[:, repeated.argmax()]
+        raise RecordError(
+            f"{target.name}: instance {first[0]} (position {first[1]}) was evaluated twice; "
+            "the dataloader must give each instance once."
+        )
+    return order
+
+
+def _require(index: NDArray[np.int64], expected: NDArray[np.int64], target: Path) -> None:
+    """Compare the sorted index of all rows with the instances that were asked for."""
+    found = index[np.diff(index, prepend=index[:1] - 1) != 0]
+    if np.array_equal(found, np.sort(expected)):
+        return
+    missing = np.setdiff1d(expected, found)
+    if len(missing):
+        raise RecordError(
+            f"{target.name}: {len(missing)} of {len(expected)} instances are missing, "
+            f"the first is {missing[0]}."
+        )
+    unasked = np.setdiff1d(found, expected)
+    if len(unasked):
+        raise RecordError(f"{target.name}: instance {unasked[0]} is not in the dataset.")

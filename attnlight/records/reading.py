@@ -1,0 +1,131 @@
+"""Reading a record, whole or in pieces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from attnlight.records.format import (
+    EXCLUDED,
+    FORMAT,
+    METADATA,
+    PIECE_ROWS,
+    Record,
+    RecordError,
+    reason,
+)
+
+
+def read_record(path: Path, columns: Sequence[str] | None = None) -> Record:
+    """Read one record whole.
+
+    Args:
+        path: A parquet file that `merge_shards` wrote.
+        columns: The columns to read; None: all.
+
+    Raises:
+        RecordError: The file is missing or is no record.
+    """
+    with _opened(path) as file:
+        table = file.read(columns=None if columns is None else list(columns))
+        return Record(_to_numpy(table), _metadata(file, path))
+
+
+def read_pieces(
+    path: Path, columns: Sequence[str], *, measured: bool = False
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """Read some columns of a record in pieces of bounded size, in key order.
+
+    Args:
+        path: A parquet file that `merge_shards` wrote.
+        columns: The columns to read.
+        measured: Leave out rows that were not measured; `prediction` must be among the columns.
+
+    Raises:
+        RecordError: The file is missing, is no record or lacks a column.
+    """
+    with _opened(path) as file:
+        _metadata(file, path)
+        lacking = [name for name in columns if name not in file.schema_arrow.names]
+        if lacking:
+            raise RecordError(
+                f"{path} has no column {lacking[0]}: it is another test's, or a part."
+            )
+        for batch in file.iter_batches(batch_size=PIECE_ROWS, columns=list(columns)):
+            if measured:
+                batch = batch.filter(pc.not_equal(batch.column("prediction"), EXCLUDED))
+            yield _to_numpy(pa.Table.from_batches([batch]))
+
+
+def record_columns(path: Path) -> dict[str, bool]:
+    """Names of a record's columns, and whether their values are lists of varying length."""
+    with _opened(path) as file:
+        return {field.name: _is_ragged(field.type) for field in file.schema_arrow}
+
+
+def _is_ragged(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Read what a record says of itself."""
+    with _opened(path) as file:
+        return _metadata(file, path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a record; what is damaged may show only when its pages are read."""
+    try:
+        with pq.ParquetFile(path) as file:
+            yield file
+    except (OSError, pa.ArrowException) as error:
+        raise RecordError(f"{path} is not a readable record: {reason(error)}.") from error
+
+
+def _metadata(file: pq.ParquetFile, path: Path) -> dict[str, Any]:
+    held = (file.schema_arrow.metadata or {}).get(METADATA)
+    if held is None:
+        raise RecordError(f"{path} is a parquet file but no attnlight record.")
+    metadata: dict[str, Any] = json.loads(held)
+    if metadata.get("format") != FORMAT:
+        raise RecordError(
+            f"{path} is a record of format {metadata.get('format')}; this version of attnlight "
+            f"reads format {FORMAT}."
+        )
+    return metadata
+
+
+def _to_numpy(table: pa.Table) -> dict[str, NDArray[Any]]:
+    return {name: _column(table.column(name)) for name in table.column_names}
+
+
+def _column(column: pa.ChunkedArray) -> NDArray[Any]:
+    if pa.types.is_fixed_size_list(column.type):
+        return _fixed_lists(column)
+    if pa.types.is_null(column.type):
+        return np.full(len(column), np.nan)
+    if pa.types.is_boolean(column.type) and column.null_count:
+        column = column.cast(pa.int8())
+    return np.asarray(column.to_numpy())
+
+
+def _fixed_lists(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Values (R, K); a row that is null as a whole is a row of NaN."""
+    size = column.type.list_size
+    flat = _column(pa.chunked_array([c.flatten() for c in column.chunks], column.type.value_type))
+    values = flat.reshape(len(column) - column.null_count, size)
+    if not column.null_count:
+        return values
+    whole = np.full((len(column), size), np.nan, np.result_type(values.dtype, np.float32))
+    whole[~np.asarray(column.is_null())] = values
+    return whole

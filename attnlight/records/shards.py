@@ -1,0 +1,145 @@
+"""Writing one rank's rows while a test runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from attnlight.files import named_errors
+from attnlight.records.format import EXCLUDED, RecordError
+
+Columns = Mapping[str, "NDArray[Any] | pa.Array"]
+_SHARD_ROWS = 8_192
+
+
+class ShardWriter:
+    """Append rows to one rank's shard.
+
+    Args:
+        path: The shard; an older one is replaced.
+
+    Raises:
+        InputError: The disk is full or the folder cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = 0
+        self._excluded: list[tuple[NDArray[np.int64], Sequence[str]]] = []
+        self._schema: pa.Schema | None = None
+        self._writer: pa.RecordBatchFileWriter | None = None
+
+    def add(self, rows: NDArray[np.int64], columns: Columns) -> None:
+        """Append R rows.
+
+        Args:
+            rows: Keys (R, 2): dataset index and position.
+            columns: Columns of R values, (R,) or (R, K), or Arrow arrays of length R.
+
+        Raises:
+            RecordError: A column's shape or type is none that a record takes, or another than in
+                the rows before.
+        """
+        arrays = {
+            "index": pa.array(np.ascontiguousarray(rows[:, 0]), pa.int64()),
+            "position": pa.array(np.ascontiguousarray(rows[:, 1]).astype(np.int32)),
+        }
+        arrays |= {name: _to_arrow(name, values, len(rows)) for name, values in columns.items()}
+        self._append(pa.record_batch(arrays))
+
+    def exclude(self, rows: NDArray[np.int64], columns: Sequence[str] = ()) -> None:
+        """Append R rows that were not measured: `prediction` is -1, all other columns are null.
+
+        Args:
+            rows: Keys (R, 2).
+            columns: What to hold nulls where no row of the shard is measured.
+        """
+        self._excluded.append((rows, columns))
+
+    def close(self) -> None:
+        """Write what is pending and complete the shard."""
+        for rows, columns in self._excluded:
+            self._append(_unmeasured(rows, self._schema or _without_values(columns)))
+        self._excluded = []
+        self._flush()
+        if self._writer is not None:
+            with named_errors(self.path):
+                self._writer.close()
+            self._writer = None
+
+    def _append(self, batch: pa.RecordBatch) -> None:
+        if self._schema is None:
+            self._schema = batch.schema
+        elif batch.schema != self._schema:
+            raise RecordError(_change(self._schema, batch.schema))
+        self._pending.append(batch)
+        self._pending_rows += len(batch)
+        if self._pending_rows >= _SHARD_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        with named_errors(self.path):
+            table = pa.Table.from_batches(self._pending).combine_chunks()
+            if self._writer is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._writer = pa.ipc.new_file(str(self.path), table.schema)
+            self._writer.write_table(table)
+        self._pending, self._pending_rows = [], 0
+
+
+def _without_values(columns: Sequence[str]) -> pa.Schema:
+    known = {"index": pa.int64(), "position": pa.int32(), "prediction": pa.int64()}
+    return pa.schema(known | {name: pa.null() for name in columns if name not in known})
+
+
+def _unmeasured(rows: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+    given = {
+        "index": rows[:, 0],
+        "position": rows[:, 1],
+        "prediction": np.full(len(rows), EXCLUDED),
+    }
+    arrays = [
+        pa.array(given[field.name], field.type)
+        if field.name in given
+        else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _change(before: pa.Schema, after: pa.Schema) -> str:
+    if before.names != after.names:
+        changed = sorted(set(before.names) ^ set(after.names)) or after.names
+        return f"column {changed[0]} is not in every batch."
+    name = next(n for n in before.names if before.field(n).type != after.field(n).type)
+    return (
+        f"column {name} is of type {before.field(name).type} in one batch and "
+        f"{after.field(name).type} in another; values of varying length go into lists."
+    )
+
+
+def _to_arrow(name: str, values: NDArray[Any] | pa.Array, rows: int) -> pa.Array:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        array = values
+    elif values.ndim == 1:
+        array = _nullable(values)
+    elif values.ndim == 2:
+        array = pa.FixedSizeListArray.from_arrays(_nullable(values.reshape(-1)), values.shape[1])
+    else:
+        raise RecordError(f"column {name} has {values.ndim} dimensions; a record takes 1 or 2.")
+    if len(array) != rows:
+        raise RecordError(f"column {name} has {len(array)} values for {rows} rows.")
+    return array
+
+
+def _nullable(values: NDArray[Any]) -> pa.Array:
+    undefined = np.isnan(values) if values.dtype.kind == "f" else None
+    return pa.array(np.ascontiguousarray(values), mask=undefined)
