@@ -15,9 +15,10 @@ from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.outputs import broken_rows
 from attnlight.data.samplers import PairSampler
 from attnlight.errors import InputError
-from attnlight.functional import js_divergence, total_variation
+from attnlight.functional import js_divergence, kendall_tau, total_variation
 from attnlight.functional.matching import head_divergences, match_heads
 from attnlight.functional.share import js_share
+from attnlight.functional.ties import TIE, dense_ranks
 from attnlight.reference import OutputStore, Reference, reading, running_split
 
 _MATCHED_ON: Literal["validation"] = "validation"
@@ -41,6 +42,10 @@ class BaseDivergence(InterpretabilityTest):
     There are two columns more: `attention_js_heads`, one value for each head of the base, and
     `attention_js_mean`, the divergence of the mean over heads from that of the base.
 
+    With `rankings` there is `attention_tau` too, Kendall's tau-b between the two attentions over the
+    items of the row, the mean over those heads that have one. A head has none where either attention
+    ties all items (scores within 1e-5 of the largest are ties); NaN where no head has one.
+
     The base is evaluated once per text; `attnlight.reference` keeps what it says.
 
     Args:
@@ -51,6 +56,7 @@ class BaseDivergence(InterpretabilityTest):
         figures: Draw `attention_js` by the base's maximum attention, and against `prediction_tvd`.
         match_heads: Pair heads first; false compares them in their order, as suits a model that was
             trained on from the base's own weights.
+        rankings: Also compare how the two attentions rank the items.
     """
 
     measures = ("attention_js", "prediction_tvd")
@@ -63,10 +69,12 @@ class BaseDivergence(InterpretabilityTest):
         seed: int = 0,
         figures: bool = True,
         match_heads: bool = True,
+        rankings: bool = False,
     ) -> None:
         super().__init__(every_n_epochs, max_instances, seed, figures)
         self.base = base
         self.match_heads = match_heads
+        self.rankings = rankings
         self._reference: Reference | None = None
         self._outputs: OutputStore | None = None
         self._heads: list[int] | None = None
@@ -76,11 +84,13 @@ class BaseDivergence(InterpretabilityTest):
     def metadata(self) -> Mapping[str, Any]:
         if self._reference is None:
             return {}
-        matched = {"heads": self._heads, "heads_matched_on": _MATCHED_ON}
-        return {
+        told: dict[str, Any] = {
             "base": str(self._reference.path),
             "base_fingerprint": self._reference.identity.fingerprint,
-        } | ({} if self._heads is None else matched)
+        }
+        if self._heads is not None:
+            told |= {"heads": self._heads, "heads_matched_on": _MATCHED_ON}
+        return told | ({"tie": TIE} if self.rankings else {})
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -112,6 +122,8 @@ class BaseDivergence(InterpretabilityTest):
             "base_max_attention": weights.amax(dim=-1).mean(dim=-1),
             "base_prediction": base.argmax(dim=-1),
         }
+        if self.rankings:
+            columns["attention_tau"] = _rank_agreement(own, weights, output.mask)
         if divergence.shape[1] == 1:
             return columns
         mean = js_divergence(own.mean(dim=1), weights.mean(dim=1))
@@ -159,3 +171,11 @@ class BaseDivergence(InterpretabilityTest):
             self.measures = (*type(self).measures, "attention_js_mean")  # type: ignore[misc, assignment]
             self._heads = self._matched(trainer, module) if self.match_heads else None
         super()._begin(trainer, module, stage, epoch)
+
+
+def _rank_agreement(weights: Tensor, base: Tensor, mask: Tensor) -> Tensor:
+    """Kendall's tau-b of two attentions (R, H, N) over the items of `mask`, mean over heads, (R,)."""
+    reach = mask.repeat_interleave(weights.shape[1], dim=0)
+    ranks, others = (dense_ranks(values.flatten(0, 1), reach) for values in (weights, base))
+    tau, _ = kendall_tau(ranks, others, reach)
+    return tau.view(weights.shape[:2]).nanmean(dim=1)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.functional.seeds import resample_seeds
 from attnlight.functional.statistics import (
     CONFIDENCE,
     IN_MEMORY,
@@ -113,14 +114,9 @@ def _resampled(
         in_memory=len(label) <= IN_MEMORY,
     )
     resampled, held = (_f1(sums[..., : counts.shape[1]], len(runs)) for sums in (drawn, total))
-    random = np.random.default_rng([seed, 1])  # the draws of seeds_then_instances
-    found, start = [], 0
-    for group in groups:
-        own, start = slice(start, start + len(group)), start + len(group)
-        chosen = random.integers(0, len(group), (resamples, len(group)))
-        means = _defined_mean(np.take_along_axis(resampled[:, own], chosen, axis=1))
-        found.append((float(_defined_mean(held[own])), means))
-    return found
+    ends = np.cumsum([len(group) for group in groups])[:-1]
+    parts = (np.split(values, ends, axis=-1) for values in (held, resampled))
+    return resample_seeds(list(zip(*parts, strict=True)), seed=seed)
 
 
 def _judged(classes: int) -> Integers:

@@ -8,6 +8,8 @@ weighs alike, however many of its values are defined.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -94,13 +96,30 @@ def _seed_means(
         seed=seed,
         in_memory=len(np.unique(clusters)) <= IN_MEMORY,
     )
+    ends = np.cumsum([len(group) for group in groups])[:-1]
+    held, resampled = (np.split(_means(sums), ends, axis=-1) for sums in (total, drawn))
+    return resample_seeds(list(zip(held, resampled, strict=True)), seed=seed)
+
+
+def resample_seeds(
+    groups: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]], *, seed: int = 0
+) -> list[tuple[float, NDArray[np.float64]]]:
+    """Mean over the seeds of each group, as they are and drawn anew in each resample.
+
+    Args:
+        groups: A statistic of each of S seeds, (S,), and the same in each of B resamples of the
+            instances, (B, S); NaN where it is undefined.
+        seed: Seed of the draws, the seeds of one group after those of another.
+
+    Returns:
+        For each group the mean of what is defined and those of the resamples, (B,).
+    """
     random = np.random.default_rng([seed, 1])  # apart from the draws of instances
-    found, start = [], 0
-    for group in groups:
-        own, start = slice(start, start + len(group)), start + len(group)
-        chosen = random.integers(0, len(group), (resamples, len(group)))
-        means = np.take_along_axis(_means(drawn)[:, own], chosen, axis=1)
-        found.append((float(_defined_mean(_means(total)[own])), _defined_mean(means)))
+    found = []
+    for held, resampled in groups:
+        chosen = random.integers(0, len(held), resampled.shape)
+        means = _defined_mean(np.take_along_axis(resampled, chosen, axis=1))
+        found.append((float(_defined_mean(held)), means))
     return found
 
 

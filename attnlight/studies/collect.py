@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from attnlight.files import replacing, write_text
-from attnlight.records import Record, read_metadata, read_record
-from attnlight.studies.commands import DIVERGENCE, PREDICTIONS, attached, checkpoint
+from attnlight.records import read_metadata
+from attnlight.studies import classification, tagging
+from attnlight.studies.commands import PREDICTIONS, checkpoint
 from attnlight.studies.plan import PlannedRun, base_name
 from attnlight.studies.selection import Selection, select
 from attnlight.studies.state import StudyFolder
@@ -23,9 +23,8 @@ from attnlight.studies.validation import Measures, chosen_epoch, validation_meas
 
 SCHEMA = 1
 JSON, PARQUET = "study.json", "study.parquet"
-_ADVERSARY = "adversarial_attention"
-_OF_VARIANTS = ("attention_js", "prediction_tvd", "base_max_attention")
-_OF_BASES = ("worst_js", "search_js", "search_tvd")
+_OF_ALL = ("name", "role", "seed", "base", "guide", "term")
+_OF_TAGGERS = ("context", "head", "told_by")
 
 
 class Validation:
@@ -43,9 +42,13 @@ class Validation:
         """The epoch that was chosen of a finished run, and its measures."""
         if run.name not in self._held:
             epoch = chosen_epoch(checkpoint(self._folder.path, run.name))
-            measures = validation_measures(self._folder.run(run.name), run, epoch)
-            self._held[run.name] = epoch, measures
+            self._held[run.name] = epoch, self._measures(run, epoch)
         return self._held[run.name]
+
+    def _measures(self, run: PlannedRun, epoch: int) -> Measures:
+        if self._folder.study.tagger:
+            return tagging.validation(self._folder, run)
+        return validation_measures(self._folder.run(run.name), run, epoch)
 
     def selection(self, runs: Sequence[PlannedRun], term: str) -> Selection | None:
         """The adversary of one term against the first base, of some finished runs."""
@@ -73,7 +76,7 @@ def collect(folder: StudyFolder, runs: Sequence[PlannedRun], validation: Validat
     if not finished:
         return False
     _write_rows(folder, finished)
-    first = folder.run(finished[0].name) / "records" / "test" / f"{PREDICTIONS}.parquet"
+    first = folder.record(finished[0].name, "test", PREDICTIONS)
     held = folder.study.adversaries
     terms = [] if held is None else list(held.lambdas)
     chosen = {term: validation.selection(finished, term) for term in terms}
@@ -83,6 +86,7 @@ def collect(folder: StudyFolder, runs: Sequence[PlannedRun], validation: Validat
         "experiment": folder.study.experiment.stem,
         "corpus": folder.study.corpus,
         "classes": read_metadata(first)["classes"],
+        **(tagging.about(folder) if folder.study.tagger else {}),
         "selected": None if held is None else _selected(chosen[held.term]),
         "best": {term: _selected(found) for term, found in chosen.items()},
         "runs": [_described(folder, run, states[run.name], validation) for run in runs],
@@ -105,109 +109,44 @@ def _selected(found: Selection | None) -> dict[str, Any] | None:
 def _described(
     folder: StudyFolder, run: PlannedRun, state: str, validation: Validation
 ) -> dict[str, Any]:
-    held = asdict(run)
-    said: dict[str, Any] = {key: held[key] for key in ("name", "role", "seed", "base", "guide")}
-    said |= {"term": run.term, "lambda": run.lambda_, "state": state}
-    if state != "finished":
-        return said | {"epoch": None, "validation": None}
-    if run.guide is not None:
-        said["told_by"] = folder.told_by(run)
-    epoch, measures = validation.of(run)
-    said |= {"epoch": epoch, "validation": measures}
-    return said | _frontier(folder, run)
-
-
-def _frontier(folder: StudyFolder, run: PlannedRun) -> dict[str, Any]:
-    """The bound on attentions over a base's own encoder, where its record has one."""
-    record = _adversaries_of(folder, run)
-    if record is None or "frontier_js" not in record.columns:
-        return {}
-    from attnlight.functional.frontier import frontier
-
-    epsilons = np.array(record.metadata["frontier_epsilons"])
-    tvd, js = thinned(*frontier(record.columns["frontier_js"], epsilons))
-    return {"frontier": {"tvd": tvd.tolist(), "js": js.tolist()}}
-
-
-def thinned(
-    x: NDArray[np.float64], y: NDArray[np.float64], corners: int = 400
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Some of a concave curve's corners, evenly along it, its ends among them.
-
-    Ten thousand corners would make a file that is kept large; 400 move the curve by less than a
-    thousandth of its height.
-
-    Args:
-        x: Ascending, (P,).
-        y: Ascending, (P,).
-        corners: How many to keep at most.
-    """
-    if len(x) <= corners:
-        return x, y
-    steps = np.hypot(np.diff(x) / np.ptp(x), np.diff(y) / np.ptp(y))
-    along = np.concatenate([[0.0], np.cumsum(steps)])
-    kept = np.unique(np.searchsorted(along, np.linspace(0.0, along[-1], corners)))
-    kept = np.minimum(kept, len(x) - 1)
-    return x[kept], y[kept]
-
-
-def _adversaries_of(folder: StudyFolder, run: PlannedRun) -> Record | None:
-    path = folder.run(run.name) / "records" / "test" / f"{_ADVERSARY}.parquet"
-    return read_record(path) if run.base is None and path.is_file() else None
+    tagger = folder.study.tagger
+    said = {key: getattr(run, key) for key in _OF_ALL}
+    said |= {"lambda": run.lambda_, "state": state, "epoch": None, "validation": None}
+    if tagger:
+        said |= {key: getattr(run, key) for key in _OF_TAGGERS} | {"epochs": None, "heads": None}
+    if state == "finished":
+        said["epoch"], said["validation"] = validation.of(run)
+        said |= (tagging if tagger else classification).described(folder, run)
+    return said
 
 
 def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun]) -> None:
     """One row per run and test text, run by run: memory does not grow with the study."""
+    kind = tagging if folder.study.tagger else classification
     names = pa.array([run.name for run in runs])
+    owner = pa.field("run", pa.dictionary(pa.int32(), pa.string()))
+    schema = pa.schema([owner, *kind.SCHEMA])
     with (
         replacing(folder.path / PARQUET) as temporary,
-        pq.ParquetWriter(str(temporary), _schema(), compression="zstd") as writer,
+        pq.ParquetWriter(str(temporary), schema, compression="zstd") as writer,
     ):
         for place, run in enumerate(runs):
-            writer.write_table(_rows(folder, run, place, names))
+            found = kind.rows(folder, run)
+            count = len(found["index"])
+            own = pa.DictionaryArray.from_arrays(np.full(count, place, np.int32), names)
+            columns = [_column(found.get(field.name), field.type, count) for field in kind.SCHEMA]
+            writer.write_table(pa.Table.from_arrays([own, *columns], schema=schema))
 
 
-def _schema() -> pa.Schema:
-    whole = {"index": pa.int64(), "label": pa.int64(), "prediction": pa.int64()}
-    floats = dict.fromkeys((*_OF_VARIANTS, *_OF_BASES), pa.float32())
-    return pa.schema({"run": pa.dictionary(pa.int32(), pa.string())} | whole | floats)
-
-
-def _rows(folder: StudyFolder, run: PlannedRun, place: int, names: pa.Array) -> pa.Table:
-    records = folder.run(run.name) / "records" / "test"
-    record = read_record(records / f"{PREDICTIONS}.parquet")
-    index = record.columns["index"]
-    found: dict[str, NDArray[Any]] = dict(record.columns)
-    if DIVERGENCE in attached(run):
-        found |= _aligned(index, read_record(records / f"{DIVERGENCE}.parquet"), _OF_VARIANTS)
-    adversaries = _adversaries_of(folder, run)
-    if adversaries is not None:
-        found |= _aligned(index, adversaries, _OF_BASES)
-    owner = pa.DictionaryArray.from_arrays(np.full(len(index), place, np.int32), names)
-    columns = [owner, *(_column(found, field, len(index)) for field in list(_schema())[1:])]
-    return pa.Table.from_arrays(columns, schema=_schema())
-
-
-def _aligned(
-    index: NDArray[np.int64], record: Record, names: Sequence[str]
-) -> Mapping[str, NDArray[Any]]:
-    """Some columns of a record in the order of other rows, NaN where it has no such row."""
-    own = record.columns["index"]
-    places = np.minimum(np.searchsorted(own, index), len(own) - 1)
-    there = own[places] == index
-    return {
-        name: np.where(there, record.columns[name][places], np.nan)
-        for name in names
-        if name in record.columns
-    }
-
-
-def _column(found: Mapping[str, NDArray[Any]], field: pa.Field, rows: int) -> pa.Array:
-    values = found.get(field.name)
+def _column(values: NDArray[Any] | None, kind: pa.DataType, rows: int) -> pa.Array:
     if values is None:
-        return pa.nulls(rows, field.type)
+        return pa.nulls(rows, kind)
+    if values.ndim == 2:
+        offsets = np.arange(0, values.size + 1, values.shape[1], dtype=np.int32)
+        flat = pa.array(values.reshape(-1), kind.value_type, safe=False)
+        return pa.ListArray.from_arrays(pa.array(offsets), flat)
     undefined = np.isnan(values) if values.dtype.kind == "f" else None
-    return pa.array(values, field.type, mask=undefined, safe=False)
+    return pa.array(values, kind, mask=undefined, safe=False)
 
 
 def report(folder: Path) -> list[Path]:

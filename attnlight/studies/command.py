@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from attnlight.errors import InputError
 from attnlight.studies.collect import Validation, collect, report
-from attnlight.studies.file import read_study
+from attnlight.studies.comparison import compare
+from attnlight.studies.file import Study, read_studies
+from attnlight.studies.listing import table
 from attnlight.studies.locks import alone, keep_plan, require_same_plan, working
 from attnlight.studies.plan import ROLES, PlannedRun, deal, digests, plan
-from attnlight.studies.runner import Outcome, Runner, minutes
+from attnlight.studies.runner import Outcome, Runner
 from attnlight.studies.selection import Selection
 from attnlight.studies.state import StudyFolder
 
+_INTERRUPTED = 130
 DESCRIPTION = """\
 Train and test every run of a study (Wiegreffe & Pinter 2019: base, uniform attention, other seeds,
-guided MLPs, adversaries), collect what they say into study.json and study.parquet, and write the
-paper's tables and figures. What is done is not done again: after an interruption the same command
-goes on. Each run is an ordinary folder with a fit.yaml of its own."""
+guided models, adversaries), collect what they say into study.json and study.parquet, and write the
+paper's tables and figures; a file with conditions is one study for each. What is done is not done
+again: after an interruption the same command goes on. Each run is an ordinary folder with a fit.yaml
+of its own."""
 EPILOG = """\
 On several machines, or as a SLURM array, with one ROOT that all see: first `attnlight study FILE
 --only base`, then `attnlight study FILE --shard I/N` for each I from 1 to N, and last `attnlight
@@ -66,24 +70,55 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     if options.jobs < 1:
         raise InputError(f"--jobs is {options.jobs}; it must be at least 1.")
-    study = read_study(options.file)
-    folder = StudyFolder(options.root / _name(options.name or study.name), study)
-    runs = plan(study)
-    shard, shards = _shard(options.shard)
-    asked = _asked(deal(runs, shard, shards), options.only)
-    decided = digests(study, runs)
-    require_same_plan(folder.path, decided)
+    shard = _shard(options.shard)
+    whole = options.root / _name(options.name or options.file.stem)
+    parts = [_part(study, whole, shard, options.only) for study in read_studies(options.file)]
     if options.dry_run:
-        print(_table(folder, runs, asked))
+        print("\n\n".join(_listed(part) for part in parts))
         return 0
-    with working(folder.path, shard, shards) as lock:
-        require_same_plan(folder.path, decided)
-        keep_plan(folder.path, decided)
+    statuses = []
+    for part in parts:
+        statuses.append(_worked(part, shard, options.jobs))
+        if statuses[-1] == _INTERRUPTED:
+            return _INTERRUPTED
+    compare([part.folder for part in parts], whole)
+    return max(statuses, key=(0, 3, 1).index)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A study, or one condition of it: where it is, its runs, and those that are asked for."""
+
+    folder: StudyFolder
+    runs: Sequence[PlannedRun]
+    asked: Sequence[PlannedRun]
+    decided: Mapping[str, str]
+
+
+def _part(study: Study, whole: Path, shard: tuple[int, int], only: str) -> _Part:
+    name = whole.name if study.condition is None else f"{whole.name}-{study.condition}"
+    folder, runs = StudyFolder(whole.with_name(name), study), plan(study)
+    asked, decided = _asked(deal(runs, *shard), only), digests(study, runs)
+    require_same_plan(folder.path, decided)
+    return _Part(folder, runs, asked, decided)
+
+
+def _listed(part: _Part) -> str:
+    listed = table(part.folder, part.runs, part.asked)
+    return listed if part.folder.study.condition is None else f"{part.folder.path}\n{listed}"
+
+
+def _worked(part: _Part, shard: tuple[int, int], jobs: int) -> int:
+    """Do what is asked for of a part, and collect it; the exit status."""
+    path = part.folder.path
+    with working(path, *shard) as lock:
+        require_same_plan(path, part.decided)
+        keep_plan(path, part.decided)
         try:
-            return _work(folder, runs, asked, options.jobs, lock)
+            return _work(part.folder, part.runs, part.asked, jobs, lock)
         except KeyboardInterrupt:
             print("interrupted: the same command goes on where it was.")
-            return 130
+            return _INTERRUPTED
 
 
 def _name(name: str) -> str:
@@ -147,40 +182,3 @@ def _tell(outcome: Outcome) -> None:
     if outcome.waiting:
         names = ", ".join(outcome.waiting[:3]) + (", ..." if len(outcome.waiting) > 3 else "")
         print(f"{names} wait for runs of another shard or role: start this again when they end.")
-
-
-def _table(folder: StudyFolder, runs: Sequence[PlannedRun], asked: Sequence[PlannedRun]) -> str:
-    """The plan with what is there of it, and how long the rest may take."""
-    known = _durations(folder, runs)
-    lines = [("run", "role", "state", "needs", "estimate")]
-    total, unknown = 0.0, 0
-    for run in asked:
-        state, seconds = folder.state(run), known.get(run.role, known.get("base"))
-        if state == "finished":
-            told = "-"
-        else:
-            told = "unknown" if seconds is None else minutes(seconds)
-            total, unknown = total + (seconds or 0.0), unknown + (seconds is None)
-        lines.append((run.name, run.role, state, _needs(run), told))
-    widths = [max(len(line[column]) for line in lines) for column in range(5)]
-    rows = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-    left = "unknown" if unknown else minutes(total)
-    return "\n".join([*rows, f"{len(asked)} runs of {len(runs)}; one after the other: {left}"])
-
-
-def _durations(folder: StudyFolder, runs: Sequence[PlannedRun]) -> dict[str, float]:
-    """How long a run takes by role, in seconds, from those that are finished."""
-    seconds: dict[str, list[float]] = {}
-    for run in runs:
-        took = folder.seconds(run)
-        if took is not None:
-            seconds.setdefault(run.role, []).append(took)
-    return {role: median(values) for role, values in seconds.items()}
-
-
-def _needs(run: PlannedRun) -> str:
-    shown = list(run.needs[:2])
-    return ", ".join(shown) + (f" and {len(run.needs) - 2} more" if len(run.needs) > 2 else "")

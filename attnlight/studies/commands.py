@@ -1,10 +1,15 @@
-"""How a run of a study is started: the ordinary `fit` and `test`."""
+"""How a run of a study is made: the ordinary `fit` and `test`, of a tagger `validate` between."""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 from attnlight.studies.file import Study
+from attnlight.studies.groups import COMPAT
 from attnlight.studies.plan import PlannedRun
 
 _TASKS = {
@@ -13,11 +18,20 @@ _TASKS = {
     "guide": "attnlight.tasks.GuidedMLP",
     "adversary": "attnlight.tasks.AdversarialClassifier",
 }
+_TAGGING_TASKS = {
+    "uniform": "attnlight.tasks.UniformTagger",
+    "seed": "attnlight.tasks.SeedTagger",
+    "guide": "attnlight.tasks.GuidedTagger",
+    "adversary": "attnlight.tasks.AdversarialTagger",
+}
 PREDICTIONS, DIVERGENCE = "predictions", "base_divergence"
 _CALLBACKS = {
     PREDICTIONS: "attnlight.callbacks.Predictions",
     DIVERGENCE: "attnlight.callbacks.BaseDivergence",
 }
+PROGRAM = (sys.executable, "-m", "attnlight.studies.launched")
+Stage = Literal["val", "test"]
+_THEN = "then"  # stands between the words of two commands
 
 
 def attached(run: PlannedRun) -> tuple[str, ...]:
@@ -43,14 +57,15 @@ def fit_command(
         how: What is to be done with what is there: `--ckpt_path last` or `--overwrite`.
     """
     configs = [study.trainer, study.experiment, *study.tests]
-    callbacks = [f"--trainer.callbacks+={_CALLBACKS[name]}" for name in attached(run)]
+    # A record of a tagger has a row for each token and class: too much to keep of every epoch.
+    names = () if study.tagger else attached(run)
     quiet = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
     place = [f"--root={folder.parent}", f"--experiment={folder.name}", f"--run={run.name}"]
     return [
         "fit",
         *(word for config in configs for word in ("-c", str(config))),
-        *_model(run, folder, told_by),
-        *callbacks,
+        *_model(study, run, folder, told_by),
+        *(f"--trainer.callbacks+={_CALLBACKS[name]}" for name in names),
         *quiet,
         *run.options,
         *place,
@@ -59,7 +74,7 @@ def fit_command(
     ]
 
 
-def _model(run: PlannedRun, folder: Path, told_by: str | None) -> list[str]:
+def _model(study: Study, run: PlannedRun, folder: Path, told_by: str | None) -> list[str]:
     """The variant in place of the experiment's model."""
     if run.base is None:
         return []
@@ -69,17 +84,76 @@ def _model(run: PlannedRun, folder: Path, told_by: str | None) -> list[str]:
     if told_by is not None:
         told["guide_checkpoint"] = checkpoint(folder, told_by)
     if run.term is not None:
-        told |= {"lambda_": run.lambda_, "attention_term": run.term}
-    return [f"--model={_TASKS[run.role]}", *(f"--model.{k}={v}" for k, v in told.items())]
+        term = "kl" if run.term == COMPAT else run.term
+        told |= {"lambda_": run.lambda_, "attention_term": term}
+    tasks = _TAGGING_TASKS if study.tagger else _TASKS
+    told |= _of_tagger(run)
+    return [f"--model={tasks[run.role]}", *(f"--model.{k}={v}" for k, v in told.items())]
 
 
-def test_command(study: Study, run: PlannedRun, folder: Path) -> list[str]:
-    """The arguments of `attnlight` that test a run; the tests of `fit` are in its `fit.yaml`."""
-    tests = study.base_tests if run.base is None else ()
+def _of_tagger(run: PlannedRun) -> dict[str, object]:
+    """What variants of taggers alone are told."""
+    told: dict[str, object] = {}
+    if run.head is not None:
+        told["head"] = run.head
+    if run.context == "query_key":
+        told["query_key"] = "true"
+    elif run.context is not None:
+        told["context"] = run.context
+    if run.term == COMPAT:
+        told["compat"] = "true"
+    return told
+
+
+def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[list[str]]:
+    """The arguments of `attnlight`, one after the other, that test a run once it is trained.
+
+    Of a classifier it is `test`: the records of validation are those of `fit`, whose tests are in
+    `fit.yaml`. A tagger's best epoch is validated first.
+    """
+    return [_evaluation(study, run, folder, stage) for stage in evaluated(study)]
+
+
+def evaluated(study: Study) -> tuple[Stage, ...]:
+    """The splits that are recorded once a run is trained."""
+    return ("val", "test") if study.tagger else ("test",)
+
+
+def _evaluation(study: Study, run: PlannedRun, folder: Path, stage: Stage) -> list[str]:
+    tests = study.base_tests if run.base is None and stage == "test" else ()
     return [
-        "test",
+        "validate" if stage == "val" else "test",
         "-c",
         str(folder / run.name / "fit.yaml"),
         *(word for config in tests for word in ("-c", str(config))),
+        *([f"--trainer.callbacks+={_of_tokens(run)}"] if study.tagger else []),
         f"--ckpt_path={checkpoint(folder, run.name)}",
     ]
+
+
+def _of_tokens(run: PlannedRun) -> str:
+    """What is attached to a tagger; a study has figures of its own."""
+    options: dict[str, dict[str, Any]] = {
+        PREDICTIONS: {"figures": False},
+        DIVERGENCE: {"figures": False, "rankings": True},
+    }
+    callbacks = [
+        {"class_path": _CALLBACKS[name], "init_args": options[name]} for name in attached(run)
+    ]
+    return json.dumps(callbacks)
+
+
+def joined(commands: Sequence[Sequence[str]]) -> list[str]:
+    """The words of several commands for one process."""
+    return [word for command in commands for word in (_THEN, *command)][1:]
+
+
+def first_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The first of the commands that `joined` put together, and the words of the others.
+
+    Example:
+        >>> first_command(joined([["fit", "--run=a"], ["test"]]))
+        (['fit', '--run=a'], ['test'])
+    """
+    end = words.index(_THEN) if _THEN in words else len(words)
+    return list(words[:end]), list(words[end + 1 :])

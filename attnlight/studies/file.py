@@ -2,101 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attnlight.errors import InputError
-from attnlight.studies.sections import Section, read_yaml
+from attnlight.studies.groups import (
+    COMPAT,
+    Adversaries,
+    Group,
+    Guides,
+    Uniform,
+    read_adversaries,
+    read_group,
+    read_guides,
+    read_uniform,
+)
+from attnlight.studies.sections import Experiment, Section, read_experiment, read_yaml
 
-GUIDES = ("uniform", "learned", "base", "shuffled", "adversary", "other")
-TERMS = ("kl", "js", "tvd")
+_TAGGER = "ChunkTagger"
 _KINDS = ("base", "uniform", "seeds", "guides", "adversaries")
-_KEYS = ("trainer", "experiment", "tests", "options", *_KINDS)
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs of one kind.
-
-    Attributes:
-        seeds: Their seeds.
-        options: What they are told beyond the experiment, as options of `fit`.
-    """
-
-    seeds: tuple[int, ...] = ()
-    options: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Guides(Group):
-    """Guided MLPs.
-
-    Attributes:
-        names: Whose attention guides them, each with every seed.
-    """
-
-    names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Adversaries:
-    """Adversaries.
-
-    Attributes:
-        lambdas: For each attention term the weights to try, ascending.
-        seeds: For each attention term the seeds.
-        bases: Seeds of the bases to be unlike.
-        options: What they are told beyond the experiment, as options of `fit`.
-    """
-
-    lambdas: Mapping[str, tuple[float, ...]]
-    seeds: Mapping[str, tuple[int, ...]]
-    bases: tuple[int, ...]
-    options: tuple[str, ...] = ()
-
-    @property
-    def term(self) -> str:
-        """The attention term that guides are told by: KL, as the paper's, or else the first."""
-        return "kl" if "kl" in self.lambdas else next(iter(self.lambdas))
+_KEYS = ("trainer", "experiment", "tests", "options", "conditions", *_KINDS)
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study file.
+    """A study file, or one of its conditions.
 
     Attributes:
-        name: The stem of the file.
+        name: The stem of the file, with a condition `<stem>-<condition>`.
         path: The file.
+        condition: Name of the condition; None where the file has none.
         trainer: The first configuration of every `fit`.
         experiment: The second one: base model, corpus and their settings.
         corpus: Name of the corpus.
+        target: What the corpus of a study of taggers asks of a sentence; None of classifiers.
         tests: Configurations of tests attached to every run.
         base_tests: Those of further tests of the bases, at test time.
         base: The bases; the first is the base of all that has only one.
         uniform: Uniform attention.
         seeds: Seed variants of every base.
-        guides: Guided MLPs.
+        guides: Guided models.
         adversaries: Adversaries, where there are any.
     """
 
     name: str
     path: Path
+    condition: str | None
     trainer: Path
     experiment: Path
     corpus: str
+    target: str | None
     tests: tuple[Path, ...]
     base_tests: tuple[Path, ...]
     base: Group
-    uniform: Group
+    uniform: Uniform
     seeds: Group
     guides: Guides
     adversaries: Adversaries | None
 
+    @property
+    def tagger(self) -> bool:
+        """Whether its models are taggers."""
+        return self.target is not None
 
-def read_study(path: Path) -> Study:
-    """Read a study file.
+
+def read_studies(path: Path) -> tuple[Study, ...]:
+    """Read a study file: one study, or one for each of its conditions.
 
     Args:
         path: YAML; `configs/README.md` lists its keys. Paths in it are relative to it.
@@ -106,77 +80,61 @@ def read_study(path: Path) -> Study:
             is none, or a value out of range.
     """
     whole = Section(str(path), read_yaml(path), _KEYS, path.parent)
-    shared = whole.options()
+    named = whole.content.get("conditions")
+    if named is None:
+        return (_study(path, whole),)
+    conditions = whole.part("conditions", list(named) if isinstance(named, dict) else [])
+    if not conditions.content:
+        raise InputError(f"{conditions.place} is empty: leave it out where there are none.")
+    return tuple(_condition(path, whole, conditions, name) for name in conditions.content)
+
+
+def _condition(path: Path, whole: Section, conditions: Section, name: object) -> Study:
+    if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
+        raise InputError(
+            f"{conditions.place} has {name!r}; a name is text of letters, digits, and any of _.+-."
+        )
+    part = conditions.part(name, ("options", "base"))
+    of_bases = part.part("base", ("options",)).options()
+    return _study(path, whole, name, part.options(), of_bases)
+
+
+def _study(
+    path: Path,
+    whole: Section,
+    condition: str | None = None,
+    of_all: tuple[str, ...] = (),
+    of_bases: tuple[str, ...] = (),
+) -> Study:
+    """A study under what a condition tells all runs, and what it tells the bases alone."""
+    experiment = whole.file("experiment")
+    about = read_experiment(experiment)
+    tagger = about.model == _TAGGER
+    shared = whole.options() + of_all
     base = whole.part("base", ("seeds", "tests", "options"))
     bases = base.seeds(default=[0])
     if not bases:
         raise InputError(f"{base.place}: seeds is empty; a study needs a base.")
-    experiment = whole.file("experiment")
-    _require_classifier(experiment)
+    of_bases = shared + base.options() + of_bases
     study = Study(
-        name=path.stem,
+        name=path.stem if condition is None else f"{path.stem}-{condition}",
         path=path,
+        condition=condition,
         trainer=whole.file("trainer"),
         experiment=experiment,
-        corpus=_corpus(experiment),
+        corpus=about.corpus,
+        target=_target(about, of_bases) if tagger else None,
         tests=whole.files("tests"),
         base_tests=base.files("tests"),
-        base=Group(bases, shared + base.options()),
-        uniform=_group(whole.part("uniform", ("seeds", "options")), shared),
-        seeds=_group(whole.part("seeds", ("seeds", "options")), shared),
-        guides=_guides(whole.part("guides", ("names", "seeds", "options")), shared),
-        adversaries=_adversaries(whole, bases, shared),
+        base=Group(bases, of_bases),
+        uniform=read_uniform(whole, shared, tagger=tagger),
+        seeds=read_group(whole.part("seeds", ("seeds", "options")), shared),
+        guides=read_guides(whole, shared, tagger=tagger),
+        adversaries=read_adversaries(whole, bases, shared, tagger=tagger),
     )
     _require_guides(study)
+    _require_tokens(study)
     return study
-
-
-def _corpus(experiment: Path) -> str:
-    data: Any = read_yaml(experiment).get("data")
-    if isinstance(data, str):
-        return Path(data).stem
-    named = data.get("class_path") if isinstance(data, dict) else None
-    if not isinstance(named, str):
-        raise InputError(f"{experiment} has no `data`: a study needs its corpus.")
-    return named.rpartition(".")[2]
-
-
-def _require_classifier(experiment: Path) -> None:
-    model: Any = read_yaml(experiment).get("model")
-    if isinstance(model, str) and (experiment.parent / model).is_file():
-        model = read_yaml(experiment.parent / model)
-    named = model.get("class_path") if isinstance(model, dict) else model
-    if isinstance(named, str) and named.rpartition(".")[2] == "ChunkTagger":
-        raise InputError(f"{experiment} trains a tagger; a study has variants of a classifier.")
-
-
-def _group(part: Section, shared: tuple[str, ...]) -> Group:
-    return Group(part.seeds(), shared + part.options())
-
-
-def _guides(part: Section, shared: tuple[str, ...]) -> Guides:
-    return Guides(part.seeds(), shared + part.options(), part.words("names", GUIDES))
-
-
-def _adversaries(
-    whole: Section, bases: tuple[int, ...], shared: tuple[str, ...]
-) -> Adversaries | None:
-    if whole.content.get("adversaries") is None:
-        return None
-    part = whole.part("adversaries", ("lambdas", "seeds", "bases", "options"))
-    grid = part.part("lambdas", TERMS)
-    lambdas = {term: grid.lambdas(term) for term in grid.content}
-    if not lambdas:
-        raise InputError(f"{part.place}: lambdas needs a list for one of {', '.join(TERMS)}.")
-    if isinstance(part.content.get("seeds"), dict):
-        by_term = part.part("seeds", tuple(lambdas))
-        seeds = {term: by_term.seeds(term) for term in lambdas}
-    else:
-        seeds = dict.fromkeys(lambdas, part.seeds())
-    against = part.seeds("bases", default=bases[:1])
-    if not set(against) <= set(bases):
-        raise InputError(f"{part.place}: bases must be seeds of `base`, which has {list(bases)}.")
-    return Adversaries(lambdas, seeds, against, shared + part.options())
 
 
 def _require_guides(study: Study) -> None:
@@ -196,3 +154,22 @@ def _require_guides(study: Study) -> None:
         raise InputError(
             f"{study.path}: guide other is a model of `seeds`, which has no seed but the base's."
         )
+
+
+def _require_tokens(study: Study) -> None:
+    """Refuse the released code's scale of lambda where a sentence has one answer."""
+    held = study.adversaries
+    if held is not None and COMPAT in held.lambdas and study.target != "tokens":
+        raise InputError(
+            f"{study.path}: {COMPAT} is the loss of target tokens, but the corpus of {study.name} "
+            f"has target {study.target}."
+        )
+
+
+def _target(experiment: Experiment, options: Sequence[str]) -> str:
+    """What the corpus asks for: the last of the options, or else its file."""
+    pattern = re.compile(r"--data\.(?:init_args\.)?target=(.*)")
+    told = [found[1] for option in options if (found := pattern.fullmatch(option))]
+    data: Any = experiment.content["data"]
+    own = data.get("init_args") if isinstance(data, dict) else None
+    return told[-1] if told else str((own or {}).get("target", "tokens"))

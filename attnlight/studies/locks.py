@@ -54,7 +54,9 @@ def working(folder: Path, shard: int, shards: int) -> Iterator[int]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Wait for other shards that write what is collected of a study."""
+    """Wait for other shards that write what is collected of a study, whose folder is made."""
+    with named_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     with _opened(folder / ".lock-collect") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield

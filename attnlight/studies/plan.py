@@ -6,13 +6,17 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from attnlight.studies.file import Study
-from attnlight.studies.sections import read_yaml
+from attnlight.studies.sections import read_experiment, read_yaml
 
 ROLES = ("base", "uniform", "seed", "guide", "adversary")
+_NOT_GIVEN = ("uniform", "learned")  # guides whose attention queries and keys have no part in
+# Left out of a digest where they are None: studies that began before there were any go on.
+_LATER = ("head", "context")
 
 
 @dataclass(frozen=True)
@@ -24,10 +28,12 @@ class PlannedRun:
         role: One of `ROLES`.
         seed: Its seed.
         base: The run that it is made from; None for a base.
-        guide: Whose attention guides it; None for all but guided MLPs.
+        guide: Whose attention guides it; None for all but guided models.
         told_by: The run of that attention, where the plan knows it.
         term: Attention term of an adversary.
         lambda_: Its weight.
+        head: The head of a tagger that alone is uniform.
+        context: What a guided tagger makes of its guide's attention.
         needs: The runs that must be done before.
         options: What it is told beyond the experiment, as options of `fit`.
     """
@@ -40,6 +46,8 @@ class PlannedRun:
     told_by: str | None = None
     term: str | None = None
     lambda_: float | None = None
+    head: int | None = None
+    context: str | None = None
     needs: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
 
@@ -72,9 +80,16 @@ def base_name(seed: int) -> str:
 
 def _uniform(study: Study) -> Iterator[PlannedRun]:
     base = base_name(study.base.seeds[0])
-    for seed in study.uniform.seeds:
-        options = study.uniform.options
-        yield PlannedRun(f"uniform-s{seed}", "uniform", seed, base, needs=(base,), options=options)
+    for head, seed in product((None, *study.uniform.heads), study.uniform.seeds):
+        yield PlannedRun(
+            f"uniform-s{seed}" if head is None else f"uniform-h{head}-s{seed}",
+            "uniform",
+            seed,
+            base,
+            head=head,
+            needs=(base,),
+            options=study.uniform.options,
+        )
 
 
 def _seeds(study: Study) -> Iterator[PlannedRun]:
@@ -121,21 +136,22 @@ def _number(value: float) -> str:
 
 
 def _guided(study: Study) -> Iterator[PlannedRun]:
-    base = base_name(study.base.seeds[0])
-    for name in study.guides.names:
-        for seed in study.guides.seeds:
-            told_by = _other(study, seed) if name == "other" else None
-            needs = (base, told_by) if told_by else (base, *selectable(study, name))
-            yield PlannedRun(
-                f"guide-{name}-s{seed}",
-                "guide",
-                seed,
-                base,
-                guide=name,
-                told_by=told_by,
-                needs=needs,
-                options=study.guides.options,
-            )
+    base, held = base_name(study.base.seeds[0]), study.guides
+    for name, context, seed in product(held.names, held.contexts, held.seeds):
+        if context == "query_key" and name in _NOT_GIVEN:
+            continue
+        told_by = _other(study, seed) if name == "other" else None
+        yield PlannedRun(
+            f"guide-{name}-s{seed}" if context == "full" else f"guide-{name}-{context}-s{seed}",
+            "guide",
+            seed,
+            base,
+            guide=name,
+            told_by=told_by,
+            context=context if study.tagger else None,
+            needs=(base, told_by) if told_by else (base, *selectable(study, name)),
+            options=held.options,
+        )
 
 
 def _other(study: Study, seed: int) -> str:
@@ -172,25 +188,22 @@ def deal(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun
 
 def digests(study: Study, runs: Sequence[PlannedRun]) -> dict[str, str]:
     """For each run a hash of all that decides it: options and the content of configurations."""
-    shared = [read_yaml(study.trainer), _experiment(study.experiment), _contents(study.tests)]
+    experiment = read_experiment(study.experiment).content
+    shared = [read_yaml(study.trainer), experiment, _contents(study.tests)]
     base_tests = _contents(study.base_tests)
     found = {}
     for run in runs:
-        told: list[Any] = [shared, asdict(run) | {"needs": None}]
+        told: list[Any] = [shared, _decisive(run)]
         told += [base_tests] if run.role == "base" else []
         text = json.dumps(told, sort_keys=True, default=str)
         found[run.name] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return found
 
 
+def _decisive(run: PlannedRun) -> dict[str, Any]:
+    held = asdict(run) | {"needs": None}
+    return {key: value for key, value in held.items() if key not in _LATER or value is not None}
+
+
 def _contents(paths: Sequence[Path]) -> list[dict[str, Any]]:
     return [read_yaml(path) for path in paths]
-
-
-def _experiment(path: Path) -> dict[str, Any]:
-    """An experiment with the files that it names as `model` and `data`."""
-    content = read_yaml(path)
-    for key in ("model", "data"):
-        if isinstance(content.get(key), str) and (path.parent / content[key]).is_file():
-            content[key] = read_yaml(path.parent / content[key])
-    return content

@@ -12,12 +12,11 @@ from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
 from typing import IO
 
 from attnlight.files import named_errors
-from attnlight.studies.commands import fit_command, test_command
+from attnlight.studies.commands import PROGRAM, evaluation_commands, fit_command, joined
 from attnlight.studies.plan import PlannedRun
 from attnlight.studies.selection import Selection
 from attnlight.studies.state import StudyFolder
 
-PROGRAM = (sys.executable, "-m", "attnlight.studies.launched")
 _POLL = 0.05
 _PATIENCE = 20.0
 
@@ -51,13 +50,12 @@ class _Active:
     run: PlannedRun
     process: Popen[bytes]
     began: float
-    testing: bool
 
 
 class Runner:
     """Runs that are asked for, each after those that it needs.
 
-    A run is `fit` and then `test`, in processes of their own that end with this one.
+    A run is `fit` and then `test`, in a process of its own that ends with this one.
 
     Args:
         folder: Where they are.
@@ -141,26 +139,27 @@ class Runner:
     def _begin(self, run: PlannedRun) -> None:
         told_by, folder = self._told_by(run), self._folder
         same_guide = folder.told_by(run) == told_by
-        if folder.fitted(run) and same_guide:
-            command, testing = test_command(folder.study, run, folder.path), True
-        else:
+        commands = evaluation_commands(folder.study, run, folder.path)
+        if not folder.fitted(run) or not same_guide:
             resume = folder.resumable(run) and same_guide
             how = ("--ckpt_path", "last") if resume else ("--overwrite",)
-            command, testing = fit_command(folder.study, run, folder.path, told_by, how), False
-        self._active.append(_Active(run, self._launch(run, command), time.monotonic(), testing))
+            commands.insert(0, fit_command(folder.study, run, folder.path, told_by, how))
+        self._active.append(_Active(run, self._launch(run, commands), time.monotonic()))
 
-    def _launch(self, run: PlannedRun, command: Sequence[str]) -> Popen[bytes]:
+    def _launch(self, run: PlannedRun, commands: Sequence[Sequence[str]]) -> Popen[bytes]:
         log = self._folder.log(run.name)
         with named_errors(log):
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as file:
-                return self._process(run, command, file)
+                return self._process(run, commands, file)
 
-    def _process(self, run: PlannedRun, command: Sequence[str], log: IO[bytes]) -> Popen[bytes]:
-        log.write(f"$ attnlight {' '.join(command)}\n".encode())
+    def _process(
+        self, run: PlannedRun, commands: Sequence[Sequence[str]], log: IO[bytes]
+    ) -> Popen[bytes]:
+        log.write(f"$ attnlight {' '.join(commands[0])}\n".encode())
         log.flush()
         return Popen(
-            [*PROGRAM, *command],
+            [*PROGRAM, *joined(commands)],
             stdin=DEVNULL,
             stdout=log,
             stderr=STDOUT,
@@ -169,16 +168,12 @@ class Runner:
         )
 
     def _wait(self) -> None:
-        """Wait for a process to end, and go on with its run or take note of its end."""
+        """Wait for a process to end, and take note of its run's."""
         while all(active.process.poll() is None for active in self._active):
             time.sleep(_POLL)
         for active in [a for a in self._active if a.process.returncode is not None]:
-            if active.process.returncode == 0 and not active.testing:
-                command = test_command(self._folder.study, active.run, self._folder.path)
-                active.process, active.testing = self._launch(active.run, command), True
-            else:
-                self._active.remove(active)
-                self._end(active)
+            self._active.remove(active)
+            self._end(active)
 
     def _end(self, active: _Active) -> None:
         run, seconds = active.run, time.monotonic() - active.began

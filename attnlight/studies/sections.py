@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,45 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path} holds no mapping of keys to values.")
     return content
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment file.
+
+    Attributes:
+        content: What it says, with the files that it names as `model` and `data` in their places.
+        corpus: Name of the corpus: the stem of its file, or else its class.
+        model: Class of the model without its package, "" where there is none.
+    """
+
+    content: Mapping[str, Any]
+    corpus: str
+    model: str
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read an experiment with its model and its corpus.
+
+    Raises:
+        InputError: One of these files is missing or no YAML, or no corpus is named.
+    """
+    said = read_yaml(path)
+    files = {
+        key: path.parent / said[key]
+        for key in ("model", "data")
+        if isinstance(said.get(key), str) and (path.parent / said[key]).is_file()
+    }
+    content = said | {key: read_yaml(file) for key, file in files.items()}
+    corpus = files["data"].stem if "data" in files else _class(content.get("data"))
+    if not corpus:
+        raise InputError(f"{path} has no `data`: a study needs its corpus.")
+    return Experiment(content, corpus, _class(content.get("model")))
+
+
+def _class(part: object) -> str:
+    named = part.get("class_path") if isinstance(part, dict) else part
+    return named.rpartition(".")[2] if isinstance(named, str) else ""
 
 
 class Section:
@@ -77,8 +117,10 @@ class Section:
             raise InputError(f"{self.place}: {key} names {repeated[0]!r} twice.")
         return values
 
-    def seeds(self, key: str = "seeds", default: Sequence[int] = ()) -> tuple[int, ...]:
-        """A list of seeds, whole numbers of at least 0.
+    def seeds(
+        self, key: str = "seeds", default: Sequence[int] = (), what: str = "seed"
+    ) -> tuple[int, ...]:
+        """A list of seeds or the like, whole numbers of at least 0.
 
         Raises:
             InputError: A value is none.
@@ -87,7 +129,7 @@ class Section:
         for value in values:
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 32:
                 raise InputError(
-                    f"{self.place}: {key} has {value!r}; a seed is a whole number from 0 on."
+                    f"{self.place}: {key} has {value!r}; a {what} is a whole number from 0 on."
                 )
         return tuple(values)
 
@@ -114,13 +156,13 @@ class Section:
             )
         return number
 
-    def words(self, key: str, known: Sequence[str]) -> tuple[str, ...]:
+    def words(self, key: str, known: Sequence[str], default: Sequence[str] = ()) -> tuple[str, ...]:
         """A list of some of the known words.
 
         Raises:
             InputError: Another one is among them.
         """
-        values = self.listed(key)
+        values = self.listed(key, default)
         for value in values:
             if value not in known:
                 raise InputError(

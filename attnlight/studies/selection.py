@@ -48,7 +48,8 @@ def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Sele
     """Choose the lambda of one term by means over seeds on validation.
 
     Of the lambdas above 0 whose JS is at least 0.4 that of the highest F1 (of the second of two
-    classes, else macro), of equals the one of lower TVD; where none is, that of the largest JS.
+    classes, else macro; of chunks), of equals the one of lower TVD; where none is, that of the
+    largest JS. One of a run that could not be measured is never chosen before others.
 
     Args:
         runs: Finished adversaries of one term and one base.
@@ -68,7 +69,7 @@ def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Sele
     best = (
         max(far, key=lambda weight: (weight.f1, -weight.tvd))
         if far
-        else max(weights, key=lambda weight: weight.js)
+        else max(weights, key=lambda weight: -np.inf if np.isnan(weight.js) else weight.js)
     )
     chosen = {run.seed: run.name for run in grid[best.lambda_]}
     return Selection(grid[best.lambda_][0].term or "", best.lambda_, chosen, reached=bool(far))

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from attnlight.errors import InputError
 from attnlight.files import write_text
 from attnlight.records import RecordError, read_metadata
-from attnlight.studies.commands import PREDICTIONS, attached, checkpoint
+from attnlight.studies.commands import PREDICTIONS, Stage, attached, checkpoint, evaluated
 from attnlight.studies.file import Study
 from attnlight.studies.plan import PlannedRun
 from attnlight.studies.sections import read_yaml
@@ -48,6 +48,11 @@ class StudyFolder:
         whole = zipfile.is_zipfile(checkpoint(self.path, run.name))
         return status.get("state") == "finished" and whole
 
+    def epochs(self, run: PlannedRun) -> int | None:
+        """How many epochs a run was trained."""
+        epochs = _read_json(self.run(run.name) / "status.json").get("epochs")
+        return None if epochs is None else int(epochs)
+
     def resumable(self, run: PlannedRun) -> bool:
         """Whether an interrupted `fit` can go on."""
         folder = self.run(run.name)
@@ -62,19 +67,27 @@ class StudyFolder:
         return None if given is None else Path(given).parent.name
 
     def done(self, run: PlannedRun) -> bool:
-        """Whether a run is trained and all its test records are there and readable."""
+        """Whether a run is trained and all its records are there and readable."""
         if not self.fitted(run):
             return False
-        folder = self.run(run.name) / "records" / "test"
         try:
-            return all(read_metadata(folder / f"{name}.parquet") for name in self.tests(run))
+            return all(read_metadata(path) for path in self.records(run))
         except RecordError:
             return False
 
-    def tests(self, run: PlannedRun) -> list[str]:
-        """The records that `test` leaves of a run, by name."""
-        files = self.study.tests + (self.study.base_tests if run.base is None else ())
-        return list(dict.fromkeys([*attached(run), *_attached_by(files)]))
+    def record(self, run: str, stage: Stage, name: str) -> Path:
+        """A record of a run's best epoch, by the names of both."""
+        return self.run(run) / "records" / stage / f"{name}.parquet"
+
+    def records(self, run: PlannedRun) -> list[Path]:
+        """The records that are left of a run once it is trained."""
+        of_bases = self.study.base_tests if run.base is None else ()
+        own = {"val": self.study.tests, "test": self.study.tests + of_bases}
+        return [
+            self.record(run.name, stage, name)
+            for stage in evaluated(self.study)
+            for name in dict.fromkeys([*attached(run), *_attached_by(own[stage])])
+        ]
 
     def state(self, run: PlannedRun) -> State:
         """What became of a run: one that fails is tried again when the study is started again."""
@@ -105,7 +118,7 @@ class StudyFolder:
             InputError: It was damaged or replaced since it was tested.
         """
         for run in runs:
-            path = self.run(run.name) / "records" / "test" / f"{PREDICTIONS}.parquet"
+            path = self.record(run.name, "test", PREDICTIONS)
             if run.role != "base" or not path.is_file():
                 continue
             best = checkpoint(self.path, run.name)

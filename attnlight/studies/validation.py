@@ -1,8 +1,9 @@
-"""How a run did on the validation split at the epoch that was chosen."""
+"""How a classifier did on the validation split at the epoch that was chosen."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from attnlight.records import EXCLUDED, read_record
 from attnlight.studies.commands import DIVERGENCE, PREDICTIONS, attached
 from attnlight.studies.plan import PlannedRun
 
-Measures = dict[str, float | None]
+Measures = dict[str, Any]  # numbers, None where undefined, or a list of one for each head
 
 
 def chosen_epoch(best: Path) -> int:

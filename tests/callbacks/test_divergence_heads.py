@@ -1,6 +1,6 @@
 """Heads have no order: a tagger's divergence from its base after they were matched."""
 
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
+from scipy.stats import kendalltau
 from torch import Tensor
 
 from attnlight.callbacks import BaseDivergence
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.records import read_metadata, read_record
 from attnlight.reference import read_base
-from attnlight.tasks import ChunkTagger, GuidedTagger, SeedTagger
+from attnlight.tasks import ChunkTagger, GuidedTagger, SeedTagger, UniformTagger
 from tests.tasks.tagged import corpus, save_tagger, trainer, written
 
 HEADS = 4
@@ -109,6 +110,66 @@ def test_the_order_is_the_best_one_on_validation(data: ChunkingDataModule, tmp_p
             assert rows["attention_js_mean"][row] == pytest.approx(by_hand, abs=1e-6)
             row += 1
     assert row == len(rows["index"])
+
+
+def tau_of(weights: np.ndarray, base: np.ndarray) -> float:
+    """Kendall's tau-b by scipy of two attentions, each with what nearly agrees made equal."""
+    levels = []
+    for scores in (weights.astype(float), base.astype(float)):
+        level = dict.fromkeys(scores, 0)
+        for low, high in pairwise(sorted(scores)):
+            level[high] = level[low] + (high - low > 1e-5 * max(scores))
+        levels.append([level[score] for score in scores])
+    constant = any(len(set(held)) < 2 for held in levels)
+    return np.nan if constant else float(kendalltau(*levels).statistic)
+
+
+def test_rankings_are_those_of_scipy(data: ChunkingDataModule, tmp_path: Path) -> None:
+    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
+    other = save_tagger(tmp_path / "other.ckpt", data, heads=HEADS, seed=5)
+    task, frozen = ChunkTagger.load_from_checkpoint(other).eval(), read_base(base).model
+    plain, _ = record_of(tmp_path / "plain", task, data, base)
+    assert "attention_tau" not in plain
+    rows, about = record_of(tmp_path, task, data, base, rankings=True)
+    assert about["tie"] == 1e-5
+    np.testing.assert_array_equal(rows["attention_js"], plain["attention_js"])
+    by_hand = []
+    for place in range(len(data.dataset("test"))):
+        with torch.no_grad():
+            batch = data.dataset("test")[[place]]
+            own, of_base = (m(batch).weights.numpy() for m in (task.model, frozen))
+        for token in range(len(own)):
+            pairs = zip(own[token][about["heads"]], of_base[token], strict=True)
+            by_hand.append(np.mean([tau_of(*pair) for pair in pairs]))
+    assert np.isnan(by_hand).any(), "a sentence of one token has no rank"
+    np.testing.assert_allclose(rows["attention_tau"], by_hand, atol=1e-12)
+
+
+def test_heads_that_rank_nothing_are_left_out_of_rankings(
+    data: ChunkingDataModule, tmp_path: Path
+) -> None:
+    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
+    torch.manual_seed(4)
+
+    def task(head: int | None) -> UniformTagger:
+        return UniformTagger(data.vocab_size, data.classes, str(base), data.features, head=head)
+
+    options: dict[str, Any] = {"rankings": True, "match_heads": False}
+    rows, _ = record_of(tmp_path / "all", task(None), data, base, **options)
+    assert np.isnan(rows["attention_tau"]).all()
+    variant, frozen = task(2), read_base(base).model
+    rows, _ = record_of(tmp_path / "one", variant, data, base, **options)
+    row, variant = 0, variant.eval()
+    for place in range(len(data.dataset("test"))):
+        with torch.no_grad():
+            batch = data.dataset("test")[[place]]
+            own, of_base = (m(batch).weights.numpy() for m in (variant.model, frozen))
+        for token in range(len(own)):
+            kept = [tau_of(own[token, h], of_base[token, h]) for h in (0, 1, 3)]
+            close = pytest.approx(np.mean(kept), abs=1e-12, nan_ok=True)
+            assert rows["attention_tau"][row] == close
+            row += 1
+    assert row == len(rows["attention_tau"])
 
 
 def test_each_epoch_matches_its_own_heads(data: ChunkingDataModule, tmp_path: Path) -> None:

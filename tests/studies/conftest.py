@@ -13,7 +13,7 @@ import yaml
 
 from attnlight.__main__ import main
 from attnlight.studies import command, locks, runner
-from attnlight.studies.file import read_study
+from attnlight.studies.file import Study, read_studies
 from attnlight.studies.plan import plan
 from attnlight.studies.state import StudyFolder
 from tests.commands import CONFIGS
@@ -41,17 +41,22 @@ class Lab:
 
     def write(self, content: dict[str, Any], name: str = "tiny") -> Path:
         path = self.folder / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(copy.deepcopy(content)))
+        path.write_text(yaml.safe_dump(copy.deepcopy(content), sort_keys=False))
         return path
+
+    def study(self, content: dict[str, Any], name: str = "tiny") -> Study:
+        """The one study of a file without conditions."""
+        (study,) = read_studies(self.write(content, name))
+        return study
 
     def run(self, content: dict[str, Any], *options: str, name: str = "tiny") -> int:
         return main(["study", str(self.write(content, name)), f"--root={self.root}", *options])
 
     def state(self, content: dict[str, Any]) -> StudyFolder:
-        return StudyFolder(self.root / "tiny", read_study(self.write(content)))
+        return StudyFolder(self.root / "tiny", self.study(content))
 
     def names(self, content: dict[str, Any]) -> list[str]:
-        return [run.name for run in plan(read_study(self.write(content)))]
+        return [run.name for run in plan(self.study(content))]
 
     def calls(self) -> list[list[str]]:
         """What was started so far; asked again, what was started since."""

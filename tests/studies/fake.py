@@ -1,7 +1,8 @@
 """Stands in for `attnlight`: `fit` and `test` leave what a study looks at, and nothing else.
 
 The attention JS of an adversary is ten times its lambda, F1 falls with it. `FAKE_FAILS` names the
-run whose fit fails; `FAKE_CHECKPOINT` is a checkpoint to copy; commands are added to `FAKE_CALLS`.
+run whose fit fails (in the study `FAKE_FAILS_IN`, if that is set), `FAKE_BREAKS` a tagger's whose sentences `FAKE_BROKEN` cannot be measured;
+`FAKE_CHECKPOINT` is a checkpoint to copy; commands are added to `FAKE_CALLS`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import numpy as np
 from attnlight.errors import InputError
 from attnlight.files import write_text
 from attnlight.records import ShardWriter, merge_shards
+from attnlight.studies.commands import first_command
+from tests.studies.fake_tagger import write_records
 
 TEXTS = 10
 
@@ -64,22 +67,49 @@ def measured(folder: Path, names: dict[str, str], **about: object) -> None:
 def fit(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     root, experiment, run = (option(arguments, name) for name in ("root", "experiment", "run"))
     folder = Path(root or "", experiment or "", run or "")
-    if run == environment.get("FAKE_FAILS"):
+    if run == environment.get("FAKE_FAILS") and experiment in environment.get(
+        "FAKE_FAILS_IN", str(experiment)
+    ):
         raise InputError("the disk is on fire.")
     if "--overwrite" in arguments:
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     told = {"guide_checkpoint": option(arguments, "model.guide_checkpoint")}
-    write_text(folder / "fit.yaml", json.dumps({"model": {"init_args": told}}))
-    names = {name: f"records/val/{name}-1.parquet" for name in ("predictions", "base_divergence")}
-    measured(folder, names)
+    told["readout"] = option(arguments, "model.readout") or "study"
+    data = {"target": option(arguments, "data.target") or "tokens"}
+    data["pos"] = (option(arguments, "data.pos") or "true") == "true"
+    about = {"model": {"init_args": told}, "data": {"init_args": data}}
+    write_text(folder / "fit.yaml", json.dumps(about))
+    if not of_tagger(arguments):
+        names = {n: f"records/val/{n}-1.parquet" for n in ("predictions", "base_divergence")}
+        measured(folder, names)
     for name in ("best.ckpt", "last.ckpt"):
         shutil.copy(environment["FAKE_CHECKPOINT"], folder / name)
-    write_text(folder / "status.json", '{"state": "finished"}')
+    write_text(folder / "status.json", '{"state": "finished", "epochs": 7}')
+
+
+def of_tagger(arguments: Sequence[str]) -> bool:
+    signs = ("conll2000", "Tagger", "figures")  # the last of what is attached to one
+    return any(sign in word for sign in signs for word in arguments)
+
+
+def validate(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    best = Path(option(arguments, "ckpt_path") or "")
+    digest = hashlib.sha256(best.read_bytes()).hexdigest()[:16]
+    run, stage = best.parent, "val" if arguments[0] == "validate" else "test"
+    target = json.loads((run / "fit.yaml").read_text())["data"]["init_args"]["target"]
+    weight = float((re.findall(r"-l([\d.e-]+)-s", run.name) or ["0.02"])[0])
+    js = None if run.name.startswith("base") else min(0.69, 10 * weight)
+    broken = tuple(map(int, environment.get("FAKE_BROKEN", "").split()))
+    broken = broken if run.name == environment.get("FAKE_BREAKS") else ()
+    folder = run / "records" / stage
+    write_records(folder, target, js=js, broken=broken, checkpoint_hash=digest)
 
 
 def test(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     best = Path(option(arguments, "ckpt_path") or "")
+    if of_tagger(arguments):
+        return validate(arguments, environment)
     digest = hashlib.sha256(best.read_bytes()).hexdigest()[:16]
     names = {name: f"records/test/{name}.parquet" for name in ("predictions", "base_divergence")}
     measured(best.parent, names, checkpoint_hash=digest)
@@ -91,15 +121,17 @@ class Instant:
     def __init__(
         self, command: Sequence[str], *, stdout: IO[bytes], env: Mapping[str, str], **_: Any
     ) -> None:
-        arguments = command[3:]  # python -m attnlight.studies.launched
-        with Path(env["FAKE_CALLS"]).open("a") as calls:
-            calls.write(json.dumps(arguments) + "\n")
+        left = list(command[3:])  # python -m attnlight.studies.launched
         self.returncode = 0
-        try:
-            {"fit": fit, "test": test}[arguments[0]](arguments, env)
-        except InputError as error:
-            stdout.write(f"attnlight: {error}\n".encode())
-            self.returncode = 2
+        while left and not self.returncode:
+            arguments, left = first_command(left)
+            with Path(env["FAKE_CALLS"]).open("a") as calls:
+                calls.write(json.dumps(arguments) + "\n")
+            try:
+                {"fit": fit, "validate": validate, "test": test}[arguments[0]](arguments, env)
+            except InputError as error:
+                stdout.write(f"attnlight: {error}\n".encode())
+                self.returncode = 2
 
     def poll(self) -> int:
         return self.returncode

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.studies.file import read_study
-from attnlight.studies.sections import Section
+from attnlight.studies.file import read_studies
+from attnlight.studies.sections import Section, read_experiment
 from tests.studies.conftest import CONTENT, WHOLE, Lab
 
 ADVERSARIES = WHOLE["adversaries"]
@@ -49,7 +49,7 @@ def changed(**parts: Any) -> dict[str, Any]:
 )
 def test_mistake_is_told(lab: Lab, content: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as error:
-        read_study(lab.write(content))
+        read_studies(lab.write(content))
     assert said in str(error.value)
     assert "tiny.yaml" in str(error.value) or "trainer.yaml" in str(error.value)
 
@@ -58,15 +58,15 @@ def test_mistake_is_told(lab: Lab, content: dict[str, Any], said: str) -> None:
 def test_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "s.yaml").write_text(text)
     with pytest.raises(InputError, match=said):
-        read_study(tmp_path / "s.yaml")
+        read_studies(tmp_path / "s.yaml")
     with pytest.raises(InputError, match="no file"):
-        read_study(tmp_path / "missing.yaml")
+        read_studies(tmp_path / "missing.yaml")
 
 
 def test_paths_are_relative_to_the_file(lab: Lab) -> None:
     (lab.folder / "parts").mkdir()
     (lab.folder / "parts/t.yaml").write_text("trainer: {}")
-    study = read_study(lab.write(CONTENT | {"trainer": "parts/../parts/t.yaml"}))
+    study = lab.study(CONTENT | {"trainer": "parts/../parts/t.yaml"})
     assert study.trainer == lab.folder / "parts/t.yaml"
     assert (study.name, study.corpus) == ("tiny", "planted")
 
@@ -75,7 +75,8 @@ def test_lambdas_ascend_and_may_be_text_to_yaml(lab: Lab) -> None:
     lab.write(CONTENT)
     path = lab.folder / "tiny.yaml"
     path.write_text(path.read_text() + "adversaries: {lambdas: {js: [5e-3, 1e-3, 0]}, seeds: [2]}")
-    held = read_study(path).adversaries
+    (study,) = read_studies(path)
+    held = study.adversaries
     assert held is not None
     assert held.lambdas == {"js": (0.0, 1e-3, 5e-3)}
     assert (held.term, held.seeds, held.bases) == ("js", {"js": (2,)}, (0,))
@@ -83,7 +84,7 @@ def test_lambdas_ascend_and_may_be_text_to_yaml(lab: Lab) -> None:
 
 def test_seeds_by_term(lab: Lab) -> None:
     told = {"lambdas": {"js": [1], "kl": [1]}, "seeds": {"kl": [0, 1], "js": [2]}}
-    held = read_study(lab.write(CONTENT | {"adversaries": told})).adversaries
+    held = lab.study(CONTENT | {"adversaries": told}).adversaries
     assert held is not None
     assert (held.term, held.seeds) == ("kl", {"kl": (0, 1), "js": (2,)})
 
@@ -106,7 +107,26 @@ def test_options_become_those_of_fit() -> None:
 
 def test_group_options_follow_those_of_all_runs(lab: Lab) -> None:
     told = {"options": {"trainer": {"max_epochs": 1}}}
-    study = read_study(
-        lab.write(CONTENT | told | {"uniform": {"options": {"trainer": {"max_epochs": 2}}}})
-    )
+    study = lab.study(CONTENT | told | {"uniform": {"options": {"trainer": {"max_epochs": 2}}}})
     assert study.uniform.options == ("--trainer.max_epochs=1", "--trainer.max_epochs=2")
+
+
+@pytest.mark.parametrize(
+    ("said", "corpus", "model"),
+    [
+        ("{model: m.yaml, data: d.yaml}", "d", "ChunkTagger"),
+        ("{model: a.b.ChunkTagger, data: {class_path: a.Corpus}}", "Corpus", "ChunkTagger"),
+        ("{data: a.b.Corpus}", "Corpus", ""),
+    ],
+)
+def test_an_experiment_is_read_with_what_it_names(
+    tmp_path: Path, said: str, corpus: str, model: str
+) -> None:
+    (tmp_path / "m.yaml").write_text("class_path: a.b.ChunkTagger")
+    (tmp_path / "d.yaml").write_text("class_path: a.b.Corpus")
+    (tmp_path / "e.yaml").write_text(said)
+    found = read_experiment(tmp_path / "e.yaml")
+    assert (found.corpus, found.model) == (corpus, model)
+    if "m.yaml" in said:
+        classes = {"model": "a.b.ChunkTagger", "data": "a.b.Corpus"}
+        assert found.content == {key: {"class_path": name} for key, name in classes.items()}

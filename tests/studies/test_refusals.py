@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from attnlight.studies.locks import working
-from tests.commands import CONFIGS
 from tests.studies.conftest import CONTENT, Lab
 
 PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
@@ -44,11 +43,6 @@ def test_negative_lambda_and_missing_experiment(
     told = {"lambdas": {"kl": [-1]}, "seeds": [0]}
     assert "the lambda -1" in refused(lab, capsys, adversaries=told)
     assert "nowhere.yaml, which is no file" in refused(lab, capsys, experiment="nowhere.yaml")
-
-
-def test_a_tagger(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    experiment = str(CONFIGS / "experiments/conll2000_study.yaml")
-    assert "trains a tagger" in refused(lab, capsys, experiment=experiment)
 
 
 class TestLocks:
@@ -129,10 +123,9 @@ def test_no_space_left(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def _uniform(lab: Lab) -> Any:
-    from attnlight.studies.file import read_study
     from attnlight.studies.plan import plan
 
-    return plan(read_study(lab.write(PAIR)))[-1]
+    return plan(lab.study(PAIR))[-1]
 
 
 def test_unwritable_folder(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from attnlight.studies.collect import thinned
+from attnlight.studies.classification import thinned
 from tests.studies.conftest import CONTENT, WHOLE, Lab
 
 PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
@@ -43,10 +43,9 @@ def test_whole_study(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def _run(lab: Lab, name: str) -> Any:
-    from attnlight.studies.file import read_study
     from attnlight.studies.plan import plan
 
-    return next(run for run in plan(read_study(lab.write(WHOLE))) if run.name == name)
+    return next(run for run in plan(lab.study(WHOLE)) if run.name == name)
 
 
 def test_what_is_collected(lab: Lab) -> None:

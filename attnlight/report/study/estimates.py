@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import csv
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from attnlight.functional.f1 import f1_difference, f1_over_seeds, f1_scores
 from attnlight.functional.seeds import difference_of_groups, seeds_then_instances
@@ -19,6 +23,7 @@ NOTE = (
     f"mean ± standard deviation over seeds [95 % interval: {RESAMPLES:,} resamples of seeds, then "
     "of texts; of one seed, texts alone]"
 )
+Runs = Sequence[StudyRun]
 
 
 class Estimate(NamedTuple):
@@ -50,8 +55,56 @@ _NOTHING = Estimate(*(float("nan"),) * 4, 0)
 _Key = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
-class Estimates:
-    """Estimates of one study, each computed once.
+class SeedEstimates(ABC):
+    """Estimates of one study, each computed once."""
+
+    def __init__(self) -> None:
+        self._held: dict[_Key, Estimate] = {}
+
+    def of(self, runs: Runs, measure: str) -> Estimate:
+        """Mean of a measure over some finished runs; NaN where there is none."""
+        if not runs:
+            return _NOTHING
+        return self._once((measure, _names(runs), ()), lambda: self._estimate(runs, measure))
+
+    def difference(self, a: Runs, b: Runs, measure: str) -> Estimate:
+        """Mean of a measure over runs a less that over runs b; NaN where either has none."""
+        if not (a and b):
+            return _NOTHING
+        key = (measure, _names(a), _names(b))
+        return self._once(key, lambda: self._estimate_difference(a, b, measure))
+
+    @abstractmethod
+    def per_seed(self, runs: Runs, measure: str) -> NDArray[np.float64]:
+        """The measure of each run, (S,), NaN where undefined."""
+
+    @abstractmethod
+    def _mean(self, runs: Runs, measure: str) -> MeanInterval:
+        """Mean over seeds with its interval."""
+
+    @abstractmethod
+    def _difference(self, a: Runs, b: Runs, measure: str) -> MeanInterval:
+        """Difference of the means over seeds with its interval."""
+
+    def _once(self, key: _Key, compute: Callable[[], Estimate]) -> Estimate:
+        if key not in self._held:
+            self._held[key] = compute()
+        return self._held[key]
+
+    def _estimate(self, runs: Runs, measure: str) -> Estimate:
+        by_seed = self.per_seed(runs, measure)
+        defined = by_seed[~np.isnan(by_seed)]
+        std = float(defined.std(ddof=1)) if len(defined) > 1 else float("nan")
+        found = self._mean(runs, measure)
+        return Estimate(found.mean, std, found.low, found.high, len(runs))
+
+    def _estimate_difference(self, a: Runs, b: Runs, measure: str) -> Estimate:
+        found, seeds = self._difference(a, b, measure), min(len(a), len(b))
+        return Estimate(found.mean, float("nan"), found.low, found.high, seeds)
+
+
+class Estimates(SeedEstimates):
+    """Estimates of the study of a classifier.
 
     Measures are `f1`, `accuracy` and the columns of `study.parquet`.
 
@@ -60,22 +113,11 @@ class Estimates:
     """
 
     def __init__(self, study: Study) -> None:
+        super().__init__()
         self.study = study
-        self._held: dict[_Key, Estimate] = {}
 
-    def of(self, runs: Sequence[StudyRun], measure: str) -> Estimate:
-        """Mean of a measure over some finished runs; NaN where there is none."""
-        return self._once((measure, _names(runs), ()), lambda: self._mean(runs, measure))
-
-    def difference(self, a: Sequence[StudyRun], b: Sequence[StudyRun], measure: str) -> Estimate:
-        """Mean of a measure over runs a less that over runs b; NaN where either has none."""
-        if not (a and b):
-            return _NOTHING
-        key = (measure, _names(a), _names(b))
-        return self._once(key, lambda: self._difference(a, b, measure))
-
-    def per_seed(self, runs: Sequence[StudyRun], measure: str) -> NDArray[np.float64]:
-        """The measure of each run, (S,), NaN where undefined."""
+    @override
+    def per_seed(self, runs: Runs, measure: str) -> NDArray[np.float64]:
         if measure == F1:
             study = self.study
             return f1_scores(self._predictions(runs), study.label, len(study.classes))
@@ -87,44 +129,52 @@ class Estimates:
         )
         return means
 
-    def _once(self, key: _Key, compute: Callable[[], Estimate]) -> Estimate:
-        if key not in self._held:
-            self._held[key] = compute()
-        return self._held[key]
-
-    def _mean(self, runs: Sequence[StudyRun], measure: str) -> Estimate:
-        if not runs:
-            return _NOTHING
-        by_seed = self.per_seed(runs, measure)
-        std = float(by_seed.std(ddof=1)) if len(runs) > 1 else float("nan")
+    @override
+    def _mean(self, runs: Runs, measure: str) -> MeanInterval:
         if measure == F1:
             known = self.study.label, len(self.study.classes)
-            found = f1_over_seeds(self._predictions(runs), *known, resamples=RESAMPLES)
-        else:
-            found = seeds_then_instances(self._values(runs, measure), resamples=RESAMPLES)
-        return Estimate(found.mean, std, found.low, found.high, len(runs))
+            return f1_over_seeds(self._predictions(runs), *known, resamples=RESAMPLES)
+        return seeds_then_instances(self._values(runs, measure), resamples=RESAMPLES)
 
-    def _difference(self, a: Sequence[StudyRun], b: Sequence[StudyRun], measure: str) -> Estimate:
+    @override
+    def _difference(self, a: Runs, b: Runs, measure: str) -> MeanInterval:
         if measure == F1:
             known = self.study.label, len(self.study.classes)
             pair = self._predictions(a), self._predictions(b)
-            found = f1_difference(*pair, *known, resamples=RESAMPLES)
-        else:
-            found = difference_of_groups(
-                self._values(a, measure), self._values(b, measure), resamples=RESAMPLES
-            )
-        seeds = min(len(a), len(b))
-        return Estimate(found.mean, float("nan"), found.low, found.high, seeds)
+            return f1_difference(*pair, *known, resamples=RESAMPLES)
+        values = self._values(a, measure), self._values(b, measure)
+        return difference_of_groups(*values, resamples=RESAMPLES)
 
-    def _predictions(self, runs: Sequence[StudyRun]) -> NDArray[np.int64]:
+    def _predictions(self, runs: Runs) -> NDArray[np.int64]:
         return self.study.values(runs, "prediction").astype(np.int64)
 
-    def _values(self, runs: Sequence[StudyRun], measure: str) -> NDArray[np.float64]:
+    def _values(self, runs: Runs, measure: str) -> NDArray[np.float64]:
         if measure != ACCURACY:
             return self.study.values(runs, measure).astype(np.float64)
         right = self._predictions(runs) == self.study.label
         return np.where(self.study.label >= 0, right, np.nan)
 
 
-def _names(runs: Sequence[StudyRun]) -> tuple[str, ...]:
+def to_csv(
+    groups: Iterable[tuple[str, str, Runs]], measures: Sequence[str], estimates: SeedEstimates
+) -> str:
+    """Every mean of some groups as CSV, numbers in full and empty where undefined.
+
+    Args:
+        groups: Name, base and finished runs of each.
+        measures: What is estimated of each.
+        estimates: The estimates.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["group", "base", "measure", "mean", "std", "low", "high", "seeds"])
+    for name, base, runs in groups:
+        for measure in measures:
+            found = estimates.of(runs, measure)
+            numbers = ["" if np.isnan(value) else repr(value) for value in found[:4]]
+            writer.writerow([name, base, measure, *numbers, found.seeds])
+    return text.getvalue()
+
+
+def _names(runs: Runs) -> tuple[str, ...]:
     return tuple(run.name for run in runs)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from attnlight.report.study.estimates import JS, TVD, Estimates
 from attnlight.report.study.groups import grid, uniforms
+from attnlight.report.study.marks import CONTROL, OTHER_TERM, SEEDS, TERMS, UNIFORM
 from attnlight.report.study.reading import Study, StudyRun
-from attnlight.report.style import COLUMN_WIDTH, INK, MUTED, PALETTE, new_figure, styled
+from attnlight.report.style import COLUMN_WIDTH, INK, MUTED, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +30,6 @@ CAPTION = (
     "After Wiegreffe & Pinter (2019), figure 5."
 )
 _LIMIT = 0.7  # of both axes in the paper
-_TERMS = {"kl": PALETTE[0], "js": PALETTE[5], "tvd": PALETTE[3]}
 _CLOSE = (0.13, 0.06)  # names nearer than this, in shares of the axes, would overlap
 _REACH = np.array([0.085, 0.04])  # from a mean to the centre of its name, in shares of the axes
 _SAID = "The frontier bounds the base's own encoder; adversaries may lie above it"
@@ -91,12 +91,12 @@ def series(study: Study, base: StudyRun) -> list[Series]:
         start = study.controls(base, term or None)
         groups = [start] * bool(start) + [runs for _, _, runs in of_term]
         names = [""] * bool(start) + [f"{lam:g}" for _, lam, _ in of_term]
-        color = _TERMS.get(term, PALETTE[4])
+        color = TERMS.get(term, OTHER_TERM)
         found.append(Series(f"adversary, {term.upper()}, by λ", color, "o", groups, names))
     single = [
-        ("imitation control (λ = 0)", INK, "D", [run for runs in control for run in runs]),
-        ("other seeds", PALETTE[2], "s", study.finished("seed", base=base.name)),
-        ("uniform attention", PALETTE[1], "^", _uniform(study, base)),
+        ("imitation control (λ = 0)", CONTROL, "D", [run for runs in control for run in runs]),
+        ("other seeds", SEEDS, "s", study.finished("seed", base=base.name)),
+        ("uniform attention", UNIFORM, "^", _uniform(study, base)),
     ]
     return found + [
         Series(name, color, marker, [runs], [""]) for name, color, marker, runs in single if runs

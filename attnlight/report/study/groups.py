@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnlight.report.study.reading import Study, StudyRun
+from attnlight.report.study.plan import Plan, StudyRun
 
 GUIDES = {
     "uniform": "uniform",
@@ -16,19 +16,24 @@ GUIDES = {
 }
 
 
-def uniforms(study: Study) -> list[StudyRun]:
-    """The finished runs with uniform attention of the first base."""
-    return study.finished("uniform", base=study.bases[0].name)
+def uniforms(study: Plan) -> list[StudyRun]:
+    """The finished runs of the first base with uniform attention in every head."""
+    return study.finished("uniform", base=study.bases[0].name, head=None)
 
 
-def guides(study: Study) -> dict[str, list[StudyRun]]:
-    """The finished guided MLPs of the first base by guide, in a fixed order; those planned alone."""
-    planned = study.planned("guide", base=study.bases[0].name)
+def guides(study: Plan, context: str | None = None) -> dict[str, list[StudyRun]]:
+    """The finished guided models of the first base by guide, in a fixed order; those planned alone.
+
+    Args:
+        study: The study.
+        context: What they read, of taggers.
+    """
+    planned = study.planned("guide", base=study.bases[0].name, context=context)
     names = sorted({run.guide or "" for run in planned}, key=_place)
     return {name: [run for run in planned if run.guide == name and run.finished] for name in names}
 
 
-def chosen(study: Study, base: StudyRun) -> list[StudyRun]:
+def chosen(study: Plan, base: StudyRun) -> list[StudyRun]:
     """The finished adversaries of a base at the term and lambda that validation chose."""
     if study.selected is None:
         return []
@@ -36,7 +41,7 @@ def chosen(study: Study, base: StudyRun) -> list[StudyRun]:
     return study.finished("adversary", base=base.name, term=term, lam=lam)
 
 
-def grid(study: Study) -> Iterator[tuple[StudyRun, str | None, float, list[StudyRun]]]:
+def grid(study: Plan) -> Iterator[tuple[StudyRun, str | None, float, list[StudyRun]]]:
     """Base, term, lambda and finished runs of each planned cell, in ascending order."""
     for base in study.bases:
         planned = study.planned("adversary", base=base.name)
@@ -46,7 +51,7 @@ def grid(study: Study) -> Iterator[tuple[StudyRun, str | None, float, list[Study
             yield base, term, lam, [run for run in own if run.finished]
 
 
-def groups(study: Study) -> Iterator[tuple[str, str, list[StudyRun]]]:
+def groups(study: Plan) -> Iterator[tuple[str, str, list[StudyRun]]]:
     """Name, base and finished runs of every group."""
     for base in study.bases:
         yield "base", base.name, [base] if base.finished else []

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 from attnlight.report.grids import Grid
 from attnlight.report.page import Picture
-from attnlight.report.study.reading import ROLES, Study
-from attnlight.report.study.verdict import Verdict
+from attnlight.report.study.sentences import Verdict
 from attnlight.report.stylesheet import STYLESHEET
 
 
@@ -22,27 +22,45 @@ class Shown:
     picture: Picture
 
 
+class Head(NamedTuple):
+    """What stands at the top of a page, as plain text.
+
+    Attributes:
+        title: The name of the study.
+        kind: What it is.
+        lead: What it is about, a sentence or two.
+        facts: What it is of; empty ones are left out.
+    """
+
+    title: str
+    kind: str
+    lead: str
+    facts: Mapping[str, str]
+
+
 def build_page(
-    study: Study,
+    head: Head,
     verdicts: Sequence[Verdict],
     grids: Mapping[str, Grid],
     figures: Sequence[Shown],
+    full: str,
 ) -> str:
     """The whole page as HTML; all that came from files is escaped.
 
     Args:
-        study: The study.
-        verdicts: What it shows.
+        head: What stands at its top.
+        verdicts: What the study shows.
         grids: Its tables by the stem of their files.
         figures: Its figures.
+        full: The file that holds every mean in full.
     """
     body = [
-        _header(study),
+        _header(head),
         "<h2>What it shows</h2>\n",
         *map(_verdict, verdicts),
         f'<p class="note">Also {_link("verdict.md")}.</p>\n<h2>Tables</h2>\n',
         *(grid.to_html() + _files(stem, ("csv", "md", "tex")) for stem, grid in grids.items()),
-        f'<p class="note">Every mean in full: {_link("estimates.csv")}.</p>\n',
+        f'<p class="note">Every mean in full: {_link(full)}.</p>\n',
         "<h2>Figures</h2>\n" if figures else "",
         *map(_figure, figures),
     ]
@@ -51,25 +69,18 @@ def build_page(
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>{escape(study.name)} · attnlight</title>\n<style>\n{STYLESHEET}</style>\n</head>\n"
+        f"<title>{escape(head.title)} · attnlight</title>\n<style>\n{STYLESHEET}</style>\n</head>\n"
         f"<body>\n{''.join(body)}</body>\n</html>\n"
     )
 
 
-def _header(study: Study) -> str:
-    runs = [f"{len(study.finished(r))} of {len(study.planned(r))} {r}" for r in ROLES]
-    facts = {
-        "Experiment": study.experiment,
-        "Corpus": study.corpus,
-        "Classes": ", ".join(study.classes),
-        "Test texts": f"{len(study.label):,}",
-        "Finished runs": ", ".join(runs),
-    }
-    entries = "".join(f"<dt>{k}</dt><dd>{escape(v)}</dd>\n" for k, v in facts.items() if v)
+def _header(head: Head) -> str:
+    entries = "".join(
+        f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>\n" for k, v in head.facts.items() if v
+    )
     return (
-        f"<h1>{escape(study.name)} <small>study</small></h1>\n"
-        '<p class="lead">Is attention not explanation? Models trained from one base, after '
-        f"Wiegreffe &amp; Pinter (2019).</p>\n<dl>\n{entries}</dl>\n"
+        f"<h1>{escape(head.title)} <small>{escape(head.kind)}</small></h1>\n"
+        f'<p class="lead">{escape(head.lead)}</p>\n<dl>\n{entries}</dl>\n'
     )
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
-
-import numpy as np
+from collections.abc import Sequence
 
 from attnlight.report.grids import Grid
-from attnlight.report.study.estimates import ACCURACY, F1, JS, NOTE, TVD, Estimates
+from attnlight.report.study.estimates import ACCURACY, F1, JS, NOTE, TVD, Estimates, to_csv
 from attnlight.report.study.groups import GUIDES, chosen, grid, groups, guides, uniforms
+from attnlight.report.study.lambdas import gaps, median_epoch, selection, words_of
 from attnlight.report.study.missing import missing
-from attnlight.report.study.reading import Study, StudyRun
+from attnlight.report.study.plan import StudyRun
+from attnlight.report.study.reading import Study
 from attnlight.report.tables import number
 
 CONTROL = "imitation control (λ = 0)"
-REACHED = 0.4  # mean JS that an adversary needs to be chosen (Wiegreffe & Pinter, section 4)
 _DASH = number(float("nan"))
-_GAP = (0.35, 0.6)  # mean JS between an imitation's and that of an adversary that got away
 _DISTANCES = (
     "TVD: total variation distance from the base's prediction (0 to 1). JS: Jensen-Shannon "
     "divergence from the base's attention (nats, 0 to 0.693)."
@@ -76,7 +72,7 @@ def table4(study: Study, estimates: Estimates) -> Grid:
     base, best = study.bases[0], chosen(study, study.bases[0])
     control = study.controls(base, study.selected[0] if study.selected else None)
     seeds = study.finished("seed", base=base.name)
-    name = f"best adversary ({_words(*study.selected)})" if study.selected else "best adversary"
+    name = f"best adversary ({words_of(*study.selected)})" if study.selected else "best adversary"
     compared = {
         "trained attention": study.architecture(base),
         "other seeds": seeds,
@@ -87,7 +83,7 @@ def table4(study: Study, estimates: Estimates) -> Grid:
     for term, lam in study.best.items():
         if study.selected and term != study.selected[0]:
             runs = study.finished("adversary", base=base.name, term=term, lam=lam)
-            compared[f"best of its term ({_words(term, lam)})"] = runs
+            compared[f"best of its term ({words_of(term, lam)})"] = runs
     rows = [[words, *_distances(estimates, runs)] for words, runs in compared.items()]
     # The base is no distance from itself.
     rows[0][3:] = [_DASH, _DASH]
@@ -130,69 +126,20 @@ def adversaries_table(study: Study, estimates: Estimates) -> Grid:
             mark = "; chosen on validation"
         cells = [str(estimates.of(runs, measure)) for measure in (F1, TVD, JS)]
         rows.append(
-            [f"{_words(term, lam)}{mark}", base.name, str(len(runs)), _epochs(runs), *cells]
+            [f"{words_of(term, lam)}{mark}", base.name, str(len(runs)), median_epoch(runs), *cells]
         )
     head = ["term", "base", "seeds", "epoch chosen", study.f1, "TVD", "JS"]
-    said = " ".join([_DISTANCES, "Epochs count from 1.", *_gaps(study, estimates)])
+    said = " ".join([_DISTANCES, "Epochs count from 1.", *gaps(study, estimates)])
     return Grid("Adversaries by lambda", head, rows, _note(study, said, "adversary"))
 
 
-def selection(study: Study) -> str:
-    """How the best adversary was chosen, and whether it is what the paper asks for."""
-    if study.selected is None:
-        return "No adversary is chosen yet."
-    if not chosen(study, study.bases[0]):
-        return "No adversary of the chosen lambda is finished."
-    reached = [run.validation.get(JS) for run in chosen(study, study.bases[0])]
-    known = [value for value in reached if value is not None]
-    if known and np.mean(known) < REACHED:
-        return (
-            f"No lambda reached a mean JS of {REACHED:g} on validation; the best adversary is the "
-            "one with the largest."
-        )
-    return (
-        f"The best adversary is chosen on validation: the highest F1 of those with a mean JS of at "
-        f"least {REACHED:g}."
-    )
-
-
 def estimates_csv(study: Study, estimates: Estimates) -> str:
-    """Every mean of the tables and every run's epoch as CSV, numbers in full."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["group", "base", "measure", "mean", "std", "low", "high", "seeds"])
-    for name, base, runs in groups(study):
-        for measure in (F1, ACCURACY, TVD, JS):
-            found = estimates.of(runs, measure)
-            numbers = ["" if np.isnan(value) else repr(value) for value in found[:4]]
-            writer.writerow([name, base, measure, *numbers, found.seeds])
-    return text.getvalue()
+    """Every mean of the tables as CSV, numbers in full."""
+    return to_csv(groups(study), (F1, ACCURACY, TVD, JS), estimates)
 
 
 def _distances(estimates: Estimates, runs: Sequence[StudyRun]) -> list[str]:
     return [str(len(runs)), *(str(estimates.of(runs, measure)) for measure in (F1, TVD, JS))]
-
-
-def _words(term: str | None, lam: float) -> str:
-    return f"{term.upper()}, λ = {lam:g}" if term else f"λ = {lam:g}"
-
-
-def _epochs(runs: Sequence[StudyRun]) -> str:
-    """The median epoch with the first and last."""
-    epochs = sorted(run.epoch + 1 for run in runs if run.epoch is not None)
-    if not epochs:
-        return _DASH
-    middle = f"{np.median(epochs):g}"
-    return middle if epochs[0] == epochs[-1] else f"{middle} ({epochs[0]} to {epochs[-1]})"
-
-
-def _gaps(study: Study, estimates: Estimates) -> Iterator[str]:
-    """Whether the grid jumps over the middle: a sentence for each term where it does."""
-    cells = [cell for cell in grid(study) if cell[0] == study.bases[0] and cell[3]]
-    for term in sorted({term for _, term, lam, _ in cells if term and lam > 0}):
-        means = [estimates.of(runs, JS).mean for _, own, lam, runs in cells if own == term and lam]
-        if max(means) >= _GAP[1] and not any(_GAP[0] < mean < _GAP[1] for mean in means):
-            yield f"No lambda of {term.upper()} has a mean JS between {_GAP[0]:g} and {_GAP[1]:g}."
 
 
 def _note(study: Study, said: str, *roles: str) -> str:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from attnlight.files import write_text
-from attnlight.report.output import inline_svg, save_figure
-from attnlight.report.page import Picture
 from attnlight.report.study import figure5, violins
 from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.files import Drawing, finished_runs, write_files
 from attnlight.report.study.groups import chosen
-from attnlight.report.study.page import Shown, build_page
-from attnlight.report.study.reading import Study, StudyRun, read_study
+from attnlight.report.study.page import Head
+from attnlight.report.study.reading import Study, StudyRun, is_tagging, read_study
 from attnlight.report.study.tables import estimates_csv, tables
-from attnlight.report.study.verdict import to_markdown, verdicts
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from attnlight.report.study.verdict import verdicts
 
 
 def write_study(folder: Path, output: Path | None = None) -> list[Path]:
@@ -35,43 +29,52 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
         InputError: The study's files are missing or damaged, no run of it is finished, or a file
             cannot be written.
     """
-    output = folder / "report" if output is None else output
+    if is_tagging(folder):
+        from attnlight.report.tagging import write_tagging_study
+
+        return write_tagging_study(folder, output)
     study = read_study(folder)
     estimates = Estimates(study)
-    grids, found = tables(study, estimates), verdicts(study, estimates)
-    texts = {
-        "verdict.md": to_markdown(study, found),
-        "estimates.csv": estimates_csv(study, estimates),
+    return write_files(
+        folder / "report" if output is None else output,
+        _head(study),
+        verdicts(study, estimates),
+        tables(study, estimates),
+        _figures(study, estimates),
+        ("estimates.csv", estimates_csv(study, estimates)),
+    )
+
+
+def _head(study: Study) -> Head:
+    lead = (
+        "Is attention not explanation? Models trained from one base, after Wiegreffe & Pinter "
+        "(2019)."
+    )
+    facts = {
+        "Experiment": study.experiment,
+        "Corpus": study.corpus,
+        "Classes": ", ".join(study.classes),
+        "Test texts": f"{len(study.label):,}",
+        "Finished runs": finished_runs(study),
     }
-    for stem, grid in grids.items():
-        texts[f"{stem}.csv"] = grid.to_csv()
-        texts[f"{stem}.md"] = grid.to_markdown()
-        texts[f"{stem}.tex"] = grid.to_latex()
-    shown, files = [], []
-    for title, stem, figure, caption in _figures(study, estimates):
-        files += save_figure(figure, output / stem)
-        picture = Picture(inline_svg(figure, stem, caption), caption, stem)
-        shown.append(Shown(title, stem, picture))
-    page = {"index.html": build_page(study, found, grids, shown)}
-    for name, text in (texts | page).items():
-        write_text(output / name, text)
-    return [output / "index.html", *(output / name for name in texts), *files]
+    return Head(study.name, "study", lead, facts)
 
 
-def _figures(study: Study, estimates: Estimates) -> Iterator[tuple[str, str, Figure, str]]:
-    """Title, stem of the files, figure and caption, those of each base together."""
+def _figures(study: Study, estimates: Estimates) -> Iterator[Drawing]:
+    """The figures, those of each base together."""
     for base in study.bases:
         made = figure5.draw_figure5(study, estimates, base)
         if made is not None:
             title = f"Divergence against change of the prediction, {base.name}"
-            yield title, f"figure5-{base.name}", made, figure5.CAPTION.format(base=base.name)
+            caption = figure5.CAPTION.format(base=base.name)
+            yield Drawing(title, f"figure5-{base.name}", made, caption)
         for name, runs in _violins(study, base):
             made = violins.draw_violins(study, base, runs)
             if made is not None:
                 words = f"{len(runs)} {name}" if len(runs) > 1 else f"one of the {name}"
                 caption = violins.CAPTION.format(base=base.name, runs=words)
                 stem = f"{'seeds' if name == 'other seeds' else 'adversary'}-{base.name}"
-                yield f"Divergence of {name} from {base.name}", stem, made, caption
+                yield Drawing(f"Divergence of {name} from {base.name}", stem, made, caption)
 
 
 def _violins(study: Study, base: StudyRun) -> Iterator[tuple[str, list[StudyRun]]]:

@@ -7,7 +7,8 @@ import pytest
 
 from attnlight.report.study import read_study
 from attnlight.report.study.estimates import Estimates
-from attnlight.report.study.verdict import to_markdown, verdicts
+from attnlight.report.study.sentences import to_markdown
+from attnlight.report.study.verdict import verdicts
 from tests.report.study.fake import FakeStudy, whole
 
 
@@ -161,7 +162,7 @@ class TestGuiding:
 def test_markdown_holds_every_sentence(tmp_path: Path) -> None:
     study = read_study(whole(seeds=2, bases=1, texts=20).write(tmp_path))
     found = verdicts(study, Estimates(study))
-    text = to_markdown(study, found)
+    text = to_markdown(study.name, found)
     assert text.startswith("# fake\n\n## Is attention needed here?\n\n* Too few seeds")
     for verdict in found:
         for sentence in verdict.sentences:

@@ -1,0 +1,275 @@
+"""The comparison of conditions against loops over the fakes' own rows."""
+
+import csv
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlight.errors import InputError
+from attnlight.report.tagging import write_exclusivity
+from attnlight.report.tagging.conditions import (
+    draw_exclusivity,
+    exclusivity_tables,
+    exclusivity_verdicts,
+    read_conditions,
+)
+from attnlight.report.tagging.conditions.figure import curves_of, mean_curve
+from tests.report.tagging.conftest import RESAMPLES
+from tests.report.tagging.fake import REACH, FakeTagging, condition, conditions
+from tests.report.tagging.naive import ends, mean, measure
+from tests.report.test_command import ATTACK, Page, files
+
+COST = 0.02
+TAGGING = "Is tagging every token more exclusive than one decision a sentence?"
+RULES, MISSING = "What may be compared?", "What is missing?"
+
+
+def heights(fake: FakeTagging, cost: float = COST) -> list[tuple[float, float]]:
+    """Least and largest share of each seed at a cost: its envelope, corner by corner."""
+    runs = [run for run in fake.runs if run["role"] == "adversary"]
+    found = []
+    for seed in sorted({run["seed"] for run in runs}):
+        own = [run for run in runs if run["seed"] == seed]
+        points = [
+            (
+                measure(fake, r["name"], "prediction_tvd"),
+                measure(fake, r["name"], "attention_js_share"),
+            )
+            for r in own
+        ]
+        (control,) = [point for run, point in zip(own, points, strict=True) if not run["lambda"]]
+        corners = [(0.0, control[1])]
+        above = [
+            (max(tvd - control[0], 0.0), share)
+            for run, (tvd, share) in zip(own, points, strict=True)
+            if run["lambda"]
+        ]
+        for x, y in sorted(above):
+            if x == corners[0][0]:
+                corners[0] = (0.0, max(corners[0][1], y))
+            elif y > corners[-1][1]:
+                corners.append((x, y))
+        end = max(x for x, _ in above)
+        least = corners[-1][1]
+        for (x0, y0), (x1, y1) in pairwise(corners):
+            if x0 <= cost <= x1:
+                least = y0 + (y1 - y0) * (cost - x0) / (x1 - x0)
+        found.append((least, least if end >= cost else 1.0))
+    return found
+
+
+def drawn(bounds: list[tuple[float, float]], random: Any, side: int) -> list[float]:
+    picked = random.integers(0, len(bounds), (RESAMPLES, len(bounds))).tolist()
+    return [mean([bounds[s][side] for s in row]) for row in picked]
+
+
+def numbers(cell: str) -> list[float]:
+    return [float(text) for text in re.findall(r"-?\d+\.\d+", cell)]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return conditions(tmp_path_factory.mktemp("root"), sentences=20)
+
+
+class TestTables:
+    def test_exclusivity_is_read_from_each_seed(self, tmp_path: Path) -> None:
+        fake = condition("tokens", sentences=40)
+        found, _ = read_conditions({"a": fake.write(tmp_path)})
+        row = exclusivity_tables(found)["exclusivity"].rows[0]
+        assert row[:6] == ["a", "every token's tag", "residual readout", "with POS", "3", "0"]
+        bounds = heights(fake)
+        low, high = ends(drawn(bounds, np.random.default_rng(0), 0))
+        expected = [mean([least for least, _ in bounds]), low, high]
+        assert numbers(row[6]) == pytest.approx(expected, abs=5.1e-4)
+        control = [measure(fake, f"adversary-kl-l0-s{s}", "attention_js_share") for s in range(3)]
+        assert numbers(row[7])[0] == pytest.approx(mean(control), abs=5.1e-4)
+
+    def test_a_difference_draws_both_sides(self, tmp_path: Path) -> None:
+        fakes = [condition(target, sentences=40) for target in ("tokens", "marked")]
+        paths = {f.head["target"]: f.write(tmp_path / f.head["target"]) for f in fakes}
+        found, _ = read_conditions(paths)
+        (row,) = exclusivity_tables(found)["tokens_less_marked"].rows
+        bounds, random = [heights(fake) for fake in fakes], np.random.default_rng(0)
+        a, b = (drawn(own, random, 0) for own in bounds)
+        expected = ends([x - y for x, y in zip(a, b, strict=True)])
+        means = [mean([least for least, _ in own]) for own in bounds]
+        assert numbers(row[-1]) == pytest.approx([means[0] - means[1], *expected], abs=5.1e-4)
+        assert row[:3] == ["residual readout, with POS", "3", "3"]
+
+    def test_censored_seeds_are_lower_bounds(self, tmp_path: Path) -> None:
+        fakes = {"tokens": condition("tokens", cost=0.1), "marked": condition("marked")}
+        found, _ = read_conditions({n: f.write(tmp_path / n) for n, f in fakes.items()})
+        grids = exclusivity_tables(found)
+        row = grids["exclusivity"].rows[0]
+        assert row[5] == "3"
+        assert row[6].startswith("≥ ")
+        assert row[6].endswith(", 1.000]")
+        assert mean([least for least, _ in heights(fakes["tokens"])]) == pytest.approx(
+            numbers(row[6])[0], abs=5.1e-4
+        )
+        assert grids["tokens_less_marked"].rows[0][-1].startswith("– [")  # noqa: RUF001
+
+
+class TestVerdict:
+    def answers(self, folders: dict[str, Path]) -> dict[str, list[str]]:
+        found, absent = read_conditions(folders)
+        return {v.question: list(v.sentences) for v in exclusivity_verdicts(found, absent)}
+
+    @pytest.mark.parametrize(
+        ("swapped", "claim"), [(False, "more exclusive than"), (True, "less exclusive than")]
+    )
+    def test_a_claim_follows_from_the_interval(
+        self, tmp_path: Path, swapped: bool, claim: str
+    ) -> None:
+        paths = {}
+        for target, other in (("tokens", "marked"), ("marked", "tokens")):
+            fake = condition(other if swapped else target, seeds=5)
+            fake.head["target"] = target
+            paths[target] = fake.write(tmp_path / target)
+        (said,) = self.answers(paths)[TAGGING]
+        assert said.startswith(
+            f"Residual readout, with POS: tagging every token is {claim} tagging"
+        )
+
+    def test_no_difference_is_no_claim(self, tmp_path: Path) -> None:
+        paths = {}
+        for target in ("tokens", "marked"):
+            fake = condition("tokens", seeds=5)
+            fake.head["target"] = target
+            paths[target] = fake.write(tmp_path / target)
+        (said,) = self.answers(paths)[TAGGING]
+        assert "is not shown to be more or less exclusive than tagging one" in said
+
+    def test_three_seeds_are_too_few(self, folders: dict[str, Path]) -> None:
+        said = self.answers(folders)
+        assert len(said[TAGGING]) == 4
+        assert all("too few seeds for a sentence" in sentence for sentence in said[TAGGING])
+        assert not any("is more exclusive" in sentence for sentence in said[TAGGING])
+        assert said[RULES][0].startswith(
+            "Only every token's tag against one marked token's answers"
+        )
+        assert "prove nothing" in said[RULES][1]
+        assert "only through its attention to itself" in said[RULES][2]
+        assert MISSING not in said
+
+    def test_without_a_pair_there_is_no_answer(self, tmp_path: Path) -> None:
+        paths = {
+            "a": condition("tokens").write(tmp_path / "a"),
+            "b": condition("marked", readout="text").write(tmp_path / "b"),
+            "c": tmp_path / "c",
+        }
+        said = self.answers(paths)
+        assert said[TAGGING][0].startswith("No answer: every token's tag and one marked token's")
+        assert said[MISSING] == ["Not collected yet: c."]
+
+    def test_unfinished_runs_and_seeds_without_a_control(self, tmp_path: Path) -> None:
+        fake = condition("tokens")
+        for run in fake.runs:
+            if run["name"] in ("adversary-kl-l0-s1", "adversary-kl-l0.1-s2"):
+                run["state"] = "missing"
+                fake.rows.pop(run["name"])
+        paths = {"a": fake.write(tmp_path / "a")}
+        other = condition("marked")
+        for run in other.runs:
+            run["state"] = run["state"] if run["role"] == "base" else "failed"
+        paths["b"] = other.write(tmp_path / "b")
+        found, _ = read_conditions(paths)
+        assert found[0].found is not None
+        assert found[0].found.seeds == 2
+        said = self.answers(paths)
+        assert said[TAGGING] == [
+            "Residual readout, with POS: no answer, no curve of one marked token's tag."
+        ]
+        assert said[MISSING] == [
+            "a: not finished, 2 of 18 adversaries.",
+            "a: no curve of base-s0, seed 1, which lacks λ = 0 or any other λ.",
+            "b: not finished, 18 of 18 adversaries.",
+        ]
+
+    def test_other_lambdas_are_told(self, tmp_path: Path) -> None:
+        paths = {
+            "a": condition("tokens").write(tmp_path / "a"),
+            "b": condition("marked", lambdas=(0.0, 0.1, 0.3)).write(tmp_path / "b"),
+        }
+        assert "the two have not the same runs by λ" in self.answers(paths)[RULES][-1]
+
+
+class TestFigure:
+    def test_panels_are_settings(self, folders: dict[str, Path]) -> None:
+        found, _ = read_conditions(folders)
+        figure = draw_exclusivity(found)
+        assert figure is not None
+        assert [axes.get_title(loc="left") for axes in figure.axes] == [
+            "residual readout, with POS",
+            "residual readout, without POS",
+            "text readout, with POS",
+            "text readout, without POS",
+        ]
+        assert len(figure.legends[0].get_texts()) == len(REACH)
+        (tokens,) = [one for one in found if one.name == "tokens-residual-pos"]
+        assert tokens.found is not None
+        points = [
+            (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
+            for line in figure.axes[0].lines
+            if line.get_markersize() == 6 and line.get_marker() == "o"
+        ]
+        assert (COST, tokens.found.value) in points
+
+    def test_a_mean_curve_is_that_of_each_seed(self, tmp_path: Path) -> None:
+        fake = condition("tokens", sentences=30)
+        found, _ = read_conditions({"a": fake.write(tmp_path)})
+        assert found[0].runs is not None
+        curves = curves_of(found[0].runs)
+        x, y = mean_curve(curves)
+        assert x[-1] == min(curve.end for curve in curves)
+        for cost in (0.01, 0.02, 0.05):
+            expected = mean([least for least, _ in heights(fake, cost)])
+            assert np.interp(cost, x, y) == pytest.approx(expected, rel=1e-6)
+
+    def test_no_curve_is_no_figure(self, tmp_path: Path) -> None:
+        fake = FakeTagging(8)
+        fake.add("base-s0", "base")
+        found, _ = read_conditions({"a": fake.write(tmp_path)})
+        assert draw_exclusivity(found) is None
+        assert exclusivity_tables(found)["exclusivity"].rows[0][4:7] == 3 * ["–"]  # noqa: RUF001
+
+
+class TestFiles:
+    def test_are_all_there_and_the_same_every_time(
+        self, folders: dict[str, Path], tmp_path: Path
+    ) -> None:
+        paths = write_exclusivity(folders, tmp_path / "one")
+        names = [
+            f"{t}.{k}" for t in ("exclusivity", "tokens_less_marked") for k in ("csv", "md", "tex")
+        ]
+        names += [f"curves.{kind}" for kind in ("svg", "pdf", "png")]
+        names += ["index.html", "verdict.md", "runs.csv"]
+        assert sorted(path.name for path in paths) == sorted(names)
+        first = files(tmp_path / "one")
+        write_exclusivity(folders, tmp_path / "one")
+        assert files(tmp_path / "one") == first
+        rows = list(csv.DictReader((tmp_path / "one/runs.csv").read_text().splitlines()))
+        assert len(rows) == 12 * 18
+        page = Page(tmp_path / "one/index.html")
+        assert {r for r in page.references if not r.startswith("#")} == {*names} - {"index.html"}
+        assert not re.search(r"\b(nan|NaN|inf|None)\b", page.text)
+
+    def test_names_are_no_markup(self, tmp_path: Path) -> None:
+        fake = condition("tokens", seeds=1, lambdas=(0.0, 0.1), sentences=8)
+        fake.head |= {"readout": "<b>", "corpus": ATTACK}
+        write_exclusivity({ATTACK: fake.write(tmp_path / "a")}, tmp_path / "out")
+        page = Page(tmp_path / "out/index.html")
+        assert not page.tags & {"script", "img", "b"}
+        assert ATTACK in page.text
+
+    def test_what_cannot_be_compared(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="no condition of a, b is collected"):
+            write_exclusivity({"a": tmp_path / "a", "b": tmp_path / "b"}, tmp_path / "out")
+        path = condition("tokens", seeds=1, sentences=8).write(tmp_path / "a")
+        with pytest.raises(InputError, match="conditions a and b have the same target"):
+            write_exclusivity({"a": path, "b": path}, tmp_path / "out")

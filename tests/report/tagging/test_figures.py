@@ -1,0 +1,283 @@
+"""The figures of a tagger's study: what they draw is what its rows say."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlight.functional.segments import fit_segments
+from attnlight.report.tagging import TaggingEstimates, TaggingStudy, figures, read_tagging_study
+from attnlight.report.tagging.along import Along
+from attnlight.report.tagging.axes import LambdaAxis, spread
+from attnlight.report.tagging.bends import find_bend
+from attnlight.report.tagging.by_lambda import draw_heads, draw_outcome, draw_ranking
+from attnlight.report.tagging.collapse import Collapse, find_collapses
+from attnlight.report.tagging.probes import draw_probes
+from attnlight.report.tagging.tradeoff import draw_tradeoff
+from tests.report.tagging.fake import FALLEN, GUIDES, KL, FakeTagging, add_adversary, whole
+from tests.report.tagging.naive import mean, measure
+
+
+@pytest.fixture(scope="module")
+def collapse(study: TaggingStudy) -> Collapse:
+    return find_collapses(study, study.bases[0])
+
+
+@pytest.fixture(scope="module")
+def kl(study: TaggingStudy, estimates: TaggingEstimates, collapse: Collapse) -> Along:
+    return Along(study, estimates, study.bases[0], "kl", collapse)
+
+
+def lines(axes: Any, marker: str, size: float) -> list[Any]:
+    """Points of the lines of a marker and size, each (P, 2)."""
+    return [
+        np.stack(line.get_data(), axis=1)
+        for line in axes.lines
+        if line.get_marker() == marker and line.get_markersize() == size and len(line.get_xdata())
+    ]
+
+
+def labels(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.get_xticklabels() if text.get_text()]
+
+
+class TestLambdaAxis:
+    def test_zero_has_a_place_before_the_least(self) -> None:
+        scale = LambdaAxis(KL)
+        places = [scale.place(lam) for lam in KL]
+        assert places == sorted(places)
+        assert places[1:] == pytest.approx(np.log10(KL[1:]).tolist())
+        assert places[1] - places[0] == pytest.approx(0.16 * 3)
+        low, high = scale.limits
+        assert low < places[0]
+        assert high > places[-1]
+
+    def test_powers_of_ten_are_named(self, kl: Along) -> None:
+        above, below = draw_outcome(kl).axes
+        assert labels(below) == ["0", "0.001", "0.01", "0.1", "1"]
+        assert labels(above) == []
+
+    @pytest.mark.parametrize("columns", [1, 2])
+    def test_names_do_not_overlap(
+        self, study: TaggingStudy, estimates: TaggingEstimates, collapse: Collapse, columns: int
+    ) -> None:
+        along = Along(study, estimates, study.bases[0], "compat", collapse)
+        figure = draw_outcome(along) if columns == 1 else draw_heads(along)
+        assert figure is not None
+        figure.draw_without_rendering()
+        renderer = figure._get_renderer()
+        for axes in figure.axes:
+            named = [text for text in axes.get_xticklabels() if text.get_text()]
+            boxes = sorted((text.get_window_extent(renderer) for text in named), key=lambda b: b.x0)
+            assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+        assert {"0", "0.2", "3.1"} <= set(labels(figure.axes[-1]))
+
+
+class TestSpread:
+    def test_moves_only_what_is_too_close(self) -> None:
+        assert spread([0.0, 30.0, 60.0], 10) == [0, 30, 60]
+        assert spread([20.0, 22.0], 10) == [16, 26]
+        assert spread([0.0, 20.0, 20.0, 29.0], 10) == pytest.approx([0, 13, 23, 33])
+
+    def test_keeps_all_apart(self) -> None:
+        wanted = sorted(np.random.default_rng(0).uniform(0, 60, 7).tolist())
+        assert np.diff(spread(wanted, 10)).min() >= 10 - 1e-9
+
+
+class TestOutcome:
+    @pytest.mark.parametrize(("panel", "name"), [(0, "f1"), (1, "prediction_tvd")])
+    def test_the_line_goes_through_runs_that_did_not_collapse(
+        self, fake: FakeTagging, kl: Along, panel: int, name: str
+    ) -> None:
+        (drawn,) = lines(draw_outcome(kl).axes[panel], "o", 5)
+        for lam, (place, height) in zip(KL, drawn, strict=True):
+            kept = [seed for seed in range(3) if seed not in FALLEN["kl"].get(lam, ())]
+            each = [measure(fake, f"adversary-kl-l{lam:g}-s{seed}", name) for seed in kept]
+            assert place == kl.scale.place(lam)
+            assert height == pytest.approx(mean(each), nan_ok=True)
+
+    def test_every_run_has_a_mark(self, fake: FakeTagging, kl: Along) -> None:
+        axes = draw_outcome(kl).axes[0]
+        kept, fallen = (np.concatenate(lines(axes, *style)) for style in (("o", 3), ("X", 5.5)))
+        assert (len(kept), len(fallen)) == (33, 6)
+        expected = [
+            (kl.scale.place(lam), measure(fake, f"adversary-kl-l{lam:g}-s{seed}", "f1"))
+            for lam, seeds in FALLEN["kl"].items()
+            for seed in seeds
+        ]
+        np.testing.assert_allclose(sorted(fallen.tolist()), sorted(expected))
+
+    def test_bands_are_intervals_with_their_names(
+        self, study: TaggingStudy, estimates: TaggingEstimates, kl: Along
+    ) -> None:
+        axes = draw_outcome(kl).axes[0]
+        groups = {
+            "uniform": study.finished("uniform", head=None),
+            "other seeds": study.finished("seed"),
+            "λ = 0": study.finished("adversary", lam=0.0, term="kl"),
+        }
+        assert [text.get_text() for text in axes.texts] != []
+        assert {text.get_text() for text in axes.texts} == set(groups)
+        bands = [patch.get_extents().get_points()[:, 1] for patch in axes.patches]
+        for runs, band in zip(groups.values(), bands, strict=True):
+            found = estimates.of(runs, "f1")
+            ends = axes.transData.inverted().transform(np.column_stack([[0, 0], band]))[:, 1]
+            np.testing.assert_allclose(ends, [found.low, found.high], rtol=1e-6)
+
+    def test_accuracy_stands_for_f1(self, tmp_path: Path) -> None:
+        fake = FakeTagging(12, target="sentence", heads=1)
+        fake.add("base-s0", "base")
+        for lam in (0.0, 0.1):
+            add_adversary(fake, "kl", lam, 0)
+        study = read_tagging_study(fake.write(tmp_path))
+        base = study.bases[0]
+        held = find_collapses(study, base)
+        along = Along(study, TaggingEstimates(study), base, "kl", held)
+        assert draw_outcome(along).axes[0].get_ylabel() == "Accuracy"
+
+
+class TestHeads:
+    def test_each_panel_is_a_head(self, fake: FakeTagging, kl: Along) -> None:
+        figure = draw_heads(kl)
+        assert figure is not None
+        assert [labels(axes) != [] for axes in figure.axes] == [False, False, True, True]
+        for head, axes in enumerate(figure.axes):
+            (drawn,) = lines(axes, "o", 5)
+            name = f"attention_js_heads_{head}"
+            each = [measure(fake, f"adversary-kl-l0.001-s{seed}", name) for seed in range(3)]
+            assert drawn[1, 1] == pytest.approx(mean(each))
+            assert axes.get_title(loc="left") == f"head {head}"
+            seeds = [measure(fake, f"seed-b0-s{seed}", name) for seed in range(1, 6)]
+            assert any(
+                line.get_ydata()[0] == pytest.approx(mean(seeds))
+                for line in axes.lines
+                if len(line.get_xdata()) == 2
+            )
+
+    def test_a_study_without_heads_has_none(self, tmp_path: Path) -> None:
+        fake = FakeTagging(8)
+        fake.add("base-s0", "base")
+        for lam in (0.0, 0.1):
+            add_adversary(fake, "kl", lam, 0)
+            fake.rows[f"adversary-kl-l{lam:g}-s0"]["attention_js_heads"][:] = np.nan
+        study = read_tagging_study(fake.write(tmp_path))
+        base, estimates = study.bases[0], TaggingEstimates(study)
+        along = Along(study, estimates, base, "kl", find_collapses(study, base))
+        assert study.heads == 0
+        assert draw_heads(along) is None
+
+
+class TestRanking:
+    def test_tau_by_lambda_and_by_divergence(
+        self, fake: FakeTagging, study: TaggingStudy, kl: Along
+    ) -> None:
+        bend = find_bend(study, kl.estimates, study.bases[0], "nll_base", "kl")
+        figure = draw_ranking(kl, bend)
+        assert figure is not None
+        above, below = figure.axes
+        (drawn,) = lines(above, "o", 5)
+        each = [measure(fake, f"adversary-kl-l0.001-s{seed}", "attention_tau") for seed in range(3)]
+        assert drawn[1, 1] == pytest.approx(mean(each))
+        points = np.concatenate([*lines(below, "o", 3), *lines(below, "X", 5.5)])
+        names = [name for name in fake.rows if name.startswith("adversary-kl")]
+        expected = [[measure(fake, n, m) for m in ("attention_js", "attention_tau")] for n in names]
+        np.testing.assert_allclose(sorted(points.tolist()), sorted(expected))
+        assert bend.fits is not None
+        assert f"jump at {bend.fits.jump.place:.3f}" in [text.get_text() for text in below.texts]
+        strokes = {round(float(line.get_ydata()[0]), 6) for line in below.lines}
+        for runs in bend.sides:
+            taus = [measure(fake, run.name, "attention_tau") for run in runs]
+            assert round(mean(taus), 6) in strokes
+
+    def test_nothing_ranked_is_no_figure(self, tmp_path: Path) -> None:
+        fake = FakeTagging(8)
+        fake.add("base-s0", "base")
+        for lam in (0.0, 0.1):
+            told: dict[str, Any] = {"term": "kl", "lambda": lam}
+            fake.add(f"adversary-kl-l{lam:g}-s0", "adversary", js=0.2, tau=None, **told)
+        study = read_tagging_study(fake.write(tmp_path))
+        stems = [drawing.stem for drawing in figures(study, TaggingEstimates(study))]
+        assert stems == ["tradeoff-base-s0", "outcome-kl-base-s0", "heads-kl-base-s0"]
+
+
+class TestTradeoff:
+    def test_marks_are_runs_and_lines_are_fits(
+        self,
+        fake: FakeTagging,
+        study: TaggingStudy,
+        estimates: TaggingEstimates,
+        collapse: Collapse,
+    ) -> None:
+        figure = draw_tradeoff(study, estimates, study.bases[0], collapse)
+        assert figure is not None
+        names = [name for name in fake.rows if name.startswith("adversary")]
+        for axes, loss in zip(figure.axes, ("nll_base", "nll_gold"), strict=True):
+            styles = (("o", 3.6), ("X", 5.5), ("D", 5))
+            points = np.concatenate([part for style in styles for part in lines(axes, *style)])
+            expected = np.array(
+                [[measure(fake, n, m) for m in ("attention_js", loss)] for n in names]
+            )
+            np.testing.assert_allclose(sorted(points.tolist()), sorted(expected.tolist()))
+            fits = fit_segments(*expected.T)
+            drawn = {line.get_label(): line for line in axes.lines if "BIC" in line.get_label()}
+            assert list(drawn) == [
+                f"line, BIC +{fits.line.bic - fits.jump.bic:.1f}",
+                f"kink at {fits.kink.place:.3f}, BIC +{fits.kink.bic - fits.jump.bic:.1f}",
+                f"jump at {fits.jump.place:.3f}, least BIC",
+            ]
+            for line, fit in zip(drawn.values(), fits, strict=True):
+                x, y = line.get_data()
+                ends = [0, -1]
+                np.testing.assert_allclose(y[ends], fit.at(x[ends]))
+            jump = list(drawn.values())[2].get_ydata()
+            assert np.isnan(jump[2])
+            assert jump[3] - jump[1] == pytest.approx(fits.jump.change)
+
+    def test_the_legend_names_each_group_once(
+        self, study: TaggingStudy, estimates: TaggingEstimates, collapse: Collapse
+    ) -> None:
+        figure = draw_tradeoff(study, estimates, study.bases[0], collapse)
+        assert figure is not None
+        named = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert named == [
+            "adversary, KL",
+            "adversary, KL (released scale)",
+            "uniform",
+            "other seeds",
+            "λ = 0",
+            "collapsed run",
+        ]
+
+
+class TestProbes:
+    def test_rows_are_guides_with_their_intervals(
+        self, fake: FakeTagging, study: TaggingStudy, estimates: TaggingEstimates
+    ) -> None:
+        figure = draw_probes(study, estimates)
+        assert figure is not None
+        for axes, mark in zip(figure.axes, ("", "-tokens"), strict=True):
+            means = np.concatenate(lines(axes, "o", 5.5))
+            seeds = lines(axes, "o", 3)
+            for row, guide in enumerate(GUIDES):
+                each = [measure(fake, f"guide-{guide}{mark}-s{seed}", "f1") for seed in range(3)]
+                assert means[row].tolist() == pytest.approx([mean(each), row])
+                assert seeds[row][:, 0] == pytest.approx(each)
+                found = estimates.of(
+                    study.finished("guide", guide=guide, context=mark[1:] or "full"), "f1"
+                )
+                bars = [
+                    line.get_xdata() for line in axes.lines if list(line.get_ydata()) == [row, row]
+                ]
+                assert any(list(bar) == [found.low, found.high] for bar in bars)
+            assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first guide is above
+            names = [text.get_text() for text in axes.get_yticklabels()]
+            assert names[3] == "base's, shuffled"
+
+    def test_a_study_without_probes_has_none(self, tmp_path: Path) -> None:
+        fake = whole(seeds=1, variants=0, kl=(), compat=(), sentences=8)
+        fake.runs = [run | {"state": "failed"} if run["guide"] else run for run in fake.runs]
+        study = read_tagging_study(fake.write(tmp_path))
+        assert draw_probes(study, TaggingEstimates(study)) is None
+        assert list(figures(study, TaggingEstimates(study))) == []

@@ -1,0 +1,83 @@
+"""Records of a tagger that a random generator made up."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlight.records import ShardWriter, merge_shards
+
+CLASSES = ["O", "B-NP", "I-NP", "B-VP", "I-VP"]
+HEADS = 3
+LENGTHS = (4, 1, 7, 3, 2, 5)
+ANSWERS = (1,) * 9
+
+
+def rows_of(target: str) -> np.ndarray:
+    """Sentence and position of each row, (R, 2); sentences are numbered 0, 10, 20 and so on."""
+    lengths = LENGTHS if target == "tokens" else ANSWERS
+    return np.array([(10 * i, k) for i, length in enumerate(lengths) for k in range(length)])
+
+
+def write_records(
+    folder: Path,
+    target: str,
+    *,
+    js: float | None,
+    broken: tuple[int, ...] = (),
+    heads: int = HEADS,
+    **about: object,
+) -> None:
+    """Write `predictions.parquet` and, of a variant, `base_divergence.parquet` of one split.
+
+    Args:
+        folder: `<run>/records/<stage>`, whose names are the seed.
+        target: What is asked of a sentence.
+        js: Mean divergence from the base; None for a base.
+        broken: Sentences that could not be measured.
+        heads: How many heads are compared.
+        about: Metadata of both.
+    """
+    rows = rows_of(target)
+    shared = np.random.default_rng(zlib.crc32(folder.name.encode()))
+    label, base = shared.integers(0, len(CLASSES), (2, len(rows)))
+    random = np.random.default_rng(zlib.crc32(str(folder.parts[-3:]).encode()))
+    scores = random.normal(size=(len(rows), len(CLASSES))) + 2 * np.eye(len(CLASSES))[label]
+    probabilities = (np.exp(scores) / np.exp(scores).sum(1, keepdims=True)).astype(np.float32)
+    probabilities[0] = np.eye(len(CLASSES))[(label[0] + 1) % len(CLASSES)]  # sure, and wrong
+    prediction = probabilities.argmax(1) if js is not None else base
+    measured = ~np.isin(rows[:, 0], broken)
+    columns = {"prediction": prediction, "probabilities": probabilities, "label": label}
+    _write(folder / "predictions.parquet", rows, measured, columns, about)
+    if js is None:
+        return
+    each = js * random.uniform(0.5, 1.5, (len(rows), heads))
+    alone = np.array([(rows[:, 0] == i).sum() for i in rows[:, 0]]) == 1
+    alone &= target == "tokens"
+    columns = {
+        "prediction": prediction,
+        "base_prediction": base,
+        "attention_js": each.mean(1),
+        "attention_js_share": np.where(alone, np.nan, random.uniform(size=len(rows))),
+        "attention_tau": np.where(alone | (label == 2), np.nan, random.uniform(-1, 1, len(rows))),
+        "prediction_tvd": random.uniform(size=len(rows)),
+    }
+    if heads > 1:
+        columns |= {"attention_js_heads": each, "attention_js_mean": 0.9 * each.mean(1)}
+        about = about | {"heads": list(range(heads))[::-1]}
+    _write(folder / "base_divergence.parquet", rows, measured, columns, about)
+
+
+def _write(
+    path: Path, rows: np.ndarray, measured: np.ndarray, columns: Any, about: dict[str, object]
+) -> None:
+    shard = ShardWriter(path.with_suffix(".arrow"))
+    if measured.any():
+        kept = {name: np.ascontiguousarray(values[measured]) for name, values in columns.items()}
+        shard.add(rows[measured], kept)
+    shard.exclude(rows[~measured], ("max_attention",))
+    shard.close()
+    merge_shards([shard.path], path, metadata={"classes": CLASSES, **about})
