@@ -22,6 +22,7 @@ from typing import Any
 import yaml
 from results_page import (
     arms,
+    chunking,
     minimal,
     planted,
     posthoc,
@@ -60,8 +61,9 @@ def blocks(records: Path) -> dict[str, str]:
         model.experiment: Experiment.read(records, model.experiment) for model in posthoc.MODELS
     }
     both_arms = {name: Experiment.read(records, name) for name in arms.NAMES}
+    taggers = {name: Experiment.read(records, name) for name in chunking.NAMES}
     return {
-        "targets": targets.target_table(text, synthetic, both_arms, published),
+        "targets": targets.target_table(text, synthetic, both_arms, taggers, published),
         "accuracy": tables.accuracy_table(text, published),
         "seeds": tables.seed_table(text),
         "permutation": tables.permutation_table(text | synthetic, tables.TEXT | planted.NAMES),
@@ -77,6 +79,7 @@ def blocks(records: Path) -> dict[str, str]:
         "minimal": minimal.minimal_table(
             {name: Experiment.read(records, name) for name in minimal.NAMES}
         ),
+        "chunking": chunking.f1_table(taggers, published),
         "scale": scale.scale_table(scale.read_scales(records)),
         **serrano_blocks(records, published),
         **studies.study_blocks(records / studies.FOLDER, published),

@@ -19,7 +19,8 @@ from tests.kept import DOCS, page
 ROOT = DOCS.parent
 RECORDS = DOCS / "results"
 build_results = importlib.import_module("build_results")
-arms, keeping, kept, posthoc = map(page, ("arms", "keeping", "kept", "posthoc"))
+arms, chunking, keeping = map(page, ("arms", "chunking", "keeping"))
+kept, posthoc = map(page, ("kept", "posthoc"))
 minimal, measures, planted, reliability = map(
     page, ("minimal", "measures", "planted", "reliability")
 )
@@ -156,6 +157,7 @@ class TestKeptRuns:
         five = [f"seed{seed}" for seed in range(5)]
         wanted = dict.fromkeys((*tables.TEXT, *planted.NAMES, *minimal.NAMES), five[:3])
         wanted |= dict.fromkeys(arms.NAMES, five) | dict.fromkeys(scale.NAMES, five[:3])
+        wanted |= dict.fromkeys(chunking.NAMES, five[:3])
         wanted |= {"imdb_bilstm": ["seed1", "seed2"]}
         for model in posthoc.MODELS:
             imdb = model.corpus == "imdb"

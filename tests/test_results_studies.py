@@ -15,6 +15,7 @@ from attnlight.report.study import read_study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.verdict import verdicts
 from tests.report.study.fake import whole
+from tests.report.tagging import fake as tagging
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
@@ -124,3 +125,38 @@ def test_nothing_kept_is_nothing_shown(tmp_path: Path, published: Any) -> None:
     (tmp_path / "x/study.json").write_text("{}")
     with pytest.raises(InputError, match="schema"):
         studies.study_blocks(tmp_path, published)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, published: Any) -> dict[str, str]:
+    """The blocks of a study of taggers and of one that has conditions."""
+    root = tmp_path_factory.mktemp("taggers")
+    tagging.whole(sentences=40).write(root / "chunking-small")
+    tagging.conditions(root, sentences=20)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("estimates", "conditions.reading", "conditions.tables"):
+            patch.setattr(f"attnlight.report.tagging.{module}.RESAMPLES", 20)
+        blocks: dict[str, str] = studies.study_blocks(root, published)
+    return blocks
+
+
+class TestTaggers:
+    def test_a_block_for_each_table_and_one_set_for_all_conditions(
+        self, found: dict[str, str]
+    ) -> None:
+        tables = ("models", "distances", "adversaries", "adversary_distances", "heads", "segments")
+        expected = {f"chunking_small_{name}" for name in (*tables, "verdict")}
+        expected |= {f"study_{name}" for name in ("exclusivity", "tokens_less_marked", "verdict")}
+        assert found.keys() == expected
+        assert len(cells(found["study_exclusivity"])) == 2 + 12
+
+    def test_published_f1_stands_below_ours(self, found: dict[str, str], published: Any) -> None:
+        theirs = published["chunk_f1"]
+        for name, figures in (
+            ("models", [theirs["base"], *theirs["probes"]]),
+            ("adversaries", list(theirs["adversary"].values())),
+        ):
+            head, _, *rows = cells(found[f"chunking_small_{name}"])
+            place = head.index("chunk F1")
+            assert [row[place] for row in rows if "(Yang 2020)" in row[0]] == figures
+            assert sum(row[place][0].isdigit() for row in rows) > len(figures) + 5

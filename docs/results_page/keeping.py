@@ -15,6 +15,7 @@ from attnlight.files import replacing, write_text
 from attnlight.report.reliability import agreement, read_scores, write_agreement
 from results_page import (
     arms,
+    chunking,
     minimal,
     planted,
     posthoc,
@@ -54,6 +55,7 @@ EXPERIMENTS = tuple(
             *arms.NAMES,
             *scale.NAMES,
             *(model.experiment for model in serrano.MODELS),
+            *chunking.NAMES,
         )
     )
 )
@@ -70,6 +72,8 @@ def wanted(name: str) -> dict[str, Columns]:
         found["importance_correlation"] = TAU
     if name in {model.experiment for model in serrano.MODELS}:
         found |= SERRANO
+    if name in chunking.NAMES:
+        found["predictions"] = chunking.COLUMNS
     return found
 
 

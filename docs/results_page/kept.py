@@ -18,7 +18,7 @@ import yaml
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.records import read_record
+from attnlight.records import read_metadata, read_record
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,12 @@ class Experiment:
     def chosen(self) -> list[int]:
         """The epoch of each run that validation chose, from 0: the first of highest accuracy."""
         return [int(np.argmax(curves["accuracy"])) for curves in self.validation]
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes."""
+        metadata = read_metadata(self.folders[0] / "records/test/predictions.parquet")
+        return [str(name) for name in metadata["classes"]]
 
     def test(self, name: str, *, partial: bool = False) -> dict[str, NDArray[Any]]:
         """A test's columns over all runs, (S, n) or (S, n, K); `index` and `label` are (n,).
@@ -124,6 +130,6 @@ def _columns(path: Path, *, partial: bool) -> dict[str, NDArray[Any]]:
 
 def _validation(path: Path) -> dict[str, list[float]]:
     with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["val/auroc"]]
+        rows = [row for row in csv.DictReader(file) if row["val/loss"]]
     names = [name for name in rows[0] if name.startswith("val/")]
     return {name.removeprefix("val/"): [float(row[name]) for row in rows] for name in names}

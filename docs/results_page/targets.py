@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.functional import difference_of_groups
-from results_page import arms
+from results_page import arms, chunking
 from results_page.kept import Experiment
 from results_page.measures import accuracy, positive_f1
 from results_page.planted import NAMES, is_negated
@@ -20,6 +20,7 @@ def target_table(
     text: Mapping[str, Experiment],
     synthetic: Mapping[str, Experiment],
     both_arms: Mapping[str, Experiment],
+    taggers: Mapping[str, Experiment],
     published: Mapping[str, Any],
 ) -> str:
     """Each target with the mean over seeds, or the end of its interval, that it is held against."""
@@ -36,6 +37,10 @@ def target_table(
     found = _accuracy(synthetic[name], negated=True)
     rows.append(_row(NAMES[name], "test accuracy on negated texts", 0.6, found, most=True))
     rows += _arm_rows(both_arms, published)
+    for name, (model, _, least) in chunking.NAMES.items():
+        if least is not None:
+            found = chunking.test_f1(taggers[name])
+            rows.append(_row(f"CoNLL-2000, {model}", "test chunk F1", least, found))
     return table(["experiment", "measure", "target", "found", "met"], rows, words=2)
 
 

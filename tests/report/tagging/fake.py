@@ -240,7 +240,8 @@ def condition(
 ) -> FakeTagging:
     """A base and its adversaries; those of a cheaper target get farther."""
     study = FakeTagging(sentences, target)
-    study.head |= {"options": f"{target}-{readout}", "readout": readout, "pos": pos}
+    name = f"{target}-{readout}-{'pos' if pos else 'nopos'}"
+    study.head |= {"options": name, "readout": readout, "pos": pos}
     study.add("base-s0", "base", 0.9)
     far, price = REACH[target]
     far *= 1.0 if readout == "residual" else 0.85
