@@ -29,7 +29,7 @@ def write_kept(root: Path, experiment: str, records: Mapping[str, Rows], *, seed
         path = run / f"records/test/{test}.parquet"
         write_record(path, rows, test=test, stage="test", partial=False, measures=[])
     (run / "fit.yaml").write_text(f"seed_everything: {seed}\nroot: elsewhere\n")
-    curves = "epoch,val/accuracy,val/auroc\n0,0.5,0.7\n1,0.6,0.8\n"
+    curves = "epoch,val/accuracy,val/auroc,val/loss\n0,0.5,0.7,0.9\n1,0.6,0.8,0.8\n"
     write_metrics(run / "logs" / "version_0", curves)
     (run / "status.json").write_text(json.dumps({"state": "finished"}))
     return run
