@@ -13,10 +13,10 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.parts import readouts_of_parts
-from attnlight.functional import erase_each, first_flip, minimal_flip_set, weight_gradient
+from attnlight.functional import first_flip, minimal_flip_set, weight_gradient
 from attnlight.functional.candidates import first_flip_read, read_each, readout_gradient
 from attnlight.functional.deletion import last_places
-from attnlight.functional.erasure import settle, weigh
+from attnlight.functional.erasure import each_erased, settle, weigh
 from attnlight.functional.heads import (
     Candidates,
     HeadCandidates,
@@ -96,7 +96,7 @@ class AffineErasure(Erasure):
         terms = weigh(output.weights, item_logits, output.mask)
         logits = settle(terms.sum(2, keepdim=True), output.bias).squeeze(1)
         super().__init__(output, bias, logits)
-        self._items = item_logits
+        self._items, self._terms = item_logits, terms
 
     @override
     def gradient(self) -> Tensor:
@@ -105,7 +105,7 @@ class AffineErasure(Erasure):
 
     @override
     def each(self) -> Tensor:
-        return erase_each(self.output.weights, self._items, self.bias, self.output.mask)
+        return each_erased(self._terms, self.bias, self.output.mask)
 
     @override
     def first_flips(self, orders: Tensor) -> Tensor:

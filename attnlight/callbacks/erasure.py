@@ -115,10 +115,12 @@ class _Effects:
         self.weights = erased.weights
         self.js = torch.zeros_like(logits[..., 0])
         row, item = erased.output.mask.nonzero().unbind(-1)
-        # Item by item, not on padding: logarithms of all classes are what this test costs.
+        # Item by item, not on padding: logarithms of all classes are what this test costs. Classes
+        # are few and lie apart, so that a CPU goes along the items.
+        before = erased.logits.softmax(-1).mT.contiguous()
         for place in torch.split(torch.arange(len(row), device=row.device), _ITEMS):
-            before, after = erased.logits[row[place]], logits[row[place], item[place]]
-            moved = js_divergence(before.softmax(-1), after.softmax(-1))
+            after = logits[row[place], item[place]].mT.contiguous().softmax(0)
+            moved = js_divergence(before[:, row[place]].mT, after.mT)
             self.js[row[place], item[place]] = moved
         flips = logits.argmax(-1) != own.argmax(-1)
         self.flips = flips.masked_fill(off, False).double()

@@ -36,7 +36,7 @@ def ranked(terms: Tensor, orders: Tensor) -> Tensor:
 
 def remaining(terms: Tensor) -> Tensor:
     """Sums (B, H, N, C + 1) over the items after each, from the tail."""
-    return _before(terms.flip(2)).flip(2)
+    return pad(terms.flip(2), (0, 0, 1, 0))[:, :, :-1].cumsum(2).flip(2)
 
 
 def settle(sums: Tensor, bias: Tensor) -> Tensor:
@@ -67,8 +67,15 @@ def erase_each(weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor)
     Returns:
         (B, N, C) float64; `bias` where nothing is left. Off the mask the last item's are repeated.
     """
-    terms = weigh(weights, item_logits, mask)
-    logits = settle(_before(terms) + remaining(terms), bias)
+    return each_erased(weigh(weights, item_logits, mask), bias, mask)
+
+
+def each_erased(terms: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
+    """`erase_each` from the terms (B, H, N, C + 1) of `weigh`."""
+    left = torch.zeros_like(terms)
+    left[:, :, 1:] = terms.cumsum(2)[:, :, :-1]
+    left[:, :, :-1] += terms.flip(2).cumsum(2).flip(2)[:, :, 1:]
+    logits = settle(left, bias)
     places = torch.arange(mask.shape[1], device=mask.device)
     last = mask.long().mul(places).amax(-1, keepdim=True)
     source = torch.where(mask, places, last)
@@ -93,8 +100,3 @@ def erase_ranking(
     """
     terms = ranked(weigh(weights, item_logits, mask), order.unsqueeze(1)).squeeze(1)
     return settle(remaining(terms), bias)
-
-
-def _before(terms: Tensor) -> Tensor:
-    """Sums (B, H, N, C + 1) over the items before each."""
-    return pad(terms, (0, 0, 1, 0))[:, :, :-1].cumsum(2)

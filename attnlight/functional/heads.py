@@ -136,14 +136,21 @@ class Candidates:
         asked = counts.nonzero().squeeze(-1)
         if self._part is None:
             return [(torch.arange(len(counts), device=counts.device), int(counts.max()))]
-        # To the next power of two: one readout for each number would cost more than it saves.
-        doublings = counts[asked].double().log2().ceil().long()
-        packs = []
-        for doubling in torch.unique(doublings).tolist():
-            width = 2**doubling
+        widths, packs = _widths(counts[asked]), []
+        for width in torch.unique(widths).tolist():
             size = max(1, _WEIGHTS // (width * self.held[0].numel()))
-            packs += [(rows, width) for rows in torch.split(asked[doublings == doubling], size)]
+            packs += [(rows, width) for rows in torch.split(asked[widths == width], size)]
         return packs
+
+
+def _widths(counts: Tensor) -> Tensor:
+    """How many candidates are read for rows with so many, (r,): 1, 2, 4, 8, 12, 16, 24, 32, 48, ...
+
+    One readout for each number would cost more than it saves.
+    """
+    doubled = 2 ** counts.double().log2().ceil().long()
+    step = torch.where(doubled > 8, doubled // 4, doubled)
+    return (counts + step - 1) // step * step
 
 
 class HeadCandidates:

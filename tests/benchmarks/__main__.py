@@ -12,6 +12,7 @@ from tests.benchmarks.page import (
     PAGE,
     Result,
     circumstances,
+    details,
     read_results,
     row,
     with_tables,
@@ -54,13 +55,13 @@ def measure(name: str) -> None:
     """Measure a group here, print it and keep the results."""
     group, now = GROUPS[name], circumstances()
     for benchmark, found in group.run(group.threads).items():
-        values, details = list(found.values), dict(found.details)
         results = read_results()
-        results[benchmark] = Result(values, details, group.threads, **now)
+        results[benchmark] = Result(list(found.values), dict(found.details), group.threads, **now)
         write_results(results)
     for benchmark in group.benchmarks:
         print(row(benchmark, results[benchmark.name]), flush=True)
-    for title, text in details.items():
+    measured = [results[benchmark.name] for benchmark in group.benchmarks]
+    for title, text in details(measured).items():
         print(f"  {title}: {text}", flush=True)
 
 

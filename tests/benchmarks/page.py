@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -126,9 +126,17 @@ def section(group: str, results: Mapping[str, Result]) -> str:
     result = found[0]
     threads = f"{result.threads} thread" + ("s" if result.threads > 1 else "")
     lines = [f"### {group}", "", f"`python -m tests.benchmarks {group}`", ""]
-    lines += [f"* {name}: {text}" for name, text in result.details.items()]
+    lines += [f"* {name}: {text}" for name, text in details(found).items()]
     lines += [
         f"* {result.date}, {result.machine}, {threads}, load averages before: {result.load}",
         f"* {result.versions}",
     ]
     return "\n".join(lines)
+
+
+def details(found: Iterable[Result]) -> dict[str, str]:
+    """What else was measured with some results, each thing once."""
+    said: dict[str, str] = {}
+    for result in found:
+        said |= {name: text for name, text in result.details.items() if name not in said}
+    return said

@@ -116,6 +116,35 @@ def _leave_one_out(threads: int) -> Mapping[str, Measurement]:
     return leave_one_out(threads)
 
 
+def _tagging(threads: int) -> Mapping[str, Measurement]:
+    from tests.benchmarks.tagging import tagging
+    from tests.benchmarks.tagging_training import tagging_epoch
+
+    return {"tagging_epoch": tagging_epoch(threads), **tagging(threads)}
+
+
+def _of_tokens(test: str, readout: str) -> Benchmark:
+    """How a test on tokens stands against a loop over tokens."""
+    return Benchmark(
+        f"tokens_{test}_{readout}",
+        f"How many times as fast `{test}` is on the tokens of `{readout}` as {TOKEN_LOOPS[test]}",
+        50,
+        "times",
+        at_least=True,
+    )
+
+
+# What the loop over tokens does that a test is held against.
+TOKEN_LOOPS = {
+    "AttentionPermutation": "reading shuffle by shuffle of a token",
+    "SingleErasure": "reading erasure by erasure of a token",
+    "DecisionFlip": "erasing item by item from a token",
+    "AdversarialAttention": "Jain & Wallace's search, a head of a token at a time",
+    "ImportanceCorrelation": "differentiating a token and encoding each shortened sentence for it",
+}
+# Readouts of the tagger: that of the study, which is not affine in attention, and an affine one.
+READOUTS = ("study", "residual")
+
 GROUPS = {
     "training": Group(
         (
@@ -238,6 +267,29 @@ GROUPS = {
         ),
         2,
         _variants,
+    ),
+    "tagging": Group(
+        (
+            Benchmark(
+                "tagging_epoch",
+                "An epoch of the tagger `study` on CoNLL-2000 by `attnlight fit` over one of a plain "
+                "PyTorch loop with the same optimiser, schedule and batches",
+                1.2,
+            ),
+            *(_of_tokens(test, readout) for readout in READOUTS for test in TOKEN_LOOPS),
+            *(
+                Benchmark(
+                    f"tagging_cheap_{readout}",
+                    "`Trainer.test` with the tests of configs/tests/cheap.yaml on all test sentences "
+                    f"of CoNLL-2000, tagger `{readout}`",
+                    3,
+                    "min",
+                )
+                for readout in READOUTS
+            ),
+        ),
+        2,
+        _tagging,
     ),
     "memory": Group(
         (

@@ -9,6 +9,7 @@ from tests.benchmarks.page import (
     PAGE,
     Result,
     circumstances,
+    details,
     read_results,
     row,
     tables,
@@ -94,6 +95,10 @@ class TestPage:
         for text in ("### startup", "* ours: 1.00 s", "abacus, 2 cores, Linux, 2 threads", "0.2"):
             assert text in made
         assert "### memory" not in made
+
+    def test_a_detail_of_several_results_is_said_once(self) -> None:
+        other = replace(RESULT, details={"theirs": "2.00 s", "ours": "9.00 s"})
+        assert list(details([RESULT, other]).items()) == [("ours", "1.00 s"), ("theirs", "2.00 s")]
 
     def test_results_come_back_as_they_were_stored(self, tmp_path: Path) -> None:
         path = tmp_path / "results.json"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import lightning.pytorch as pl
 import torch
@@ -35,13 +36,7 @@ def epochs(threads: int, count: int = EPOCHS, *options: str) -> dict[str, Measur
         *options: Further options of `fit`.
     """
     torch.set_num_threads(threads)
-    taken = Epochs.seconds = {"ours": [], "plain": [], "fused": []}
-    with tempfile.TemporaryDirectory(prefix="attnlight-training-") as folder:
-        command = ["fit", *experiment("sst_bilstm"), *CPU, "--root", str(Path(folder))]
-        command += [f"--trainer.callbacks+={__name__}.Epochs"]
-        command += [f"--trainer.max_epochs={WARM_UPS + count}", *options]
-        run(command)
-    counted = {name: seconds[WARM_UPS:] for name, seconds in taken.items()}
+    counted = in_turn("sst_bilstm", Epochs, count, options)
     times = {
         "attnlight fit": spread(counted["ours"]),
         "plain loop, Adam, shuffled batches": spread(counted["plain"]),
@@ -51,6 +46,34 @@ def epochs(threads: int, count: int = EPOCHS, *options: str) -> dict[str, Measur
         "sst_epoch_default": Measurement.of_ratios(counted["ours"], counted["plain"], times),
         "sst_epoch_fused": Measurement.of_ratios(counted["ours"], counted["fused"], times),
     }
+
+
+def in_turn(
+    name: str, callback: type[Epochs], count: int, options: Sequence[str]
+) -> dict[str, list[float]]:
+    """Seconds of epochs of `attnlight fit`, "ours", and of the loops of a callback, in turn.
+
+    Args:
+        name: The experiment.
+        callback: What takes the times.
+        count: Epochs of each that count, after one of each that does not.
+        options: Further options of `fit`.
+    """
+    taken = callback.seconds = {"ours": []}
+    with tempfile.TemporaryDirectory(prefix="attnlight-training-") as folder:
+        command = ["fit", *experiment(name), *CPU, "--root", str(Path(folder))]
+        command += [f"--trainer.callbacks+={callback.__module__}.{callback.__name__}"]
+        command += [f"--trainer.max_epochs={WARM_UPS + count}", *options]
+        run(command)
+    return {name: seconds[WARM_UPS:] for name, seconds in taken.items()}
+
+
+class Loop(Protocol):
+    """What an epoch of ours is held against."""
+
+    def epoch(self) -> None:
+        """Train on every batch once."""
+        ...
 
 
 class Epochs(Callback):
@@ -63,15 +86,19 @@ class Epochs(Callback):
     seconds: dict[str, list[float]]
 
     def __init__(self) -> None:
-        self._rivals: dict[str, PlainLoop] = {}
+        self._rivals: Mapping[str, Loop] = {}
         self._resumed = self._spent = 0.0
+
+    def rivals(self, trainer: pl.Trainer, task: pl.LightningModule) -> Mapping[str, Loop]:
+        """The plain loops, by name."""
+        return {
+            "plain": PlainLoop(trainer, task, fused=False),
+            "fused": PlainLoop(trainer, task, fused=True),
+        }
 
     @override
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._rivals = {
-            "plain": PlainLoop(trainer, pl_module, fused=False),
-            "fused": PlainLoop(trainer, pl_module, fused=True),
-        }
+        self._rivals = self.rivals(trainer, pl_module)
 
     @override
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -91,7 +118,7 @@ class Epochs(Callback):
         self.seconds["ours"].append(self._spent)
         for name in turned(list(self._rivals), trainer.current_epoch):
             with torch.enable_grad():
-                self.seconds[name].append(clock(self._rivals[name].epoch))
+                self.seconds.setdefault(name, []).append(clock(self._rivals[name].epoch))
 
 
 class PlainLoop:
