@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -13,10 +14,21 @@ from attnlight.functional.candidates import Readout
 from attnlight.functional.heads import PartReadout
 
 
+@runtime_checkable
+class ReadsParts(Protocol):
+    """A model that reads rows alone by itself, and shares between them what costs time."""
+
+    def readouts_of_rows(self, output: AttentionOutput) -> PartReadout:
+        """From some rows (r,) of an output to the readout of candidates of these alone."""
+        ...
+
+
 def readouts_of_parts(
     batch: TextBatch, output: AttentionOutput, model: AttentionModel
 ) -> PartReadout:
     """From some rows (r,) of an output to the model's readout of candidates of these alone."""
+    if isinstance(model, ReadsParts):
+        return model.readouts_of_rows(output)
     plain = replace(output, layers=None)
 
     def part(rows: Tensor) -> Readout:

@@ -77,9 +77,10 @@ def first_flip_read(
     size = max(1, _WEIGHTS // (_STEPS * max(1, weights.shape[1:].numel())))
     for row, order in (part.unbind(-1) for part in torch.split(pairs.view(-1, 2), size)):
         done, steps = 0, 1
+        place = orders[row, order].argsort(-1)
         while len(row):
             gone = torch.arange(done, done + steps, device=mask.device) + 1
-            left = orders[row, order].argsort(-1).unsqueeze(1) >= gone[:, None]
+            left = place.unsqueeze(1) >= gone[:, None]
             candidates, read = _left(weights[row].unsqueeze(1), left)  # (E, S, H, N)
             read &= gone <= lengths[row, None]
             changed = emptied[row, None] & (gone <= lengths[row, None])
@@ -89,7 +90,8 @@ def first_flip_read(
             counts[row[flips], order[flips]] = done + 1 + changed[flips].byte().argmax(-1)
             done += steps
             more = ~flips & (done < lengths[row])
-            row, order, steps = row[more], order[more], min(2 * steps, _STEPS)
+            row, order, place = row[more], order[more], place[more]
+            steps = min(2 * steps, _STEPS)
     return counts
 
 

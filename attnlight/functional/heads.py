@@ -103,33 +103,44 @@ class Candidates:
         """Logits (B, C) float64 of the model's own attention."""
         return self._readout(self.held.unsqueeze(2)).squeeze(1).double()
 
-    def read(self, rows: Tensor, attentions: Tensor) -> Tensor:
+    def read(self, rows: Tensor, attentions: Tensor, heads: Tensor | None = None) -> Tensor:
         """Logits (E, C) float64.
 
         Args:
             rows: Which of the B rows each candidate is of, in any order, (E,) long.
-            attentions: The candidates, (E, H, N).
+            attentions: The candidates, (E, H, N), or (E, N) of one head each.
+            heads: Which, the others held as they are, (E,) long; None: candidates are of all heads.
         """
         if not len(rows):
             return self.own()[:0]
-        counts = torch.bincount(rows, minlength=len(self.held))
-        order = rows.argsort(stable=True)
-        slots = torch.empty_like(order)
-        first = (counts.cumsum(0) - counts)[rows[order]]
-        slots[order] = torch.arange(len(rows), device=rows.device) - first
-        asked, found = [], []
-        place = torch.empty_like(counts)
+        order, sorted_rows = _ascending(rows)
+        counts = torch.bincount(sorted_rows, minlength=len(self.held))
+        first = counts.cumsum(0) - counts
+        logits: Tensor | None = None
         for members, width in self._packs(counts):
-            place.fill_(-1)[members] = torch.arange(len(members), device=members.device)
-            some = (place[rows] >= 0).nonzero().squeeze(-1)
-            wide = self.held.new_zeros(len(members), self.held.shape[1], width, self.held.shape[2])
-            where = (place[rows[some]], slots[some])
-            wide[where[0], :, where[1]] = attentions[some].to(wide.dtype)
+            # Where a row has fewer than others its last is read again.
+            slots = torch.arange(width, device=rows.device)
+            own = slots < counts[members, None]
+            last = (counts[members, None] - 1).clamp(min=0)
+            places = (first[members, None] + torch.minimum(slots, last)).clamp(max=len(rows) - 1)
+            places = places if order is None else order[places]
+            wide = self._wide(members, places, attentions, heads)
             readout = self._readout if self._part is None else self._part(members)
-            asked.append(some)
-            found.append(readout(wide)[where].double())
-        logits = torch.cat(found)
-        return torch.empty_like(logits).index_copy(0, torch.cat(asked), logits)
+            found = readout(wide.transpose(1, 2))[own].double()
+            logits = found.new_empty(len(rows), found.shape[-1]) if logits is None else logits
+            logits[places[own]] = found
+        assert logits is not None
+        return logits
+
+    def _wide(
+        self, members: Tensor, places: Tensor, attentions: Tensor, heads: Tensor | None
+    ) -> Tensor:
+        """The candidates at places (r, W) of rows (r,), (r, W, H, N)."""
+        if heads is None:
+            return attentions[places].to(self.held.dtype)
+        wide = self.held[members].unsqueeze(1).repeat(1, places.shape[1], 1, 1)
+        index = heads[places][..., None, None].expand(-1, -1, 1, wide.shape[-1])
+        return wide.scatter_(2, index, attentions[places].to(wide.dtype).unsqueeze(2))
 
     def _packs(self, counts: Tensor) -> list[tuple[Tensor, int]]:
         """Rows (r,) that are read together, and of how many candidates each."""
@@ -141,6 +152,14 @@ class Candidates:
             size = max(1, _WEIGHTS // (width * self.held[0].numel()))
             packs += [(rows, width) for rows in torch.split(asked[widths == width], size)]
         return packs
+
+
+def _ascending(rows: Tensor) -> tuple[Tensor | None, Tensor]:
+    """The order in which rows (E,) ascend, None if they do as they are, and the rows in it."""
+    if bool((rows[1:] >= rows[:-1]).all()):
+        return None, rows
+    order = rows.argsort(stable=True)
+    return order, rows[order]
 
 
 def _widths(counts: Tensor) -> Tensor:
@@ -178,9 +197,5 @@ class HeadCandidates:
             heads: Which of the R = B H heads each candidate is of, in any order, (E,) long.
             attentions: The candidates, (E, N).
         """
-        held = self._candidates.held
-        rows = heads // held.shape[1]
-        wide = held[rows]
-        places = (torch.arange(len(heads), device=heads.device), heads % held.shape[1])
-        wide[places] = attentions.to(held.dtype)
-        return self._candidates.read(rows, wide)
+        count = self._candidates.held.shape[1]
+        return self._candidates.read(heads // count, attentions, heads % count)

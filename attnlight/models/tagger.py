@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -11,11 +12,14 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
+from attnlight.functional.candidates import Readout
+from attnlight.functional.heads import PartReadout
 from attnlight.functional.rows import texts_of_rows
 from attnlight.models.classifier import make_dropout
 from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import BiLSTM
-from attnlight.models.tagging import READOUTS, Readout, ReadoutName, StudyReadout
+from attnlight.models.tagging import READOUTS, ReadoutName, StudyReadout
+from attnlight.models.tagging import Readout as Decoder
 from attnlight.models.tokens import TokenFeatures
 from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
 
@@ -100,7 +104,7 @@ class SelfAttentionTagger(nn.Module):
         )
         self.norm = nn.LayerNorm(hidden_size)
         self.attention = SelfAttention(hidden_size, heads, attention_dropout, uniform_heads)
-        self.decoder: Readout = READOUTS[readout](
+        self.decoder: Decoder = READOUTS[readout](
             hidden_size, num_classes, filter_size, relu_dropout
         )
 
@@ -157,17 +161,33 @@ class SelfAttentionTagger(nn.Module):
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
         """Logits (R, K, C) of K candidate attentions (R, H, K, N) over the states of `output`."""
+        whole = torch.arange(len(output.rows), device=output.rows.device)
+        return self.readouts_of_rows(output)(whole)(weights)
+
+    def readouts_of_rows(self, output: AttentionOutput) -> PartReadout:
+        """From some rows (r,) of an output to the readout of these alone.
+
+        What a text's rows share is computed once, however many parts are asked for.
+        """
         text, position = texts_of_rows(output.rows), output.rows[:, 1]
         values = self.attention.values(self.norm(output.states))
         own = output.states[text, position].unsqueeze(1)
+
+        def part(rows: Tensor) -> Readout:
+            return partial(self._read, values, text[rows], own[rows])
+
+        return part
+
+    def _read(self, values: Tensor, text: Tensor, own: Tensor, weights: Tensor) -> Tensor:
+        """Logits (r, K, C) of attentions (r, H, K, N) over values (B, H, N, D / H) of texts (r,)."""
         cost = weights.shape[1:].numel() + values.shape[1:].numel()
-        logits = []
-        places = torch.arange(len(text), device=text.device)
         block = _CPU_BLOCK if text.device.type == "cpu" else _ACCELERATOR_BLOCK
+        places = torch.arange(len(text), device=text.device)
+        logits = []
         for rows in torch.split(places, max(1, block // cost)):
             contexts = weights[rows] @ values[text[rows]]  # (r, H, K, D / H)
             logits.append(self.decoder(contexts.transpose(1, 2).flatten(2), own[rows]))
-        return torch.cat(logits).to(output.states.dtype)
+        return torch.cat(logits).to(own.dtype)
 
     def _attend(self, batch: TextBatch, normed: Tensor, mask: Tensor) -> Tensor:
         """Attention of the last layer, (B, H, N, N), of normed states (B, N, D)."""

@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from attnlight.functional import masked_softmax, read
-from attnlight.functional.heads import head_readout, own_attention, own_items
+from attnlight.functional.candidates import Readout
+from attnlight.functional.heads import (
+    Candidates,
+    HeadCandidates,
+    head_readout,
+    own_attention,
+    own_items,
+)
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -43,3 +50,28 @@ def test_without_a_head_dimension() -> None:
     items = own_items(own, logits, reach)
     assert torch.equal(items[reach], logits.double()[mask])
     assert (items[~reach] == 0).all()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("ascending", [False, True])
+def test_candidates_are_read_where_they_stand(apart: bool, ascending: bool) -> None:
+    random = torch.Generator().manual_seed(0)
+    items, held = torch.randn(6, 2, 5, 3, generator=random), torch.rand(6, 2, 5, generator=random)
+    rows = torch.randint(0, 5, (40,), generator=random)  # the last row has no candidate
+    rows = torch.cat([rows.sort().values if ascending else rows, torch.tensor([4])])
+    whole, heads = torch.rand(41, 2, 5, generator=random), torch.arange(41) % 2
+
+    def part(some: torch.Tensor) -> Readout:
+        return lambda given: read(given, items[some])
+
+    given = (lambda given: read(given, items), held, part if apart else None)
+    found = Candidates(*given).read(rows, whole)
+    alone = HeadCandidates(*given).read(2 * rows + heads, whole[:, 0])
+    for place, row in enumerate(rows.tolist()):
+        expected = torch.einsum("hn,hnc->c", whole[place], items[row]).double()
+        torch.testing.assert_close(found[place], expected, atol=1e-5, rtol=1e-5)
+        changed = held[row].clone()
+        changed[heads[place]] = whole[place, 0]
+        expected = torch.einsum("hn,hnc->c", changed, items[row]).double()
+        torch.testing.assert_close(alone[place], expected, atol=1e-5, rtol=1e-5)
+    assert not len(Candidates(*given).read(rows[:0], whole[:0]))

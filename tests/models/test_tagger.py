@@ -157,6 +157,16 @@ def test_readout_in_blocks_is_the_readout(monkeypatch: pytest.MonkeyPatch) -> No
     torch.testing.assert_close(model.readout(output, candidates), whole)
 
 
+@kinds
+def test_rows_read_alone_are_read_as_among_others(kind: str) -> None:
+    model = tagger(**KINDS[kind])
+    output = model(sentences())
+    rows = torch.tensor([0, 3, 4, 11, 19])
+    candidates = torch.rand(20, 2, 3, 9)
+    alone = model.readouts_of_rows(output)(rows)(candidates[rows])
+    torch.testing.assert_close(alone, model.readout(output, candidates)[rows])
+
+
 def test_repeats_of_padded_validation_are_texts_of_their_own() -> None:
     rows = torch.tensor([[3, 0], [3, 1], [-1, 0], [-1, 0], [-1, 0], [-1, 1], [4, 2], [4, 5]])
     assert texts_of_rows(rows).tolist() == [0, 0, 1, 2, 3, 3, 4, 4]
