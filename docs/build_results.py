@@ -63,7 +63,9 @@ def blocks(records: Path) -> dict[str, str]:
     both_arms = {name: Experiment.read(records, name) for name in arms.NAMES}
     taggers = {name: Experiment.read(records, name) for name in chunking.NAMES}
     return {
-        "targets": targets.target_table(text, synthetic, both_arms, taggers, published),
+        "targets": targets.target_table(
+            text, synthetic, both_arms, taggers, published, records / studies.FOLDER
+        ),
         "accuracy": tables.accuracy_table(text, published),
         "seeds": tables.seed_table(text),
         "permutation": tables.permutation_table(text | synthetic, tables.TEXT | planted.NAMES),

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 import yaml
+from torchmetrics.functional.classification import binary_f1_score
 
 from attnlight.errors import InputError
 from attnlight.report.study import read_study
@@ -21,6 +24,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
 keeping = importlib.import_module("results_page.keeping")
 studies = importlib.import_module("results_page.studies")
+study_targets = importlib.import_module("results_page.study_targets")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -117,6 +121,35 @@ def test_what_is_kept_of_a_study_gives_the_same_blocks(
     for name in ("wiegreffe-pinter", "planted"):
         files = sorted(path.name for path in (folder / name).iterdir())
         assert files == ["study.json", "study.parquet"]
+
+
+def test_targets_are_held_against_what_the_study_says(tmp_path: Path) -> None:
+    for name in (*study_targets.GRIDS, *study_targets.IMITATIONS):
+        whole(seeds=2, bases=1, texts=40).write(tmp_path / name)
+    js, between, best, tvd, f1 = study_targets.target_rows(tmp_path)
+    study = read_study(tmp_path / "wiegreffe_pinter_sst")
+    adversaries = [run for run in study.runs if run.role == "adversary" and run.term != "js"]
+    by_lambda = {
+        lam: np.mean(study.values([run for run in adversaries if run.lam == lam], "attention_js"))
+        for lam in {run.lam for run in adversaries}
+    }
+    floor = by_lambda.pop(0.0)
+    assert js[3] == f"{max(by_lambda.values()):.3f}"
+    assert float(between[3]) == sum(floor < mean < 0.6 for mean in by_lambda.values())
+    term, lam = study.selected
+    chosen = [run for run in study.runs if (run.term, run.lam) == (term, lam)]
+    twins = [run for run in study.runs if run.role == "adversary" and run.lam == 0]
+    assert best[3] == f"{np.mean(study.values(chosen, 'attention_js')):.3f}"
+    moved = [np.mean(study.values(runs, "prediction_tvd")) for runs in (chosen, twins)]
+    assert tvd[3] == f"{moved[0] - moved[1]:.3f}"
+    scores = [
+        float(binary_f1_score(torch.tensor(row.astype(int)), torch.tensor(study.label)))
+        for runs in (chosen, twins)
+        for row in study.values(runs, "prediction")
+    ]
+    half = len(chosen)
+    assert f1[3] == f"{abs(np.mean(scores[:half]) - np.mean(scores[half:])):.3f}"
+    assert study_targets.target_rows(tmp_path / "none") == []
 
 
 def test_nothing_kept_is_nothing_shown(tmp_path: Path, published: Any) -> None:

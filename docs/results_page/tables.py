@@ -44,6 +44,16 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) ->
     return "".join(f"| {' | '.join(row)} |\n" for row in [head, ruler, *rows])
 
 
+def outcome(
+    name: str, measure: str, bound: float, values: Sequence[float], most: bool = False
+) -> list[str]:
+    """A row that holds the mean of some values against a bound."""
+    found = float(np.mean(values))
+    met = found <= bound if most else found >= bound
+    words = f"{'at most' if most else 'at least'} {bound:g}"
+    return [name, measure, words, f"{found:.3f}", "yes" if met else "**no**"]
+
+
 def number(value: float) -> str:
     """Three decimals; a dash where undefined."""
     return DASH if np.isnan(value) else f"{value:.3f}"

@@ -1,0 +1,61 @@
+"""What was asked of the adversaries of the kept studies, and whether it was met."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attnlight.report.study import read_study
+from attnlight.report.study.estimates import F1, JS, TVD, Estimates
+from attnlight.report.study.groups import chosen, grid
+from results_page.tables import outcome
+
+# Studies whose grid of lambdas must span JS, and whose chosen adversary must imitate the base.
+GRIDS = {"wiegreffe_pinter_sst": "SST, random vectors"}
+IMITATIONS = {"wiegreffe_pinter_sst_vectors": "SST, vectors trained on IMDb and SST"}
+_HIGH = 0.6
+
+
+def target_rows(folder: Path) -> list[list[str]]:
+    """Each target with what was found, of the studies that are kept.
+
+    Args:
+        folder: docs/results/studies.
+    """
+    rows = []
+    for name, words in GRIDS.items():
+        if (folder / name).is_dir():
+            rows += _grid(folder / name, f"{words}, adversaries by KL")
+    for name, words in IMITATIONS.items():
+        if (folder / name).is_dir():
+            rows += _imitation(folder / name, f"{words}, adversary chosen on validation")
+    return rows
+
+
+def _grid(folder: Path, words: str) -> list[list[str]]:
+    """How far JS rises with lambda, and how many lambdas lie on the way."""
+    study = read_study(folder)
+    estimates, base = Estimates(study), study.bases[0]
+    cells = [cell for cell in grid(study) if cell[0] == base and cell[3]]
+    means = {
+        lam: estimates.of(runs, JS).mean for _, term, lam, runs in cells if term in (None, "kl")
+    }
+    floor = means.pop(0.0)
+    between = sum(floor < mean < _HIGH for mean in means.values())
+    return [
+        outcome(words, "highest mean JS of a lambda", _HIGH, [max(means.values())]),
+        outcome(words, f"lambdas with a mean JS between lambda 0's and {_HIGH:g}", 3, [between]),
+    ]
+
+
+def _imitation(folder: Path, words: str) -> list[list[str]]:
+    """JS, and what imitation loses beside lambda 0's."""
+    study = read_study(folder)
+    estimates, base = Estimates(study), study.bases[0]
+    best, floor = chosen(study, base), study.controls(base)
+    tvd = estimates.difference(best, floor, TVD).mean
+    f1 = abs(estimates.difference(best, floor, F1).mean)
+    return [
+        outcome(words, "mean JS", 0.4, [estimates.of(best, JS).mean]),
+        outcome(words, "mean TVD, above lambda 0's", 0.04, [tvd], most=True),
+        outcome(words, "F1, distance from lambda 0's", 0.02, [f1], most=True),
+    ]
