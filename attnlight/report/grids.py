@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -36,6 +37,8 @@ _LATEX = str.maketrans(
         "\n": " ",
     }
 )
+
+_INTERVAL = re.compile(r"(.+) (\[.+\])", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Grid:
     def _html_cells(self, row: Sequence[str]) -> str:
         first = "".join(f'<th scope="row">{escape(cell)}</th>' for cell in row[:1])
         return first + "".join(
-            f'<td data-label="{escape(name)}">{escape(cell)}</td>'
+            f'<td data-label="{escape(name)}">{_html_cell(cell)}</td>'
             for name, cell in zip(self.head[1:], row[1:], strict=True)
         )
 
@@ -112,6 +115,14 @@ class Grid:
             r"\end{table}",
         ]
         return "".join(f"{line}\n" for line in lines)
+
+
+def _html_cell(cell: str) -> str:
+    """A cell whose interval, `[low, high]` at its end, stands on a line of its own."""
+    found = _INTERVAL.fullmatch(cell)
+    if found is None:
+        return escape(cell)
+    return f"{escape(found[1])} <small>{escape(found[2])}</small>"
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:

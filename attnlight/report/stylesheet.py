@@ -34,8 +34,9 @@ dd { margin: 0; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .35rem .4rem; border-bottom: 1px solid var(--line);
   vertical-align: top; }
-th:first-child { text-align: left; padding-left: 0; font-weight: 400; min-width: 11rem; }
-thead th { font-weight: 600; color: var(--muted); font-size: .85rem; overflow-wrap: anywhere; }
+th:first-child { text-align: left; padding-left: 0; font-weight: 400; min-width: 9rem; }
+thead th { font-weight: 600; color: var(--muted); font-size: .85rem; overflow-wrap: break-word; }
+.scroll td { white-space: nowrap; }
 .metrics { width: auto; min-width: 16rem; }
 th code { font-weight: 600; }
 th small { display: block; color: var(--muted); font-size: .82rem; line-height: 1.35; }
@@ -57,6 +58,7 @@ summary { cursor: pointer; color: var(--accent); }
   td { display: flex; flex-wrap: wrap; align-items: baseline; column-gap: .6rem; }
   td::before { content: attr(data-label); flex: 0 0 30%; color: var(--muted); font-size: .85rem;
     overflow-wrap: anywhere; }
+  .scroll td { white-space: normal; }
   .metrics tr { display: flex; justify-content: space-between; }
   .metrics th, .metrics td { width: auto; }
   .metrics td::before { content: none; }

@@ -45,7 +45,7 @@ class Cells(HTMLParser):
             self.texts.append("")
 
     def handle_data(self, data: str) -> None:
-        if self.tags[-1] in ("td", "th") and data.strip():
+        if self.tags[-1] in ("td", "th", "small") and data.strip():
             self.texts[-1] += data
 
 
@@ -53,6 +53,7 @@ def test_html_holds_the_cells_and_nothing_of_theirs_is_markup() -> None:
     found = Cells(GRID.to_html())
     assert found.texts == [*GRID.head, *GRID.rows[0], *GRID.rows[1]]
     assert not set(found.tags) & {"marks", "i", "b"}
+    assert found.tags.count("small") == 1, "the interval's own line"
     assert found.labels == [*GRID.head[1:], *GRID.head[1:]]
     assert "Flips &amp; &lt;marks&gt;_1" in GRID.to_html()
     assert "Over R rows &amp; 2^10 texts." in GRID.to_html()
