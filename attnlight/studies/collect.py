@@ -23,6 +23,8 @@ from attnlight.studies.validation import Measures, chosen_epoch, validation_meas
 
 SCHEMA = 1
 JSON, PARQUET = "study.json", "study.parquet"
+# Rows that are compressed together: what a base says of a text is the same in all its variants.
+_GROUP = 1 << 17
 _OF_ALL = ("name", "role", "seed", "base", "guide", "term")
 _OF_TAGGERS = ("context", "head", "told_by")
 
@@ -121,7 +123,7 @@ def _described(
 
 
 def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun]) -> None:
-    """One row per run and test text, run by run: memory does not grow with the study."""
+    """One row per run and test text, some runs at a time: memory does not grow with the study."""
     kind = tagging if folder.study.tagger else classification
     names = pa.array([run.name for run in runs])
     owner = pa.field("run", pa.dictionary(pa.int32(), pa.string()))
@@ -130,12 +132,16 @@ def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun]) -> None:
         replacing(folder.path / PARQUET) as temporary,
         pq.ParquetWriter(str(temporary), schema, compression="zstd") as writer,
     ):
+        group: list[pa.Table] = []
         for place, run in enumerate(runs):
             found = kind.rows(folder, run)
             count = len(found["index"])
             own = pa.DictionaryArray.from_arrays(np.full(count, place, np.int32), names)
             columns = [_column(found.get(field.name), field.type, count) for field in kind.SCHEMA]
-            writer.write_table(pa.Table.from_arrays([own, *columns], schema=schema))
+            group.append(pa.Table.from_arrays([own, *columns], schema=schema))
+            if sum(map(len, group)) >= _GROUP or run is runs[-1]:
+                writer.write_table(pa.concat_tables(group))
+                group = []
 
 
 def _column(values: NDArray[Any] | None, kind: pa.DataType, rows: int) -> pa.Array:
