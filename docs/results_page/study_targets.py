@@ -43,7 +43,13 @@ def _grid(folder: Path, words: str) -> list[list[str]]:
     between = sum(floor < mean < _HIGH for mean in means.values())
     return [
         outcome(words, "highest mean JS of a lambda", _HIGH, [max(means.values())]),
-        outcome(words, f"lambdas with a mean JS between lambda 0's and {_HIGH:g}", 3, [between]),
+        outcome(
+            words,
+            f"lambdas with a mean JS between lambda 0's and {_HIGH:g}",
+            3,
+            [between],
+            digits=0,
+        ),
     ]
 
 

@@ -45,13 +45,18 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) ->
 
 
 def outcome(
-    name: str, measure: str, bound: float, values: Sequence[float], most: bool = False
+    name: str,
+    measure: str,
+    bound: float,
+    values: Sequence[float],
+    most: bool = False,
+    digits: int = 3,
 ) -> list[str]:
     """A row that holds the mean of some values against a bound."""
     found = float(np.mean(values))
     met = found <= bound if most else found >= bound
     words = f"{'at most' if most else 'at least'} {bound:g}"
-    return [name, measure, words, f"{found:.3f}", "yes" if met else "**no**"]
+    return [name, measure, words, f"{found:.{digits}f}", "yes" if met else "**no**"]
 
 
 def number(value: float) -> str:
