@@ -40,10 +40,15 @@ def close(value: Any) -> Any:
     return value if value is None else pytest.approx(value, rel=1e-6)
 
 
-@pytest.mark.parametrize("content", [STUDY, MARKED], ids=["tokens", "marked"])
+@pytest.mark.parametrize(
+    ("content", "group"),
+    [(STUDY, 1 << 17), (STUDY, 10), (MARKED, 1)],
+    ids=["tokens", "2", "marked"],
+)
 def test_rows_are_what_a_loop_finds(
-    lab: Lab, content: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, content: dict[str, Any], group: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("attnlight.studies.collect._GROUP", group)
     monkeypatch.setenv("FAKE_BREAKS", "adversary-kl-l0.05-s0")
     monkeypatch.setenv("FAKE_BROKEN", "0 30")
     assert lab.run(content) == 0
