@@ -118,11 +118,10 @@ class Candidates:
         first = counts.cumsum(0) - counts
         logits: Tensor | None = None
         for members, width in self._packs(counts):
-            # Where a row has fewer than others its last is read again.
+            # Where a row has fewer than others, those after its own are read in vain.
             slots = torch.arange(width, device=rows.device)
             own = slots < counts[members, None]
-            last = (counts[members, None] - 1).clamp(min=0)
-            places = (first[members, None] + torch.minimum(slots, last)).clamp(max=len(rows) - 1)
+            places = (first[members, None] + slots).clamp(max=len(rows) - 1)
             places = places if order is None else order[places]
             wide = self._wide(members, places, attentions, heads)
             readout = self._readout if self._part is None else self._part(members)
