@@ -43,7 +43,7 @@ def close(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("content", "group"),
     [(STUDY, 1 << 17), (STUDY, 10), (MARKED, 1)],
-    ids=["tokens", "2", "marked"],
+    ids=["tokens", "tokens in groups", "marked"],
 )
 def test_rows_are_what_a_loop_finds(
     lab: Lab, content: dict[str, Any], group: int, monkeypatch: pytest.MonkeyPatch
