@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +17,14 @@ from torch.utils.data import DataLoader
 from typing_extensions import override
 
 from attnlight.batch import TextBatch
-from attnlight.data.bio import check_tags, split_tag, tags_of
-from attnlight.data.conll import load_columns
+from attnlight.data.bio import check_tags
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.features import FeatureRules, TokenFeatures
 from attnlight.data.samplers import PairSampler
-from attnlight.data.selection import Kept, Selection
+from attnlight.data.selection import Selection
 from attnlight.data.sources import Source
-from attnlight.data.tagged import Tagged, TaggedDataset, TaggedReader, write_tagged
+from attnlight.data.tagged import Tagged, TaggedDataset, write_tagged
+from attnlight.data.tagged_parts import TaggedPart, found_tags, open_part
 from attnlight.data.targets import IGNORED, Target, TargetName
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.data.vocabulary import learn_vocabulary
@@ -37,17 +37,6 @@ if TYPE_CHECKING:
 
 _READ_TEXTS = 1000
 _DEVELOPMENT = 0.1
-
-
-@dataclass
-class _Part:
-    """A split on its way: its source's reader and the rows it keeps."""
-
-    reader: TaggedReader
-    kept: Kept
-
-    def sentences(self) -> Iterator[Tagged]:
-        return self.reader(self.kept.rows)
 
 
 class ChunkingDataModule(CorpusDataModule):
@@ -157,7 +146,8 @@ class ChunkingDataModule(CorpusDataModule):
             for split, found in asked.items()
             if found is not None
         }
-        self.columns = [word_column, label_column, *([pos_column] if pos else [])]
+        asked_columns = (word_column, label_column, pos_column if pos else None)
+        self.columns = [column for column in asked_columns if column is not None]
         split_off = validation is None and validation_fraction is None
         fraction = _DEVELOPMENT if split_off else validation_fraction
         self.selection = Selection(None, None, fraction, dict(subset or {}), split_seed)
@@ -186,7 +176,7 @@ class ChunkingDataModule(CorpusDataModule):
         missing = self.selection.subset.keys() - {*self.sources, "validation"}
         if missing:
             raise InputError(f"subset names {', '.join(missing)}, which this corpus does not have.")
-        if self.feature_rules.pos and self.columns[2] is None:
+        if self.feature_rules.pos and len(self.columns) < 3:
             raise InputError("pos needs the column of part-of-speech tags: give pos_column.")
         if len(set(self.columns)) < len(self.columns):
             raise InputError("word_column, label_column and pos_column must be different columns.")
@@ -195,11 +185,6 @@ class ChunkingDataModule(CorpusDataModule):
                 "word_column, label_column and pos_column must all be names, or, in column files, "
                 "numbers."
             )
-
-    @property
-    def _numbered(self) -> bool:
-        """Whether the source is a folder of column files."""
-        return isinstance(self.columns[0], int)
 
     @property
     @override
@@ -242,8 +227,12 @@ class ChunkingDataModule(CorpusDataModule):
     def build(self, folder: Path) -> None:
         scratch = folder / "source"
         try:
-            parts = {split: self._part(split, scratch) for split in self.sources}
-            tags = self._tags(parts["train"])  # the sentences split off may have any of them
+            parts = {
+                split: open_part(split, source, self.columns, scratch)
+                for split, source in self.sources.items()
+            }
+            # Before sentences are split off, since those may have any tag.
+            tags = found_tags(parts["train"], self.chunks)
             parts = self._divided(parts)
             tokenizer, features = self._learn(parts["train"])
             numbers = {tag: number for number, tag in enumerate(tags)}
@@ -263,47 +252,17 @@ class ChunkingDataModule(CorpusDataModule):
         }
         (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
 
-    def _part(self, split: str, scratch: Path) -> _Part:
-        source, names = self.sources[split], [str(column) for column in self.columns]
-        if self._numbered:
-            file = _column_file(source)
-            numbers = [int(name) for name in names]
-            rows = load_columns(file, numbers, scratch / f"{split}.columns")
-            reader = TaggedReader(rows, source, names, file)
-        else:
-            reader = TaggedReader(source.load(scratch), source, names)
-        lengths = reader.lengths()
-        kept = Kept(str(source), np.arange(len(lengths)))
-        kept.keep(np.flatnonzero(lengths), "empty", "rows without a token")
-        return _Part(reader, kept)
-
-    def _tags(self, train: _Part) -> list[str]:
-        """The tags of the corpus, in the order of their numbers."""
-        named = train.reader.tag_names
-        if self.chunks is not None:
-            return tags_of(self.chunks)
-        if named is not None:
-            check_tags(f"the tags of {train.reader.source}", named, named, strict=False)
-            return named
-        chunks = set()
-        for sentence in train.sentences():
-            check_tags(sentence.place, sentence.tags, sentence.tags, strict=False)
-            chunks |= {split_tag(tag)[1] for tag in sentence.tags}
-        if not chunks - {""}:
-            raise InputError(f"{train.reader.source} has no chunk: every tag is O.")
-        return tags_of(sorted(chunks - {""}))
-
-    def _divided(self, parts: dict[str, _Part]) -> dict[str, _Part]:
+    def _divided(self, parts: dict[str, TaggedPart]) -> dict[str, TaggedPart]:
         """The splits, with the validation sentences taken from training where they have to be."""
         if self.selection.validation_fraction is not None:
             train = parts["train"]
             moved = self.selection.split_off(train.kept)
-            parts = {"train": train, "validation": _Part(train.reader, moved)} | parts
+            parts = {"train": train, "validation": TaggedPart(train.reader, moved)} | parts
         for split, part in parts.items():
             self.selection.cut(split, part.kept)
         return parts
 
-    def _checked(self, part: _Part, known: dict[str, int]) -> Iterator[Tagged]:
+    def _checked(self, part: TaggedPart, known: dict[str, int]) -> Iterator[Tagged]:
         for sentence in part.sentences():
             check_tags(sentence.place, sentence.tags, known, self.strict)
             yield sentence._replace(marked=self._marked(sentence.row, len(sentence.words)))
@@ -327,7 +286,7 @@ class ChunkingDataModule(CorpusDataModule):
                 "type)."
             )
 
-    def _learn(self, train: _Part) -> tuple[Tokenizer, TokenFeatures]:
+    def _learn(self, train: TaggedPart) -> tuple[Tokenizer, TokenFeatures]:
         def texts() -> Iterator[list[str]]:
             sentences = train.sentences()
             while chunk := [" ".join(s.words) for s in islice(sentences, _READ_TEXTS)]:
@@ -363,14 +322,3 @@ def _label_counts(dataset: TokenDataset, classes: int) -> NDArray[np.int64]:
         assert labels is not None  # every prepared sentence has them
         counts += np.bincount(labels[labels != IGNORED], minlength=classes)
     return counts
-
-
-def _column_file(source: Source) -> Path:
-    if source.folder is None:
-        raise InputError(
-            f"{source.path} is no local folder; numbered columns are those of column files in one."
-        )
-    file = source.folder / str(source.split)
-    if not file.is_file():
-        raise InputError(f"there is no column file {file}.")
-    return file
