@@ -20,7 +20,6 @@ from attnlight.report.output import figure_png
 from attnlight.report.rows import figure_rows
 
 if TYPE_CHECKING:
-    from lightning.pytorch.loggers import Logger
     from matplotlib.figure import Figure
 
 FIGURE_ROWS = 200_000
@@ -70,7 +69,7 @@ def show_figure(
     Records of more than 200,000 rows are left to `attnlight report`, so that a validation epoch
     never waits for a picture of a million rows.
     """
-    loggers = [logger for logger in trainer.loggers if _takes_images(logger)]
+    loggers: list[Any] = [logger for logger in trainer.loggers if _takes_images(logger)]
     fitting = trainer.state.fn == TrainerFn.FITTING
     if (fitting and not loggers) or read_metadata(path)["rows"] > FIGURE_ROWS:
         return
@@ -84,7 +83,7 @@ def show_figure(
         logger.log_image(key=f"{stage}/{name}/figure", images=[image], step=trainer.global_step)
 
 
-def _takes_images(logger: Logger) -> bool:
+def _takes_images(logger: Any) -> bool:  # noqa: ANN401
     """Whether an image that the logger is given goes anywhere: W&B can be disabled."""
     return hasattr(logger, "log_image") and not getattr(logger.experiment, "disabled", False)
 

@@ -28,7 +28,8 @@ def head_divergences(weights: Tensor, base: Tensor) -> Tensor:
 
 def _entropy(weights: Tensor) -> Tensor:
     """Entropy of each head (H,), in nats, summed over rows (R, H, N)."""
-    return torch.special.entr(weights).sum(-1).sum(0)
+    entropies: Tensor = torch.special.entr(weights)
+    return entropies.sum(-1).sum(0)
 
 
 def match_heads(divergences: Tensor) -> list[int]:
