@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from attnlight.report.study.plan import Plan, StudyRun
 
+KL = "kl"
 GUIDES = {
     "uniform": "uniform",
     "learned": "learned by the MLP itself",
@@ -42,13 +43,18 @@ def chosen(study: Plan, base: StudyRun) -> list[StudyRun]:
 
 
 def grid(study: Plan) -> Iterator[tuple[StudyRun, str | None, float, list[StudyRun]]]:
-    """Base, term, lambda and finished runs of each planned cell, in ascending order."""
+    """Base, term, lambda and finished runs of each planned cell: lambda 0, then KL, then others."""
     for base in study.bases:
         planned = study.planned("adversary", base=base.name)
         cells = {(run.term, run.lam or 0.0) for run in planned}
-        for term, lam in sorted(cells, key=lambda cell: (cell[1] > 0, cell[0] or "", cell[1])):
+        for term, lam in sorted(cells, key=_kl_first):
             own = [run for run in planned if (run.term, run.lam or 0.0) == (term, lam)]
             yield base, term, lam, [run for run in own if run.finished]
+
+
+def _kl_first(cell: tuple[str | None, float]) -> tuple[bool, bool, str, float]:
+    term, lam = cell
+    return lam > 0, term != KL, term or "", lam
 
 
 def groups(study: Plan) -> Iterator[tuple[str, str, list[StudyRun]]]:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from attnlight.report.study.estimates import Runs
-from attnlight.report.study.groups import grid, guides, uniforms
+from attnlight.report.study.groups import KL, grid, guides, uniforms
 from attnlight.report.study.missing import RUNS
 from attnlight.report.study.plan import StudyRun
 from attnlight.report.tagging.reading import ALONE, FULL, TaggingStudy
 
-KL = "kl"
 ROLES = RUNS | {"guide": "guided taggers"}
 GUIDES = {
     "uniform": "uniform",

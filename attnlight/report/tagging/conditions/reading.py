@@ -13,9 +13,9 @@ from attnlight.errors import InputError
 from attnlight.functional.exclusivity import Exclusivity, Runs, exclusivity
 from attnlight.functional.statistics import RESAMPLES
 from attnlight.report.study.estimates import TVD
+from attnlight.report.study.groups import KL
 from attnlight.report.study.plan import FILE, StudyRun
 from attnlight.report.tagging.estimates import SHARE, TaggingEstimates
-from attnlight.report.tagging.groups import KL
 from attnlight.report.tagging.reading import TaggingStudy, read_tagging_study
 
 _POS = {True: "with POS", False: "without POS", None: "POS unknown"}
