@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
@@ -161,16 +163,25 @@ def test_nothing_kept_is_nothing_shown(tmp_path: Path, published: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory, published: Any) -> dict[str, str]:
-    """The blocks of a study of taggers and of one that has conditions."""
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of taggers and one that has conditions."""
     root = tmp_path_factory.mktemp("taggers")
     tagging.whole(sentences=40).write(root / "chunking-small")
     tagging.conditions(root, sentences=20)
+    return root
+
+
+def tagger_blocks(root: Path, published: Any) -> dict[str, str]:
     with pytest.MonkeyPatch.context() as patch:
         for module in ("estimates", "conditions.reading", "conditions.tables"):
             patch.setattr(f"attnlight.report.tagging.{module}.RESAMPLES", 20)
         blocks: dict[str, str] = studies.study_blocks(root, published)
     return blocks
+
+
+@pytest.fixture(scope="module")
+def found(collected: Path, published: Any) -> dict[str, str]:
+    return tagger_blocks(collected, published)
 
 
 class TestTaggers:
@@ -193,3 +204,43 @@ class TestTaggers:
             place = head.index("chunk F1")
             assert [row[place] for row in rows if "(Yang 2020)" in row[0]] == figures
             assert sum(row[place][0].isdigit() for row in rows) > len(figures) + 5
+
+    def test_what_is_kept_says_the_same(
+        self, collected: Path, found: dict[str, str], published: Any, tmp_path: Path
+    ) -> None:
+        """Words and counts to the letter, means to a step of the last digit shown."""
+        assert keeping.keep_all(collected, tmp_path) == []
+        again = tagger_blocks(tmp_path / studies.FOLDER, published)
+        assert again.keys() == found.keys()
+        number = re.compile(r"-?\d+\.\d+(?:e-\d+)?")
+        for name, text in found.items():
+            assert number.sub("#", again[name]) == number.sub("#", text)
+            for old, new in zip(*map(number.findall, (text, again[name])), strict=True):
+                decimals = 0 if "e" in old else len(old.partition(".")[2])
+                step = 1.1 * 10.0**-decimals if decimals else 1e-4
+                assert float(new) == pytest.approx(float(old), rel=2e-3, abs=step)
+
+    def test_kept_sums_are_rounded_and_those_of_conditions_fewer(
+        self, collected: Path, tmp_path: Path
+    ) -> None:
+        keeping.keep_all(collected, tmp_path)
+        for place in collected.glob("*/study.parquet"):
+            whole_table, table = (
+                pq.read_table(place),
+                pq.read_table(tmp_path / studies.FOLDER / place.parent.name / place.name),
+            )
+            fewer = place.parent.name != "chunking-small"
+            assert (len(table.column_names) < len(whole_table.column_names)) == fewer
+            for name in table.column_names:
+                old, new = (values.combine_chunks() for values in (whole_table[name], table[name]))
+                assert new.is_null().equals(old.is_null())
+                if pa.types.is_list(old.type):
+                    assert new.offsets.equals(old.offsets)
+                    old, new = old.values, new.values
+                if not pa.types.is_floating(old.type):
+                    assert new.equals(old)
+                    continue
+                before, after = (np.array(x, np.float64) for x in (old, new))
+                mantissa, _ = np.frexp(after)
+                np.testing.assert_array_equal(mantissa * 2**12 % 1, 0 * after)
+                np.testing.assert_allclose(after, before, rtol=2.0**-12, atol=0)

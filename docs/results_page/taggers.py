@@ -18,6 +18,11 @@ from results_page.grids import answers, markdown, place
 from results_page.tables import DASH
 
 _F1 = "chunk F1"
+# What the curves of a study's conditions are of.
+CURVES = (
+    *("run", "index", "tokens", "choices", "correct", "nll_gold"),
+    *("attention_js_share", "prediction_tvd"),
+)
 
 
 def study_blocks(folders: Sequence[Path], published: Mapping[str, Any]) -> dict[str, str]:
