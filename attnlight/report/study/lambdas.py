@@ -22,16 +22,17 @@ def selection(study: Plan) -> str:
         return "No adversary is chosen yet."
     if not chosen(study, study.bases[0]):
         return "No adversary of the chosen lambda is finished."
+    term = term_name(study.selected[0])
     reached = [run.validation.get(JS) for run in chosen(study, study.bases[0])]
     known = [value for value in reached if value is not None]
     if known and np.mean(known) < REACHED:
         return (
-            f"No lambda reached a mean JS of {REACHED:g} on validation; the best adversary is the "
-            "one with the largest."
+            f"No lambda of {term} reached a mean JS of {REACHED:g} on validation; the best "
+            "adversary is the one with the largest."
         )
     return (
-        f"The best adversary is chosen on validation: of those with a mean JS of at least "
-        f"{REACHED:g} the one with the highest {study.criterion}."
+        f"The best adversary is chosen on validation: of those of {term} with a mean JS of at "
+        f"least {REACHED:g} the one with the highest {study.criterion}."
     )
 
 

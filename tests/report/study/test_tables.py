@@ -155,7 +155,7 @@ class TestNotes:
         assert "at least 0.4" in selection(read_study(fake.write(tmp_path)))
         fake.head["selected"] = {"run": "x", "term": "kl", "lambda": 0.0005}
         said = selection(read_study(fake.write(tmp_path)))
-        assert said.startswith("No lambda reached a mean JS of 0.4 on validation")
+        assert said.startswith("No lambda of KL reached a mean JS of 0.4 on validation")
         fake.head["selected"]["lambda"] = 0.7
         said = selection(read_study(fake.write(tmp_path)))
         assert said == "No adversary of the chosen lambda is finished."

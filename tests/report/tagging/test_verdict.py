@@ -111,7 +111,7 @@ class TestAlong:
         fake = along({0.0: 0.9, 0.1: 0.7})
         fake.head["target"] = target
         assert answers(fake, tmp_path)[BEYOND][0] == (
-            "The best adversary is chosen on validation: of those with a mean JS of at least 0.4 "
+            "The best adversary is chosen on validation: of those of KL with a mean JS of at least 0.4 "
             f"the one with the highest {criterion}."
         )
 
