@@ -195,12 +195,13 @@ def keep_study(study: Path, target: Path) -> None:
     """
     target.mkdir(parents=True, exist_ok=True)
     table = pq.read_table(study / "study.parquet")
-    head = json.loads((study / "study.json").read_text(encoding="utf-8"))
+    text = (study / "study.json").read_text(encoding="utf-8")
+    head = json.loads(text)
     if head.get("task") == "tagging":
         shown = taggers.CURVES if head["options"] else table.column_names
         table = _rounded(table.select([name for name in shown if name in table.column_names]))
     _write(table, target / "study.parquet")
-    write_text(target / "study.json", (study / "study.json").read_text(encoding="utf-8"))
+    write_text(target / "study.json", text)
 
 
 def _rounded(table: pa.Table) -> pa.Table:

@@ -47,14 +47,14 @@ def grid(study: Plan) -> Iterator[tuple[StudyRun, str | None, float, list[StudyR
     for base in study.bases:
         planned = study.planned("adversary", base=base.name)
         cells = {(run.term, run.lam or 0.0) for run in planned}
-        for term, lam in sorted(cells, key=_kl_first):
+        for term, lam in sorted(cells, key=lambda cell: (cell[1] > 0, kl_first(cell[0]), cell[1])):
             own = [run for run in planned if (run.term, run.lam or 0.0) == (term, lam)]
             yield base, term, lam, [run for run in own if run.finished]
 
 
-def _kl_first(cell: tuple[str | None, float]) -> tuple[bool, bool, str, float]:
-    term, lam = cell
-    return lam > 0, term != KL, term or "", lam
+def kl_first(term: str | None) -> tuple[bool, str]:
+    """The place of an attention term: KL, then the others by name."""
+    return term != KL, term or ""
 
 
 def groups(study: Plan) -> Iterator[tuple[str, str, list[StudyRun]]]:

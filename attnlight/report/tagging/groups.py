@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from attnlight.report.study.estimates import Runs
-from attnlight.report.study.groups import KL, grid, guides, uniforms
+from attnlight.report.study.groups import grid, guides, kl_first, uniforms
 from attnlight.report.study.missing import RUNS
 from attnlight.report.study.plan import StudyRun
 from attnlight.report.tagging.reading import ALONE, FULL, TaggingStudy
@@ -51,7 +51,7 @@ def cells(study: TaggingStudy, base: StudyRun) -> list[Cell]:
 def terms(study: TaggingStudy, base: StudyRun) -> list[str]:
     """The attention terms of finished adversaries of a base at a lambda above 0, KL first."""
     found = {cell.term for cell in cells(study, base) if cell.lam > 0 and cell.runs and cell.term}
-    return sorted(found, key=lambda term: (term != KL, term))
+    return sorted(found, key=kl_first)
 
 
 def path(study: TaggingStudy, base: StudyRun, term: str) -> list[Cell]:

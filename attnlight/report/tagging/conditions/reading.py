@@ -13,7 +13,7 @@ from attnlight.errors import InputError
 from attnlight.functional.exclusivity import Exclusivity, Runs, exclusivity
 from attnlight.functional.statistics import RESAMPLES
 from attnlight.report.study.estimates import TVD
-from attnlight.report.study.groups import KL
+from attnlight.report.study.groups import kl_first
 from attnlight.report.study.plan import FILE, StudyRun
 from attnlight.report.tagging.estimates import SHARE, TaggingEstimates
 from attnlight.report.tagging.reading import TaggingStudy, read_tagging_study
@@ -49,7 +49,7 @@ class Condition:
     def by_seed(self) -> dict[tuple[str, int], list[StudyRun]]:
         """Finished adversaries of each base and seed, those of KL where there are any."""
         every = self.study.finished("adversary")
-        terms = sorted({run.term or "" for run in every}, key=lambda term: (term != KL, term))
+        terms = sorted({run.term or "" for run in every}, key=kl_first)
         found: dict[tuple[str, int], list[StudyRun]] = {}
         for run in every:
             if run.term == terms[0]:
