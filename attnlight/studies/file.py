@@ -10,6 +10,7 @@ from typing import Any
 
 from attnlight.errors import InputError
 from attnlight.studies.groups import (
+    ADVERSARY_KEYS,
     COMPAT,
     Adversaries,
     Group,
@@ -94,8 +95,12 @@ def _condition(path: Path, whole: Section, conditions: Section, name: object) ->
         raise InputError(
             f"{conditions.place} has {name!r}; a name is text of letters, digits, and any of _.+-."
         )
-    part = conditions.part(name, ("options", "base"))
+    part = conditions.part(name, ("options", "base", "adversaries"))
     of_bases = part.part("base", ("options",)).options()
+    grid = part.part("adversaries", ("lambdas", "seeds")).content
+    if grid:
+        told = {**whole.part("adversaries", ADVERSARY_KEYS).content, **grid}
+        whole = Section(whole.place, {**whole.content, "adversaries": told}, _KEYS, whole.folder)
     return _study(path, whole, name, part.options(), of_bases)
 
 

@@ -12,6 +12,7 @@ GUIDES = ("uniform", "learned", "base", "shuffled", "adversary", "other")
 CONTEXTS = ("full", "tokens", "query_key")
 TERMS = ("kl", "js", "tvd")
 COMPAT = "compat"
+ADVERSARY_KEYS = ("lambdas", "seeds", "bases", "options")
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def read_adversaries(
     """Adversaries of some of the bases; None where the file has none."""
     if whole.content.get("adversaries") is None:
         return None
-    part = whole.part("adversaries", ("lambdas", "seeds", "bases", "options"))
+    part = whole.part("adversaries", ADVERSARY_KEYS)
     terms = (*TERMS, COMPAT) if tagger else TERMS
     grid = part.part("lambdas", terms)
     lambdas = {term: grid.lambdas(term) for term in grid.content}

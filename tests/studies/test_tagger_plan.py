@@ -186,6 +186,14 @@ CLASSIFIER["adversaries"] = None
         (changed(conditions={1: {}}), "conditions has 1; a name is text"),
         (changed(conditions={"one": {"seeds": [1]}}), "conditions: one has the key 'seeds'"),
         (changed(conditions={"one": {"base": {"seeds": [1]}}}), "one: base has the key 'seeds'"),
+        (
+            changed(conditions={"one": {"adversaries": {"bases": [0]}}}),
+            "one: adversaries has the key 'bases'",
+        ),
+        (
+            changed(conditions={"one": {"adversaries": {"lambdas": {"l2": [0]}}}}),
+            "lambdas has the key 'l2'",
+        ),
     ],
 )
 def test_mistake_is_told(lab: Lab, content: dict[str, Any], said: str) -> None:
@@ -209,3 +217,16 @@ def test_conditions_add_to_what_all_are_told(lab: Lab) -> None:
     epochs = ("--trainer.max_epochs=1", "--trainer.max_epochs=2")
     assert longer.base.options == (*epochs, "--model.heads=2")
     assert longer.uniform.options == (*epochs, "--trainer.max_epochs=3")
+
+
+def test_a_condition_has_adversaries_of_its_own(lab: Lab) -> None:
+    grid = {"lambdas": {"kl": [0, 0.1]}, "seeds": [0, 1], "bases": [0]}
+    fewer, other = {"seeds": [0]}, {"lambdas": {"js": [0.2]}}
+    conditions = {"all": None, "fewer": {"adversaries": fewer}, "other": {"adversaries": other}}
+    content = CONTENT | {"guides": None, "adversaries": grid, "conditions": conditions}
+    held = [study.adversaries for study in read_studies(lab.write(content))]
+    assert [(one.lambdas, one.seeds) for one in held if one is not None] == [
+        ({"kl": (0.0, 0.1)}, {"kl": (0, 1)}),
+        ({"kl": (0.0, 0.1)}, {"kl": (0,)}),
+        ({"js": (0.2,)}, {"js": (0, 1)}),
+    ]
