@@ -72,10 +72,10 @@ def test_the_study_of_conll2000() -> None:
     runs = plan(study)
     assert Counter(run.role for run in runs) == {
         "base": 3,
-        "uniform": 5 + 4 * 5,
+        "uniform": 5 + 2 * 5,
         "seed": 5 + 4 + 4,
-        "guide": 6 * 2 * 5,
-        "adversary": 13 * 5 + 7 * 3,
+        "guide": 6 * 2 * 3,
+        "adversary": 13 * 3 + 7 * 2,
     }
     assert study.adversaries is not None
     weights = study.adversaries.lambdas["kl"]
