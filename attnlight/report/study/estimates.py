@@ -94,9 +94,8 @@ class SeedEstimates(ABC):
     def _estimate(self, runs: Runs, measure: str) -> Estimate:
         by_seed = self.per_seed(runs, measure)
         defined = by_seed[~np.isnan(by_seed)]
-        std = float(defined.std(ddof=1)) if len(defined) > 1 else float("nan")
         found = self._mean(runs, measure)
-        return Estimate(found.mean, std, found.low, found.high, len(runs))
+        return Estimate(found.mean, _deviation(defined), found.low, found.high, len(runs))
 
     def _estimate_difference(self, a: Runs, b: Runs, measure: str) -> Estimate:
         found, seeds = self._difference(a, b, measure), min(len(a), len(b))
@@ -153,6 +152,13 @@ class Estimates(SeedEstimates):
             return self.study.values(runs, measure).astype(np.float64)
         right = self._predictions(runs) == self.study.label
         return np.where(self.study.label >= 0, right, np.nan)
+
+
+def _deviation(values: NDArray[np.float64]) -> float:
+    """Standard deviation; 0 of equal values, whose mean may be rounded; NaN of fewer than two."""
+    if len(values) < 2:
+        return float("nan")
+    return float(values.std(ddof=1)) if np.ptp(values) else 0.0
 
 
 def to_csv(

@@ -60,6 +60,10 @@ class TestEstimates:
         right = (predictions == fake.label).mean(axis=1)
         assert estimates.per_seed(runs, ACCURACY) == pytest.approx(right)
 
+    def test_equal_seeds_do_not_deviate(self, study: Study, estimates: Estimates) -> None:
+        for run in study.finished("uniform"):
+            assert estimates.of([run] * 3, JS).std == 0, "not 1e-17, by a mean that is rounded"
+
     def test_nothing_is_a_dash(self, study: Study, estimates: Estimates) -> None:
         nothing = estimates.of([], F1)
         assert str(nothing) == "–"  # noqa: RUF001
