@@ -8,7 +8,16 @@ from typing import NamedTuple
 from attnlight.report.study.estimates import F1, JS, TVD, Runs, SeedEstimates
 from attnlight.report.study.groups import chosen
 from attnlight.report.study.plan import Plan, StudyRun
-from attnlight.report.study.sentences import Named, both, capital, few, lacking, rule, signed, size
+from attnlight.report.study.sentences import (
+    Named,
+    both,
+    capital,
+    few,
+    lacking,
+    signed,
+    size,
+    too_few,
+)
 
 
 class Reader(NamedTuple):
@@ -41,7 +50,7 @@ def needed(study: Plan, estimates: SeedEstimates, uniform: Runs, base: Runs) -> 
         return [f"No answer: {lacking(*pair)}"]
     numbers = both(study, estimates, F1, *pair)
     if few(uniform, base):
-        return [f"Too few seeds for a sentence: {numbers} {rule(uniform, base)}"]
+        return [f"{too_few(len(uniform), len(base))}. {numbers}"]
     less = estimates.difference(uniform, base, F1)
     if less.high < 0:
         said = f"Attention is needed here: without it {study.f1} falls by {size(less)}."
@@ -85,7 +94,7 @@ def _diverges(
     numbers = both(study, estimates, JS, adversary, other)
     more = estimates.difference(best, runs, JS)
     if few(best, runs):
-        return f"Too few seeds for a sentence against {level}: {numbers} {rule(best, runs)}"
+        return f"{too_few(len(best), len(runs), about=f' against {level}')}. {numbers}"
     if more.low > 0:
         return f"The adversary's divergence is beyond {level}, by {size(more)} nats. {numbers}"
     if more.high < 0:
@@ -140,7 +149,7 @@ def _guides(
         return f"Against {theirs} there is no answer: {lacking(*pair)}"
     numbers = both(study, estimates, F1, *pair)
     if few(a, b):
-        return f"Too few seeds for a sentence: {numbers} {rule(a, b)}"
+        return f"{too_few(len(a), len(b))}. {numbers}"
     less = estimates.difference(a, b, F1)
     if less.low > 0:
         said = f"The adversary's attention guides {reader.name} better than {theirs}"
@@ -171,7 +180,7 @@ def _informs(
     less = estimates.difference(a, b, F1)
     told = f"{study.f1} is {signed(less)} above that with shuffled weights"
     if few(a, b):
-        return f"Too few seeds for a sentence on {who}: {told}. {rule(a, b)}"
+        return f"{too_few(len(a), len(b), about=f' on {who}')}. {capital(told)}."
     if less.low > 0:
         return f"{capital(who)} carries information to {reader.name}: {told}."
     return (

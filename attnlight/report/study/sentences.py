@@ -54,12 +54,10 @@ def few(*groups: Runs) -> bool:
     return min(map(len, groups)) < FEWEST_SEEDS
 
 
-def rule(*groups: Runs) -> str:
-    """How many seeds a claim needs, and how many there are."""
-    return (
-        f"A claim needs at least {FEWEST_SEEDS} seeds on each side; here are "
-        f"{' and '.join(str(len(runs)) for runs in groups)}."
-    )
+def too_few(*seeds: int, about: str = "") -> str:
+    """The words that stand where a claim would, with the seeds there are and those it needs."""
+    here = " and ".join(map(str, seeds))
+    return f"Too few seeds for a sentence{about} ({here}; at least {FEWEST_SEEDS} on each side)"
 
 
 def lacking(*groups: Named) -> str:

@@ -12,7 +12,7 @@ from attnlight.report.study.groups import chosen, uniforms
 from attnlight.report.study.lambdas import selection, term_name, words_of
 from attnlight.report.study.missing import missing
 from attnlight.report.study.plan import StudyRun
-from attnlight.report.study.sentences import Verdict, few, lacking, rule, signed, size
+from attnlight.report.study.sentences import Verdict, few, lacking, signed, size, too_few
 from attnlight.report.tables import number
 from attnlight.report.tagging.bends import LOSSES, find_bend, told
 from attnlight.report.tagging.collapse import find_collapses
@@ -57,7 +57,7 @@ def _needed(study: TaggingStudy, estimates: TaggingEstimates, base: StudyRun) ->
     numbers = f"One head uniform, the others learned, {study.f1} differs by {told_each}."
     least = min(heads.values(), key=len)
     if few(least, trained):
-        yield f"Too few seeds for a sentence on single heads: {numbers} {rule(least, trained)}"
+        yield f"{too_few(len(least), len(trained), about=' on single heads')}. {numbers}"
         return
     fallen = [str(head) for head, found in less.items() if found.high < 0]
     which = (
@@ -106,10 +106,8 @@ def _fall(
     able = [(cell, found) for cell, found in less if not few(cell.runs, control)]
     if len(able) < len(less):
         shortest = min((cell.runs for cell, _ in less), key=len)
-        return (
-            f"Too few seeds for a sentence on {term_name(term)}. {numbers} "
-            f"{rule(shortest, control)}"
-        )
+        few_seeds = too_few(len(shortest), len(control), about=f" on {term_name(term)}")
+        return f"{few_seeds}. {numbers}"
     below = [pair for pair in able if pair[1].high < 0]
     if not below:
         return (
@@ -174,7 +172,7 @@ def _beyond_seeds(estimates: TaggingEstimates, best: Runs, seeds: Runs) -> Itera
         return
     less = estimates.difference(best, seeds, TAU)
     if few(best, seeds):
-        yield f"Too few seeds for a sentence against seed variance. {rule(best, seeds)}"
+        yield f"{too_few(len(best), len(seeds), about=' against seed variance')}."
     elif less.high < 0:
         yield f"The adversary ranks words less like the base than other seeds do, by {size(less)}."
     elif less.low > 0:

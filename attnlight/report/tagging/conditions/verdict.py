@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from attnlight.functional.exclusivity import COST, Exclusivity
 from attnlight.functional.statistics import MeanInterval
-from attnlight.report.study.sentences import FEWEST_SEEDS, Verdict, capital
+from attnlight.report.study.sentences import FEWEST_SEEDS, Verdict, capital, too_few
 from attnlight.report.tables import interval, number
 from attnlight.report.tagging.conditions.reading import Condition
 from attnlight.report.tagging.conditions.tables import (
@@ -54,10 +54,8 @@ def _compared(pair: Pair) -> str:
     )
     seeds = [seeds_of(one) for one in (pair.tokens, pair.marked)]
     if min(seeds) < FEWEST_SEEDS:
-        return (
-            f"{where}: too few seeds for a sentence; {numbers} A claim needs at least {FEWEST_SEEDS} "
-            f"seeds on each side; here are {seeds[0]} and {seeds[1]}."
-        )
+        words = too_few(*seeds)
+        return f"{where}: {words[0].lower()}{words[1:]}; {numbers}"
     return f"{where}: {_claim(pair.less)}; {numbers}"
 
 
