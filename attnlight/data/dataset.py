@@ -98,6 +98,10 @@ class TokenDataset(Dataset[TextBatch]):
     def __len__(self) -> int:
         return len(self.index)
 
+    def equals(self, other: TokenDataset) -> bool:
+        """Whether another split holds the same columns of the same rows in the same order."""
+        return bool(self._table.equals(other._table))
+
     @property
     def shapes(self) -> NDArray[np.int32]:
         """What padding makes equal within a batch, the costliest first.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 DATA_VARIABLE = "ATTNLIGHT_DATA"
 _PLACE = ("path", "name", "revision", "local")
+_FRONT_MATTER = re.compile(rb"\s*---[\r\n]+(.*?)[\r\n]+---", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -90,20 +93,52 @@ class Source:
             raise InputError(f"there is no corpus folder {folder}{reason}")
         return folder
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self, column_file: bool = False) -> dict[str, Any]:
         """What decides the content of the split, as plain JSON.
 
-        A local folder is known by its files' names and content, wherever it lies; nothing is
-        loaded. A corpus on the hub is known by id, name and revision: without a revision it is
-        the one that was current when the corpus was first prepared here.
+        A local folder is known by the names and content of the data files that `datasets` reads
+        from it, in every split, and by what its description says of them, wherever the folder lies;
+        nothing is loaded. A corpus on the hub is known by id, name and revision: without a revision
+        it is the one that was current when the corpus was first prepared here.
+
+        Args:
+            column_file: The split is a file of columns in the folder, which alone is read.
+
+        Raises:
+            InputError: There is no such folder, or `datasets` cannot read its files.
         """
+        folder = self.folder
+        if folder is None:
+            return self._content()
+        if column_file:
+            file = folder / str(self.split)
+            return self._content(_digests(folder, [file] if file.is_file() else []))
+        description = _description(folder)
+        return self._content(_digests(folder, self._data_files(folder))) | description
+
+    def former_identity(self) -> dict[str, Any]:
+        """`identity` in version 1 of the fingerprint: every file of a local folder counted."""
+        folder = self.folder
+        return self._content() if folder is None else self._content(_all_digests(folder))
+
+    def _content(self, files: dict[str, str] | None = None) -> dict[str, Any]:
         content = asdict(self)
         content["classes"] = self.classes and list(self.classes.items())  # their order matters
         content["local"] = None
-        if self.folder is not None:
-            content |= {"path": None, "revision": None, "files": _digests(self.folder)}
+        if files is not None:
+            content |= {"path": None, "revision": None, "files": files}
             content["name"] = None if self._stands_in else self.name
         return content
+
+    def _data_files(self, folder: Path) -> list[Path]:
+        """The files that `datasets` reads for any split: which they are is its own decision."""
+        import datasets
+
+        name = None if self._stands_in else self.name
+        with tempfile.TemporaryDirectory() as scratch, self._explained(local=True):
+            builder = datasets.load_dataset_builder(str(folder), name, cache_dir=scratch)
+        files = builder.config.data_files or {}
+        return [Path(file) for split in files.values() for file in split]
 
     def load(self, scratch: Path) -> Dataset:
         """The rows of the split, read by memory map.
@@ -122,14 +157,22 @@ class Source:
         if folder is not None:
             place = {"path": str(folder), "cache_dir": str(scratch)}
             place["name"] = None if self._stands_in else self.name
-        try:
-            with silent(folder is not None):
-                rows = datasets.load_dataset(**place, split=self.split)
-        except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-            raise InputError(self._explain(error)) from error
+        with self._explained(local=folder is not None):
+            rows = datasets.load_dataset(**place, split=self.split)
         if not len(rows):
             raise InputError(f"{self} is empty")
         return rows
+
+    @contextmanager
+    def _explained(self, local: bool) -> Iterator[None]:
+        """Turn what `datasets` raises in the block into an `InputError` that names the corpus."""
+        import datasets
+
+        try:
+            with silent(local):
+                yield
+        except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+            raise InputError(self._explain(error)) from error
 
     def _explain(self, error: BaseException) -> str:
         corpus = self.folder or self.path
@@ -153,16 +196,44 @@ class Source:
         return f"{corpus} cannot be read: {message}"
 
 
-def _digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file that is not hidden, by its name within the folder."""
-    digests = {}
-    for parent, folders, names in os.walk(folder, followlinks=True):  # `datasets` follows them too
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for file in (Path(parent, name) for name in names if not name.startswith(".")):
+def _digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of files by their names within the folder.
+
+    Raises:
+        InputError: One of them cannot be read.
+    """
+    digests, root = {}, folder.resolve()
+    for file in files:
+        try:
             state = file.stat()
             digest = _digest(file.resolve(), state.st_size, state.st_mtime_ns)
-            digests[file.relative_to(folder).as_posix()] = digest
+        except OSError as error:
+            raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
+        start = folder if file.is_relative_to(folder) else root  # `datasets` resolves the folder
+        digests[Path(os.path.relpath(file, start)).as_posix()] = digest
     return digests
+
+
+def _all_digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file that is not hidden, by its name within the folder."""
+    files: list[Path] = []
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files += [Path(parent, name) for name in names if not name.startswith(".")]
+    return _digests(folder, files)
+
+
+def _description(folder: Path) -> dict[str, str]:
+    """Hash of what a folder says of its data files, such as column types; empty without any.
+
+    `datasets` reads the YAML in front of README.md and two files of its own.
+    """
+    readme = folder / "README.md"
+    front = _FRONT_MATTER.match(readme.read_bytes()) if readme.is_file() else None
+    parts = [front[1]] if front else []
+    others = (folder / name for name in (".huggingface.yaml", "dataset_infos.json"))
+    parts += [file.read_bytes() for file in others if file.is_file()]
+    return {"description": hashlib.sha256(b"\0".join(parts)).hexdigest()} if parts else {}
 
 
 @cache  # the splits of a corpus share their folder

@@ -7,8 +7,10 @@ import json
 import os
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -22,11 +24,13 @@ from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
+from attnlight.data.sources import Source
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
 from attnlight.errors import InputError
 
 FORMAT = 1
+FINGERPRINT = 2  # in 1, which had no prefix, every file of a local folder counted
 SPLITS = ("train", "validation", "test")
 Split = Literal["train", "validation", "test"]
 _VECTORS = "vectors.bin"
@@ -57,11 +61,13 @@ class CorpusDataModule(LightningDataModule, ABC):
             texts are not split.
         nested: Whether batches keep sentences apart, (B, S, N).
         target: What a tagger is asked for, where a corpus has a choice.
+        sources: Where each split is read from; empty for a corpus that is made from a seed.
     """
 
     sentence_rules: SentenceRules | None = None
     nested: bool = False
     target: TargetName = "tokens"
+    sources: Mapping[str, Source] = MappingProxyType({})
 
     def __init__(
         self,
@@ -103,14 +109,55 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the recipe and the format, 16 hexadecimal digits: equal means equal content."""
-        content = {"format": FORMAT, "kind": type(self).__name__, "recipe": self.recipe()}
+        """Version and hash of recipe and format, as `v2-0123456789abcdef`.
+
+        Equal fingerprints mean equal content.
+
+        Raises:
+            InputError: A source cannot be read.
+        """
+        return f"v{FINGERPRINT}-{self._hash(FORMAT, self.recipe())}"
+
+    def _hash(self, format_: int, recipe: dict[str, Any]) -> str:
+        content = {"format": format_, "kind": type(self).__name__, "recipe": recipe}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    def is_known_as(self, fingerprint: str) -> bool:
+        """Whether a fingerprint is of a corpus with the vocabulary and the rows of this one.
+
+        One of an earlier version is if it is what that version would call this corpus, or if the
+        corpus that it prepared lies in the cache and holds the same.
+        """
+        if fingerprint == self.fingerprint or "-" in fingerprint:
+            return fingerprint == self.fingerprint
+        recipe = self.recipe()
+        former = {split: source.former_identity() for split, source in self.sources.items()}
+        recipes = (recipe, recipe | {"sources": former} if former else recipe)
+        # What that version added of files beside the data may be gone: hence the first recipe.
+        return fingerprint in {self._hash(1, recipe) for recipe in recipes} or self._equals(
+            self._folder_of(fingerprint)
+        )
+
+    def _equals(self, folder: Path) -> bool:
+        """Whether a prepared corpus has the classes, the vocabulary and the rows of this one."""
+        try:
+            corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+            return (
+                (corpus["classes"], corpus["splits"].keys())
+                == (self.classes, self._corpus["splits"].keys())
+                and (folder / "tokenizer.json").read_text(encoding="utf-8") == self.tokenizer_json
+                and all(self._open(folder / s).equals(self.dataset(s)) for s in corpus["splits"])
+            )
+        except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is damaged
+            return False
 
     @property
     def _target(self) -> Path:
+        return self._folder_of(self.fingerprint)
+
+    def _folder_of(self, fingerprint: str) -> Path:
         root = self.cache_dir or os.environ.get("ATTNLIGHT_CACHE") or "~/.cache/attnlight"
-        return Path(root).expanduser() / f"{type(self).__name__.lower()}-{self.fingerprint}"
+        return Path(root).expanduser() / f"{type(self).__name__.lower()}-{fingerprint}"
 
     def prepare(self) -> Path:
         """The folder of the prepared corpus, written on the first call on this machine.

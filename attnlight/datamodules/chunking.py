@@ -193,8 +193,9 @@ class ChunkingDataModule(CorpusDataModule):
 
     @override
     def recipe(self) -> dict[str, Any]:
+        in_files = any(isinstance(column, int) for column in self.columns)
         recipe = {
-            "sources": {split: source.identity() for split, source in self.sources.items()},
+            "sources": {split: source.identity(in_files) for split, source in self.sources.items()},
             "columns": self.columns,
             "selection": asdict(self.selection),
             "tags": [self.chunks, self.strict],

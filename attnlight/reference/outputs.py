@@ -28,6 +28,10 @@ class Corpus(Protocol):
     fingerprint: str
     tokenizer_json: str
 
+    def is_known_as(self, fingerprint: str, /) -> bool:
+        """Whether a fingerprint, perhaps of an earlier version, is of this vocabulary and rows."""
+        ...
+
     def dataset(self, split: str, /) -> TokenDataset:
         """One split."""
         ...
@@ -77,7 +81,7 @@ class Reference:
                 f"the base {self.path} was trained with another vocabulary than that of the corpus "
                 "in `data`: give the `data` of its fit.yaml."
             )
-        if corpus.fingerprint != self.identity.corpus:
+        if not corpus.is_known_as(self.identity.corpus):
             raise InputError(
                 f"the base {self.path} was trained on another corpus, or on other splits of it "
                 f"({self.identity.corpus}), than `data` is ({corpus.fingerprint}): give the `data` "
@@ -105,7 +109,9 @@ class Reference:
         if key not in self._stores:
             self.require_corpus(corpus)
             texts = corpus.dataset(split)
-            name = f"outputs-{self.identity.fingerprint}-{corpus.fingerprint}-{split}"
+            # Under the corpus as the base knows it, so that what an earlier version of the
+            # fingerprint named is found again.
+            name = f"outputs-{self.identity.fingerprint}-{self.identity.corpus}-{split}"
             folder = texts.folder.parents[1] / name
             prepare_once(folder, MARKER, partial(self._write, texts, split, torch.device(device)))
             self._stores[key] = OutputStore(folder)

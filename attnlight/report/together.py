@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlight.records import KEY, RecordError, read_metadata, read_record
 
@@ -22,7 +23,9 @@ def require_one_run(paths: Sequence[Path]) -> None:
             different content.
     """
     found = [(path, read_metadata(path)) for path in paths]
-    _require_same(found, "corpus", "come from different corpora: one is of another run")
+    how = "come from different corpora: one is of another run"
+    if _require_same_corpus(found, how) > 1:  # fingerprints of two versions cannot be compared
+        _require_same_rows(found, how)
     _require_same(found, "classes", "name different classes: one is of another run")
     for name in sorted({str(about.get("checkpoint")) for _, about in found}):
         of_name = [entry for entry in found if entry[1].get("checkpoint") == name]
@@ -39,7 +42,7 @@ def require_same_instances(first: Path, second: Path) -> None:
     """
     found = [(path, read_metadata(path)) for path in (first, second)]
     _require_same(found, "stage", "are of different splits")
-    _require_same(found, "corpus", "come from different corpora")
+    _require_same_corpus(found, "come from different corpora")
     one, other = (read_record(path, KEY).columns for path in (first, second))
     if all(np.array_equal(one[name], other[name]) for name in KEY):
         return
@@ -51,6 +54,33 @@ def require_same_instances(first: Path, second: Path) -> None:
         f"{first} and {second} hold different instances: {len(alone):,} are in one alone, the "
         f"first is index {alone[0][0]} (position {alone[0][1]})."
     )
+
+
+def _require_same_corpus(found: Sequence[tuple[Path, Mapping[str, Any]]], how: str) -> int:
+    """Refuse different fingerprints of one version; the number of versions."""
+    versions: dict[str, list[tuple[Path, Mapping[str, Any]]]] = {}
+    for path, about in found:
+        if about.get("corpus"):
+            versions.setdefault(_version(about["corpus"]), []).append((path, about))
+    for entries in versions.values():
+        _require_same(entries, "corpus", how)
+    return len(versions)
+
+
+def _require_same_rows(found: Sequence[tuple[Path, Mapping[str, Any]]], how: str) -> None:
+    """Refuse whole records of one split that hold different dataset indices."""
+    rows: dict[str, tuple[Path, NDArray[np.int64]]] = {}
+    for path, about in found:
+        if about.get("corpus") and not about.get("partial"):
+            index = np.unique(read_record(path, KEY[:1]).columns[KEY[0]])
+            first, expected = rows.setdefault(str(about.get("stage")), (path, index))
+            if not np.array_equal(index, expected):
+                raise RecordError(f"{first} and {path} {how}.")
+
+
+def _version(fingerprint: str) -> str:
+    """Version of a corpus fingerprint; the first one has no prefix."""
+    return fingerprint.rpartition("-")[0]
 
 
 def _require_same(found: Sequence[tuple[Path, Mapping[str, Any]]], key: str, how: str) -> None:

@@ -97,7 +97,7 @@ def test_linked_folders_count(tmp_path: Path) -> None:
     for name, letter in (("one", "a"), ("two", "b")):
         (tmp_path / name).mkdir()
         (tmp_path / letter).mkdir()
-        (tmp_path / letter / "train.csv").write_text(f"text,label\n{letter},0\n")
+        (tmp_path / letter / "train-00000-of-00001.csv").write_text(f"text,label\n{letter},0\n")
         (tmp_path / name / "data").symlink_to(tmp_path / letter)
     first, second = (Source(path=str(tmp_path / name)).identity() for name in ("one", "two"))
     assert first != second

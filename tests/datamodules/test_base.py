@@ -81,8 +81,6 @@ def test_the_fingerprint_is_that_of_the_recipe(cache: Path) -> None:
 
     assert fingerprint([0, 1]) == fingerprint([0, 1], seed=9, batch_size=3, num_workers=1)
     assert fingerprint([0, 1]) != fingerprint([1, 0])
-    assert len(fingerprint([0, 1])) == 16
-    assert int(fingerprint([0, 1]), 16) >= 0
 
 
 def test_a_corpus_is_prepared_once_and_announced_once(
