@@ -1,55 +1,176 @@
-"""Folders that are written once, whole or not at all, whoever comes first."""
+"""Folders that are written once, whole or not at all, and checked when they are opened."""
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import shutil
+import sys
 import tempfile
+import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
-from attnlight.files import named_errors
+from attnlight.errors import InputError
+from attnlight.files import named_errors, write_text
+
+MANIFEST = "manifest.json"  # size and CRC-32 of each file; written last
+_PASSED = ".passed.json"  # what of that was right, and when each file was changed
+_PIECE = 1 << 20
 
 
-def prepare_once(target: Path, marker: str, write: Callable[[Path], None]) -> None:
-    """Make the folder `target` unless it is there.
+def cache_root(folder: str | None = None) -> Path:
+    """The folder of prepared corpora.
+
+    Args:
+        folder: Where it is; None: `$ATTNLIGHT_CACHE`, or `attnlight` in `$XDG_CACHE_HOME`, or
+            `~/.cache/attnlight`.
+    """
+    named = folder or os.environ.get("ATTNLIGHT_CACHE")
+    if named:
+        return Path(named).expanduser()
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    return (home if home.is_absolute() else Path("~/.cache").expanduser()) / "attnlight"
+
+
+def prepare_once(
+    target: Path,
+    write: Callable[[Path], None],
+    former: Callable[[Path], bool] | None = None,
+) -> None:
+    """Make the folder `target` unless it is there and undamaged.
 
     Safe when several processes start cold: one writes, the others wait for it. The content is
     written beside `target` and takes its name at the end, so that what a killed process leaves is
-    never taken for it; the next one removes it.
+    never taken for it; the next one removes it. A damaged folder is made anew, with one line on
+    stderr; a process that has its files open keeps reading the old ones.
 
     Args:
         target: The folder.
-        marker: A file that `write` makes; a folder without it was not made here.
         write: Fills an empty folder.
+        former: Whether a folder without checksums, as earlier versions wrote them, is to be used.
 
     Raises:
-        InputError: The folder that is to hold `target` cannot be made or written.
+        InputError: `target` cannot be read, or the folder that is to hold it cannot be made or
+            written.
     """
-    if (target / marker).is_file():
+    damage = find_damage(target)
+    if damage is None:
+        return
+    if damage and former is not None and not (target / MANIFEST).exists() and former(target):
+        with suppress(InputError):  # a cache of another user
+            _write_manifest(target)
         return
     lock = FileLock(f"{target}.lock")
-    with named_errors(target.parent):
+    try:
         target.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
+    except OSError as error:
+        reason = f"{target} is damaged ({damage}) and " if damage else ""
+        raise InputError(
+            f"{reason}{target.parent} cannot be written: {error.strerror or error}; name another "
+            "folder by ATTNLIGHT_CACHE."
+        ) from error
     try:
-        if not (target / marker).is_file():
-            _write(target, write)
+        damage = find_damage(target)  # another process may have made it meanwhile
+        if damage is None:
+            return
+        if damage:
+            print(f"{target} is damaged ({damage}): it is made anew", file=sys.stderr)
+        _write(target, write)
     finally:
         lock.release()
+
+
+def find_damage(folder: Path) -> str | None:
+    """What is wrong with a prepared folder; None if nothing, empty text if there is none.
+
+    The size of each file is compared every time, its content once for each modification time: what
+    passed is kept in the folder, where that can be written.
+
+    Raises:
+        InputError: A file cannot be read.
+    """
+    if not os.path.lexists(folder):
+        return ""
+    try:
+        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        return _compare(folder, files)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        return f"{Path(error.filename).name} is missing"
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or folder} cannot be read: {error.strerror or error}; delete {folder} "
+            "or name another folder by ATTNLIGHT_CACHE."
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"{MANIFEST} is not readable"
+
+
+def checksum(path: Path) -> int:
+    """CRC-32 of a file's content."""
+    crc = 0
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            crc = zlib.crc32(piece, crc)
+    return crc
+
+
+def _compare(folder: Path, files: dict[str, list[int]]) -> str | None:
+    """Which file is not as the manifest has it, if any; the files by size and CRC-32."""
+    passed, marks = _passed(folder), {}
+    for name, (size, crc) in files.items():
+        path = folder / name
+        state = path.stat()
+        if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        if state.st_size != size:
+            return f"{name} has {state.st_size} bytes, not {size}"
+        marks[name] = [size, crc, state.st_mtime_ns]
+        if passed.get(name) != marks[name] and checksum(path) != crc:
+            return f"the content of {name} has changed"
+    if passed != marks:
+        with suppress(InputError):  # a cache of another user: then every process looks itself
+            write_text(folder / _PASSED, json.dumps(marks))
+    return None
+
+
+def _passed(folder: Path) -> dict[str, Any]:
+    """Size, CRC-32 and modification time of the files that passed before."""
+    with suppress(OSError, ValueError):
+        passed = json.loads((folder / _PASSED).read_text(encoding="utf-8"))
+        return passed if isinstance(passed, dict) else {}
+    return {}
+
+
+def _write_manifest(folder: Path) -> None:
+    paths = sorted(path for path in folder.rglob("[!.]*") if path.is_file())
+    files = {
+        path.relative_to(folder).as_posix(): [path.stat().st_size, checksum(path)] for path in paths
+    }
+    write_text(folder / MANIFEST, json.dumps({"files": files}, indent=1))
 
 
 def _write(target: Path, write: Callable[[Path], None]) -> None:
     # The lock is held: whatever carries this prefix was left by a process that was killed.
     for left in target.parent.glob(f".{target.name}-*"):
         shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    with named_errors(target):
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
+        folder = scratch / "new"
+        folder.mkdir()
         write(folder)
-        folder.chmod(0o755)  # mkdtemp's is private; other users may share the cache
-        shutil.rmtree(target, ignore_errors=True)
-        os.replace(folder, target)
+        _write_manifest(folder)
+        find_damage(folder)  # notes the times, so that other users need not look again
+        with named_errors(target):
+            if os.path.lexists(target):
+                target.rename(scratch / "old")
+            folder.rename(target)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)

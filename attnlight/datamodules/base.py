@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from torch.utils.data import DataLoader
 
 from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
-from attnlight.data.prepared import prepare_once
+from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
@@ -54,7 +53,8 @@ class CorpusDataModule(LightningDataModule, ABC):
         num_workers: Processes that load batches; 0 loads them in the main process, which is as
             fast for memory-mapped tokens.
         predict_split: Split that `predict` reads.
-        cache_dir: Folder of prepared corpora; `$ATTNLIGHT_CACHE` or `~/.cache/attnlight` if null.
+        cache_dir: Folder of prepared corpora; null: `$ATTNLIGHT_CACHE`, or `attnlight` in
+            `$XDG_CACHE_HOME`, or `~/.cache/attnlight`.
 
     Attributes:
         sentence_rules: How a raw text becomes sentences as those of the test split did; None where
@@ -156,20 +156,23 @@ class CorpusDataModule(LightningDataModule, ABC):
         return self._folder_of(self.fingerprint)
 
     def _folder_of(self, fingerprint: str) -> Path:
-        root = self.cache_dir or os.environ.get("ATTNLIGHT_CACHE") or "~/.cache/attnlight"
-        return Path(root).expanduser() / f"{type(self).__name__.lower()}-{fingerprint}"
+        return cache_root(self.cache_dir) / f"{type(self).__name__.lower()}-{fingerprint}"
 
     def prepare(self) -> Path:
         """The folder of the prepared corpus, written on the first call on this machine.
 
         Safe when several processes start cold: one writes, the others wait. The folder appears
-        under its name only when it is whole.
+        under its name only when it is whole, and is written anew where it is damaged.
 
         Raises:
             InputError: The cache folder cannot be made, a split is empty or has only one class, or `build` refuses its source.
         """
-        prepare_once(self._target, "corpus.json", self._write)
+        prepare_once(self._target, self._write)
         return self._target
+
+    @cached_property
+    def _prepared(self) -> Path:
+        return self.prepare()
 
     def _write(self, folder: Path) -> None:
         self.build(folder)
@@ -196,7 +199,7 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:
-        text = (self.prepare() / "corpus.json").read_text(encoding="utf-8")
+        text = (self._prepared / "corpus.json").read_text(encoding="utf-8")
         corpus: dict[str, Any] = json.loads(text)
         return corpus
 
@@ -213,7 +216,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     @cached_property
     def tokenizer_json(self) -> str:
         """The tokenizer as JSON text, normalisation and splitting included."""
-        return (self.prepare() / "tokenizer.json").read_text(encoding="utf-8")
+        return (self._prepared / "tokenizer.json").read_text(encoding="utf-8")
 
     @cached_property
     def vocab_size(self) -> int:
@@ -244,7 +247,7 @@ class CorpusDataModule(LightningDataModule, ABC):
             has = ", ".join(self._corpus["splits"])
             raise InputError(f"{self.corpus_name} has no {split} split; it has {has}.")
         if split not in self._datasets:
-            self._datasets[split] = self._open(self.prepare() / split)
+            self._datasets[split] = self._open(self._prepared / split)
         return self._datasets[split]
 
     def _open(self, folder: Path) -> TokenDataset:
@@ -268,7 +271,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         """
         digest = hashlib.sha256(settings.identity().encode()).hexdigest()[:16]
         target = self._target.with_name(f"word2vec-{self._target.name}-{digest}")
-        prepare_once(target, _VECTORS, partial(self._train_vectors, settings))
+        prepare_once(target, partial(self._train_vectors, settings))
         return target / _VECTORS
 
     def _train_vectors(self, settings: Word2VecSettings, folder: Path) -> None:

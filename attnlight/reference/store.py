@@ -176,6 +176,10 @@ class OutputStore:
     def __len__(self) -> int:
         return len(self._keys)
 
+    def is_of(self, index: NDArray[np.int64]) -> bool:
+        """Whether the rows are of these texts, by their dataset index, and of no other."""
+        return np.array_equal(np.unique(self._keys // _POSITIONS), np.unique(index))
+
     def _map(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         kind = np.dtype(_TYPES[name])
         size, expected = (self.folder / name).stat().st_size, int(np.prod(shape)) * kind.itemsize

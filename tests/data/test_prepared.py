@@ -1,3 +1,6 @@
+import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -5,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from attnlight.data.prepared import prepare_once
+from attnlight.data import prepared
+from attnlight.data.prepared import MANIFEST, cache_root, checksum, find_damage, prepare_once
 from attnlight.errors import InputError
+from tests.damage import DAMAGES, folder_for_all, without_rights
 
 WRITER = """
 import sys, time
@@ -21,7 +26,7 @@ def write(folder: Path) -> None:
     time.sleep(seconds)
     (folder / "corpus.json").write_text("whole")
 
-prepare_once(target, "corpus.json", write)
+prepare_once(target, write)
 print((target / "corpus.json").read_text())
 """
 
@@ -45,7 +50,7 @@ def test_the_folder_is_written_once(tmp_path: Path) -> None:
         write(folder)
 
     for _ in range(2):
-        prepare_once(target, "corpus.json", note_and_write)
+        prepare_once(target, note_and_write)
     assert len(calls) == 1
     assert (target / "data" / "x").read_text() == "whole"
     assert sorted(path.name for path in target.parent.iterdir()) == ["corpus", "corpus.lock"]
@@ -69,7 +74,7 @@ def test_what_a_killed_process_left_is_no_corpus(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] != []
 
     started = time.monotonic()
-    prepare_once(target, "corpus.json", write)
+    prepare_once(target, write)
     assert time.monotonic() - started < 5  # the lock died with its process
     assert (target / "corpus.json").read_text() == "whole"
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["corpus"]
@@ -81,18 +86,176 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
         raise InputError("the source is odd")
 
     with pytest.raises(InputError, match="the source is odd"):
-        prepare_once(tmp_path / "corpus", "corpus.json", fail)
+        prepare_once(tmp_path / "corpus", fail)
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
-def test_a_folder_without_the_marker_is_replaced(tmp_path: Path) -> None:
+def test_a_folder_without_a_manifest_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "stale").write_text("")
-    prepare_once(tmp_path / "corpus", "corpus.json", write)
-    assert sorted(path.name for path in (tmp_path / "corpus").iterdir()) == ["corpus.json", "data"]
+    prepare_once(tmp_path / "corpus", write)
+    assert not (tmp_path / "corpus" / "stale").exists()
+    assert (tmp_path / "corpus" / "corpus.json").read_text() == "whole"
 
 
 def test_a_cache_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file/cache cannot be written"):
-        prepare_once(tmp_path / "file" / "cache" / "corpus", "corpus.json", write)
+        prepare_once(tmp_path / "file" / "cache" / "corpus", write)
+
+
+class TestDamage:
+    """A damaged folder is made anew with one line, whatever its damage."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        prepare_once(tmp_path / "corpus", write)
+        return tmp_path / "corpus"
+
+    @pytest.mark.parametrize("name", ["corpus.json", "data/x", MANIFEST])
+    @pytest.mark.parametrize("damage", DAMAGES)
+    def test_is_mended(
+        self, folder: Path, name: str, damage: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        manifest = (folder / MANIFEST).read_bytes()
+        DAMAGES[damage](folder / name)
+        prepare_once(folder, write)
+        said = capsys.readouterr().err.splitlines()
+        if name == MANIFEST and damage in ("longer", "last"):  # what it says may still be read
+            assert len(said) <= 1
+        else:
+            assert len(said) == 1
+            assert str(folder) in said[0]
+            assert Path(name).name in said[0] or name == MANIFEST  # its bit blames another file
+            assert (folder / MANIFEST).read_bytes() == manifest
+        assert (folder / "corpus.json").read_text() == "whole"
+        assert (folder / "data" / "x").read_text() == "whole"
+        assert find_damage(folder) is None
+        assert sorted(path.name for path in folder.parent.iterdir()) == ["corpus", "corpus.lock"]
+
+    def test_no_bit_of_the_manifest_hides_damage(self, folder: Path) -> None:
+        path = folder / MANIFEST
+        data = path.read_bytes()
+        for place in range(8 * len(data)):
+            flipped = bytearray(data)
+            flipped[place // 8] ^= 1 << place % 8
+            path.write_bytes(flipped)
+            if find_damage(folder) is None:
+                assert json.loads(flipped)["files"] == json.loads(data)["files"]
+
+    @pytest.mark.parametrize("damage", DAMAGES)
+    def test_of_what_passed_is_harmless(self, folder: Path, damage: str) -> None:
+        DAMAGES[damage](folder / ".passed.json")
+        assert find_damage(folder) is None
+        DAMAGES["bit"](folder / "data" / "x")
+        assert find_damage(folder) == "the content of data/x has changed"
+
+    def test_a_folder_or_file_in_place_of_the_other(self, folder: Path) -> None:
+        shutil.rmtree(folder / "data")
+        (folder / "data").write_text("")
+        prepare_once(folder, write)
+        assert (folder / "data" / "x").read_text() == "whole"
+        shutil.rmtree(folder)
+        folder.write_text("")
+        prepare_once(folder, write)
+        assert (folder / "data" / "x").read_text() == "whole"
+
+    def test_content_is_read_once_for_each_modification_time(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read: list[str] = []
+
+        def note(path: Path) -> int:
+            read.append(path.name)
+            return checksum(path)
+
+        monkeypatch.setattr(prepared, "checksum", note)
+        prepare_once(folder, write)
+        assert read == []
+        os.utime(folder / "data" / "x", ns=(10**18, 10**18))
+        for _ in range(2):
+            prepare_once(folder, write)
+        assert read == ["x"]
+
+    def test_who_has_a_file_open_reads_on(self, folder: Path) -> None:
+        with (folder / "data" / "x").open() as file:
+            DAMAGES["bit"](folder / "corpus.json")
+            prepare_once(folder, write)
+            assert file.read() == "whole"
+
+    def test_two_processes_mend_once(self, folder: Path) -> None:
+        DAMAGES["empty"](folder / "corpus.json")
+        processes = [start(folder, 0.3) for _ in range(2)]
+        said = sorted(process.communicate(timeout=60)[0] for process in processes)
+        assert said == ["begun\nwhole\n", "whole\n"]
+
+    def test_what_cannot_be_made_anew_stays(self, folder: Path) -> None:
+        def fail(_: Path) -> None:
+            raise InputError("the source is gone")
+
+        DAMAGES["bit"](folder / "data" / "x")
+        with pytest.raises(InputError, match="the source is gone"):
+            prepare_once(folder, fail)
+        assert (folder / "data" / "x").exists()
+
+
+class TestRights:
+    """The cache of another user is read; where that does not do, a sentence says so."""
+
+    def test_whole(self) -> None:
+        with folder_for_all() as place:
+            prepare_once(place / "corpus", write)
+            os.utime(place / "corpus" / "data" / "x", ns=(10**18, 10**18))
+            with without_rights(place):
+                prepare_once(place / "corpus", write)
+            assert (place / "corpus" / "data" / "x").stat().st_mtime_ns == 10**18  # not made anew
+
+    def test_damaged(self) -> None:
+        with folder_for_all() as place:
+            prepare_once(place / "corpus", write)
+            DAMAGES["bit"](place / "corpus" / "data" / "x")
+            with (
+                without_rights(place),
+                pytest.raises(InputError, match=r"data/x has changed.*ATTNLIGHT_CACHE"),
+            ):
+                prepare_once(place / "corpus", write)
+
+    @pytest.mark.parametrize("name", ["corpus.json", "data", "data/x", MANIFEST, "."])
+    def test_unreadable(self, name: str) -> None:
+        with folder_for_all() as place:
+            prepare_once(place / "corpus", write)
+            (place / "corpus" / name).chmod(0)
+            with (
+                without_rights(place / "none"),
+                pytest.raises(InputError, match=r"corpus.* cannot be read: Perm.*ATTNLIGHT_CACHE"),
+            ):
+                prepare_once(place / "corpus", write)
+
+
+class TestRoot:
+    @pytest.mark.parametrize(
+        ("given", "attnlight", "xdg", "root"),
+        [
+            ("/given", "/named", "/xdg", "/given"),
+            (None, "/named", "/xdg", "/named"),
+            (None, "~/named", None, "/home/someone/named"),
+            (None, None, "/xdg", "/xdg/attnlight"),
+            (None, "", "", "/home/someone/.cache/attnlight"),
+            (None, None, "relative", "/home/someone/.cache/attnlight"),  # invalid by the standard
+            (None, None, None, "/home/someone/.cache/attnlight"),
+        ],
+    )
+    def test_which(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        given: str | None,
+        attnlight: str | None,
+        xdg: str | None,
+        root: str,
+    ) -> None:
+        monkeypatch.setenv("HOME", "/home/someone")
+        for name, value in (("ATTNLIGHT_CACHE", attnlight), ("XDG_CACHE_HOME", xdg)):
+            monkeypatch.delenv(name, raising=False)
+            if value is not None:
+                monkeypatch.setenv(name, value)
+        assert cache_root(given) == Path(root)

@@ -64,7 +64,9 @@ def test_prepared_corpus(corpus: Path) -> None:
     assert rows["tokens"][3] == [BOS, UNK, EOS]
     assert prepared(data, "test")["tokens"][0] == [BOS, expected.index("good"), UNK, EOS]
     assert sorted(path.name for path in data.prepare().iterdir()) == [
+        ".passed.json",
         "corpus.json",
+        "manifest.json",
         "test",
         "tokenizer.json",
         "train",
