@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
@@ -64,6 +64,7 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
     """
     if not Path(path).is_file():
         raise InputError(f"there is no checkpoint {path}.")
+    _require_intact(path)
     try:
         checkpoint = torch.load(path, map_location=map_location, weights_only=True)
     except _UNREADABLE as e:
@@ -81,3 +82,23 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
         )
     result: dict[str, Any] = checkpoint
     return result
+
+
+def _require_intact(path: str | Path) -> None:
+    """Compare the content of a zip file with its checksums, which torch does not look at.
+
+    Raises:
+        InputError: They differ, or it is no zip file.
+    """
+    try:
+        with ZipFile(path) as file:
+            changed = file.testzip()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except Exception as error:  # zipfile raises nearly anything on a damaged file
+        raise InputError(f"{path} is no readable checkpoint: it is damaged.") from error
+    if changed is not None:
+        raise InputError(
+            f"{path} is damaged: {changed} in it is not as it was written. Use another checkpoint "
+            "of the run, or train it again."
+        )
