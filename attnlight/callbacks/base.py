@@ -6,8 +6,8 @@ import json
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LOGGER = logging.getLogger(__name__)
+_Measure = Callable[[Any, TextBatch, AttentionOutput, AttentionModel], Mapping[str, Tensor]]
 
 
 class InterpretabilityTest(RecordingCallback, ABC):
@@ -74,6 +75,11 @@ class InterpretabilityTest(RecordingCallback, ABC):
         self._classes: list[str] = []
         self._told = ""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "measure" in vars(cls):
+            cls.measure = _outside_autograd(cls.measure)  # type: ignore[method-assign]
+
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the record should say of itself beyond what all say, as plain values.
@@ -92,6 +98,9 @@ class InterpretabilityTest(RecordingCallback, ABC):
         self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
     ) -> Mapping[str, Tensor]:
         """Measure each row.
+
+        Whoever calls it, a subclass sees a detached output, and takes gradients only where it has
+        `needs_gradients`.
 
         Args:
             batch: B texts.
@@ -216,8 +225,7 @@ class InterpretabilityTest(RecordingCallback, ABC):
             "prediction": output.logits.argmax(dim=-1),
             "max_attention": output.weights.amax(dim=-1).mean(dim=-1),
         }
-        with _gradients(self.needs_gradients):
-            columns |= self.measure(batch, output, module.model)  # type: ignore[arg-type]
+        columns |= self.measure(batch, output, module.model)  # type: ignore[arg-type]
         self._sheet.add(output.rows, columns)
 
     def _end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -247,8 +255,19 @@ def _tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:
     return [c for c in trainer.callbacks if isinstance(c, InterpretabilityTest)]  # type: ignore[attr-defined]
 
 
-@contextmanager
-def _gradients(needed: bool) -> Iterator[None]:
-    """Take gradients where a test needs them, without cuDNN, whose RNNs refuse eval mode."""
-    with torch.set_grad_enabled(needed), torch.backends.cudnn.flags(enabled=not needed):
-        yield
+def _outside_autograd(measure: _Measure) -> _Measure:
+    """The method on a detached output, so that it does the same with and without `no_grad`."""
+
+    @wraps(measure)
+    def measured(
+        self: InterpretabilityTest,
+        batch: TextBatch,
+        output: AttentionOutput,
+        model: AttentionModel,
+    ) -> Mapping[str, Tensor]:
+        needed = self.needs_gradients
+        # cuDNN's RNNs refuse to take gradients in evaluation mode.
+        with torch.set_grad_enabled(needed), torch.backends.cudnn.flags(enabled=not needed):
+            return measure(self, batch, output.apply(Tensor.detach), model)
+
+    return measured
