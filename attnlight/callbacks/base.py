@@ -16,6 +16,7 @@ import torch
 from lightning.pytorch.trainer.states import TrainerFn
 from numpy.typing import NDArray
 from torch import Tensor
+from torchmetrics import Metric, SumMetric
 from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
@@ -54,6 +55,7 @@ class InterpretabilityTest(RecordingCallback, ABC):
             loggers that take images.
     """
 
+    # The columns that are averaged; the first stands for the test where there is room for one.
     measures: ClassVar[tuple[str, ...]] = ()
     needs_gradients: ClassVar[bool] = False
 
@@ -75,10 +77,10 @@ class InterpretabilityTest(RecordingCallback, ABC):
         self._classes: list[str] = []
         self._told = ""
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if "measure" in vars(cls):
-            cls.measure = _outside_autograd(cls.measure)  # type: ignore[method-assign]
+            cls.measure = _outside_autograd(cls.measure)  # type: ignore[method-assign, assignment]
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -122,7 +124,7 @@ class InterpretabilityTest(RecordingCallback, ABC):
                 f"{self.name} needs a task whose `model` meets attnlight.batch.AttentionModel; "
                 f"{type(pl_module).__name__} has none."
             )
-        if sum(test.name == self.name for test in _tests(trainer)) > 1:
+        if sum(test.name == self.name for test in attached_tests(trainer)) > 1:
             raise InputError(f"{self.name} is attached twice; both would write the same record.")
         loop = {"validate": trainer.validate_loop, "test": trainer.test_loop}.get(stage)
         if self.needs_gradients and loop is not None and loop.inference_mode:
@@ -235,8 +237,8 @@ class InterpretabilityTest(RecordingCallback, ABC):
         path = sheet.finish()
         scalars = self._scalars(trainer, path) if trainer.is_global_zero else {}
         for name, value in trainer.strategy.broadcast(scalars).items():
-            # Every rank holds the same number already; averaging it would only round it.
-            module.log(f"{sheet.stage}/{self.name}/{name}", value, batch_size=1, sync_dist=False)
+            key = f"{sheet.stage}/{self.name}/{name}"
+            module.log(key, _shared(value).to(module.device), metric_attribute=key)
         if self.figures and trainer.is_global_zero:
             show_figure(trainer, sheet.stage, self.name, path, self.figure)
 
@@ -246,13 +248,21 @@ class InterpretabilityTest(RecordingCallback, ABC):
             index = unmeasured_index(path)
             self._told = broken_sentence(about["stage"], about["epoch"], index)
             # One line where several tests met the same texts.
-            if all(test is self or test._told != self._told for test in _tests(trainer)):
+            if all(test is self or test._told != self._told for test in attached_tests(trainer)):
                 _LOGGER.warning(self._told)
         return interval_scalars(path, self.measures) | {"non_finite": float(about["non_finite"])}
 
 
-def _tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:
+def attached_tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:
+    """The interpretability tests among a trainer's callbacks."""
     return [c for c in trainer.callbacks if isinstance(c, InterpretabilityTest)]  # type: ignore[attr-defined]
+
+
+def _shared(value: float) -> Metric:
+    """A number that every rank holds, as what Lightning neither averages nor warns of."""
+    metric = SumMetric(nan_strategy="disable", sync_on_compute=False)
+    metric.update(value)
+    return metric
 
 
 def _outside_autograd(measure: _Measure) -> _Measure:
