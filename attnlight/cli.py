@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 
 import lightning.pytorch as pl
+import rich
 import torch
+from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
 from attnlight import callbacks, datamodules, tasks  # noqa: F401
+from attnlight.callbacks.epoch_lines import EpochLines
 from attnlight.callbacks.predict import PredictionWriter
 from attnlight.callbacks.run import RunConfig, SummaryTable
 from attnlight.configuration import (
@@ -24,6 +26,7 @@ from attnlight.configuration import (
     with_default_classes,
 )
 from attnlight.datamodules import CorpusDataModule
+from attnlight.noise import quieten, quieten_wandb
 from attnlight.parsing import OneSentenceParser
 from attnlight.runs import NOT_HASHED, Run
 from attnlight.tasks.text import TextTask
@@ -32,14 +35,6 @@ DEFAULTS = {
     "model": "attnlight.tasks.AttentionClassifier",
     "data": "attnlight.datamodules.PlantedEvidence",
 }
-
-# Warnings that are true and that nobody can act on.
-NOISE = (
-    r".*does not have many workers",  # batches come from a memory map
-    r".*Checkpoint directory .* exists and is not empty",  # the run's folder holds its fit.yaml
-    r".*isinstance\(treespec, LeafSpec\).* is deprecated",  # Lightning's own code
-    r".*smaller than the logging interval",
-)
 
 
 class AttnlightCLI(LightningCLI):
@@ -109,8 +104,12 @@ class AttnlightCLI(LightningCLI):
     @override
     def instantiate_trainer(self, **kwargs: object) -> pl.Trainer:
         trainer = super().instantiate_trainer(default_root_dir=str(self.home.folder), **kwargs)
-        extra = {"predict": [PredictionWriter()], "test": [SummaryTable()]}
-        trainer.callbacks.extend(extra.get(str(self.subcommand), []))  # type: ignore[attr-defined]
+        extra = {"fit": EpochLines, "predict": PredictionWriter, "test": SummaryTable}
+        attached = trainer.callbacks  # type: ignore[attr-defined]
+        attached.extend(kind() for verb, kind in extra.items() if verb == self.subcommand)
+        if not rich.get_console().is_terminal:  # a bar would be printed once, when all is over
+            attached[:] = [c for c in attached if not isinstance(c, ProgressBar)]
+        quieten_wandb(trainer.loggers)
         return trainer
 
     def before_fit(self) -> None:
@@ -141,8 +140,7 @@ def run(arguments: Sequence[str] | None) -> None:
     Raises:
         InputError: A mistake in the input.
     """
-    for message in NOISE:
-        warnings.filterwarnings("ignore", message=message)
+    quieten()
     # cuDNN computes RNNs and convolutions in TF32 by default: three digits, where records need six.
     torch.backends.cudnn.allow_tf32 = False
     AttnlightCLI(

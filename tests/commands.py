@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -73,8 +73,18 @@ def attnlight_on_one(*arguments: str, cwd: Path, **environment: str) -> None:
 def attnlight_on_two(*arguments: str, cwd: Path, **environment: str) -> str:
     """Run one command on two devices to its end, and return what both ranks printed.
 
+    `attnlight(*arguments, *TWO)` lets Lightning start the ranks, each importing for some seconds.
+    """
+    return on_two(main, [*arguments, *TWO], cwd=cwd, **environment)
+
+
+def on_two(
+    function: Callable[[list[str]], int], arguments: list[str], *, cwd: Path, **environment: str
+) -> str:
+    """Call a function in two ranks until both return 0, and return what both printed.
+
     The ranks are forked from a process that has imported all, told where they stand as by Lightning's
-    launcher. `attnlight(*arguments, *TWO)` lets that start them, each importing for some seconds.
+    launcher.
     """
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload(["tests.preloaded"])
@@ -86,7 +96,8 @@ def attnlight_on_two(*arguments: str, cwd: Path, **environment: str) -> str:
             forks.Process(
                 target=_as_rank,
                 args=(
-                    [*arguments, *TWO],
+                    function,
+                    arguments,
                     cwd,
                     os.environ | common | {"LOCAL_RANK": str(rank)},
                     file,
@@ -104,8 +115,14 @@ def attnlight_on_two(*arguments: str, cwd: Path, **environment: str) -> str:
     return output
 
 
-def _as_rank(arguments: list[str], cwd: Path, environment: Mapping[str, str], said: Path) -> None:
-    """What a forked process does: `attnlight` with output and surroundings of its own."""
+def _as_rank(
+    function: Callable[[list[str]], int],
+    arguments: list[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    said: Path,
+) -> None:
+    """What a forked process does: call the function with output and surroundings of its own."""
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
@@ -114,7 +131,7 @@ def _as_rank(arguments: list[str], cwd: Path, environment: Mapping[str, str], sa
     with said.open("wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    status = main(arguments)
+    status = function(arguments)
     atexit._run_exitfuncs()  # a forked process does not by itself
     sys.exit(status)
 

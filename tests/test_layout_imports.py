@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "attnlight"
 LEVELS = (
-    {"__main__", "cli", "configuration", "parsing", "studies", "vectors"},
+    {"__main__", "cli", "configuration", "noise", "parsing", "studies", "vectors"},
     {"callbacks", "tasks"},
     {"reference"},
     {"report", "datamodules", "models"},

@@ -86,6 +86,8 @@ def test_curves_images_and_configuration_reach_wandb(tmp_path: Path) -> None:
     assert config(path)["fit"] == json.loads(json.dumps(whole))
 
     before = path.read_bytes()
-    attnlight(*command, "--run=second", cwd=tmp_path, WANDB_MODE="offline")
+    printed = attnlight(*command, "--run=second", cwd=tmp_path, WANDB_MODE="offline")
+    assert "wandb" in printed
+    assert "anonymous" not in printed
     assert path.read_bytes() == before
     assert len(list(tmp_path.glob("e/*/wandb/offline-run-*/*.wandb"))) == 2

@@ -6,8 +6,8 @@ import json
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -16,6 +16,7 @@ import torch
 from lightning.pytorch.trainer.states import TrainerFn
 from numpy.typing import NDArray
 from torch import Tensor
+from torchmetrics import Metric, SumMetric
 from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LOGGER = logging.getLogger(__name__)
+_Measure = Callable[[Any, TextBatch, AttentionOutput, AttentionModel], Mapping[str, Tensor]]
 
 
 class InterpretabilityTest(RecordingCallback, ABC):
@@ -53,6 +55,7 @@ class InterpretabilityTest(RecordingCallback, ABC):
             loggers that take images.
     """
 
+    # The columns that are averaged; the first stands for the test where there is room for one.
     measures: ClassVar[tuple[str, ...]] = ()
     needs_gradients: ClassVar[bool] = False
 
@@ -74,6 +77,11 @@ class InterpretabilityTest(RecordingCallback, ABC):
         self._classes: list[str] = []
         self._told = ""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "measure" in vars(cls):
+            cls.measure = _outside_autograd(cls.measure)  # type: ignore[method-assign, assignment]
+
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the record should say of itself beyond what all say, as plain values.
@@ -92,6 +100,9 @@ class InterpretabilityTest(RecordingCallback, ABC):
         self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
     ) -> Mapping[str, Tensor]:
         """Measure each row.
+
+        Whoever calls it, a subclass sees a detached output, and takes gradients only where it has
+        `needs_gradients`.
 
         Args:
             batch: B texts.
@@ -113,7 +124,7 @@ class InterpretabilityTest(RecordingCallback, ABC):
                 f"{self.name} needs a task whose `model` meets attnlight.batch.AttentionModel; "
                 f"{type(pl_module).__name__} has none."
             )
-        if sum(test.name == self.name for test in _tests(trainer)) > 1:
+        if sum(test.name == self.name for test in attached_tests(trainer)) > 1:
             raise InputError(f"{self.name} is attached twice; both would write the same record.")
         loop = {"validate": trainer.validate_loop, "test": trainer.test_loop}.get(stage)
         if self.needs_gradients and loop is not None and loop.inference_mode:
@@ -216,8 +227,7 @@ class InterpretabilityTest(RecordingCallback, ABC):
             "prediction": output.logits.argmax(dim=-1),
             "max_attention": output.weights.amax(dim=-1).mean(dim=-1),
         }
-        with _gradients(self.needs_gradients):
-            columns |= self.measure(batch, output, module.model)  # type: ignore[arg-type]
+        columns |= self.measure(batch, output, module.model)  # type: ignore[arg-type]
         self._sheet.add(output.rows, columns)
 
     def _end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -227,8 +237,8 @@ class InterpretabilityTest(RecordingCallback, ABC):
         path = sheet.finish()
         scalars = self._scalars(trainer, path) if trainer.is_global_zero else {}
         for name, value in trainer.strategy.broadcast(scalars).items():
-            # Every rank holds the same number already; averaging it would only round it.
-            module.log(f"{sheet.stage}/{self.name}/{name}", value, batch_size=1, sync_dist=False)
+            key = f"{sheet.stage}/{self.name}/{name}"
+            module.log(key, _shared(value).to(module.device), metric_attribute=key)
         if self.figures and trainer.is_global_zero:
             show_figure(trainer, sheet.stage, self.name, path, self.figure)
 
@@ -238,17 +248,36 @@ class InterpretabilityTest(RecordingCallback, ABC):
             index = unmeasured_index(path)
             self._told = broken_sentence(about["stage"], about["epoch"], index)
             # One line where several tests met the same texts.
-            if all(test is self or test._told != self._told for test in _tests(trainer)):
+            if all(test is self or test._told != self._told for test in attached_tests(trainer)):
                 _LOGGER.warning(self._told)
         return interval_scalars(path, self.measures) | {"non_finite": float(about["non_finite"])}
 
 
-def _tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:
+def attached_tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:
+    """The interpretability tests among a trainer's callbacks."""
     return [c for c in trainer.callbacks if isinstance(c, InterpretabilityTest)]  # type: ignore[attr-defined]
 
 
-@contextmanager
-def _gradients(needed: bool) -> Iterator[None]:
-    """Take gradients where a test needs them, without cuDNN, whose RNNs refuse eval mode."""
-    with torch.set_grad_enabled(needed), torch.backends.cudnn.flags(enabled=not needed):
-        yield
+def _shared(value: float) -> Metric:
+    """A number that every rank holds, as what Lightning neither averages nor warns of."""
+    metric = SumMetric(nan_strategy="disable", sync_on_compute=False)
+    metric.update(value)
+    return metric
+
+
+def _outside_autograd(measure: _Measure) -> _Measure:
+    """The method on a detached output, so that it does the same with and without `no_grad`."""
+
+    @wraps(measure)
+    def measured(
+        self: InterpretabilityTest,
+        batch: TextBatch,
+        output: AttentionOutput,
+        model: AttentionModel,
+    ) -> Mapping[str, Tensor]:
+        needed = self.needs_gradients
+        # cuDNN's RNNs refuse to take gradients in evaluation mode.
+        with torch.set_grad_enabled(needed), torch.backends.cudnn.flags(enabled=not needed):
+            return measure(self, batch, output.apply(Tensor.detach), model)
+
+    return measured

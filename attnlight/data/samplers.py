@@ -21,9 +21,10 @@ class BucketSampler(DistributedSampler[list[int]]):
     Jain & Wallace's rule: each length L is moved by an integer drawn uniformly from
     [floor(-0.1 L), ceil(0.1 L)), texts are sorted by the result, contiguous slices are batches, and
     their order is shuffled. Equal results are ordered at random, since corpora come sorted by
-    label. With several devices a slice has `batch_size` texts for each, dealt in turn, so
-    that all run as many batches, of similar lengths at each step; up to world - 1 texts drawn at
-    random are read twice in an epoch.
+    label. With several devices a slice has `batch_size` texts for each, dealt in turn: a step reads
+    the texts that one device reads with batches of `batch_size * world`. So that all devices run as
+    many batches of equal sizes, up to world - 1 repeats of the last text of the order follow it; a
+    repeat of position p is yielded as -1 - p, which `TokenDataset` marks by index -1.
 
     Texts of several lengths (sentences, and ids of the longest one) are sorted by the first, each
     length moved by a draw of its own, and where that is equal by the next.
@@ -54,9 +55,10 @@ class BucketSampler(DistributedSampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         rng = np.random.default_rng((self.seed, self.epoch))
         n, stride = len(self.lengths), self.batch_size * self.num_replicas
-        order = np.concatenate([rng.permutation(n), rng.integers(n, size=-n % self.num_replicas)])
+        order = rng.permutation(n)
         columns = [self._jittered(column, rng) for column in _columns(self.lengths[order])]
         order = order[np.lexsort(columns[::-1])]
+        order = np.concatenate([order, np.repeat(-1 - order[-1:], -n % self.num_replicas)])
         for number in rng.permutation(len(self)):
             start = number * stride
             yield order[start : start + stride][self.rank :: self.num_replicas].tolist()

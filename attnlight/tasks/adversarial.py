@@ -159,11 +159,12 @@ class AdversarialClassifier(Adversary, VariantTask):
         return prediction / (2 if self.hparams["compat"] else 1) - self._strength * attention
 
     @override
-    def _reduced(self, losses: Tensor, batch: TextBatch) -> Tensor:
+    def _reduced(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
         if not self.hparams["compat"]:
-            return super()._reduced(losses, batch)
+            return super()._reduced(losses, real, batch)
         assert batch.labels is not None
-        return losses.sum() * self.class_weight[batch.labels].sum()
+        weights = self.class_weight[batch.labels] * real
+        return losses.sum() * self._of_all_ranks(weights.sum()).sum()
 
     @override
     def _weigh_classes(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from typing_extensions import override
 
@@ -89,9 +90,11 @@ class AdversarialTagger(Adversary, TaggerVariant):
             attention = attention * self._element_share(batch, output)
         return prediction - self._strength * attention
 
-    def _element_share(self, batch: TextBatch, output: AttentionOutput) -> Tensor | float:
+    def _element_share(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
         """What makes of the mean over rows one over elements, (R,) or one number."""
         if not self.training:
             return 1 / output.mask.sum(-1)
-        texts, items = batch.tokens.shape
-        return len(output.rows) / (texts * items * items)
+        sizes = [(output.rows[:, 0] >= 0).sum(), (batch.index >= 0).sum()]
+        sizes.append(sizes[0].new_full((), batch.tokens.shape[1]))
+        rows, texts, items = self._of_all_ranks(torch.stack(sizes)).unbind(-1)
+        return rows.sum() / (texts.sum() * items.amax() ** 2)

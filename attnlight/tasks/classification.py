@@ -80,10 +80,12 @@ class ClassifierTask(TextTask):
 
     @override
     def training_step(self, batch: TextBatch, batch_idx: int) -> Tensor:
-        losses = self._losses(batch, self.model(batch))
+        output = self.model(batch)
+        real = output.rows[:, 0] >= 0
+        losses = self._losses(batch, output) * real
         self._trained += losses.detach().sum()
-        self._texts += len(losses)
-        return self._reduced(losses, batch)
+        self._rows += real.sum()
+        return self._reduced(losses, real, batch) * self.trainer.world_size
 
     @override
     def on_fit_start(self) -> None:
@@ -98,12 +100,13 @@ class ClassifierTask(TextTask):
 
     @override
     def on_train_epoch_start(self) -> None:
-        self._trained, self._texts = torch.zeros((), device=self.device), 0
+        self._trained = torch.zeros((), device=self.device)
+        self._rows = torch.zeros((), dtype=torch.long, device=self.device)
 
     @override
     def on_train_epoch_end(self) -> None:
         # Once an epoch: a metric's update and a log at every step would only cost time.
-        self.train_loss.update(self._trained / self._texts, self._texts)
+        self.train_loss.update(self._trained / self._rows, self._rows)
         self.log("train/loss", self.train_loss)
         # Lightning would do it after the epoch's checkpoint, and a resumed run would miss a step.
         plateau, reached = self.lr_schedulers(), self.trainer.callback_metrics.get(PLATEAU_MONITOR)
@@ -161,8 +164,28 @@ class ClassifierTask(TextTask):
             raise InputError("the corpus has a label for each token; ChunkTagger learns such ones.")
         return cross_entropy(output.logits, batch.labels, self.class_weight, reduction="none")
 
-    def _reduced(self, losses: Tensor, batch: TextBatch) -> Tensor:
-        return losses.sum() if self.hparams["loss_reduction"] == "sum" else losses.mean()
+    def _reduced(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
+        """This rank's summand of the loss of the global batch, which all ranks share.
+
+        DDP averages gradients over ranks, so that `training_step` multiplies by their number: the
+        optimiser and its weight decay then see what one device sees that has the whole batch.
+
+        Args:
+            losses: Loss of each row, 0 of a repeat, (R,).
+            real: Which rows are no repeats, (R,) bool.
+            batch: The batch of this rank.
+        """
+        total = losses.sum()
+        if self.hparams["loss_reduction"] == "sum":
+            return total
+        return total / self._of_all_ranks(real.sum()).sum()
+
+    def _of_all_ranks(self, values: Tensor) -> Tensor:
+        """Values (...) of each rank without their gradient, (ranks, ...)."""
+        if self.trainer.world_size == 1:
+            return values[None]
+        gathered: Tensor = self.all_gather(values)  # type: ignore[assignment]
+        return gathered
 
     def _evaluate(self, stage: Literal["val", "test"], batch: TextBatch) -> dict[str, Any]:
         output: AttentionOutput = self.model(batch)
@@ -246,7 +269,7 @@ class AttentionClassifier(ClassifierTask):
         amsgrad: The AMSGrad variant of Adam and AdamW.
         fused: The fused implementation of Adam and AdamW.
         momentum: Momentum of SGD.
-        loss_reduction: `sum` over the batch as Jain & Wallace, or `mean`.
+        loss_reduction: `sum` over the batch of all devices as Jain & Wallace, or `mean`.
         class_weights: `balanced` weighs each class by n / (C n_c) on the training split.
 
     Raises:

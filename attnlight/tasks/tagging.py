@@ -186,7 +186,7 @@ class ChunkTagger(TaggerTask):
         amsgrad: The AMSGrad variant of Adam and AdamW.
         fused: The fused implementation of Adam and AdamW.
         momentum: Momentum of SGD.
-        loss_reduction: `mean` over the batch's tokens, or `sum`.
+        loss_reduction: `mean` over the tokens of the batch of all devices, or `sum`.
         target: What the corpus asks for (`ChunkingDataModule`); the command line takes it from
             there.
 

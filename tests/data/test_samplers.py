@@ -77,13 +77,27 @@ def test_ranks_train_on_as_many_batches_of_equal_sizes(n: int, world: int) -> No
     ranks = [list(BucketSampler(lengths(n), 8, 0, rank, world)) for rank in range(world)]
     assert len({tuple(map(len, batches)) for batches in ranks}) == 1
     everything = list(itertools.chain(*itertools.chain(*ranks)))
-    assert set(everything) == set(range(n))
-    assert len(everything) == math.ceil(n / world) * world
+    assert sorted(p for p in everything if p >= 0) == list(range(n))
+    repeats = [p for p in everything if p < 0]
+    assert len(repeats) == -n % world
+    assert all(-1 - p in everything for p in repeats)
     assert (
         len(ranks[0])
         == len(BucketSampler(lengths(n), 8, 0, 0, world))
         == math.ceil(n / (8 * world))
     )
+
+
+@pytest.mark.parametrize(("n", "world"), [(64, 2), (101, 2), (101, 4), (33, 16)])
+def test_ranks_together_read_the_batches_of_one_device(n: int, world: int) -> None:
+    ranks = [BucketSampler(lengths(n), 16 // world, 3, rank, world) for rank in range(world)]
+    for epoch in range(3):
+        alone = BucketSampler(lengths(n), 16, 3)
+        for sampler in (alone, *ranks):
+            sampler.set_epoch(epoch)
+        together = [itertools.chain(*parts) for parts in zip(*ranks, strict=True)]
+        steps = [sorted(p for p in step if p >= 0) for step in together]
+        assert steps == [sorted(batch) for batch in alone]
 
 
 def test_ranks_train_on_similar_lengths_at_each_step() -> None:

@@ -1,0 +1,59 @@
+"""One line of text per epoch of `fit`, where a progress bar leaves nothing behind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import lightning.pytorch as pl
+from lightning.pytorch.callbacks import Callback
+from typing_extensions import override
+
+from attnlight.callbacks.base import attached_tests
+from attnlight.report.tables import number
+
+
+class EpochLines(Callback):
+    """Print losses, metrics, the first measure of each test and the seconds after each epoch."""
+
+    _epoch: int | None = None
+    _validated = False
+
+    @override
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._print(trainer)
+        self._epoch, self._validated = trainer.current_epoch, False
+        self._began = time.monotonic()
+
+    @override
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._validated = not trainer.sanity_checking
+
+    @override
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._print(trainer)
+
+    def _print(self, trainer: pl.Trainer) -> None:
+        """Print the line of the epoch that ended, when its training loss has been logged, too."""
+        epoch, self._epoch = self._epoch, None
+        if epoch is None or not trainer.is_global_zero:
+            return
+        last = f"/{trainer.max_epochs}" if (trainer.max_epochs or 0) > 0 else ""
+        seconds = f"{time.monotonic() - self._began:.1f} s"
+        shown = ", ".join([*self._numbers(trainer, epoch), seconds])
+        print(f"epoch {epoch + 1}{last}: {shown}", flush=True)
+
+    def _numbers(self, trainer: pl.Trainer, epoch: int) -> Iterator[str]:
+        """Names and values: losses, then the other metrics, then one measure of each test."""
+        logged = trainer.callback_metrics
+        stages = (
+            ("train", "val") if self._validated else ("train",)
+        )  # others are of an epoch before
+        own = [name for name in logged if name.count("/") == 1 and name.split("/")[0] in stages]
+        measured = [
+            f"val/{test.name}/{test.measures[0]}"
+            for test in attached_tests(trainer)
+            if test.measures and self._validated and (epoch + 1) % test.every_n_epochs == 0
+        ]
+        for name in [*sorted(own, key=lambda name: not name.endswith("/loss")), *measured]:
+            yield f"{name} {number(float(logged[name]))}"

@@ -1,0 +1,82 @@
+"""Measures called by hand, as in a notebook that does not say `no_grad`."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlight import callbacks
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.callbacks import (
+    AdversarialAttention,
+    AttentionPermutation,
+    BaseDivergence,
+    DecisionFlip,
+    ImportanceCorrelation,
+    InterpretabilityTest,
+    Predictions,
+    SingleErasure,
+)
+from tests.models import test_classifier as flat
+from tests.models.taggers import sentences, tagger
+
+TESTS: list[InterpretabilityTest] = [
+    AdversarialAttention(),
+    AdversarialAttention(frontier=True, search=True, starts=2, steps=3),
+    AttentionPermutation(),
+    DecisionFlip(),
+    ImportanceCorrelation(),
+    Predictions(),
+    SingleErasure(),
+]
+
+
+class Frozen:
+    """What a base said of the rows: the same attention turned around, and other logits."""
+
+    def read(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        random = torch.Generator().manual_seed(0)
+        scores = torch.rand(len(rows), self.heads, mask.shape[1], generator=random)
+        weights = scores.masked_fill(~mask.unsqueeze(1), 0)
+        return weights / weights.sum(-1, keepdim=True), torch.rand(len(rows), 2, generator=random)
+
+    heads = 1
+
+
+def compare(test: InterpretabilityTest, model: AttentionModel, batch: TextBatch) -> None:
+    output: AttentionOutput = model(batch)
+    assert output.logits.requires_grad
+    by_hand = test.measure(batch, output, model)
+    with torch.no_grad():
+        expected = test.measure(batch, model(batch), model)
+    assert by_hand.keys() == expected.keys()
+    for name, column in expected.items():
+        if isinstance(column, Tensor):
+            assert not by_hand[name].requires_grad
+            torch.testing.assert_close(by_hand[name], column, rtol=0, atol=0, equal_nan=True)
+    assert output.logits.requires_grad  # the caller's output is left as it is
+    assert all(parameter.grad is None for parameter in model.parameters())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)
+@pytest.mark.parametrize("encoder", ["bilstm", "none"])
+def test_classifier(test: InterpretabilityTest, encoder: str) -> None:
+    compare(test, flat.model(encoder), flat.collate(flat.corpus()[:6], padding=2))
+
+
+@pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)
+@pytest.mark.parametrize("readout", ["study", "residual"])
+def test_tagger(test: InterpretabilityTest, readout: str) -> None:
+    compare(test, tagger(readout), sentences())
+
+
+def test_base_divergence() -> None:
+    test = BaseDivergence()
+    test._outputs = Frozen()  # type: ignore[assignment]
+    compare(test, flat.model("bilstm"), flat.collate(flat.corpus()[:6], padding=2))
+
+
+def test_every_test_is_among_these() -> None:
+    names = {type(test).__name__ for test in TESTS} | {"BaseDivergence", "InterpretabilityTest"}
+    assert names == set(callbacks.__all__)

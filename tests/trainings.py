@@ -1,0 +1,119 @@
+"""Six steps of training with every loss, reduction and optimiser, on any number of devices."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.tasks import (
+    AdversarialClassifier,
+    AdversarialTagger,
+    AttentionClassifier,
+    ChunkTagger,
+    GuidedMLP,
+    GuidedTagger,
+)
+from attnlight.tasks.text import TextTask
+from tests.bases import SMALL, Planted, save_base
+from tests.tasks.tagged import corpus, save_tagger, trainer, written
+from tests.tasks.test_tagging import SMALL as SMALL_TAGGER
+
+GLOBAL_BATCH, STEPS = 16, 6
+TRAIN_SIZE = 61  # no multiple of the batch nor of two devices
+Built = Callable[[Path, int], tuple[TextTask, CorpusDataModule]]
+
+FAST: dict[str, Any] = {"learning_rate": 1e-2, "weight_decay": 0.01}
+NO_DROPOUT: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
+SGD: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.9}
+SUM: dict[str, Any] = {"loss_reduction": "sum"}
+JAIN_WALLACE: dict[str, Any] = {
+    "amsgrad": True,
+    "weight_decay": {"embedding": 0.01, "encoder": 0.01, "decoder": 0.02},
+    "class_weights": "balanced",
+}
+
+
+def classifier(in_sentences: bool = False, **options: Any) -> Built:
+    def build(folder: Path, batch_size: int) -> tuple[TextTask, CorpusDataModule]:
+        data = Planted(in_sentences, batch_size=batch_size)
+        settings = SMALL | {"encoder": "bigru", "hierarchical": in_sentences} | FAST | options
+        return AttentionClassifier(data.vocab_size, data.num_classes, **settings), data
+
+    return build
+
+
+def variant(kind: Callable[..., TextTask], **options: Any) -> Built:
+    def build(folder: Path, batch_size: int) -> tuple[TextTask, CorpusDataModule]:
+        data = Planted(batch_size=batch_size)
+        return kind(data.vocab_size, data.num_classes, str(folder / "base.ckpt"), **options), data
+
+    return build
+
+
+def tagger(kind: Callable[..., TextTask], **options: Any) -> Built:
+    def build(folder: Path, batch_size: int) -> tuple[TextTask, CorpusDataModule]:
+        data = corpus(folder / "chunks", batch_size=batch_size)
+        given = SMALL_TAGGER | FAST | NO_DROPOUT
+        if kind is not ChunkTagger:
+            given = {"base": str(folder / "tagger.ckpt")}
+        settings = {"features": data.features} | given | options
+        return kind(data.vocab_size, data.classes, **settings), data
+
+    return build
+
+
+TRAININGS: dict[str, Built] = {
+    "adam_sum": classifier(**JAIN_WALLACE | SUM),
+    "adam_mean": classifier(**JAIN_WALLACE),
+    "adamw_sum": classifier(optimizer="adamw", **SUM),
+    "adamw_mean": classifier(optimizer="adamw"),
+    "sgd_sum": classifier(**SUM | SGD | {"learning_rate": 1e-3}),
+    "sgd_mean": classifier(**SGD),
+    "hierarchical": classifier(in_sentences=True, **SUM),
+    "adversary": variant(AdversarialClassifier, lambda_=0.1, training=FAST),
+    "adversary_sum": variant(AdversarialClassifier, lambda_=0.1, training=FAST | SUM),
+    "adversary_released": variant(
+        AdversarialClassifier, lambda_=0.1, compat=True, training=SGD | {"learning_rate": 1e-3}
+    ),
+    "guided": variant(GuidedMLP, training=FAST),
+    "tagger_adam_mean": tagger(ChunkTagger, betas=(0.9, 0.98), warmup_steps=4, learning_rate=0.1),
+    "tagger_sgd_sum": tagger(ChunkTagger, **SUM | SGD | {"learning_rate": 1e-3}),
+    "tagger_sgd_mean": tagger(ChunkTagger, **SGD),
+    "tagger_adversary": tagger(AdversarialTagger, lambda_=1.0, training=SGD),
+    "tagger_adversary_released": tagger(AdversarialTagger, lambda_=20.0, compat=True, training=SGD),
+    "guided_tagger": tagger(GuidedTagger, training=SGD),
+}
+
+
+def prepare(folder: Path) -> None:
+    """Write the corpus of chunks and the bases into a folder."""
+    written(folder / "chunks", train=TRAIN_SIZE)
+    save_base(folder / "base.ckpt", Planted(), **FAST | SUM)
+    save_tagger(folder / "tagger.ckpt", corpus(folder / "chunks"), **FAST | NO_DROPOUT)
+
+
+def trained(name: str, folder: Path, devices: int) -> dict[str, Tensor]:
+    """Weights and the training loss after six steps on batches of 16 texts over all devices."""
+    torch.manual_seed(0)
+    task, data = TRAININGS[name](folder, GLOBAL_BATCH // devices)
+    strategy = "ddp" if devices > 1 else "auto"
+    started = trainer(
+        folder, max_steps=STEPS, limit_val_batches=0, devices=devices, strategy=strategy
+    )
+    started.fit(task, data)
+    weights = {key: value.clone() for key, value in task.model.state_dict().items()}
+    return weights | {"train/loss": started.callback_metrics["train/loss"]}
+
+
+def train_all_on_two(arguments: Sequence[str]) -> int:
+    """Do every training as one of two ranks; each keeps its weights in the folder that is given."""
+    (folder,) = map(Path, arguments)
+    ended = {name: trained(name, folder, devices=2) for name in TRAININGS}
+    torch.save(ended, folder / f"rank{os.environ['LOCAL_RANK']}.pt")
+    return 0
