@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -28,6 +30,9 @@ PRODUCTS = (
     "logs",
     "report",
 )
+# Nor a name that is hidden, as what attnlight itself keeps beside runs is.
+_NO_NAME = re.compile(r"|\..*|.*[/\\\x00-\x1f\x7f\ud800-\udfff].*", re.DOTALL)
+_LONGEST_NAME = 255  # bytes, on every common file system
 
 
 @dataclass(frozen=True)
@@ -51,12 +56,20 @@ class Run:
         Args:
             config: The parsed configuration of the verb.
             flattened: The configuration as text without what `NOT_HASHED` names.
+
+        Raises:
+            InputError: A name is more than that of one folder, or no folder can be called so.
         """
         digest = hashlib.sha256(flattened.encode()).hexdigest()[:8]
+        given, name = config["experiment"], config["run"]
         return cls(
-            root=Path(config["root"]),
-            experiment=config["experiment"] or _experiment(config.get("config") or ()),
-            name=config["run"] or f"seed{config['seed_everything']}-{digest}",
+            root=_root(config),
+            experiment=_folder_name(
+                "experiment", _experiment(config.get("config") or ()) if given is None else given
+            ),
+            name=_folder_name(
+                "run", f"seed{config['seed_everything']}-{digest}" if name is None else name
+            ),
         )
 
     @classmethod
@@ -64,16 +77,17 @@ class Run:
         """The run that `validate`, `test` or `predict` looks at: that of the checkpoint.
 
         Raises:
-            InputError: Neither a checkpoint file nor a run is named.
+            InputError: Neither a checkpoint file nor a run is named, or a name is none of a folder.
         """
         given = config.get("ckpt_path")
         if given in (None, "best", "last"):
-            if not (config["experiment"] and config["run"]):
+            names = config["experiment"], config["run"]
+            if None in names:
                 raise InputError(
                     "which trained model? Give --ckpt_path <run>/best.ckpt, or --experiment and "
                     "--run with --ckpt_path best."
                 )
-            return cls(Path(config["root"]), config["experiment"], config["run"])
+            return cls(_root(config), *map(_folder_name, ("experiment", "run"), names))
         folder = Path(given).absolute().parent
         return cls(folder.parent.parent, folder.parent.name, folder.name)
 
@@ -175,6 +189,28 @@ def _status(folder: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise InputError(f"{path} is not JSON: {error}.") from error
     return status
+
+
+def _root(config: Mapping[str, Any]) -> Path:
+    root: str = config["root"]
+    if re.search(r"[\x00\ud800-\udfff]", root):
+        raise InputError(f"--root is {root!r}, which no folder can be called.")
+    return Path(root)
+
+
+def _folder_name(option: str, name: str) -> str:
+    """The name of one folder as it is given.
+
+    Raises:
+        InputError: It would lead elsewhere, or no folder can be called so.
+    """
+    if _NO_NAME.fullmatch(name) or len(os.fsencode(name)) > _LONGEST_NAME:
+        raise InputError(
+            f"--{option} is {name!r}; expected the name of one folder: no path, no leading dot, "
+            f"no control characters, at most {_LONGEST_NAME} bytes. Give another --{option}, and "
+            "the folder of all runs as --root."
+        )
+    return name
 
 
 def _experiment(configs: Any) -> str:  # noqa: ANN401
