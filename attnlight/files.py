@@ -10,6 +10,9 @@ from pathlib import Path
 
 from attnlight.errors import InputError
 
+# By the name of a file, the glob of what a killed process leaves of one that it was writing.
+LEFTOVER = ".{}.????????"
+
 
 @contextmanager
 def named_errors(path: Path) -> Iterator[None]:

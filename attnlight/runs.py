@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric.utilities.rank_zero import rank_zero_only
+from lightning.fabric.utilities.rank_zero import _get_rank, rank_zero_only
 
 from attnlight.errors import InputError
 from attnlight.files import named_errors, write_text
@@ -114,19 +114,22 @@ class Run:
             raise InputError(f"there is no checkpoint {path}.")
         return str(path)
 
-    @rank_zero_only
-    def begin(self, *, resume: bool, overwrite: bool) -> None:
-        """Make the folder ready for `fit`; only rank 0 touches it.
+    def begin(self, wandb_id: str, *, clear: bool) -> None:
+        """Make the folder, which is locked, ready for a verb.
+
+        Args:
+            wandb_id: The run's id in Weights & Biases.
+            clear: Whether to remove what an earlier `fit` left.
 
         Raises:
-            InputError: A run is there already, or the folder cannot be made.
+            InputError: The folder cannot be written.
         """
-        if not resume and not overwrite:
-            self._refuse_existing()
-        if overwrite and not resume:
-            self._clear()
-        with named_errors(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
+        if clear:
+            with named_errors(self.folder):
+                self._clear()
+        path = self.folder / "wandb_id"
+        if not path.is_file():
+            write_text(path, wandb_id + "\n")
 
     @rank_zero_only
     def finish(self, **details: Any) -> None:  # noqa: ANN401
@@ -134,26 +137,40 @@ class Run:
         status = {"state": "finished"} | details
         write_text(self.folder / "status.json", json.dumps(status, indent=1) + "\n")
 
-    def placeholders(self) -> dict[str, str]:
+    def placeholders(self, wandb_id: str) -> dict[str, str]:
         """What `{run}`, `{experiment}`, `{name}` and `{wandb_id}` in a configuration stand for."""
         return {
             "run": str(self.folder),
             "experiment": self.experiment,
             "name": self.name,
-            "wandb_id": self._wandb_id(),
+            "wandb_id": wandb_id,
         }
 
-    def _wandb_id(self) -> str:
-        """Id in Weights & Biases, kept so that a resumed run goes on with its curves."""
-        path = self.folder / "wandb_id"
-        if path.is_file():
-            return path.read_text(encoding="utf-8").strip()
-        fresh = secrets.token_hex(4)
-        if is_rank_zero() and self.folder.is_dir():
-            write_text(path, fresh + "\n")
-        return fresh
+    def wandb_id(self, *, another: bool) -> str:
+        """Id in Weights & Biases, kept so that a resumed run goes on with its curves.
 
-    def _refuse_existing(self) -> None:
+        Args:
+            another: Whether to leave aside one that is kept.
+
+        Raises:
+            InputError: What is kept is no id.
+        """
+        path = self.folder / "wandb_id"
+        if another or not path.is_file():
+            return secrets.token_hex(4)
+        kept = path.read_bytes().strip()
+        if not re.fullmatch(rb"[\w-]{1,128}", kept):
+            raise InputError(
+                f"{path} holds no id of Weights & Biases: delete it, and the run gets another one."
+            )
+        return kept.decode()
+
+    def require_new(self) -> None:
+        """Refuse to train where there is a run.
+
+        Raises:
+            InputError: There is one, finished or not.
+        """
         if self.finished:
             raise InputError(
                 f"{self.folder} holds this run, finished: test it, or add --overwrite to replace "
@@ -176,8 +193,9 @@ class Run:
 
 def is_rank_zero() -> bool:
     """Whether this process is rank 0 of its job, told before any trainer exists."""
-    rank: int = getattr(rank_zero_only, "rank", 0)
-    return rank == 0
+    node = os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or "0"
+    # Lightning's own launcher starts the first process of each node with no other variable.
+    return not _get_rank() and int(node) == 0
 
 
 def _status(folder: Path) -> dict[str, Any]:
