@@ -12,6 +12,7 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
@@ -26,6 +27,7 @@ from attnlight.configuration import (
     with_default_classes,
 )
 from attnlight.datamodules import CorpusDataModule
+from attnlight.errors import InputError
 from attnlight.locking import require_place, sole_process
 from attnlight.parsing import OneSentenceParser
 from attnlight.runs import NOT_HASHED, Run, is_rank_zero
@@ -35,6 +37,8 @@ DEFAULTS = {
     "model": "attnlight.tasks.AttentionClassifier",
     "data": "attnlight.datamodules.PlantedEvidence",
 }
+
+_LARGEST_SEED = 2**32 - 1  # of numpy
 
 # Warnings that are true and that nobody can act on.
 NOISE = (
@@ -91,6 +95,13 @@ class AttnlightCLI(LightningCLI):
         """Do nothing: Lightning would let the checkpoint beat the command line in silence."""
 
     @override
+    def _set_seed(self) -> None:
+        seed = self.config[self.subcommand].seed_everything
+        if not 0 <= int(seed) <= _LARGEST_SEED:
+            raise InputError(f"--seed_everything is {seed}; expected 0 to {_LARGEST_SEED}.")
+        super()._set_seed()
+
+    @override
     def before_instantiate_classes(self) -> None:
         config = self.config[self.subcommand]
         fitting = self.subcommand == "fit"
@@ -139,7 +150,15 @@ class AttnlightCLI(LightningCLI):
 
     @override
     def instantiate_trainer(self, **kwargs: object) -> pl.Trainer:
-        trainer = super().instantiate_trainer(default_root_dir=str(self.home.folder), **kwargs)
+        options = self.config[self.subcommand].trainer
+        try:
+            trainer = super().instantiate_trainer(default_root_dir=str(self.home.folder), **kwargs)
+        except (MisconfigurationException, ValueError) as error:
+            reason = " ".join(str(error).split()).rstrip(".!")
+            raise InputError(
+                f"the options --trainer.* cannot be used (accelerator {options.accelerator}, "
+                f"devices {options.devices}): {reason}."
+            ) from error
         extra = {"predict": [PredictionWriter()], "test": [SummaryTable()]}
         trainer.callbacks.extend(extra.get(str(self.subcommand), []))  # type: ignore[attr-defined]
         return trainer

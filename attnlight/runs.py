@@ -203,9 +203,13 @@ def _status(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path} is not JSON: {error}.") from error
+        status = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        status = error
+    if not isinstance(status, dict):
+        raise InputError(
+            f"{path} is not what `fit` writes ({status}): add --overwrite to train the run again."
+        )
     return status
 
 
