@@ -48,7 +48,10 @@ def another_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_second_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "e" / "r"
     with another_process(folder) as process:
-        with pytest.raises(InputError, match="another process is at work in .*/e/r"), sole_process(folder):
+        with (
+            pytest.raises(InputError, match=f"another process is at work in {folder}:"),
+            sole_process(folder),
+        ):
             pass
         with sole_process(tmp_path / "e" / "other"):
             pass
@@ -79,7 +82,13 @@ def test_a_lock_costs_less_than_5_ms(tmp_path: Path) -> None:
 LEFT = [".last.ckpt.ab_cd012", ".best.ckpt.01234567", ".status.json.xyzxyzxy", ".fit.yaml.abcdefgh"]
 LEFT += [".wandb_id.abcdefgh", ".predictions.rank0.arrow", ".predictions.parquet.abcdefgh"]
 LEFT += ["records/val/.predictions-1.rank0.arrow", "records/test/.a.parquet.abcdefgh"]
-STAY = [".fit.yaml.swp", ".notes", "best.ckpt", "records/val/predictions-0.parquet", ".last.ckpt.bak"]
+STAY = [
+    ".fit.yaml.swp",
+    ".notes",
+    "best.ckpt",
+    "records/val/predictions-0.parquet",
+    ".last.ckpt.bak",
+]
 STAY += ["records/val/.hidden", "figures/test/.a.svg.abcdefgh", "report/.index.html.abcdefgh"]
 
 
@@ -127,16 +136,20 @@ class TestFolderThatWasMadeHere:
         assert tmp_path.is_dir()
 
 
-def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [(errno.ENOSYS, "has no file locks"), (errno.ENOLCK, "No locks available")],
+)
+def test_a_file_system_without_locks(
+    fault: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def flock(*_: object) -> None:
         raise OSError(fault, os.strerror(fault))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    for fault, said in ((errno.ENOSYS, "has no file locks"), (errno.ENOLCK, "No locks available")):
-        with pytest.raises(InputError, match=said) as raised, sole_process(tmp_path / "r"):
-            pass
-        assert str(tmp_path / "r") in str(raised.value)
-        assert list((tmp_path / "r").glob("*")) in ([], [tmp_path / "r/.lock"])
+    with pytest.raises(InputError, match=f"{tmp_path}.*{told}"), sole_process(tmp_path):
+        pass
+    assert set(tmp_path.iterdir()) <= {tmp_path / ".lock"}
 
 
 def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
