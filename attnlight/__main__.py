@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -38,6 +39,12 @@ OTHER_VERBS = {
     "reliability": "attnlight.report.reliability",
     "vectors": "attnlight.vectors",
 }
+# What a disk, a folder's rights or a name may be: not what the program does wrong.
+_MENDABLE = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+    | {errno.ENAMETOOLONG}
+)
+_READERS = ("yaml", "json", "jsonargparse")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,12 +66,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments, given=argv is not None)
     except Exception as error:
-        mistake = _mistake(error)
-        if mistake is None or os.environ.get("ATTNLIGHT_DEBUG") == "1":
+        sentence = _sentence(error)
+        if sentence is None or os.environ.get("ATTNLIGHT_DEBUG") == "1":
             raise
-        sentence = str(mistake).rstrip(".")
-        print(f"attnlight: {sentence}.", file=sys.stderr)
+        print(f"attnlight: {sentence.rstrip('.')}.", file=sys.stderr)
         return 2
+
+
+def _sentence(error: Exception) -> str | None:
+    """What the user can mend, in a sentence; None for a fault of the program itself."""
+    mistake = _mistake(error)
+    if mistake is not None:
+        return str(mistake)
+    if isinstance(error, OSError) and error.errno in _MENDABLE:
+        return ": ".join(filter(None, [str(error.filename or ""), error.strerror]))
+    # By name: importing Lightning for this would take seconds.
+    if any(kind.__name__ == "MisconfigurationException" for kind in type(error).__mro__):
+        return " ".join(str(error).split())
+    if isinstance(error, RecursionError) and _raised_in(error) in _READERS:
+        return "a configuration is nested too deeply"
+    return None
 
 
 def _mistake(error: BaseException | None) -> InputError | None:
@@ -72,6 +93,14 @@ def _mistake(error: BaseException | None) -> InputError | None:
     while error is not None and not isinstance(error, InputError):
         error = error.__cause__ or error.__context__
     return error
+
+
+def _raised_in(error: Exception) -> str:
+    """The package whose code raised an error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _run(arguments: list[str], *, given: bool) -> int:

@@ -38,8 +38,14 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         path: str | Path,
         storage_options: Any | None = None,
     ) -> None:
-        with replacing(Path(path)) as temporary:
-            torch.save(checkpoint, temporary)
+        with replacing(Path(path)) as temporary, temporary.open("wb") as file:
+            try:
+                torch.save(checkpoint, file)
+            except RuntimeError as error:
+                # After a failed write torch fails again, on closing its archive.
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
 
     @override
     def load_checkpoint(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
 
 import lightning.pytorch as pl
 import rich
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from typing_extensions import override
@@ -26,9 +29,11 @@ from attnlight.configuration import (
     with_default_classes,
 )
 from attnlight.datamodules import CorpusDataModule
+from attnlight.errors import InputError
+from attnlight.locking import require_place, sole_process
 from attnlight.noise import quieten, quieten_wandb
 from attnlight.parsing import OneSentenceParser
-from attnlight.runs import NOT_HASHED, Run
+from attnlight.runs import NOT_HASHED, Run, is_rank_zero
 from attnlight.tasks.text import TextTask
 
 DEFAULTS = {
@@ -36,9 +41,20 @@ DEFAULTS = {
     "data": "attnlight.datamodules.PlantedEvidence",
 }
 
+_LARGEST_SEED = 2**32 - 1  # of numpy
+
 
 class AttnlightCLI(LightningCLI):
-    """`fit`, `validate`, `test` and `predict` on one run folder."""
+    """`fit`, `validate`, `test` and `predict` on one run folder.
+
+    Args:
+        stack: What to leave when the verb ends: the folder's lock.
+        arguments: Those of `LightningCLI`.
+    """
+
+    def __init__(self, stack: ExitStack, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        self._stack, self._entered = stack, False
+        super().__init__(*arguments, **options)
 
     @override
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -74,15 +90,26 @@ class AttnlightCLI(LightningCLI):
         """Do nothing: Lightning would let the checkpoint beat the command line in silence."""
 
     @override
+    def _set_seed(self) -> None:
+        seed = self.config[self.subcommand].seed_everything
+        if not 0 <= int(seed) <= _LARGEST_SEED:
+            raise InputError(f"--seed_everything is {seed}; expected 0 to {_LARGEST_SEED}.")
+        super()._set_seed()
+
+    @override
     def before_instantiate_classes(self) -> None:
         config = self.config[self.subcommand]
         fitting = self.subcommand == "fit"
         self.home = Run.of_fit(config, self._flattened()) if fitting else Run.of_checkpoint(config)
         config.experiment, config.run = self.home.experiment, self.home.name
-        resume = config.ckpt_path is not None
+        self._new = fitting and config.ckpt_path is None
         config.ckpt_path = self.home.checkpoint(config.ckpt_path or (None if fitting else "best"))
-        if fitting and not config.trainer.fast_dev_run:
-            self.home.begin(resume=resume, overwrite=config.overwrite)
+        if self.home.folder.is_dir():
+            self._enter()
+        else:
+            require_place(self.home.folder)
+        self._replacing = self._new and config.overwrite
+        self._wandb_id = self.home.wandb_id(another=self._replacing)
         if self.subcommand == "test":
             config.verbose = False  # SummaryTable says it with intervals
         if self.subcommand == "predict":
@@ -94,16 +121,39 @@ class AttnlightCLI(LightningCLI):
     def instantiate_classes(self) -> None:
         plain = self.config.clone()
         config = self.config[self.subcommand]
-        names = self.home.placeholders() | selection(config.model.class_path)
+        names = self.home.placeholders(self._wandb_id) | selection(config.model.class_path)
         config.trainer = fill_placeholders(config.trainer, names)
         super().instantiate_classes()
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, RunConfig):
                 callback.config = plain[self.subcommand]
+        if self._enter():  # now that nothing is left to be refused
+            self.home.begin(self._wandb_id, clear=self._replacing)
+
+    def _enter(self) -> bool:
+        """Lock the run's folder; False where this process does not write there."""
+        config = self.config[self.subcommand]
+        if config.trainer.fast_dev_run or not is_rank_zero():
+            return False
+        if not self._entered:
+            self._stack.enter_context(sole_process(self.home.folder))
+            self._stack.push(_finish_wandb)
+            self._entered = True
+            if self._new and not config.overwrite:
+                self.home.require_new()
+        return True
 
     @override
     def instantiate_trainer(self, **kwargs: object) -> pl.Trainer:
-        trainer = super().instantiate_trainer(default_root_dir=str(self.home.folder), **kwargs)
+        options = self.config[self.subcommand].trainer
+        try:
+            trainer = super().instantiate_trainer(default_root_dir=str(self.home.folder), **kwargs)
+        except (MisconfigurationException, ValueError) as error:
+            reason = " ".join(str(error).split()).rstrip(".!")
+            raise InputError(
+                f"the options --trainer.* cannot be used (accelerator {options.accelerator}, "
+                f"devices {options.devices}): {reason}."
+            ) from error
         extra = {"fit": EpochLines, "predict": PredictionWriter, "test": SummaryTable}
         attached = trainer.callbacks  # type: ignore[attr-defined]
         attached.extend(kind() for verb, kind in extra.items() if verb == self.subcommand)
@@ -143,18 +193,24 @@ def run(arguments: Sequence[str] | None) -> None:
     quieten()
     # cuDNN computes RNNs and convolutions in TF32 by default: three digits, where records need six.
     torch.backends.cudnn.allow_tf32 = False
-    AttnlightCLI(
-        TextTask,
-        CorpusDataModule,
-        subclass_mode_model=True,
-        subclass_mode_data=True,
-        seed_everything_default=0,
-        auto_configure_optimizers=False,
-        load_from_checkpoint_support=False,
-        save_config_callback=RunConfig,
-        parser_kwargs={"prog": "attnlight"},
-        parser_class=OneSentenceParser,
-        args=None if arguments is None else list(arguments),
-    )
+    with ExitStack() as stack:
+        AttnlightCLI(
+            stack,
+            TextTask,
+            CorpusDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            seed_everything_default=0,
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+            save_config_callback=RunConfig,
+            parser_kwargs={"prog": "attnlight"},
+            parser_class=OneSentenceParser,
+            args=None if arguments is None else list(arguments),
+        )
+
+
+def _finish_wandb(kind: type[BaseException] | None, *_: object) -> None:
+    """End W&B's run, so that a second command in this process starts one of its own."""
     if "wandb" in sys.modules:
-        sys.modules["wandb"].finish()  # a second command in this process starts a run of its own
+        sys.modules["wandb"].finish(exit_code=0 if kind is None else 1)

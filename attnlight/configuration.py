@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
 from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ProgressBar
 
 from attnlight.callbacks import InterpretabilityTest
+from attnlight.files import read_yaml
 from attnlight.runs import is_rank_zero
 
 
@@ -30,18 +30,17 @@ def with_default_classes(arguments: Sequence[str], defaults: Mapping[str, str]) 
     """
     places = [i for i, argument in enumerate(arguments) if argument in ("-c", "--config")]
     files = [arguments[i + 1] for i in places if i + 1 < len(arguments)]
-    given = {key for file in files for key in _keys(Path(file))}
+    given = {key for file in files for key in _keys(file)}
     given |= {argument[2:].partition("=")[0] for argument in arguments if argument[:2] == "--"}
     end = max(places, default=-1) + 2 if places else 1
     added = [f"--{key}={path}" for key, path in defaults.items() if key not in given]
     return [*arguments[:end], *added, *arguments[end:]]
 
 
-def _keys(file: Path) -> list[str]:
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+def _keys(file: str) -> list[str]:
+    if not os.path.isfile(file):
         return []  # the parser says it better
+    content = read_yaml(Path(file))
     return list(content) if isinstance(content, dict) else []
 
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and YAML whose faults are told by its file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from attnlight.errors import InputError
+
+# By the name of a file, the glob of what a killed process leaves of one that it was writing.
+LEFTOVER = ".{}.????????"
 
 
 @contextmanager
@@ -54,6 +58,25 @@ def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 text file, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def read_yaml(path: Path) -> Any:  # noqa: ANN401
+    """Content of a YAML file, plain values only.
+
+    Raises:
+        InputError: The file is missing, no UTF-8, no YAML, or nested too deeply.
+    """
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}.") from None
+    except RecursionError:
+        raise InputError(f"{path} is no readable YAML: it is nested too deeply.") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} is no readable YAML: {reason}.") from error
 
 
 def _synchronise(path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric.utilities.rank_zero import rank_zero_only
+from lightning.fabric.utilities.rank_zero import _get_rank, rank_zero_only
 
 from attnlight.errors import InputError
 from attnlight.files import named_errors, write_text
@@ -28,6 +30,9 @@ PRODUCTS = (
     "logs",
     "report",
 )
+# Nor a name that is hidden, as what attnlight itself keeps beside runs is.
+_NO_NAME = re.compile(r"|\..*|.*[/\\\x00-\x1f\x7f\ud800-\udfff].*", re.DOTALL)
+_LONGEST_NAME = 255  # bytes, on every common file system
 
 
 @dataclass(frozen=True)
@@ -51,12 +56,20 @@ class Run:
         Args:
             config: The parsed configuration of the verb.
             flattened: The configuration as text without what `NOT_HASHED` names.
+
+        Raises:
+            InputError: A name is more than that of one folder, or no folder can be called so.
         """
         digest = hashlib.sha256(flattened.encode()).hexdigest()[:8]
+        given, name = config["experiment"], config["run"]
         return cls(
-            root=Path(config["root"]),
-            experiment=config["experiment"] or _experiment(config.get("config") or ()),
-            name=config["run"] or f"seed{config['seed_everything']}-{digest}",
+            root=_root(config),
+            experiment=_folder_name(
+                "experiment", _experiment(config.get("config") or ()) if given is None else given
+            ),
+            name=_folder_name(
+                "run", f"seed{config['seed_everything']}-{digest}" if name is None else name
+            ),
         )
 
     @classmethod
@@ -64,16 +77,17 @@ class Run:
         """The run that `validate`, `test` or `predict` looks at: that of the checkpoint.
 
         Raises:
-            InputError: Neither a checkpoint file nor a run is named.
+            InputError: Neither a checkpoint file nor a run is named, or a name is none of a folder.
         """
         given = config.get("ckpt_path")
         if given in (None, "best", "last"):
-            if not (config["experiment"] and config["run"]):
+            names = config["experiment"], config["run"]
+            if None in names:
                 raise InputError(
                     "which trained model? Give --ckpt_path <run>/best.ckpt, or --experiment and "
                     "--run with --ckpt_path best."
                 )
-            return cls(Path(config["root"]), config["experiment"], config["run"])
+            return cls(_root(config), *map(_folder_name, ("experiment", "run"), names))
         folder = Path(given).absolute().parent
         return cls(folder.parent.parent, folder.parent.name, folder.name)
 
@@ -100,19 +114,22 @@ class Run:
             raise InputError(f"there is no checkpoint {path}.")
         return str(path)
 
-    @rank_zero_only
-    def begin(self, *, resume: bool, overwrite: bool) -> None:
-        """Make the folder ready for `fit`; only rank 0 touches it.
+    def begin(self, wandb_id: str, *, clear: bool) -> None:
+        """Make the folder, which is locked, ready for a verb.
+
+        Args:
+            wandb_id: The run's id in Weights & Biases.
+            clear: Whether to remove what an earlier `fit` left.
 
         Raises:
-            InputError: A run is there already, or the folder cannot be made.
+            InputError: The folder cannot be written.
         """
-        if not resume and not overwrite:
-            self._refuse_existing()
-        if overwrite and not resume:
-            self._clear()
-        with named_errors(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
+        if clear:
+            with named_errors(self.folder):
+                self._clear()
+        path = self.folder / "wandb_id"
+        if not path.is_file():
+            write_text(path, wandb_id + "\n")
 
     @rank_zero_only
     def finish(self, **details: Any) -> None:  # noqa: ANN401
@@ -120,26 +137,40 @@ class Run:
         status = {"state": "finished"} | details
         write_text(self.folder / "status.json", json.dumps(status, indent=1) + "\n")
 
-    def placeholders(self) -> dict[str, str]:
+    def placeholders(self, wandb_id: str) -> dict[str, str]:
         """What `{run}`, `{experiment}`, `{name}` and `{wandb_id}` in a configuration stand for."""
         return {
             "run": str(self.folder),
             "experiment": self.experiment,
             "name": self.name,
-            "wandb_id": self._wandb_id(),
+            "wandb_id": wandb_id,
         }
 
-    def _wandb_id(self) -> str:
-        """Id in Weights & Biases, kept so that a resumed run goes on with its curves."""
-        path = self.folder / "wandb_id"
-        if path.is_file():
-            return path.read_text(encoding="utf-8").strip()
-        fresh = secrets.token_hex(4)
-        if is_rank_zero() and self.folder.is_dir():
-            write_text(path, fresh + "\n")
-        return fresh
+    def wandb_id(self, *, another: bool) -> str:
+        """Id in Weights & Biases, kept so that a resumed run goes on with its curves.
 
-    def _refuse_existing(self) -> None:
+        Args:
+            another: Whether to leave aside one that is kept.
+
+        Raises:
+            InputError: What is kept is no id.
+        """
+        path = self.folder / "wandb_id"
+        if another or not path.is_file():
+            return secrets.token_hex(4)
+        kept = path.read_bytes().strip()
+        if not re.fullmatch(rb"[\w-]{1,128}", kept):
+            raise InputError(
+                f"{path} holds no id of Weights & Biases: delete it, and the run gets another one."
+            )
+        return kept.decode()
+
+    def require_new(self) -> None:
+        """Refuse to train where there is a run.
+
+        Raises:
+            InputError: There is one, finished or not.
+        """
         if self.finished:
             raise InputError(
                 f"{self.folder} holds this run, finished: test it, or add --overwrite to replace "
@@ -162,8 +193,9 @@ class Run:
 
 def is_rank_zero() -> bool:
     """Whether this process is rank 0 of its job, told before any trainer exists."""
-    rank: int = getattr(rank_zero_only, "rank", 0)
-    return rank == 0
+    node = os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or "0"
+    # Lightning's own launcher starts the first process of each node with no other variable.
+    return not _get_rank() and int(node) == 0
 
 
 def _status(folder: Path) -> dict[str, Any]:
@@ -171,10 +203,36 @@ def _status(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path} is not JSON: {error}.") from error
+        status = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        status = error
+    if not isinstance(status, dict):
+        raise InputError(
+            f"{path} is not what `fit` writes ({status}): add --overwrite to train the run again."
+        )
     return status
+
+
+def _root(config: Mapping[str, Any]) -> Path:
+    root: str = config["root"]
+    if re.search(r"[\x00\ud800-\udfff]", root):
+        raise InputError(f"--root is {root!r}, which no folder can be called.")
+    return Path(root)
+
+
+def _folder_name(option: str, name: str) -> str:
+    """The name of one folder as it is given.
+
+    Raises:
+        InputError: It would lead elsewhere, or no folder can be called so.
+    """
+    if _NO_NAME.fullmatch(name) or len(os.fsencode(name)) > _LONGEST_NAME:
+        raise InputError(
+            f"--{option} is {name!r}; expected the name of one folder: no path, no leading dot, "
+            f"no control characters, at most {_LONGEST_NAME} bytes. Give another --{option}, and "
+            "the folder of all runs as --root."
+        )
+    return name
 
 
 def _experiment(configs: Any) -> str:  # noqa: ANN401

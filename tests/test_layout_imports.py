@@ -14,7 +14,7 @@ LEVELS = (
     {"reference"},
     {"report", "datamodules", "models"},
     {"functional", "data"},
-    {"batch", "checkpoints", "errors", "files", "records", "runs"},
+    {"batch", "checkpoints", "errors", "files", "locking", "records", "runs"},
 )
 WITHOUT_LIGHTNING = (
     "batch",
@@ -22,11 +22,12 @@ WITHOUT_LIGHTNING = (
     "errors",
     "files",
     "functional",
+    "locking",
     "models",
     "records",
     "report",
 )
-WITHOUT_TORCH = ("errors", "files", "records", "report")
+WITHOUT_TORCH = ("errors", "files", "locking", "records", "report")
 IMPORTED_AT_USE = ("datasets", "gensim", "matplotlib", "pandas", "scipy", "wandb")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -41,20 +41,21 @@ def _tested(summaries: Sequence[RecordSummary]) -> str:
     return f"tested on {amount} instances of the test split"
 
 
-def facts(run: Run, summaries: Sequence[RecordSummary]) -> list[tuple[str, str]]:
-    """Names and values that identify the run."""
+def facts(run: Run, summaries: Sequence[RecordSummary]) -> list[tuple[str, list[str]]]:
+    """What identifies the run: names, and the values of each."""
     checkpoints = {str(part.metadata.get("checkpoint") or "") for part in summaries}
     classes = next((part.classes for part in summaries if part.classes), [])
     partial = sorted({part.record.test for part in summaries if part.partial})
     found = [
-        ("Model", _class(run.config, "model")),
-        ("Corpus", _class(run.config, "data")),
-        ("Classes", ", ".join(classes)),
-        ("Seed", str(run.config.get("seed_everything", ""))),
-        ("Checkpoint", ", ".join(sorted(checkpoints - {""}))),
-        ("Partial records", ", ".join(partial)),
+        ("Model", [_class(run.config, "model")]),
+        ("Corpus", [_class(run.config, "data")]),
+        ("Classes", classes),
+        ("Seed", [str(run.config.get("seed_everything", ""))]),
+        ("Checkpoint", sorted(checkpoints)),
+        ("Partial records", partial),
     ]
-    return [(name, value) for name, value in found if value]
+    given = [(name, [value for value in values if value]) for name, values in found]
+    return [(name, values) for name, values in given if values]
 
 
 def _class(config: Mapping[str, Any], part: str) -> str:

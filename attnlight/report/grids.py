@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from attnlight.report.markup import isolated, without_controls
+
 # What plain LaTeX cannot set or would take as a command.
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
@@ -71,18 +73,18 @@ class Grid:
 
     def to_html(self) -> str:
         """Title, table and note as HTML; all text is escaped."""
-        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.head)
+        head = "".join(f'<th scope="col">{isolated(name)}</th>' for name in self.head)
         rows = "".join(f"<tr>{self._html_cells(row)}</tr>\n" for row in self.rows)
-        note = f'<p class="note">{escape(self.note)}</p>\n' if self.note else ""
+        note = f'<p class="note">{isolated(self.note)}</p>\n' if self.note else ""
         return (
-            f'<h4>{escape(self.title)}</h4>\n<div class="scroll"><table>\n'
+            f'<h4>{isolated(self.title)}</h4>\n<div class="scroll"><table>\n'
             f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n{note}"
         )
 
     def _html_cells(self, row: Sequence[str]) -> str:
-        first = "".join(f'<th scope="row">{escape(cell)}</th>' for cell in row[:1])
+        first = "".join(f'<th scope="row">{isolated(cell)}</th>' for cell in row[:1])
         return first + "".join(
-            f'<td data-label="{escape(name)}">{_html_cell(cell)}</td>'
+            f'<td data-label="{escape(without_controls(name))}">{_html_cell(cell)}</td>'
             for name, cell in zip(self.head[1:], row[1:], strict=True)
         )
 
@@ -121,8 +123,8 @@ def _html_cell(cell: str) -> str:
     """A cell whose interval, `[low, high]` at its end, stands on a line of its own."""
     found = _INTERVAL.fullmatch(cell)
     if found is None:
-        return escape(cell)
-    return f"{escape(found[1])} <small>{escape(found[2])}</small>"
+        return isolated(cell)
+    return f"{isolated(found[1])} <small>{isolated(found[2])}</small>"
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:

@@ -9,6 +9,7 @@ from html import escape
 from attnlight.report.describe import commands, facts, sentence, versions
 from attnlight.report.figures import describe
 from attnlight.report.grids import Grid
+from attnlight.report.markup import isolated, visible_controls, without_controls
 from attnlight.report.runs import Run
 from attnlight.report.stylesheet import STYLESHEET
 from attnlight.report.tables import Line, RecordSummary, interval, number
@@ -52,6 +53,7 @@ class Section:
 def build_page(run: Run, sections: Sequence[Section], curves: Sequence[Picture]) -> str:
     """The whole page as HTML; all that came from files is escaped."""
     summaries = [section.summary for section in sections]
+    title = escape(without_controls(run.name))
     body = [
         _header(run, summaries),
         _metrics(run),
@@ -64,7 +66,7 @@ def build_page(run: Run, sections: Sequence[Section], curves: Sequence[Picture])
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>{escape(run.name)} · attnlight</title>\n<style>\n{STYLESHEET}</style>\n</head>\n"
+        f"<title>{title} · attnlight</title>\n<style>\n{STYLESHEET}</style>\n</head>\n"
         f"<body>\n{''.join(body)}</body>\n</html>\n"
     )
 
@@ -72,14 +74,14 @@ def build_page(run: Run, sections: Sequence[Section], curves: Sequence[Picture])
 def _header(run: Run, summaries: Sequence[RecordSummary]) -> str:
     experiment, _, name = run.name.rpartition("/")
     entries = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n"
-        for name, value in facts(run, summaries)
+        f"<dt>{isolated(name)}</dt><dd>{', '.join(map(isolated, values))}</dd>\n"
+        for name, values in facts(run, summaries)
     )
     tested = any(part.record.stage == "test" for part in summaries)
     warning = "" if tested else '<p class="partial">Not tested yet: run `attnlight test`.</p>\n'
     return (
-        f"<h1>{escape(experiment)} <small>{escape(name)}</small></h1>\n"
-        f'<p class="lead">{escape(sentence(run, summaries))} Does its attention explain its '
+        f"<h1>{isolated(experiment)} <small>{isolated(name)}</small></h1>\n"
+        f'<p class="lead">{isolated(sentence(run, summaries))} Does its attention explain its '
         f"predictions?</p>\n{warning}<dl>\n{entries}</dl>\n"
     )
 
@@ -109,10 +111,10 @@ def _section(section: Section) -> str:
             '<p class="partial">Not measured, for their logits or attention are not finite: '
             f"{part.non_finite:,} instances.</p>\n"
         )
-    about = " · ".join(filter(None, [escape(known.source), f"{part.rows:,} instances"]))
+    about = " · ".join(filter(None, [isolated(known.source), f"{part.rows:,} instances"]))
     return (
-        f"<section>\n<h3>{escape(known.title)}</h3>\n"
-        + (f"<p>{escape(known.question)}</p>\n" if known.question else "")
+        f"<section>\n<h3>{isolated(known.title)}</h3>\n"
+        + (f"<p>{isolated(known.question)}</p>\n" if known.question else "")
         + f'<p class="source">{about}</p>\n{mark}'
         + _summary_table(part)
         + (_figure(section.picture) if section.picture else "")
@@ -128,8 +130,8 @@ def _summary_table(part: RecordSummary) -> str:
     if len(classes) <= _MOST_CLASSES:
         return _pivot(part, [None, *classes])
     rows = "".join(
-        f'<tr><th scope="row"><code>{escape(line.measure)}</code>'
-        f"<small>{escape(part.class_name(line.predicted))}</small></th>{_cell(line, 'mean')}</tr>\n"
+        f'<tr><th scope="row"><code>{isolated(line.measure)}</code>'
+        f"<small>{isolated(part.class_name(line.predicted))}</small></th>{_cell(line, 'mean')}</tr>\n"
         for line in part.lines
         if line.predicted is not None
     )
@@ -144,11 +146,11 @@ def _pivot(part: RecordSummary, groups: Sequence[int | None]) -> str:
     """One row for each measure, one column for each group of rows."""
     words = describe(part.record.test).measures
     names = ["all" if g is None else part.class_name(g) for g in groups]
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    head = "".join(f'<th scope="col">{isolated(name)}</th>' for name in names)
     lines = {(line.measure, line.predicted): line for line in part.lines}
     rows = "".join(
-        f'<tr><th scope="row"><code>{escape(measure)}</code>'
-        f"<small>{escape(words.get(measure, ''))}</small></th>"
+        f'<tr><th scope="row"><code>{isolated(measure)}</code>'
+        f"<small>{isolated(words.get(measure, ''))}</small></th>"
         + "".join(_cell(lines[measure, g], n) for g, n in zip(groups, names, strict=True))
         + "</tr>\n"
         for measure in dict.fromkeys(line.measure for line in part.lines)
@@ -161,7 +163,7 @@ def _pivot(part: RecordSummary, groups: Sequence[int | None]) -> str:
 
 def _cell(line: Line, label: str) -> str:
     return (
-        f'<td data-label="{escape(label)}">{number(line.mean)}'
+        f'<td data-label="{escape(without_controls(label))}">{number(line.mean)}'
         f"<small>{interval(line)}</small><small>n = {line.defined:,}</small></td>"
     )
 
@@ -169,7 +171,7 @@ def _cell(line: Line, label: str) -> str:
 def _figure(picture: Picture) -> str:
     return (
         f'<figure><div class="scroll">{picture.svg}</div>\n'
-        f"<figcaption>{escape(picture.caption)} <br>Also <code>{escape(picture.files)}</code>."
+        f"<figcaption>{isolated(picture.caption)} <br>Also <code>{isolated(picture.files)}</code>."
         "</figcaption></figure>\n"
     )
 
@@ -177,7 +179,7 @@ def _figure(picture: Picture) -> str:
 def _grids(section: Section) -> str:
     if not section.grids:
         return ""
-    files = f'<p class="note">Also <code>{escape(section.tables)}</code>.</p>\n'
+    files = f'<p class="note">Also <code>{isolated(section.tables)}</code>.</p>\n'
     return "".join(grid.to_html() for grid in section.grids) + files
 
 
@@ -185,7 +187,7 @@ def _metrics(run: Run) -> str:
     if not run.metrics.test:
         return ""
     rows = "".join(
-        f'<tr><th scope="row"><code>{escape(name)}</code></th><td>{number(value)}</td></tr>\n'
+        f'<tr><th scope="row"><code>{isolated(name)}</code></th><td>{number(value)}</td></tr>\n'
         for name, value in run.metrics.test.items()
     )
     return (
@@ -202,13 +204,13 @@ def _curves(curves: Sequence[Picture]) -> str:
 
 
 def _reproduction(run: Run, summaries: Sequence[RecordSummary]) -> str:
-    lines = escape("\n".join(commands(run, summaries)))
+    lines = "\n".join(map(isolated, commands(run, summaries)))
     found = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in versions(run)
+        f"<dt>{isolated(name)}</dt><dd>{isolated(value)}</dd>\n" for name, value in versions(run)
     )
     config = (
         "<details><summary>Configuration (fit.yaml)</summary>\n"
-        f"<pre><code>{escape(run.config_text)}</code></pre></details>\n"
+        f"<pre><code>{escape(visible_controls(run.config_text))}</code></pre></details>\n"
         if run.config_text
         else ""
     )

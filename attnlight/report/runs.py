@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlight.errors import InputError
+from attnlight.files import read_yaml
 from attnlight.report.metrics import Metrics, read_metrics
 
 STAGES = ("test", "val")
@@ -112,13 +113,7 @@ def _stored(path: Path, stage: str) -> StoredRecord:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} is not a readable configuration: {reason}.") from error
+    config = read_yaml(path) or {}
     if not isinstance(config, dict):
         raise InputError(f"{path} holds a {type(config).__name__}; expected a mapping.")
     return config

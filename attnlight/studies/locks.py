@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attnlight.errors import InputError
-from attnlight.files import named_errors, write_text
+from attnlight.files import LEFTOVER, named_errors, write_text
 
 PLAN = "plan.json"
 _SCHEMA = 1
@@ -54,11 +54,16 @@ def working(folder: Path, shard: int, shards: int) -> Iterator[int]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Wait for other shards that write what is collected of a study, whose folder is made."""
+    """Wait for other shards that write what is collected of a study, whose folder is made.
+
+    What one that was killed left half-written of it is removed.
+    """
     with named_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with _opened(folder / ".lock-collect") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
+        for left in folder.glob(LEFTOVER.format("study.*")):
+            left.unlink()
         yield
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from attnlight import files
 from attnlight.errors import InputError
 
 _CONFIGURABLE = ("trainer", "model", "data")
@@ -24,13 +23,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises:
         InputError: It is missing, no YAML, or no mapping.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}.") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} is no readable YAML: {reason}.") from error
+    content = files.read_yaml(path)
     if not isinstance(content, dict):
         raise InputError(f"{path} holds no mapping of keys to values.")
     return content

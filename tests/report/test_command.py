@@ -16,6 +16,9 @@ from attnlight.report.tables import summarise
 from tests.report.fake import CONFIG, write_run
 
 VOID = {"br", "meta"}
+TURNED = (
+    "\u202eevil\u2069\u202e"  # right-to-left override, which the end of an isolate would let out
+)
 ATTACK = "\"><img src=x onerror=y><script>alert('x')</script>&amp;"
 
 
@@ -29,6 +32,7 @@ class Page(HTMLParser):
         self.ids: list[str] = []
         self.references: list[str] = []
         self.text = ""
+        self.turned: list[str] = []
         self.html = path.read_text(encoding="utf-8")
         self.feed(self.html)
         self.close()
@@ -40,6 +44,7 @@ class Page(HTMLParser):
             self.open.append(tag)
         for name, value in attrs:
             assert not name.startswith("on")
+            assert "\u202e" not in (value or "")
             if name == "id":
                 self.ids.append(value or "")
             if name in ("src", "href", "xlink:href", "srcset", "data", "action"):
@@ -55,6 +60,9 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+        if "\u202e" in data:
+            self.turned.append(self.open[-1])
+            assert "\u2069" not in data
 
 
 @pytest.fixture
@@ -183,6 +191,19 @@ class TestPage:
         assert not page.tags & {"script", "img", "b", "i", "u"}
         assert ATTACK in page.text
         assert "<u>y" in page.text
+
+    @pytest.mark.parametrize("classes", [2, 9])
+    def test_a_name_turns_only_itself_around(self, tmp_path: Path, classes: int) -> None:
+        config = yaml.safe_load(CONFIG)
+        config["data"]["init_args"]["path"] = TURNED
+        names = [TURNED, *(f"group{c}" for c in range(1, classes))]
+        folder = write_run(tmp_path / TURNED / "r", classes=names, epochs=())
+        (folder / "fit.yaml").write_text(yaml.safe_dump(config, allow_unicode=True))
+        page = page_of(folder)
+        assert set(page.turned) == {"bdi"}
+        assert len(page.turned) > 5
+        assert "group1" in page.text
+        assert r"\u202eevil" in page.text, "the configuration shows what it holds"
 
     def test_a_test_from_elsewhere_has_a_table_alone(self, folder: Path) -> None:
         record = folder / "records/test/attention_permutation.parquet"

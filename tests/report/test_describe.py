@@ -44,7 +44,7 @@ class TestSentence:
     def test_tests_of_different_size(self) -> None:
         parts = [part("predictions"), part("attention_permutation", rows=500, partial=True)]
         assert "tested on up to 1,821 instances" in sentence(run(fit=FIT), parts)
-        assert ("Partial records", "attention_permutation") in facts(run(fit=FIT), parts)
+        assert ("Partial records", ["attention_permutation"]) in facts(run(fit=FIT), parts)
 
     def test_nothing_known(self) -> None:
         assert sentence(run(), []) == (
@@ -61,11 +61,11 @@ class TestSentence:
 def test_facts() -> None:
     parts = [part("predictions", classes=["bad", "good"], checkpoint="best.ckpt")]
     assert facts(run(fit=FIT), parts) == [
-        ("Model", "AttentionClassifier"),
-        ("Corpus", "Corpus"),
-        ("Classes", "bad, good"),
-        ("Seed", "3"),
-        ("Checkpoint", "best.ckpt"),
+        ("Model", ["AttentionClassifier"]),
+        ("Corpus", ["Corpus"]),
+        ("Classes", ["bad", "good"]),
+        ("Seed", ["3"]),
+        ("Checkpoint", ["best.ckpt"]),
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from attnlight.studies.locks import working
+from attnlight.studies.locks import alone, working
 from tests.studies.conftest import CONTENT, Lab
 
 PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
@@ -63,6 +63,17 @@ class TestLocks:
     def test_a_dry_run_disturbs_nobody(self, lab: Lab) -> None:
         with working(lab.root / "tiny", 1, 1):
             assert lab.run(PAIR, "--dry-run") == 0
+
+    def test_what_a_killed_one_left_of_its_results_goes(self, lab: Lab) -> None:
+        left = [".study.json.ab_cdefg", ".study.parquet.01234567"]
+        for name in [*left, ".plan.json.ab_cdefg"]:  # that of another shard at work
+            (lab.root / name).parent.mkdir(exist_ok=True)
+            (lab.root / name).write_text("half")
+        with alone(lab.root):
+            assert {path.name for path in lab.root.iterdir()} == {
+                ".plan.json.ab_cdefg",
+                ".lock-collect",
+            }
 
 
 class TestFolderOfAnotherStudy:

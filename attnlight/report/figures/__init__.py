@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from attnlight.report.grids import Grid
+from attnlight.report.markup import without_controls
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +60,9 @@ def draw(
     module = _module(test)
     if module is None or not len(rows["index"]):
         return None
-    figure: Figure | None = module.draw(rows, classes)
+    # Figures know no direction of text: its controls would be drawn as boxes, or turn labels around.
+    names = None if classes is None else [without_controls(name) for name in classes]
+    figure: Figure | None = module.draw(rows, names)
     return figure
 
 

@@ -8,6 +8,7 @@ from html import escape
 from typing import NamedTuple
 
 from attnlight.report.grids import Grid
+from attnlight.report.markup import isolated, without_controls
 from attnlight.report.page import Picture
 from attnlight.report.study.sentences import Verdict
 from attnlight.report.stylesheet import STYLESHEET
@@ -64,36 +65,37 @@ def build_page(
         "<h2>Figures</h2>\n" if figures else "",
         *map(_figure, figures),
     ]
+    title = escape(without_controls(head.title))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>{escape(head.title)} · attnlight</title>\n<style>\n{STYLESHEET}</style>\n</head>\n"
+        f"<title>{title} · attnlight</title>\n<style>\n{STYLESHEET}</style>\n</head>\n"
         f"<body>\n{''.join(body)}</body>\n</html>\n"
     )
 
 
 def _header(head: Head) -> str:
     entries = "".join(
-        f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>\n" for k, v in head.facts.items() if v
+        f"<dt>{isolated(k)}</dt><dd>{isolated(v)}</dd>\n" for k, v in head.facts.items() if v
     )
     return (
-        f"<h1>{escape(head.title)} <small>{escape(head.kind)}</small></h1>\n"
-        f'<p class="lead">{escape(head.lead)}</p>\n<dl>\n{entries}</dl>\n'
+        f"<h1>{isolated(head.title)} <small>{isolated(head.kind)}</small></h1>\n"
+        f'<p class="lead">{isolated(head.lead)}</p>\n<dl>\n{entries}</dl>\n'
     )
 
 
 def _verdict(verdict: Verdict) -> str:
-    sentences = "".join(f"<p>{escape(sentence)}</p>\n" for sentence in verdict.sentences)
-    return f"<h3>{escape(verdict.question)}</h3>\n{sentences}"
+    sentences = "".join(f"<p>{isolated(sentence)}</p>\n" for sentence in verdict.sentences)
+    return f"<h3>{isolated(verdict.question)}</h3>\n{sentences}"
 
 
 def _figure(shown: Shown) -> str:
     return (
-        f"<h3>{escape(shown.title)}</h3>\n"
+        f"<h3>{isolated(shown.title)}</h3>\n"
         f'<figure><div class="scroll">{shown.picture.svg}</div>\n'
-        f"<figcaption>{escape(shown.picture.caption)}</figcaption></figure>\n"
+        f"<figcaption>{isolated(shown.picture.caption)}</figcaption></figure>\n"
         + _files(shown.stem, ("svg", "pdf", "png"))
     )
 
@@ -104,4 +106,4 @@ def _files(stem: str, endings: Sequence[str]) -> str:
 
 
 def _link(file: str) -> str:
-    return f'<a href="{escape(file)}">{escape(file)}</a>'
+    return f'<a href="{escape(file)}">{isolated(file)}</a>'

@@ -1,0 +1,176 @@
+"""One process at a time in a run's folder."""
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlight.errors import InputError
+from attnlight.locking import require_place, sole_process
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from attnlight.locking import sole_process
+
+with sole_process(Path(sys.argv[1])):
+    child = os.fork()  # as a worker that loads batches
+    if child:
+        print(child, flush=True)
+    time.sleep(100)
+"""
+
+
+@contextmanager
+def another_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process at work in the folder, with a worker that outlives it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        worker = int(process.stdout.readline())
+        try:
+            yield process
+        finally:
+            process.kill()
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_a_second_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "e" / "r"
+    with another_process(folder) as process:
+        with (
+            pytest.raises(InputError, match=f"another process is at work in {folder}:"),
+            sole_process(folder),
+        ):
+            pass
+        with sole_process(tmp_path / "e" / "other"):
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with sole_process(folder):
+            (folder / "fit.yaml").write_text("")
+    assert (folder / "fit.yaml").is_file()
+
+
+def test_the_same_process_enters_again_after_it_left(tmp_path: Path) -> None:
+    for _ in range(2):
+        with sole_process(tmp_path):
+            refused = pytest.raises(InputError, match="another process")
+            with refused, sole_process(tmp_path):
+                pass
+
+
+def test_a_lock_costs_less_than_5_ms(tmp_path: Path) -> None:
+    seconds = []
+    for _ in range(20):
+        began = time.perf_counter()
+        with sole_process(tmp_path):
+            seconds.append(time.perf_counter() - began)
+    assert min(seconds) < 0.005
+
+
+LEFT = [".last.ckpt.ab_cd012", ".best.ckpt.01234567", ".status.json.xyzxyzxy", ".fit.yaml.abcdefgh"]
+LEFT += [".wandb_id.abcdefgh", ".predictions.rank0.arrow", ".predictions.parquet.abcdefgh"]
+LEFT += ["records/val/.predictions-1.rank0.arrow", "records/test/.a.parquet.abcdefgh"]
+STAY = [
+    ".fit.yaml.swp",
+    ".notes",
+    "best.ckpt",
+    "records/val/predictions-0.parquet",
+    ".last.ckpt.bak",
+]
+STAY += ["records/val/.hidden", "figures/test/.a.svg.abcdefgh", "report/.index.html.abcdefgh"]
+
+
+def test_leftovers_of_killed_processes_go_and_nothing_else(tmp_path: Path) -> None:
+    old = ["figures/test/.b.svg.abcdefgh", "report/.summary.csv.abcdefgh"]
+    for name in [*LEFT, *STAY, *old]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("half")
+    for name in old:
+        os.utime(tmp_path / name, (time.time() - 4000,) * 2)
+    with sole_process(tmp_path):
+        there = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+        assert there == {*STAY, ".lock"}
+
+
+class TestFolderThatWasMadeHere:
+    def test_goes_with_what_is_of_no_use(self, tmp_path: Path) -> None:
+        def refused() -> None:
+            with sole_process(tmp_path / "root/e/r"):
+                (tmp_path / "root/e/r/wandb_id").write_text("x")
+                (tmp_path / "root/e/r/logs/version_0").mkdir(parents=True)
+                raise InputError("no")
+
+        with pytest.raises(InputError, match="no"):
+            refused()
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        "name", ["last.ckpt", "records/val/predictions-0.parquet", "logs/version_0/metrics.csv"]
+    )
+    def test_stays_with_a_result(self, tmp_path: Path, name: str) -> None:
+        def failing() -> None:
+            with sole_process(tmp_path / "r"):
+                (tmp_path / "r" / name).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / "r" / name).write_text("x")
+                raise RuntimeError("a bug")
+
+        with pytest.raises(RuntimeError):
+            failing()
+        assert (tmp_path / "r" / name).is_file()
+
+    def test_one_that_was_there_stays(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError), sole_process(tmp_path):
+            raise InputError("no")
+        assert tmp_path.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [(errno.ENOSYS, "has no file locks"), (errno.ENOLCK, "No locks available")],
+)
+def test_a_file_system_without_locks(
+    fault: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(fault, os.strerror(fault))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(InputError, match=f"{tmp_path}.*{told}"), sole_process(tmp_path):
+        pass
+    assert set(tmp_path.iterdir()) <= {tmp_path / ".lock"}
+
+
+def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.open
+
+    def read_only(path: Any, flags: int, *mode: int, **options: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return opened(path, flags, *mode, **options)
+
+    monkeypatch.setattr(os, "open", read_only)
+    with pytest.raises(InputError, match="cannot be written: Read-only"), sole_process(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file/e/r cannot be written: Not a directory"):
+        require_place(tmp_path / "file/e/r")
+    require_place(tmp_path / "not/yet")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    with pytest.raises(InputError, match="cannot be written: Permission denied"):
+        require_place(tmp_path / "not/yet")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,87 @@
+"""Which errors are told in one sentence, and which show where the program is wrong."""
+
+import errno
+import os
+
+import pytest
+import yaml
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+import attnlight.__main__ as program
+from attnlight.errors import InputError
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def run(arguments: list[str], *, given: bool) -> int:
+        raise error
+
+    monkeypatch.setattr(program, "_run", run)
+
+
+def system(number: int, *name: str) -> OSError:
+    return OSError(number, os.strerror(number), *name)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (InputError("the file a.yaml is wrong."), "the file a.yaml is wrong."),
+        (system(errno.ENOSPC), "No space left on device."),
+        (system(errno.EROFS, "a/b"), "a/b: Read-only file system."),
+        (system(errno.EACCES, "a/b"), "a/b: Permission denied."),
+        (system(errno.EFBIG), "File too large."),
+        (system(errno.ENAMETOOLONG, "a"), "a: File name too long."),
+        (MisconfigurationException("`max_epochs` must\n  not be."), "`max_epochs` must not be."),
+    ],
+)
+def test_what_the_user_can_mend_is_one_sentence(
+    error: Exception,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    failing(monkeypatch, error)
+    assert program.main(["fit"]) == 2
+    assert capsys.readouterr().err == f"attnlight: {told}\n"
+    monkeypatch.setenv("ATTNLIGHT_DEBUG", "1")
+    with pytest.raises(type(error)):
+        program.main(["fit"])
+
+
+def caused_by(error: Exception, cause: Exception) -> Exception:
+    error.__context__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("a bug"),
+        RuntimeError("a bug"),
+        FileNotFoundError(errno.ENOENT, "a file that should be there"),
+        system(errno.EBADF),
+        ConnectionRefusedError(errno.ECONNREFUSED, "another process"),
+        caused_by(KeyError("a bug"), system(errno.ENOSPC)),
+        caused_by(KeyError("a bug"), MisconfigurationException("not what went wrong")),
+    ],
+)
+def test_a_fault_of_the_program_is_not_hidden(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, error)
+    with pytest.raises(type(error)):
+        program.main(["fit"])
+
+
+def test_deep_nesting_is_told_where_a_reader_met_it_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forever(*_: object, **__: object) -> int:
+        return forever()
+
+    monkeypatch.setattr(program, "_run", lambda *_, **__: yaml.safe_load("[" * 1000))
+    assert program.main(["fit"]) == 2
+    assert "nested too deeply" in capsys.readouterr().err
+    monkeypatch.setattr(program, "_run", forever)
+    with pytest.raises(RecursionError):
+        program.main(["fit"])
