@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from attnlight import __version__
-from attnlight.errors import InputError
+from attnlight.errors import InputError, did_you_mean
 
 HELP = """\
 usage: attnlight VERB [options]
@@ -25,13 +25,35 @@ Train attention models and test whether their attention explains their predictio
   reliability  how far runs of several seeds agree on which words matter
   vectors      train word vectors on the text of one or several corpora
 
-  attnlight fit  -c configs/trainer.yaml -c configs/experiments/sst_bilstm.yaml
+  attnlight fit  -c configs/experiments/sst_bilstm.yaml -c configs/tests/cheap.yaml
   attnlight test -c RUN/fit.yaml -c configs/tests/all.yaml --ckpt_path RUN/best.ckpt
   attnlight report RUN
 
 attnlight VERB --help lists a verb's options; attnlight fit --model.help AttentionClassifier and
 attnlight fit --data.help TextDataModule those of a model and of a corpus.
 """
+_EVALUATION = """\
+usage: attnlight {verb} -c RUN/fit.yaml [-c FILE ...] --ckpt_path RUN/best.ckpt [options]
+
+  attnlight {verb} -c RUN/fit.yaml {tests}--ckpt_path RUN/best.ckpt
+  attnlight {verb} -c RUN/fit.yaml --data OTHER.yaml {tests}--ckpt_path RUN/best.ckpt
+
+attnlight {verb} --help lists the options.
+"""
+_TESTS = "-c configs/tests/all.yaml "
+USAGE = {
+    "fit": """\
+usage: attnlight fit -c FILE [-c FILE ...] [options]
+
+  attnlight fit -c configs/experiments/sst_bilstm.yaml -c configs/tests/cheap.yaml --run seed0
+  attnlight fit --model configs/models/cnn_additive.yaml --data configs/data/sst.yaml
+
+attnlight fit --help lists the options.
+""",
+    "validate": _EVALUATION.format(verb="validate", tests=_TESTS),
+    "test": _EVALUATION.format(verb="test", tests=_TESTS),
+    "predict": _EVALUATION.format(verb="predict", tests=""),
+}
 TRAINER_VERBS = ("fit", "validate", "test", "predict")
 OTHER_VERBS = {
     "report": "attnlight.report.command",
@@ -109,8 +131,12 @@ def _run(arguments: list[str], *, given: bool) -> int:
         status: int = import_module(OTHER_VERBS[verb]).main(arguments[1:])
         return status
     if verb not in TRAINER_VERBS:
-        verbs = ", ".join((*TRAINER_VERBS, *OTHER_VERBS))
-        raise InputError(f"there is no verb {verb!r}; the verbs are {verbs}.")
+        verbs = (*TRAINER_VERBS, *OTHER_VERBS)
+        hint = did_you_mean(verb, verbs)
+        raise InputError(f"there is no verb {verb!r}{hint}; the verbs are {', '.join(verbs)}.")
+    if len(arguments) == 1:
+        print(USAGE[verb], end="", file=sys.stderr)
+        return 2
     from attnlight.cli import run
 
     run(arguments if given else None)

@@ -12,7 +12,7 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from typing_extensions import override
 
 from attnlight.errors import InputError
-from attnlight.files import replacing
+from attnlight.files import nearest_file, replacing
 
 CHECKPOINT_KEY = "attnlight"
 CHECKPOINT_FORMAT = 1
@@ -69,7 +69,7 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
             not written by attnlight.
     """
     if not Path(path).is_file():
-        raise InputError(f"there is no checkpoint {path}.")
+        raise InputError(f"there is no checkpoint {path}{nearest_file(Path(path))}.")
     _require_intact(path)
     try:
         checkpoint = torch.load(path, map_location=map_location, weights_only=True)

@@ -21,12 +21,12 @@ from attnlight import callbacks, datamodules, tasks  # noqa: F401
 from attnlight.callbacks.epoch_lines import EpochLines
 from attnlight.callbacks.predict import PredictionWriter
 from attnlight.callbacks.run import RunConfig, SummaryTable
+from attnlight.composition import compose
 from attnlight.configuration import (
     fill_placeholders,
     keep_wandb_offline_without_key,
     selection,
     settle_callbacks,
-    with_default_classes,
 )
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError
@@ -35,11 +35,6 @@ from attnlight.noise import quieten, quieten_wandb
 from attnlight.parsing import OneSentenceParser
 from attnlight.runs import NOT_HASHED, Run, is_rank_zero
 from attnlight.tasks.text import TextTask
-
-DEFAULTS = {
-    "model": "attnlight.tasks.AttentionClassifier",
-    "data": "attnlight.datamodules.PlantedEvidence",
-}
 
 _LARGEST_SEED = 2**32 - 1  # of numpy
 
@@ -83,7 +78,15 @@ class AttnlightCLI(LightningCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         arguments = sys.argv[1:] if args is None else args
         assert isinstance(arguments, list)
-        self.config = parser.parse_args(with_default_classes(arguments, DEFAULTS))
+        verb = arguments[0]
+        keys = {action.dest for action in self._subcommand_parsers[verb]._actions}
+        composed = compose(verb, arguments[1:], keys)
+        self.config = parser.parse_args(composed.arguments(verb))
+        self.config[verb].config = composed.files
+        if not composed.tests and verb in ("validate", "test") and is_rank_zero():
+            print(
+                "No test is named, so metrics alone are measured: -c configs/tests/all.yaml adds all."
+            )
 
     @override
     def _parse_ckpt_path(self) -> None:

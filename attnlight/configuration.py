@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import netrc
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,34 +13,7 @@ from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ProgressBar
 
 from attnlight.callbacks import InterpretabilityTest
-from attnlight.files import read_yaml
 from attnlight.runs import is_rank_zero
-
-
-def with_default_classes(arguments: Sequence[str], defaults: Mapping[str, str]) -> list[str]:
-    """Name a class for each key that neither a configuration file nor an option names.
-
-    A default set on the parser would leak: jsonargparse keeps its arguments when another class
-    with arguments of the same names is chosen.
-
-    Args:
-        arguments: The verb and its options.
-        defaults: Class path by key, `model` or `data`.
-    """
-    places = [i for i, argument in enumerate(arguments) if argument in ("-c", "--config")]
-    files = [arguments[i + 1] for i in places if i + 1 < len(arguments)]
-    given = {key for file in files for key in _keys(file)}
-    given |= {argument[2:].partition("=")[0] for argument in arguments if argument[:2] == "--"}
-    end = max(places, default=-1) + 2 if places else 1
-    added = [f"--{key}={path}" for key, path in defaults.items() if key not in given]
-    return [*arguments[:end], *added, *arguments[end:]]
-
-
-def _keys(file: str) -> list[str]:
-    if not os.path.isfile(file):
-        return []  # the parser says it better
-    content = read_yaml(Path(file))
-    return list(content) if isinstance(content, dict) else []
 
 
 def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401

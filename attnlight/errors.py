@@ -1,5 +1,10 @@
 """What the user got wrong, in one sentence."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class InputError(ValueError):
     """A mistake in a file, an option or a corpus, told in one sentence that names it.
@@ -7,3 +12,14 @@ class InputError(ValueError):
     The command line prints the sentence and exits with status 2; no traceback is shown unless
     `ATTNLIGHT_DEBUG=1`.
     """
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """A question in brackets that names the candidate nearest to a misspelt word, or nothing.
+
+    Example:
+        >>> did_you_mean("attnetion", ["attention", "encoder"])
+        " (did you mean 'attention'?)"
+    """
+    nearest = get_close_matches(word, list(candidates), n=1)
+    return f" (did you mean {nearest[0]!r}?)" if nearest else ""

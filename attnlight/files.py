@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from attnlight.errors import InputError
+from attnlight.errors import InputError, did_you_mean
 
 # By the name of a file, the glob of what a killed process leaves of one that it was writing.
 LEFTOVER = ".{}.????????"
@@ -54,14 +54,29 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
+def nearest_file(path: Path) -> str:
+    """A question in brackets that names the file beside a missing one that is nearest, or nothing.
+
+    Example:
+        >>> nearest_file(Path(__file__).with_name("fils.py"))
+        " (did you mean 'files.py'?)"
+    """
+    there = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+    return did_you_mean(path.name, there)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 text file, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def read_yaml(path: Path) -> Any:  # noqa: ANN401
+def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> Any:  # noqa: ANN401
     """Content of a YAML file, plain values only.
+
+    Args:
+        path: The file.
+        load: Reads the text; None: as PyYAML does.
 
     Raises:
         InputError: The file is missing, no UTF-8, no YAML, or nested too deeply.
@@ -69,9 +84,9 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401
     import yaml
 
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return (load or yaml.safe_load)(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}.") from None
+        raise InputError(f"there is no file {path}{nearest_file(path)}.") from None
     except RecursionError:
         raise InputError(f"{path} is no readable YAML: it is nested too deeply.") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

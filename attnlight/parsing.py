@@ -3,32 +3,58 @@
 from __future__ import annotations
 
 import re
-from typing import NoReturn
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from inspect import signature
+from typing import Any, NoReturn
 
 from lightning.pytorch.cli import LightningArgumentParser
 from typing_extensions import override
 
-from attnlight.errors import InputError
+from attnlight.errors import InputError, did_you_mean
 
 # What jsonargparse tells of its own workings: each type that it tried, None among them.
 _WORKINGS = re.compile(
     r"Does not validate against any of the Union subtypes|Subtypes: .*|Errors:|Given value type: .*"
-    r"|(- )?Expected a <class 'NoneType'>|Given value: (NestedArg|Namespace).*"
+    r"|(- )?Expected a <class 'NoneType'>|Given value: (NestedArg|Namespace|[\[{]).*"
+    r"|(- )?Expected a path but .* invalid|Not a valid subclass of .*|Subclass types expect one of.*"
+    r"|(- )?[Aa] (class path|dict) .*",
+    re.IGNORECASE,
+)
+_FIRST_WORDS = r"(?<=: )(Does|Expected|Given|Module|Not|Option|The|Unexpected)\b"
+_UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (--[^\s=]+).*")
+_UNKNOWN_ARGUMENT = re.compile(
+    r"(?:(.*?): )?Problem with given class_path '([\w.]+)': Option '(\w+)' is not accepted.*"
 )
 
 
 class OneSentenceParser(LightningArgumentParser):
-    """Raise `InputError` with one sentence where jsonargparse prints its usage and a page."""
+    """Raise `InputError` with one sentence where jsonargparse prints its usage and a page.
+
+    An option is given by its whole name: a prefix of it would be another option after the next
+    release.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **({"allow_abbrev": False} | kwargs))
 
     @override
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # asked by jsonargparse itself, which tries several types
             super().error(message, ex)
-        raise InputError(one_sentence(message)) from ex
+        parsers = getattr(self._subcommands_action, "choices", None) or {"": self}
+        options = (
+            option for parser in parsers.values() for option in parser._option_string_actions
+        )
+        raise InputError(one_sentence(message, options)) from ex
 
 
-def one_sentence(message: str) -> str:
+def one_sentence(message: str, options: Iterable[str] = ()) -> str:
     r"""A complaint of jsonargparse without its workings.
+
+    Args:
+        message: The complaint.
+        options: The options that there are, the nearest of which is named.
 
     Example:
         >>> one_sentence('Parser key "trainer.max_epochs":\n  Expected a <class \'int\'>')
@@ -37,6 +63,27 @@ def one_sentence(message: str) -> str:
     lines = [line.strip() for line in message.splitlines()]
     told = [line.removeprefix("- ") for line in lines if line and not _WORKINGS.fullmatch(line)]
     sentence = ": ".join(line.rstrip(".:") for line in dict.fromkeys(told))
-    sentence = re.sub(r'[Pp]arser key "([\w.+-]+)"', r"\1", sentence)
+    sentence = re.sub(r'[Pp]arser key "([\w.+-]+)"', r"\1", sentence).removeprefix("config: ")
     sentence = re.sub(r"Expected an? <class '(?:\w+\.)*(\w+)'>", r"Expected \1", sentence)
-    return re.sub(r": ([A-Z])(?=\w+ )", lambda found: f": {found[1].lower()}", sentence)
+    sentence = re.sub(r"Expected a typing\.Literal\[(.*?)\]", r"Expected one of \1", sentence)
+    if unknown := _UNKNOWN_OPTION.fullmatch(sentence):
+        return f"there is no option {unknown[1]}{did_you_mean(unknown[1], options)}"
+    if unknown := _UNKNOWN_ARGUMENT.fullmatch(sentence):
+        place, path, name = unknown.groups()
+        prefix = f"{place}: " if place else ""
+        hint = did_you_mean(name, _arguments(path))
+        return f"{prefix}{path.rpartition('.')[2]} has no option {name!r}{hint}"
+    sentence = re.sub(r"Problem with given class_path '(?:\w+\.)*(\w+)'", r"\1", sentence)
+    return re.sub(_FIRST_WORDS, lambda match: match[0].lower(), sentence)
+
+
+def _arguments(path: str) -> set[str]:
+    """Names of the constructor arguments of a class and of those that it passes on to."""
+    module, _, name = path.rpartition(".")
+    kind: Callable[..., Any] = getattr(import_module(module), name)
+    return {
+        argument
+        for base in getattr(kind, "__mro__", (kind,))
+        if "__init__" in vars(base) and base is not object
+        for argument in signature(base.__init__).parameters
+    } - {"self", "args", "kwargs"}

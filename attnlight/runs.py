@@ -16,7 +16,7 @@ from typing import Any
 from lightning.fabric.utilities.rank_zero import _get_rank, rank_zero_only
 
 from attnlight.errors import InputError
-from attnlight.files import named_errors, write_text
+from attnlight.files import named_errors, nearest_file, write_text
 
 NOT_HASHED = ("config", "experiment", "run", "root", "overwrite", "ckpt_path", "seed_everything")
 PRODUCTS = (
@@ -111,7 +111,7 @@ class Run:
             return None
         path = self.folder / f"{given}.ckpt" if given in ("best", "last") else Path(given)
         if not path.is_file():
-            raise InputError(f"there is no checkpoint {path}.")
+            raise InputError(f"there is no checkpoint {path}{nearest_file(path)}.")
         return str(path)
 
     def begin(self, wandb_id: str, *, clear: bool) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ attnlight vectors -c configs/data/imdb_all.yaml -c configs/data/sst.yaml
 --output vectors/imdb_sst_300.vec writes the vectors of configs/models/bilstm_additive_vectors.yaml."""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> VerbParser:
     """The arguments of the command; the defaults are those of `Word2VecSettings`."""
-    arguments = argparse.ArgumentParser("attnlight vectors", description=DESCRIPTION, epilog=EPILOG)
+    arguments = VerbParser("vectors", description=DESCRIPTION, epilog=EPILOG)
     arguments.add_argument(
         "-c",
         "--config",

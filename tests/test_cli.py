@@ -3,8 +3,10 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +84,7 @@ def test_test_predict_report(fitted: Path, capsys: pytest.CaptureFixture[str]) -
     assert record.metadata["checkpoint"] == "best.ckpt"
     for ending in ("svg", "pdf", "png"):
         assert (fitted / f"figures/test/attention_permutation.{ending}").stat().st_size > 1000
-    assert main(["validate", *common]) == 0
+    assert main(["validate", *common, "-c", f"{CONFIGS}/tests/predictions.yaml"]) == 0
     assert len(read_record(fitted / "records/val/predictions.parquet").columns["index"]) == 101
     assert main(["predict", *common]) == 0
     assert main(["report", str(fitted)]) == 0
@@ -136,15 +138,113 @@ def test_later_test_configuration_replaces_the_earlier(fitted: Path) -> None:
         "trainer:\n  callbacks+:\n    - class_path: attnlight.callbacks.AttentionPermutation\n"
         "      init_args: {draws: 3, max_instances: 5}\n"
     )
-    common = ["-c", f"{fitted}/fit.yaml", f"--ckpt_path={fitted}/best.ckpt"]
-    assert main(["test", *common, "-c", str(other)]) == 0
+    common = ["-c", f"{fitted}/fit.yaml", f"--ckpt_path={fitted}/best.ckpt", "--overwrite"]
+    earlier = ["-c", f"{CONFIGS}/tests/attention_permutation.yaml"]
+    assert main(["test", *common, *earlier, "-c", str(other)]) == 0
     record = read_record(fitted / "records/test/attention_permutation.parquet")
     assert len(record.columns["index"]) == 5
 
 
-def test_bare_fit_trains_on_the_embedded_corpus(here: Path) -> None:
-    assert main(["fit", *SMALL, "--trainer.max_epochs=1", "--trainer.logger=false"]) == 0
-    assert (here / "checkpoints/default").is_dir()
+def evaluated(run: Path, *tests: str, more: Sequence[str] = ()) -> int:
+    """Exit status of a `test` with some files of configs/tests."""
+    files = [word for name in tests for word in ("-c", f"{CONFIGS}/tests/{name}.yaml")]
+    return main(["test", "-c", f"{run}/fit.yaml", *files, f"--ckpt_path={run}/best.ckpt", *more])
+
+
+@pytest.fixture
+def run(fitted: Path, tmp_path: Path) -> Path:
+    """A copy of the small run without its records."""
+    copy = tmp_path / "e" / "copy"
+    shutil.copytree(fitted, copy, ignore=shutil.ignore_patterns("records", "figures", "test.yaml"))
+    return copy
+
+
+def test_fit_yaml_gives_test_no_tests(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluated(run) == 0
+    said = capsys.readouterr().out
+    assert "No test is named" in said
+    assert "accuracy" in said
+    assert not (run / "records").exists()
+
+
+def test_test_leaves_other_records_alone(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command that failed: a second `test` measured again, and more poorly, what was there."""
+    frontier = tmp_path / "frontier.yaml"
+    frontier.write_text(
+        "trainer:\n  callbacks+:\n    - class_path: attnlight.callbacks.AdversarialAttention\n"
+        "      init_args: {frontier: true}\n"
+    )
+    assert evaluated(run, more=["-c", str(frontier)]) == 0
+    record = run / "records/test/adversarial_attention.parquet"
+    before = record.read_bytes()
+    assert evaluated(run, "predictions") == 0
+    assert record.read_bytes() == before
+    assert "frontier_js" in read_record(record).columns
+    # What repeats them is whole, so that the page's command is not refused.
+    again = ["test", "-c", f"{run}/test.yaml", f"--ckpt_path={run}/best.ckpt"]
+    assert main(again) == 0
+    assert read_record(record).metadata["settings"]["frontier"] is True
+    capsys.readouterr()
+    own = "--trainer.callbacks+=attnlight.callbacks.AdversarialAttention"
+    for more, told in (
+        ([own], "frontier"),
+        (["-c", str(frontier), "--trainer.limit_test_batches=1"], "limit_batches"),
+    ):
+        before = record.read_bytes()
+        assert evaluated(run, more=more) == 2
+        error = capsys.readouterr().err
+        assert str(record) in error
+        assert told in error
+        assert "--overwrite" in error
+        assert record.read_bytes() == before
+    assert evaluated(run, more=[own, "--overwrite"]) == 0
+    assert read_record(record).metadata["settings"]["frontier"] is False
+    assert (run / "records/test/predictions.parquet").is_file()
+    assert (run / "last.ckpt").is_file()
+
+
+def test_records_that_do_not_say_their_settings(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Older records are compared by the measures and whatever else they say."""
+    assert evaluated(run, "adversarial_attention") == 0
+    record = run / "records/test/adversarial_attention.parquet"
+    table = pq.read_table(record)
+    about = json.loads(table.schema.metadata[b"attnlight"])
+    del about["settings"]
+    for measures, status in ((about["measures"], 0), ([*about["measures"], "frontier_js"], 2)):
+        older = json.dumps(about | {"measures": measures}).encode()
+        pq.write_table(table.replace_schema_metadata({b"attnlight": older}), record)
+        assert evaluated(run, "adversarial_attention") == status
+    assert "frontier_js" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wrong", ["--model.hidden_size=9", "--data.vocabulary=333", "--trainer.inference_mode=true"]
+)
+def test_a_refused_test_leaves_its_configuration_alone(run: Path, wrong: str) -> None:
+    assert evaluated(run, "predictions") == 0
+    before = (run / "test.yaml").read_text()
+    assert evaluated(run, "importance_correlation", more=[wrong]) == 2
+    assert (run / "test.yaml").read_text() == before
+
+
+def test_fast_dev_run_leaves_the_configuration_alone(run: Path) -> None:
+    assert evaluated(run, "predictions") == 0
+    before = (run / "test.yaml").read_text()
+    assert evaluated(run, "single_erasure", more=["--trainer.fast_dev_run=true"]) == 0
+    assert (run / "test.yaml").read_text() == before
+
+
+@pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict"])
+def test_bare_verb_prints_its_usage(
+    verb: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb]) == 2
+    assert capsys.readouterr().err.startswith(f"usage: attnlight {verb} -c ")
+    assert not list(here.iterdir())
 
 
 def process(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -227,7 +327,8 @@ class TestBadInput:
     def test_disk_that_fills_up(self, fitted: Path) -> None:
         """Records larger than a file may be: the older ones stay, nothing half-written does."""
         more = ["test", "-c", f"{fitted}/fit.yaml", f"--ckpt_path={fitted}/best.ckpt"]
-        more += ["--data.test_size=3001", "--trainer.logger=false"]
+        more += ["--data.test_size=3001", "--trainer.logger=false", "--overwrite"]
+        more += ["-c", f"{CONFIGS}/tests/predictions.yaml"]
         assert main(more) == 0  # the corpus is prepared, and a record is there
         record = fitted / "records/test/predictions.parquet"
         before = record.read_bytes()

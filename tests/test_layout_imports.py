@@ -9,14 +9,15 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "attnlight"
 LEVELS = (
-    {"__main__", "cli", "configuration", "noise", "parsing", "studies", "vectors"},
+    {"__main__", "cli", "composition", "configuration", "noise", "parsing", "studies", "vectors"},
     {"callbacks", "tasks"},
     {"reference"},
     {"report", "datamodules", "models"},
     {"functional", "data"},
-    {"batch", "checkpoints", "errors", "files", "locking", "records", "runs"},
+    {"arguments", "batch", "checkpoints", "errors", "files", "locking", "records", "runs"},
 )
 WITHOUT_LIGHTNING = (
+    "arguments",
     "batch",
     "data",
     "errors",
@@ -27,7 +28,7 @@ WITHOUT_LIGHTNING = (
     "records",
     "report",
 )
-WITHOUT_TORCH = ("errors", "files", "locking", "records", "report")
+WITHOUT_TORCH = ("arguments", "errors", "files", "locking", "records", "report")
 IMPORTED_AT_USE = ("datasets", "gensim", "matplotlib", "pandas", "scipy", "wandb")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -3,7 +3,6 @@ import pytest
 from attnlight.__main__ import main
 from attnlight.parsing import one_sentence
 
-TASK = "attnlight.tasks.AttentionClassifier"
 ATTEMPTS = """\
 Parser key "model":
   Does not validate against any of the Union subtypes
@@ -35,11 +34,11 @@ Parser key "model":
     [
         (
             ATTEMPTS,
-            f"model: problem with given class_path {TASK!r}: option 'encodr' is not accepted",
+            "model: AttentionClassifier has no option 'encodr' (did you mean 'encoder'?)",
         ),
         (WRONG_TYPE, "trainer.max_epochs: expected int: given value: Abc"),
         (MISSING, "model: the following arguments are required: base"),
-        ("unrecognized arguments: --nonsense 3", "unrecognized arguments: --nonsense 3"),
+        ("unrecognized arguments: --nonsense 3", "there is no option --nonsense"),
     ],
 )
 def test_one_sentence(message: str, sentence: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.core.mixins.hparams_mixin import HyperparametersMixin
 from lightning.pytorch.trainer.states import TrainerFn
 from numpy.typing import NDArray
 from torch import Tensor
@@ -24,17 +25,19 @@ from attnlight.callbacks.display import interval_scalars, show_figure, unmeasure
 from attnlight.callbacks.outputs import broken_rows, broken_sentence, output_of
 from attnlight.callbacks.sheet import RecordingCallback, RecordSheet
 from attnlight.errors import InputError
-from attnlight.records import read_metadata
+from attnlight.records import RecordError, read_metadata
 from attnlight.report import draw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+STAGES = {"validate": "val", "test": "test"}  # what records call a verb of the Trainer
+_UNRECORDED = ("every_n_epochs", "figures")  # arguments that change no row of a record
 _LOGGER = logging.getLogger(__name__)
 _Measure = Callable[[Any, TextBatch, AttentionOutput, AttentionModel], Mapping[str, Tensor]]
 
 
-class InterpretabilityTest(RecordingCallback, ABC):
+class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     """A test that runs on validation epochs and at test time.
 
     A subclass says what it measures of a batch; this class decides when and on which instances it
@@ -76,6 +79,7 @@ class InterpretabilityTest(RecordingCallback, ABC):
         self.figures = figures
         self._classes: list[str] = []
         self._told = ""
+        self.save_hyperparameters(logger=False)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -93,7 +97,50 @@ class InterpretabilityTest(RecordingCallback, ABC):
     @property
     def name(self) -> str:
         """The class name in snake case, by which records and curves are known."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+        return record_name(type(self).__name__)
+
+    def settings(self, trainer: pl.Trainer, stage: str) -> dict[str, Any]:
+        """The constructor arguments that decide a record, and the trainer's limit where it has one.
+
+        Args:
+            trainer: The trainer.
+            stage: `validate` or `test`.
+        """
+        chosen = {k: v for k, v in self.hparams.items() if k not in _UNRECORDED}
+        limit = {"validate": trainer.limit_val_batches, "test": trainer.limit_test_batches}[stage]
+        if not (isinstance(limit, float) and limit == 1.0):  # 1 is one batch, 1.0 all of them
+            chosen["limit_batches"] = limit
+        plain: dict[str, Any] = json.loads(json.dumps(chosen, default=str))
+        return plain
+
+    def require_replaceable(self, trainer: pl.Trainer, stage: str, checkpoint: str) -> None:
+        """Refuse to replace a record of another checkpoint or of other settings.
+
+        Records that do not say their settings are compared by what else they say of themselves.
+
+        Args:
+            trainer: The trainer, before its loops.
+            stage: `validate` or `test`.
+            checkpoint: File name of the checkpoint.
+
+        Raises:
+            InputError: There is such a record.
+        """
+        path = Path(trainer.default_root_dir, "records", STAGES[stage], f"{self.name}.parquet")
+        try:
+            about = read_metadata(path)
+        except RecordError:  # none, or a damaged one
+            return
+        settings = self.settings(trainer, stage)
+        partial = "limit_batches" in settings or self.max_instances is not None
+        older = {**self._plain_metadata(), "measures": list(self.measures), "partial": partial}
+        now = {"settings": settings} if "settings" in about else older
+        for name, value in {"checkpoint": checkpoint, **now}.items():
+            if about.get(name) != value:
+                differs = _difference(name, about.get(name), value)
+                raise InputError(
+                    f"{path} was measured with other settings ({differs}); --overwrite replaces it."
+                )
 
     @abstractmethod
     def measure(
@@ -195,6 +242,7 @@ class InterpretabilityTest(RecordingCallback, ABC):
             metadata=self._plain_metadata()
             | {
                 "test": self.name,
+                "settings": self.settings(trainer, "validate" if stage == "val" else stage),
                 "measures": list(self.measures),
                 "epoch": epoch,
                 "classes": self._classes,
@@ -281,3 +329,21 @@ def _outside_autograd(measure: _Measure) -> _Measure:
             return measure(self, batch, output.apply(Tensor.detach), model)
 
     return measured
+
+
+def record_name(class_name: str) -> str:
+    """The name of a test's records and curves: its class in snake case.
+
+    Example:
+        >>> record_name("DecisionFlip")
+        'decision_flip'
+    """
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
+
+
+def _difference(name: str, before: Any, now: Any) -> str:  # noqa: ANN401
+    """What differs, in words; of mappings their first key that does."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        name = next(key for key in {**before, **now} if before.get(key) != now.get(key))
+        before, now = before.get(name), now.get(name)
+    return f"{name} {before}, now {now}"

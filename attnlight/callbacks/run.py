@@ -7,12 +7,14 @@ from pathlib import Path
 import lightning.pytorch as pl
 import rich
 import yaml
+from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.cli import SaveConfigCallback
 from typing_extensions import override
 
-from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.files import write_text
+from attnlight.callbacks.base import STAGES, attached_tests, record_name
+from attnlight.errors import InputError
+from attnlight.files import read_yaml, write_text
 from attnlight.report.tables import terminal_table
 
 
@@ -20,6 +22,10 @@ class RunConfig(SaveConfigCallback):
     """Write `<run>/<verb>.yaml`, the whole configuration in one file, and tell W&B.
 
     The checkpoint and `--overwrite` of this call are left out: the file starts the same run anew.
+    It is written when checkpoint and corpus have been accepted. That of `validate` and `test` also
+    holds the tests of earlier calls whose records are still there; a record that was measured with
+    other settings stops this call, unless `--overwrite` was given.
+
     What the task worked out of its arguments (`settled`) is in: it may not be there to find again.
 
     A run that was killed after early stopping's last epoch trains no further when it is resumed.
@@ -27,8 +33,30 @@ class RunConfig(SaveConfigCallback):
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if trainer.is_global_zero and not self.already_saved:
-            self.save_config(trainer, pl_module, stage)
+        if not (self.config.overwrite or trainer.fast_dev_run or stage == "fit"):  # type: ignore[attr-defined]
+            for test in attached_tests(trainer):
+                test.require_replaceable(trainer, stage, Path(self.config.ckpt_path).name)
+
+    @override
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._save_once(trainer, pl_module)
+
+    @override
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._save_once(trainer, pl_module)
+
+    @override
+    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._save_once(trainer, pl_module)
+
+    @override
+    def on_predict_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._save_once(trainer, pl_module)
+
+    def _save_once(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Write the configuration now that checkpoint and corpus have been accepted."""
+        if trainer.is_global_zero and not (self.already_saved or trainer.fast_dev_run):  # type: ignore[attr-defined]
+            self.save_config(trainer, pl_module, trainer.state.fn.value)  # type: ignore[union-attr]
             self.already_saved = True
 
     @override
@@ -45,13 +73,32 @@ class RunConfig(SaveConfigCallback):
         config.ckpt_path, config.overwrite = None, False
         for name, value in getattr(pl_module, "settled", {}).items():
             config.model.init_args[name] = value
+        path = Path(trainer.default_root_dir) / f"{stage}.yaml"
+        if stage != "fit":
+            now = {test.name for test in attached_tests(trainer)}
+            config.trainer.callbacks += _still_recorded(path, stage, now)
         text = self.parser.dump(config, skip_unset=False, skip_validation=True)
-        verb = trainer.state.fn.value if trainer.state.fn else stage
-        write_text(Path(trainer.default_root_dir) / f"{verb}.yaml", text)
+        write_text(path, text)
         for logger in trainer.loggers:
             if isinstance(logger, pl.loggers.WandbLogger):
-                whole = {verb: yaml.safe_load(text)}
+                whole = {stage: yaml.safe_load(text)}
                 logger.experiment.config.update(whole, allow_val_change=True)
+
+
+def _still_recorded(path: Path, stage: str, now: set[str]) -> list[Namespace]:
+    """Tests of an earlier call of a verb whose records are there and that this call does not run."""
+    try:
+        earlier = read_yaml(path)["trainer"]["callbacks"] or []
+        paths = [str(callback["class_path"]) for callback in earlier]
+    except (InputError, LookupError, TypeError):
+        return []  # none yet, or damaged
+    records = path.parent / "records" / STAGES.get(stage, "")
+    names = [record_name(class_path.rpartition(".")[2]) for class_path in paths]
+    return [
+        Namespace(**callback)  # type: ignore[no-untyped-call]
+        for callback, name in zip(earlier, names, strict=True)
+        if name not in now and (records / f"{name}.parquet").is_file()
+    ]
 
 
 class SummaryTable(Callback):
@@ -61,7 +108,7 @@ class SummaryTable(Callback):
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not trainer.is_global_zero:
             return
-        tests = {c.name for c in trainer.callbacks if isinstance(c, InterpretabilityTest)}  # type: ignore[attr-defined]
+        tests = {test.name for test in attached_tests(trainer)}
         metrics = {
             name.removeprefix("test/"): f"{float(value):.4f}"
             for name, value in trainer.callback_metrics.items()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ both go to DIR, or, for several runs, to DIR/<experiment>/<run>/. All of a study
 its page goes."""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> VerbParser:
     """The arguments of the command."""
-    arguments = argparse.ArgumentParser("attnlight report", description=DESCRIPTION, epilog=EPILOG)
+    arguments = VerbParser("report", description=DESCRIPTION, epilog=EPILOG)
     arguments.add_argument(
         "runs",
         metavar="RUN",

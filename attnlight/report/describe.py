@@ -97,7 +97,7 @@ def _evaluations(run: Run, summaries: Sequence[RecordSummary]) -> Iterator[list[
         tests.setdefault(key, []).append(part.record.test)
     for (verb, checkpoint), names in tests.items():
         config = verb if verb in run.configs else "fit"
-        attached = _attached(run.configs[config])
+        attached = _attached(run.configs[config]) if config == verb else set()
         added = [name for name in names if name.replace("_", "") not in attached]
         line = [verb, "-c", str(run.folder / f"{config}.yaml")]
         line += [word for name in added for word in ("-c", f"configs/tests/{name}.yaml")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ class Agreement:
     tau: Mapping[str, NDArray[np.float64]]
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> VerbParser:
     """The arguments of the command."""
-    arguments = argparse.ArgumentParser("attnlight reliability", description=DESCRIPTION)
+    arguments = VerbParser("reliability", description=DESCRIPTION)
     arguments.add_argument(
         "runs", metavar="RUN", nargs="+", type=Path, help="checkpoints/<experiment>/<run>"
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 from attnlight.studies.collect import Validation, collect, report
 from attnlight.studies.comparison import compare
@@ -33,9 +33,9 @@ study FILE`, which does what had to wait for others and collects. Exit status: 0
 run failed, 2 a mistake in the input, 3 runs wait for those of another shard or role."""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> VerbParser:
     """The arguments of the command."""
-    arguments = argparse.ArgumentParser("attnlight study", description=DESCRIPTION, epilog=EPILOG)
+    arguments = VerbParser("study", description=DESCRIPTION, epilog=EPILOG)
     arguments.add_argument("file", metavar="FILE", type=Path, help="as in configs/studies")
     arguments.add_argument(
         "--root", metavar="DIR", type=Path, default=Path("checkpoints"), help="folder of all runs"

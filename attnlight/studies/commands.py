@@ -108,8 +108,8 @@ def _of_tagger(run: PlannedRun) -> dict[str, object]:
 def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[list[str]]:
     """The arguments of `attnlight`, one after the other, that test a run once it is trained.
 
-    Of a classifier it is `test`: the records of validation are those of `fit`, whose tests are in
-    `fit.yaml`. A tagger's best epoch is validated first.
+    Of a classifier it is `test`: the records of validation are those of `fit`. A tagger's best epoch
+    is validated first.
     """
     return [_evaluation(study, run, folder, stage) for stage in evaluated(study)]
 
@@ -120,23 +120,26 @@ def evaluated(study: Study) -> tuple[Stage, ...]:
 
 
 def _evaluation(study: Study, run: PlannedRun, folder: Path, stage: Stage) -> list[str]:
-    tests = study.base_tests if run.base is None and stage == "test" else ()
+    tests = (*study.tests, *(study.base_tests if run.base is None and stage == "test" else ()))
     return [
         "validate" if stage == "val" else "test",
         "-c",
         str(folder / run.name / "fit.yaml"),
         *(word for config in tests for word in ("-c", str(config))),
-        *([f"--trainer.callbacks+={_of_tokens(run)}"] if study.tagger else []),
+        *(option for option in run.options if option.startswith("--trainer.callbacks+=")),
+        f"--trainer.callbacks+={_attached_options(study, run)}",
         f"--ckpt_path={checkpoint(folder, run.name)}",
     ]
 
 
-def _of_tokens(run: PlannedRun) -> str:
-    """What is attached to a tagger; a study has figures of its own."""
-    options: dict[str, dict[str, Any]] = {
-        PREDICTIONS: {"figures": False},
-        DIVERGENCE: {"figures": False, "rankings": True},
-    }
+def _attached_options(study: Study, run: PlannedRun) -> str:
+    """The tests that every study needs; a study of taggers has figures of its own."""
+    options: dict[str, dict[str, Any]] = {PREDICTIONS: {}, DIVERGENCE: {}}
+    if study.tagger:
+        options = {
+            PREDICTIONS: {"figures": False},
+            DIVERGENCE: {"figures": False, "rankings": True},
+        }
     callbacks = [
         {"class_path": _CALLBACKS[name], "init_args": options[name]} for name in attached(run)
     ]

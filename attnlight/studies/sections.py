@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlight import files
-from attnlight.errors import InputError
+from attnlight.errors import InputError, did_you_mean
+from attnlight.files import nearest_file
 
 _CONFIGURABLE = ("trainer", "model", "data")
 
@@ -89,7 +90,8 @@ class Section:
         for key in self.content:
             if key not in keys:
                 raise InputError(
-                    f"{place} has the key {key!r}, which is none; they are {', '.join(keys)}."
+                    f"{place} has the key {key!r}, which is none; they are {', '.join(keys)}"
+                    f"{did_you_mean(key, keys)}."
                 )
 
     def part(self, key: str, keys: Sequence[str]) -> Section:
@@ -185,7 +187,9 @@ class Section:
     def _existing(self, key: str, value: object) -> Path:
         path = Path(os.path.normpath(self.folder / str(value)))
         if not isinstance(value, str) or not path.is_file():
-            raise InputError(f"{self.place}: {key} names {path}, which is no file.")
+            raise InputError(
+                f"{self.place}: {key} names {path}, which is no file{nearest_file(path)}."
+            )
         return path
 
     def options(self) -> tuple[str, ...]:

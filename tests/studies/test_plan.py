@@ -1,5 +1,6 @@
 """Which runs a study is made of."""
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -213,6 +214,17 @@ class TestCommands:
         runs = by_name(study)
         (words,) = commands.evaluation_commands(study, runs["base-s0"], Path("r/t"))
         assert str(search) in words
-        assert commands.evaluation_commands(study, runs["uniform-s0"], Path("r/t")) == [
-            ["test", "-c", "r/t/uniform-s0/fit.yaml", "--ckpt_path=r/t/uniform-s0/best.ckpt"]
-        ]
+        (words,) = commands.evaluation_commands(study, runs["uniform-s0"], Path("r/t"))
+        assert words[:3] == ["test", "-c", "r/t/uniform-s0/fit.yaml"]
+        assert str(search) not in words
+        assert words[-1] == "--ckpt_path=r/t/uniform-s0/best.ckpt"
+
+    def test_name_what_is_measured_after_fit(self, lab: Lab) -> None:
+        """A `fit.yaml` gives no tests, so the command names those of the study and its own two."""
+        tests = str(CONFIGS / "tests/decision_flip.yaml")
+        study = lab.study(WHOLE | {"tests": [tests]})
+        (words,) = commands.evaluation_commands(study, by_name(study)["uniform-s0"], Path("r/t"))
+        assert tests in words
+        (attached,) = (word for word in words if "callbacks" in word)
+        names = [item["class_path"] for item in json.loads(attached.partition("=")[2])]
+        assert names == [f"attnlight.callbacks.{n}" for n in ("Predictions", "BaseDivergence")]

@@ -1,0 +1,26 @@
+"""The arguments of the verbs that are not the Trainer's."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any, NoReturn
+
+from typing_extensions import override
+
+from attnlight.errors import InputError, did_you_mean
+
+
+class VerbParser(argparse.ArgumentParser):
+    """Take options by their whole names, and raise `InputError` with one sentence."""
+
+    def __init__(self, verb: str, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(f"attnlight {verb}", allow_abbrev=False, **kwargs)
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        unknown = re.match(r"unrecognized arguments: (--[^\s=]+)", message)
+        if unknown:
+            hint = did_you_mean(unknown[1], self._option_string_actions)
+            message = f"there is no option {unknown[1]}{hint}"
+        raise InputError(f"{message}; {self.prog} --help lists the options")

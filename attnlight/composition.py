@@ -1,0 +1,291 @@
+"""One configuration from the files and options of a command, before the parser checks its types.
+
+What `trainer.yaml` says lies under everything. Each `-c FILE` is merged over what came before it,
+then `--model`, `--data`, `--trainer` and `--trainer.callbacks` in the order in which they are given;
+all other options are the parser's and come last.
+
+* `data`: a section that names a class or a file replaces the one before it whole. One that names
+  neither changes single options.
+* `model`: the same, but a section with the class of the one before it, and no file of its own,
+  changes single options.
+* `trainer`: key by key. `callbacks+` appends; a plain `callbacks` replaces callbacks but keeps the
+  interpretability tests before it.
+* A configuration that `fit` wrote gives `validate`, `test` and `predict` no tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import get_loader
+from lightning.pytorch.callbacks import Callback
+
+from attnlight.callbacks import InterpretabilityTest
+from attnlight.datamodules import CorpusDataModule
+from attnlight.errors import InputError, did_you_mean
+from attnlight.files import read_yaml
+from attnlight.tasks.text import TextTask
+
+Config = dict[str, Any]
+DEFAULTS = {
+    "model": "attnlight.tasks.AttentionClassifier",
+    "data": "attnlight.datamodules.PlantedEvidence",
+}
+_BASES: dict[str, type] = {"model": TextTask, "data": CorpusDataModule}
+_SECTIONS = (*_BASES, "trainer")
+_CALLBACKS = "--trainer.callbacks"
+_PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
+# `fit` writes all of these; the other verbs each have an argument that `fit` has not.
+_OF_FIT = {"model", "data", "trainer", "ckpt_path", "overwrite"}
+_NOT_OF_FIT = {"verbose", "return_predictions"}
+
+
+class _Whole(dict[str, Any]):
+    """A section from a file of its own, which replaces the one before it."""
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What a command says.
+
+    Attributes:
+        config: The configuration.
+        files: The configuration files that it was made of, without the default.
+        options: The arguments that are the parser's, which come after it.
+        tests: Whether an interpretability test is attached.
+    """
+
+    config: Config
+    files: list[str]
+    options: list[str]
+    tests: bool
+
+    def arguments(self, verb: str) -> list[str]:
+        """The arguments for the parser: the configuration in one line, each value with its type."""
+        text = yaml.safe_dump(
+            self.config, default_flow_style=True, default_style='"', width=2**31, sort_keys=False
+        )
+        return [verb, "--config", text.strip(), *self.options]
+
+
+def default_trainer() -> Path:
+    """The configuration that lies under every other one."""
+    return Path(__file__).parent / "configs" / "trainer.yaml"
+
+
+def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Composition:
+    """Merge the configuration files of a command, and the options that replace a part of them.
+
+    Args:
+        verb: `fit`, `validate`, `test` or `predict`.
+        arguments: What follows it.
+        keys: The keys that a configuration may have, dotted (`trainer.max_epochs`).
+
+    Raises:
+        InputError: A file is missing or no configuration, or names a key or class that does not
+            exist.
+    """
+    named, rest = _taken(arguments, ("-c", "--config"))
+    default = read_config(default_trainer())
+    config, files = default, []
+    for _, file in named:
+        layer = read_config(Path(file))
+        _require_keys(file, layer, keys)
+        if layer != default:
+            files.append(file)
+            config = _over(config, layer if verb == "fit" else _without_tests(layer))
+    replacing, options = _taken(rest, (*_PLAIN, _CALLBACKS))
+    for name, value in replacing:
+        config = _over(config, _of_option(name, value))
+    for name, path in DEFAULTS.items():
+        config[name] = {"class_path": path} | config.get(name, {})
+    return Composition(config, files, options, _names_test(config, options))
+
+
+def _names_test(config: Config, options: Sequence[str]) -> bool:
+    callbacks = _listed(config["trainer"].get("callbacks"))
+    for _, value in _taken(options, (f"{_CALLBACKS}+",))[0]:
+        callbacks += _listed(_loaded(value))
+    found = [_is_test(callback, _CALLBACKS) for callback in callbacks]  # all: one may not exist
+    return any(found)
+
+
+def _taken(
+    arguments: Sequence[str], names: Collection[str]
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Names and values of some options, in order, and the other arguments."""
+    taken, others, words = [], [], iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name not in names:
+            others.append(word)
+            continue
+        given = value if equals else next(words, None)
+        if given is None:
+            raise InputError(f"{name} needs a value")
+        taken.append((name, given))
+    return taken, others
+
+
+def read_config(path: Path) -> Config:
+    """Read a configuration file, and the files that it names as `model`, `data` or `trainer`.
+
+    Raises:
+        InputError: A file is missing or no YAML, or has a dotted key or a class that does not
+            exist.
+    """
+    config = _read(path)
+    for key in config:
+        first, _, rest = key.partition(".")
+        if rest:  # Lightning would discard the section's file
+            raise InputError(f"{path} has the key {key!r}: write {first}: and under it {rest}:")
+    return {
+        name: _section(name, value, path.parent, f"{path}: {name}")
+        for name, value in config.items()
+        if value is not None or name not in _SECTIONS
+    }
+
+
+def _read(path: Path) -> Config:
+    config = read_yaml(path, get_loader("yaml"))
+    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
+        raise InputError(f"{path} is not a configuration: expected a mapping of names to values")
+    return config
+
+
+def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: ANN401
+    """A value of a configuration, read from its own file where it names one, its classes checked."""
+    if name not in _SECTIONS:
+        return value
+    if isinstance(value, str):
+        file = folder / value
+        named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
+        value = _Whole(_read(file)) if named else {"class_path": value}
+    if not isinstance(value, dict):
+        raise InputError(f"{where} is {value!r}; expected a mapping or a file")
+    if name == "trainer":
+        for key in ("callbacks", "callbacks+"):
+            for callback in _listed(value.get(key)):
+                _is_test(callback, f"{where}.{key}")
+    elif "class_path" in value:
+        class_of(value["class_path"], _BASES[name], where)
+    return value
+
+
+def _of_option(name: str, value: str) -> Config:
+    """The layer that `--model`, `--data`, `--trainer` or `--trainer.callbacks` stands for."""
+    if name == _CALLBACKS:
+        section, content = "trainer", {"callbacks": _loaded(value)}
+    else:
+        section, content = name[2:].removesuffix(".class_path"), _loaded(value)
+    return {section: _section(section, content, Path(), name)}
+
+
+def _loaded(value: str) -> Any:  # noqa: ANN401
+    """The value of an option: YAML where it is a mapping or a list, else as it is."""
+    try:
+        content = get_loader("yaml")(value)
+    except yaml.YAMLError:
+        return value
+    return content if isinstance(content, dict | list) or content is None else value
+
+
+def _listed(value: Any) -> list[Any]:  # noqa: ANN401
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]
+
+
+def _over(below: Config, above: Config) -> Config:
+    """One configuration over another."""
+    merged = below | above
+    for name in _SECTIONS:
+        if name in above and name in below:
+            rule = _trainer if name == "trainer" else _class_section
+            merged[name] = rule(below[name], above[name], name)
+    return merged
+
+
+def _class_section(below: Config, above: Config, name: str) -> Config:
+    kinds = [
+        class_of(part.get("class_path", DEFAULTS[name]), _BASES[name], name)
+        for part in (below, above)
+    ]
+    replaces = "class_path" in above and (name == "data" or kinds[0] is not kinds[1])
+    if replaces or isinstance(above, _Whole):
+        return above
+    return below | {
+        key: (below.get(key) or {}) | value if isinstance(value, dict) else value
+        for key, value in above.items()
+    }
+
+
+def _trainer(below: Config, above: Config, name: str) -> Config:
+    merged = dict(below)
+    for key, value in sorted(above.items(), key=lambda item: item[0].endswith("+")):
+        if key.endswith("+"):
+            merged[key[:-1]] = _listed(merged.get(key[:-1])) + _listed(value)
+        elif key == "callbacks":
+            tests = [item for item in _listed(below.get(key)) if _is_test(item, f"{name}.{key}")]
+            merged[key] = tests + _listed(value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _without_tests(layer: Config) -> Config:
+    """A configuration that `fit` wrote without its tests; any other one as it is."""
+    if not layer.keys() >= _OF_FIT or layer.keys() & _NOT_OF_FIT:
+        return layer
+    callbacks = _listed(layer["trainer"].get("callbacks"))
+    others = [item for item in callbacks if not _is_test(item, "trainer.callbacks")]
+    return layer | {"trainer": layer["trainer"] | {"callbacks": others}}
+
+
+def _is_test(callback: Any, where: str) -> bool:  # noqa: ANN401
+    path = callback.get("class_path") if isinstance(callback, dict) else callback
+    return isinstance(path, str) and issubclass(
+        class_of(path, Callback, where), InterpretabilityTest
+    )
+
+
+def _require_keys(file: str, layer: Config, keys: Collection[str]) -> None:
+    known = {key.partition(".")[0] for key in keys} | set(keys)
+    for key in (*layer, *(f"trainer.{key}" for key in layer.get("trainer", ()))):
+        if key.removesuffix("+") not in known:
+            raise InputError(f"{file} has the unknown key {key!r}{did_you_mean(key, known)}")
+
+
+def class_of(path: Any, base: type, where: str) -> type:  # noqa: ANN401
+    """The class that a configuration names, by its import path or by its name alone.
+
+    Args:
+        path: Import path, or the name of a known class.
+        base: Known are the subclasses of this class that have been imported.
+        where: The key, for the message.
+
+    Raises:
+        InputError: There is no such class; the message names the nearest.
+    """
+    known = {kind.__name__: kind for kind in _subclasses(base)}
+    if path in known:
+        return known[path]
+    module, _, name = str(path).rpartition(".")
+    try:
+        kind = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        why = did_you_mean(name, known) or (f": {error}" if isinstance(error, ImportError) else "")
+        raise InputError(f"{where}: there is no class {path!r}{why}") from error
+    if not (isinstance(kind, type) and issubclass(kind, base)):
+        raise InputError(f"{where}: {path} is no {base.__name__}")
+    return kind
+
+
+def _subclasses(base: type) -> list[type]:
+    children: list[type] = base.__subclasses__()
+    return [*children, *(kind for child in children for kind in _subclasses(child))]

@@ -1,0 +1,261 @@
+"""One configuration from files and options: what replaces what, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from attnlight.__main__ import main
+from attnlight.composition import compose, default_trainer, read_config
+from attnlight.errors import InputError
+from tests.commands import CONFIGS
+
+KEYS = {"seed_everything", "overwrite", "ckpt_path", "verbose", "run", "data", "model"} | {
+    f"trainer.{key}" for key in yaml.safe_load(default_trainer().read_text())["trainer"]
+}
+TRAINER = ["-c", str(CONFIGS / "trainer.yaml")]
+SST = ["-c", str(CONFIGS / "experiments/sst_bilstm.yaml")]
+PERMUTATION = ["-c", str(CONFIGS / "tests/attention_permutation.yaml")]
+FIT_YAML = {
+    "seed_everything": 0,
+    "trainer": {
+        "max_epochs": 3,
+        "callbacks": [
+            {"class_path": "lightning.pytorch.callbacks.EarlyStopping"},
+            {"class_path": "attnlight.callbacks.AttentionPermutation", "init_args": {"draws": 7}},
+        ],
+    },
+    "model": {
+        "class_path": "attnlight.tasks.AttentionClassifier",
+        "init_args": {"encoder": "cnn", "hidden_size": 9},
+    },
+    "data": {
+        "class_path": "attnlight.datamodules.TextDataModule",
+        "init_args": {"path": "one", "local": "one_here", "digits": "qqq"},
+    },
+    "ckpt_path": None,
+    "overwrite": False,
+}
+
+
+def composed(*arguments: str, verb: str = "fit") -> dict[str, Any]:
+    return compose(verb, arguments, KEYS).config
+
+
+def written(folder: Path, content: dict[str, Any], name: str = "more.yaml") -> str:
+    (folder / name).write_text(yaml.safe_dump(content, sort_keys=False))
+    return str(folder / name)
+
+
+def callbacks(config: dict[str, Any]) -> list[str]:
+    return [item["class_path"].rpartition(".")[2] for item in config["trainer"]["callbacks"]]
+
+
+DEFAULTS = callbacks(read_config(default_trainer()))
+
+
+class TestData:
+    """Point 2: two corpora never mix."""
+
+    @pytest.mark.parametrize("how", ["option", "option=", "section", "file in a section"])
+    def test_is_replaced_whole(self, tmp_path: Path, how: str) -> None:
+        other = {"class_path": "attnlight.datamodules.TextDataModule", "init_args": {"path": "two"}}
+        file = written(tmp_path, other, "other.yaml")
+        more = {
+            "option": ["--data", file],
+            "option=": [f"--data={file}"],
+            "section": ["-c", written(tmp_path, {"data": other})],
+            "file in a section": ["-c", written(tmp_path, {"data": "other.yaml"})],
+        }
+        fit = written(tmp_path, FIT_YAML, "fit.yaml")
+        config = composed("-c", fit, *more[how])
+        assert config["data"] == other
+        assert config["model"] == FIT_YAML["model"]
+
+    def test_without_a_class_changes_single_options(self, tmp_path: Path) -> None:
+        more = written(tmp_path, {"data": {"init_args": {"digits": "0"}}})
+        config = composed("-c", written(tmp_path, FIT_YAML, "fit.yaml"), "-c", more)
+        own = FIT_YAML["data"]
+        assert config["data"] == own | {"init_args": own["init_args"] | {"digits": "0"}}
+
+    def test_of_a_command_reads_the_one_that_was_named(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The command that failed: `-c RUN/fit.yaml --data other.yaml` read SST."""
+        fit = written(tmp_path, FIT_YAML, "fit.yaml")
+        with pytest.raises(SystemExit):
+            main(["fit", "-c", fit, f"--data={CONFIGS}/data/planted_4class.yaml", "--print_config"])
+        said = yaml.safe_load(capsys.readouterr().out)
+        assert said["data"]["class_path"] == "attnlight.datamodules.PlantedEvidence"
+        assert "local" not in said["data"]["init_args"]
+        assert said["data"]["init_args"]["num_classes"] == 4
+
+
+class TestModel:
+    def test_of_the_same_class_is_merged_option_by_option(self, tmp_path: Path) -> None:
+        named = {"class_path": "AttentionClassifier", "init_args": {"attention": "dot"}}
+        for part in (named, {"init_args": {"attention": "dot"}}):
+            more = written(tmp_path, {"model": part})
+            config = composed("-c", written(tmp_path, FIT_YAML, "fit.yaml"), "-c", more)
+            expected = {"encoder": "cnn", "hidden_size": 9, "attention": "dot"}
+            assert config["model"]["init_args"] == expected
+
+    @pytest.mark.parametrize("option", ["--model", "--model.class_path"])
+    def test_of_another_class_is_replaced(self, tmp_path: Path, option: str) -> None:
+        fit = written(tmp_path, FIT_YAML, "fit.yaml")
+        config = composed("-c", fit, f"{option}=attnlight.tasks.SeedVariant")
+        assert config["model"] == {"class_path": "attnlight.tasks.SeedVariant"}
+        assert composed("-c", fit, f"{option}=AttentionClassifier")["model"]["init_args"]
+
+    def test_from_a_file_is_replaced(self, tmp_path: Path) -> None:
+        fit = written(tmp_path, FIT_YAML, "fit.yaml")
+        file = CONFIGS / "models/bilstm_additive.yaml"
+        config = composed("-c", fit, "--model", str(file))
+        assert config["model"] == yaml.safe_load(file.read_text())
+
+
+class TestTrainer:
+    """Point 3: the default lies under everything, and tests stay."""
+
+    def test_naming_the_default_changes_nothing(self) -> None:
+        without = compose("fit", [*SST, *PERMUTATION], KEYS)
+        for order in ([*TRAINER, *SST, *PERMUTATION], [*SST, *PERMUTATION, *TRAINER]):
+            assert compose("fit", order, KEYS) == without
+        assert callbacks(without.config) == [*DEFAULTS, "AttentionPermutation"]
+        assert composed()["trainer"] == read_config(default_trainer())["trainer"]
+
+    def test_tests_before_a_trainer_of_ones_own_stay(self, tmp_path: Path) -> None:
+        """The command that failed: tests given before a plain `callbacks:` vanished."""
+        plain = {"trainer": {"callbacks": [{"class_path": "lightning.pytorch.callbacks.Timer"}]}}
+        file = written(tmp_path, plain)
+        assert callbacks(composed(*PERMUTATION, "-c", file)) == ["AttentionPermutation", "Timer"]
+        option = "--trainer.callbacks=[{class_path: lightning.pytorch.callbacks.Timer}]"
+        assert callbacks(composed(*PERMUTATION, option)) == ["AttentionPermutation", "Timer"]
+
+    def test_keys_are_merged_one_by_one(self, tmp_path: Path) -> None:
+        config = composed("-c", written(tmp_path, {"trainer": {"max_epochs": 2}}))
+        default = read_config(default_trainer())["trainer"]
+        assert config["trainer"] == default | {"max_epochs": 2}
+
+    def test_a_list_can_be_appended_to(self, tmp_path: Path) -> None:
+        logger = {"class_path": "lightning.pytorch.loggers.TensorBoardLogger"}
+        config = composed("-c", written(tmp_path, {"trainer": {"logger+": logger}}))
+        assert len(config["trainer"]["logger"]) == 3
+
+
+class TestFitYaml:
+    """Point 4: what `fit` wrote gives other verbs no tests."""
+
+    @pytest.mark.parametrize("verb", ["validate", "test", "predict"])
+    def test_gives_no_tests(self, tmp_path: Path, verb: str) -> None:
+        fit = ["-c", written(tmp_path, FIT_YAML, "renamed.yaml")]
+        assert callbacks(composed(*fit, verb=verb)) == ["EarlyStopping"]
+        assert not compose(verb, fit, KEYS).tests
+        with_test = compose(verb, [*fit, *PERMUTATION], KEYS)
+        assert with_test.tests
+        assert callbacks(with_test.config) == ["EarlyStopping", "AttentionPermutation"]
+        option = "--trainer.callbacks+=attnlight.callbacks.Predictions"
+        assert compose(verb, [*fit, option], KEYS).tests
+
+    def test_gives_fit_its_tests(self, tmp_path: Path) -> None:
+        assert compose("fit", ["-c", written(tmp_path, FIT_YAML)], KEYS).tests
+
+    def test_is_told_from_what_test_wrote(self, tmp_path: Path) -> None:
+        assert compose("test", ["-c", written(tmp_path, FIT_YAML | {"verbose": False})], KEYS).tests
+
+
+class TestMistakes:
+    """Point 7: full names, and the nearest one where there is none."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "wrong", "nearest"),
+        [
+            (["--model.attnetion", "dot"], "attnetion", "attention"),
+            (["--data.train_siz=3"], "train_siz", "train_size"),
+            (["--trainer.max_epoch", "1"], "--trainer.max_epoch", "--trainer.max_epochs"),
+            (["--overwrit"], "--overwrit", "--overwrite"),
+            (["--model", "AttentionClasifier"], "AttentionClasifier", "AttentionClassifier"),
+            (["--data=attnlight.datamodules.TextDataModul"], "TextDataModul", "TextDataModule"),
+            (["--trainer.callbacks+=DecisionFlp"], "DecisionFlp", "DecisionFlip"),
+            (["-c", "CONFIGS/trainr.yaml"], "trainr.yaml", "trainer.yaml"),
+            (["--data", "CONFIGS/data/ssst.yaml"], "ssst.yaml", "sst.yaml"),
+            (["-c", "{modle: 1}"], "modle", "model"),
+            (["-c", "{trainer: {max_epoch: 1}}"], "trainer.max_epoch", "trainer.max_epochs"),
+            (["-c", "{model: {init_args: {attnetion: dot}}}"], "attnetion", "attention"),
+            (["-c", "{trainer: {callbacks+: DecisionFlp}}"], "DecisionFlp", "DecisionFlip"),
+        ],
+    )
+    def test_are_answered_with_the_nearest(
+        self,
+        arguments: list[str],
+        wrong: str,
+        nearest: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        if arguments[-1].startswith("{"):
+            Path("wrong.yaml").write_text(arguments[-1])
+            arguments = ["-c", "wrong.yaml"]
+        arguments = [word.replace("CONFIGS", str(CONFIGS)) for word in arguments]
+        assert main(["fit", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert wrong in error
+        assert f"did you mean '{nearest}'?" in error
+        for internal in (
+            "NestedArg",
+            "Namespace",
+            "Union",
+            "class_path",
+            "subclass",
+            "import path",
+        ):
+            assert internal not in error
+        assert [path.name for path in Path().iterdir()] in ([], ["wrong.yaml"])
+
+    @pytest.mark.parametrize(
+        ("arguments", "nearest"),
+        [
+            (["fitt"], "fit"),
+            (["study", "--dry", "a.yaml"], "--dry-run"),
+            (["study", f"{CONFIGS}/studies/plnted.yaml"], "planted.yaml"),
+            (["report", "--otput", "a", "b"], "--output"),
+        ],
+    )
+    def test_in_other_verbs(
+        self, arguments: list[str], nearest: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(arguments) == 2
+        assert f"did you mean '{nearest}'?" in capsys.readouterr().err
+
+    def test_in_the_name_of_a_checkpoint(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "best.ckpt").write_bytes(b"")
+        assert main(["test", *SST, f"--ckpt_path={tmp_path}/bst.ckpt"]) == 2
+        assert "did you mean 'best.ckpt'?" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("content", "told"),
+        [
+            ("trainer.max_epochs: 3", "trainer.max_epochs"),
+            ("- a list", "mapping"),
+            ("model: [1]", "model"),
+            ("model: nowhere/model.yaml", "nowhere/model.yaml"),
+            ("a: {b", "not a readable"),
+            ("data: os.path", "os.path"),
+        ],
+    )
+    def test_in_a_file(self, content: str, told: str, tmp_path: Path) -> None:
+        file = tmp_path / "wrong.yaml"
+        file.write_text(content)
+        with pytest.raises(InputError, match=r"wrong\.yaml|nowhere") as error:
+            composed("-c", str(file))
+        assert told in str(error.value)
+
+    def test_an_option_without_its_value(self) -> None:
+        with pytest.raises(InputError, match="--data"):
+            composed("--data")
