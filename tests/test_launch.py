@@ -267,7 +267,7 @@ class TestVerbs:
     def test_demo_names_configs_that_are_there(self, checkout: Checkout) -> None:
         words = [word for line in checkout.lines("demo") for word in line]
         named = {word for word in words if word.startswith("configs/")}
-        assert len(named) == 3
+        assert len(named) == 2
         assert all((ROOT / name).is_file() for name in named)
 
     def test_check(self, checkout: Checkout) -> None:

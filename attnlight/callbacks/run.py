@@ -33,7 +33,7 @@ class RunConfig(SaveConfigCallback):
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if not (self.config.overwrite or trainer.fast_dev_run or stage == "fit"):  # type: ignore[attr-defined]
+        if stage in STAGES and not self.config.overwrite:
             for test in attached_tests(trainer):
                 test.require_replaceable(trainer, stage, Path(self.config.ckpt_path).name)
 
@@ -55,7 +55,7 @@ class RunConfig(SaveConfigCallback):
 
     def _save_once(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the configuration now that checkpoint and corpus have been accepted."""
-        if trainer.is_global_zero and not (self.already_saved or trainer.fast_dev_run):  # type: ignore[attr-defined]
+        if trainer.is_global_zero and not self.already_saved:
             self.save_config(trainer, pl_module, trainer.state.fn.value)  # type: ignore[union-attr]
             self.already_saved = True
 

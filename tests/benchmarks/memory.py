@@ -43,7 +43,7 @@ def run_peaks(size: int, folder: Path, threads: int = 1) -> dict[str, int]:
     }
     fit = [*experiment("planted_none"), *PREDICTIONS, *QUIET, *CPU, *data, "--run", str(size)]
     fit += ["--root", str(folder / "checkpoints"), "--experiment", "memory"]
-    again = ["-c", str(run / "fit.yaml"), "--ckpt_path", str(run / "best.ckpt")]
+    again = ["-c", str(run / "fit.yaml"), *PREDICTIONS, "--ckpt_path", str(run / "best.ckpt")]
     commands = {
         "fit": [*fit, "--trainer.max_epochs=1"],
         "validate": again,

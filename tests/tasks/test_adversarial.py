@@ -328,7 +328,7 @@ def test_two_devices_train_and_measure_as_one(tmp_path: Path) -> None:
     found = []
     for call in (attnlight_on_two, attnlight_on_one):
         command = ["-c", f"{tmp_path}/e/r/fit.yaml", f"--ckpt_path={tmp_path}/e/r/best.ckpt"]
-        call("test", *command, *QUIET, cwd=tmp_path, ATTNLIGHT_CACHE=cache)
+        call("test", *command, *divergence, *QUIET, cwd=tmp_path, ATTNLIGHT_CACHE=cache)
         found.append(read_record(tmp_path / "e/r/records/test/base_divergence.parquet").columns)
     assert found[0]["index"].tolist() == found[1]["index"].tolist() == list(range(21))
     for measure in BaseDivergence.measures:

@@ -263,14 +263,16 @@ def test_pairs_of_a_batch_are_bounded(data: ChunkingDataModule, base: Path) -> N
     assert max(map(len, cut)) > 5
 
 
+DIVERGENCE = ["-c", f"{CONFIGS}/tests/base_divergence.yaml"]
+
+
 def options_of(data: ChunkingDataModule, base: Path, root: Path, kind: str) -> list[str]:
     """A short `fit` of a variant with its divergence from the base."""
     start = ["-c", f"{CONFIGS}/trainer.yaml", f"--model={CONFIGS}/models/tagger_{kind}.yaml"]
     given = [*arguments(data), f"--model.base={base}"]
     short = ["--trainer.max_epochs=1", "--trainer.logger=false", *QUIET]
     place = [f"--root={root}", "--experiment=e", "--run=r"]
-    divergence = ["-c", f"{CONFIGS}/tests/base_divergence.yaml"]
-    return [*start, *divergence, *given, *short, *place]
+    return [*start, *DIVERGENCE, *given, *short, *place]
 
 
 def test_a_run_is_tested_when_its_base_is_gone(
@@ -284,7 +286,8 @@ def test_a_run_is_tested_when_its_base_is_gone(
     run = tmp_path / "e" / "r"
     said = yaml.safe_load((run / "fit.yaml").read_text())["model"]["init_args"]
     assert said["inherited"]["base"] == read_base(base).identity.held()
-    command = ["test", "-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *CPU, *QUIET]
+    command = ["test", "-c", f"{run}/fit.yaml", *DIVERGENCE, *CPU, *QUIET]
+    command += [f"--ckpt_path={run}/best.ckpt"]
     assert main(command) == 0  # evaluates the base on the test split
     base.unlink()
     assert main(command) == 0
@@ -305,7 +308,7 @@ def test_two_devices(data: ChunkingDataModule, tmp_path: Path) -> None:
     found = []
     for call in (attnlight_on_two, attnlight_on_one):
         run = tmp_path / "e" / "r"
-        command = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *QUIET]
+        command = ["-c", f"{run}/fit.yaml", *DIVERGENCE, f"--ckpt_path={run}/best.ckpt", *QUIET]
         call("test", *command, **place)  # type: ignore[operator]
         path = run / "records/test/base_divergence.parquet"
         found.append((read_record(path).columns, read_metadata(path)["heads"]))

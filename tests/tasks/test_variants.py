@@ -258,7 +258,8 @@ class TestCommands:
         said = yaml.safe_load((run / "fit.yaml").read_text())["model"]["init_args"]
         known = read_base(base).identity
         assert said["inherited"]["base"] == known.held()
-        command = ["test", "-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *CPU, *QUIET]
+        command = ["test", "-c", f"{run}/fit.yaml", *divergence, *CPU, *QUIET]
+        command += [f"--ckpt_path={run}/best.ckpt"]
         assert main(command) == 0  # evaluates the base on the test split
         base.unlink()
         assert main(command) == 0
