@@ -245,7 +245,7 @@ class TestMistakes:
             ("- a list", "mapping"),
             ("model: [1]", "model"),
             ("model: nowhere/model.yaml", "nowhere/model.yaml"),
-            ("a: {b", "not a readable"),
+            ("a: {b", "no readable YAML"),
             ("data: os.path", "os.path"),
         ],
     )
