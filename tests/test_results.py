@@ -14,6 +14,7 @@ import yaml
 from attnlight.data.planted import PlantedSpec
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
+from attnlight.records.parquet import read_table
 from tests.kept import DOCS, page
 
 ROOT = DOCS.parent
@@ -279,7 +280,7 @@ class TestKeptRuns:
         for source in run.rglob("*.*"):
             copy = tmp_path / "again" / source.relative_to(run)
             if source.suffix == ".parquet":
-                assert pq.read_table(copy).equals(pq.read_table(source), check_metadata=True)
+                assert read_table(copy).equals(read_table(source), check_metadata=True)
             else:
                 assert copy.read_text().endswith(source.read_text())
 

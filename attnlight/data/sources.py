@@ -228,11 +228,13 @@ def _description(folder: Path) -> dict[str, str]:
 
     `datasets` reads the YAML in front of README.md and two files of its own.
     """
-    readme = folder / "README.md"
-    front = _FRONT_MATTER.match(readme.read_bytes()) if readme.is_file() else None
-    parts = [front[1]] if front else []
-    others = (folder / name for name in (".huggingface.yaml", "dataset_infos.json"))
-    parts += [file.read_bytes() for file in others if file.is_file()]
+    names = ("README.md", ".huggingface.yaml", "dataset_infos.json")
+    try:
+        texts = {n: (folder / n).read_bytes() for n in names if (folder / n).is_file()}
+    except OSError as error:
+        raise InputError(f"{error.filename} cannot be read: {error.strerror or error}") from error
+    front = _FRONT_MATTER.match(texts.pop("README.md", b""))
+    parts = [*([front[1]] if front else []), *texts.values()]
     return {"description": hashlib.sha256(b"\0".join(parts)).hexdigest()} if parts else {}
 
 

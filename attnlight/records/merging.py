@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from attnlight.files import replacing
@@ -22,6 +21,7 @@ from attnlight.records.format import (
     RecordError,
     reason,
 )
+from attnlight.records.parquet import open_writer
 
 
 def merge_shards(
@@ -64,7 +64,7 @@ def merge_shards(
         prediction = table.column("prediction").to_numpy()[order]
         described["non_finite"] = int((prediction == EXCLUDED).sum())
     schema = table.schema.with_metadata({METADATA: json.dumps(described).encode()})
-    with replacing(target) as temporary, pq.ParquetWriter(str(temporary), schema) as writer:
+    with replacing(target) as temporary, open_writer(temporary, schema) as writer:
         for start in range(0, len(order), PIECE_ROWS):
             piece = table.take(pa.array(order[start : start + PIECE_ROWS]))
             writer.write_table(piece.replace_schema_metadata(schema.metadata))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from attnlight.records.format import (
     RecordError,
     reason,
 )
+from attnlight.records.parquet import open_parquet
 
 
 def read_record(path: Path, columns: Sequence[str] | None = None) -> Record:
@@ -35,7 +35,7 @@ def read_record(path: Path, columns: Sequence[str] | None = None) -> Record:
     Raises:
         RecordError: The file is missing or is no record.
     """
-    with _opened(path) as file:
+    with open_parquet(path) as file:
         table = file.read(columns=None if columns is None else list(columns))
         return Record(_to_numpy(table), _metadata(file, path))
 
@@ -53,7 +53,7 @@ def read_pieces(
     Raises:
         RecordError: The file is missing, is no record or lacks a column.
     """
-    with _opened(path) as file:
+    with open_parquet(path) as file:
         _metadata(file, path)
         lacking = [name for name in columns if name not in file.schema_arrow.names]
         if lacking:
@@ -68,7 +68,7 @@ def read_pieces(
 
 def record_columns(path: Path) -> dict[str, bool]:
     """Names of a record's columns, and whether their values are lists of varying length."""
-    with _opened(path) as file:
+    with open_parquet(path) as file:
         return {field.name: _is_ragged(field.type) for field in file.schema_arrow}
 
 
@@ -78,25 +78,18 @@ def _is_ragged(kind: pa.DataType) -> bool:
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """Read what a record says of itself."""
-    with _opened(path) as file:
+    with open_parquet(path) as file:
         return _metadata(file, path)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a record; what is damaged may show only when its pages are read."""
-    try:
-        with pq.ParquetFile(path) as file:
-            yield file
-    except (OSError, pa.ArrowException) as error:
-        raise RecordError(f"{path} is not a readable record: {reason(error)}.") from error
 
 
 def _metadata(file: pq.ParquetFile, path: Path) -> dict[str, Any]:
     held = (file.schema_arrow.metadata or {}).get(METADATA)
     if held is None:
         raise RecordError(f"{path} is a parquet file but no attnlight record.")
-    metadata: dict[str, Any] = json.loads(held)
+    try:
+        metadata: dict[str, Any] = json.loads(held)
+    except ValueError as error:
+        raise RecordError(f"{path} is not a readable record: {reason(error)}.") from error
     if metadata.get("format") != FORMAT:
         raise RecordError(
             f"{path} is a record of format {metadata.get('format')}; this version of attnlight "

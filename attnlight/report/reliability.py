@@ -215,9 +215,9 @@ def write_agreement(found: Agreement, path: Path) -> None:
         InputError: The file cannot be written.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from attnlight.files import replacing
+    from attnlight.records.parquet import write_table
 
     pairs = list(combinations(found.runs, 2))
     size = len(found.rows)
@@ -231,4 +231,4 @@ def write_agreement(found: Agreement, path: Path) -> None:
         values = tau.ravel()
         columns[f"tau_{name.replace(' ', '_')}"] = pa.array(values, mask=np.isnan(values))
     with replacing(path) as temporary:
-        pq.write_table(pa.table(columns), str(temporary))
+        write_table(pa.table(columns), temporary)

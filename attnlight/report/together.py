@@ -56,10 +56,10 @@ def require_same_instances(first: Path, second: Path) -> None:
     )
 
 
-def _require_same_corpus(found: Sequence[tuple[Path, Mapping[str, Any]]], how: str) -> int:
+def _require_same_corpus(records: Sequence[tuple[Path, Mapping[str, Any]]], how: str) -> int:
     """Refuse different fingerprints of one version; the number of versions."""
     versions: dict[str, list[tuple[Path, Mapping[str, Any]]]] = {}
-    for path, about in found:
+    for path, about in records:
         if about.get("corpus"):
             versions.setdefault(_version(about["corpus"]), []).append((path, about))
     for entries in versions.values():
@@ -67,10 +67,10 @@ def _require_same_corpus(found: Sequence[tuple[Path, Mapping[str, Any]]], how: s
     return len(versions)
 
 
-def _require_same_rows(found: Sequence[tuple[Path, Mapping[str, Any]]], how: str) -> None:
+def _require_same_rows(records: Sequence[tuple[Path, Mapping[str, Any]]], how: str) -> None:
     """Refuse whole records of one split that hold different dataset indices."""
     rows: dict[str, tuple[Path, NDArray[np.int64]]] = {}
-    for path, about in found:
+    for path, about in records:
         if about.get("corpus") and not about.get("partial"):
             index = np.unique(read_record(path, KEY[:1]).columns[KEY[0]])
             first, expected = rows.setdefault(str(about.get("stage")), (path, index))

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from attnlight.files import replacing, write_text
 from attnlight.records import read_metadata
+from attnlight.records.parquet import open_writer
 from attnlight.studies import classification, tagging
 from attnlight.studies.commands import PREDICTIONS, checkpoint
 from attnlight.studies.plan import PlannedRun, base_name
@@ -130,7 +130,7 @@ def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun]) -> None:
     schema = pa.schema([owner, *kind.SCHEMA])
     with (
         replacing(folder.path / PARQUET) as temporary,
-        pq.ParquetWriter(str(temporary), schema, compression="zstd") as writer,
+        open_writer(temporary, schema, compression="zstd") as writer,
     ):
         group: list[pa.Table] = []
         for place, run in enumerate(runs):

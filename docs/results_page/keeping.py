@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnlight.files import replacing, write_text
+from attnlight.records.parquet import read_table, write_table
 from attnlight.report.reliability import agreement, read_scores, write_agreement
 from results_page import (
     arms,
@@ -173,7 +174,7 @@ def keep_agreement(runs: Sequence[Path], target: Path) -> None:
     scratch = target.with_suffix(".scores")
     try:
         write_agreement(found, scratch)
-        table = pq.read_table(scratch)
+        table = read_table(scratch)
     finally:
         scratch.unlink(missing_ok=True)
     table = table.select(reliability.COLUMNS)
@@ -194,7 +195,7 @@ def keep_study(study: Path, target: Path) -> None:
         InputError: A file cannot be written.
     """
     target.mkdir(parents=True, exist_ok=True)
-    table = pq.read_table(study / "study.parquet")
+    table = read_table(study / "study.parquet")
     text = (study / "study.json").read_text(encoding="utf-8")
     head = json.loads(text)
     if head.get("task") == "tagging":
@@ -229,7 +230,7 @@ def _copy(source: Path, target: Path, columns: Sequence[str] | None = None) -> N
     if columns is not None:
         there = pq.read_schema(source).names
         columns = [name for name in columns if name in there]
-    _write(pq.read_table(source, columns=columns), target)
+    _write(read_table(source, columns), target)
 
 
 def _write(table: pa.Table, target: Path) -> None:
@@ -242,7 +243,7 @@ def _write(table: pa.Table, target: Path) -> None:
             leaf.path: "BYTE_STREAM_SPLIT" for leaf in leaves if leaf.physical_type == "FLOAT"
         }
         encoding["index"] = "DELTA_BINARY_PACKED"
-        pq.write_table(
+        write_table(
             table,
             temporary,
             compression="zstd",

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import yaml
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
 from attnlight.records import read_metadata, read_record
+from attnlight.records.parquet import read_table
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,7 @@ class Experiment:
 
     def predicted(self) -> list[list[dict[str, Any]]]:
         """What `attnlight predict` wrote, one list of texts per run."""
-        return [
-            pq.read_table(folder / "predictions.parquet").to_pylist() for folder in self.folders
-        ]
+        return [read_table(folder / "predictions.parquet").to_pylist() for folder in self.folders]
 
     def _require_alike(self) -> None:
         plain = [

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from itertools import combinations
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
 from attnlight.functional.reliability import mean_over_pairs
+from attnlight.records.parquet import read_table
 from attnlight.report.reliability import Agreement
 from results_page.kept import Experiment
 from results_page.posthoc import MODELS, rounded, shown
@@ -35,7 +35,7 @@ def read_agreement(experiment: Experiment) -> Agreement | None:
     path = experiment.folders[0].parent / FILE
     if not path.exists():
         return None
-    held = pq.read_table(path)
+    held = read_table(path)
     runs = [f"{experiment.name}/{folder.name}" for folder in experiment.folders]
     pairs = list(combinations(runs, 2))
     size = len(held) // max(len(pairs), 1)

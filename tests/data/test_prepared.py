@@ -120,13 +120,13 @@ class TestDamage:
         manifest = (folder / MANIFEST).read_bytes()
         DAMAGES[damage](folder / name)
         prepare_once(folder, write)
-        said = capsys.readouterr().err.splitlines()
+        lines = capsys.readouterr().err.splitlines()
         if name == MANIFEST and damage in ("longer", "last"):  # what it says may still be read
-            assert len(said) <= 1
+            assert len(lines) <= 1
         else:
-            assert len(said) == 1
-            assert str(folder) in said[0]
-            assert Path(name).name in said[0] or name == MANIFEST  # its bit blames another file
+            assert len(lines) == 1
+            assert str(folder) in lines[0]
+            assert Path(name).name in lines[0] or name == MANIFEST  # its bit blames another file
             assert (folder / MANIFEST).read_bytes() == manifest
         assert (folder / "corpus.json").read_text() == "whole"
         assert (folder / "data" / "x").read_text() == "whole"
@@ -186,8 +186,8 @@ class TestDamage:
     def test_two_processes_mend_once(self, folder: Path) -> None:
         DAMAGES["empty"](folder / "corpus.json")
         processes = [start(folder, 0.3) for _ in range(2)]
-        said = sorted(process.communicate(timeout=60)[0] for process in processes)
-        assert said == ["begun\nwhole\n", "whole\n"]
+        lines = sorted(process.communicate(timeout=60)[0] for process in processes)
+        assert lines == ["begun\nwhole\n", "whole\n"]
 
     def test_what_cannot_be_made_anew_stays(self, folder: Path) -> None:
         def fail(_: Path) -> None:

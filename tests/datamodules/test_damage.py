@@ -51,10 +51,10 @@ def test_a_damaged_corpus_is_prepared_again(
     capsys.readouterr()
     DAMAGES[damage](folder / name)
     assert read(tmp_path) == before
-    said = capsys.readouterr().err.splitlines()
+    lines = capsys.readouterr().err.splitlines()
     # A bit of the manifest may be one of its spaces, or follow what is read of it.
-    assert len(said) == 2 or (not said and name == "manifest.json")
-    assert all(str(folder) in line for line in said)
+    assert len(lines) == 2 or (not lines and name == "manifest.json")
+    assert all(str(folder) in line for line in lines)
     assert read(tmp_path) == before
     assert capsys.readouterr().err == ""
 
@@ -114,8 +114,8 @@ class TestOutputs:
 
     def outputs(self, path: Path, corpus: Planted) -> tuple[Path, list[bytes]]:
         store = Reference(path).outputs(corpus, "test")
-        found = store.read(*attended_items(batch_of(corpus, "test")))
-        return store.folder, [values.numpy().tobytes() for values in found]
+        result = store.read(*attended_items(batch_of(corpus, "test")))
+        return store.folder, [values.numpy().tobytes() for values in result]
 
     @pytest.mark.parametrize("name", ["keys", "ends", "weights", "logits", "store.json"])
     @pytest.mark.parametrize("damage", DAMAGES)
@@ -132,10 +132,10 @@ class TestOutputs:
         capsys.readouterr()
         DAMAGES[damage](folder / name)
         assert self.outputs(path, corpus) == (folder, before)
-        said = capsys.readouterr().err.splitlines()
-        assert len(said) == 2
-        assert str(folder) in said[0]
-        assert name in said[0]
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 2
+        assert str(folder) in lines[0]
+        assert name in lines[0]
 
     def test_damaged_without_the_checkpoint(self, tmp_path: Path, corpus: Planted) -> None:
         path = save_base(tmp_path / "a.ckpt", corpus)

@@ -52,14 +52,12 @@ def read_rows(
 def _read_parquet(path: Path, whole: Sequence[str]) -> tuple[dict[str, Column], list[str]]:
     """Every column, `run` as numbers, and the names of the runs that these count."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing: run `attnlight study` first.") from None
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path} is not a readable parquet file: {error}.") from None
+    from attnlight.records.parquet import read_table
+
+    if not path.exists():
+        raise InputError(f"{path} is missing: run `attnlight study` first.")
+    table = read_table(path)
     for name in ("run", *whole):
         if name not in table.column_names:
             raise InputError(f"{path} has no column {name}: collect the study again.")

@@ -137,7 +137,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no column label"):
         read_study(tmp_path)
     rows.write_bytes(rows.read_bytes()[:-9])
-    with pytest.raises(InputError, match="not a readable parquet file"):
+    with pytest.raises(InputError, match=r"study\.parquet is not a readable record"):
         read_study(tmp_path)
     rows.unlink()
     with pytest.raises(InputError, match=r"study\.parquet is missing"):
