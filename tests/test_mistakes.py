@@ -1,0 +1,428 @@
+"""What users, machines and strangers' files do wrong: one sentence, status 2, and nothing lost.
+
+Each row is a command on a small world of corpora, configurations and one trained run, which no
+refused command may change.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pickle
+import resource
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lightning.pytorch as pl
+import pytest
+import torch
+import yaml
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from attnlight.__main__ import main
+from attnlight.errors import InputError
+from attnlight.locking import sole_process
+from attnlight.records import read_record
+from tests.commands import CONFIGS
+
+TRAINER = ["-c", f"{CONFIGS}/trainer.yaml"]
+SMALL = ["--model.embedding_size=8", "--model.hidden_size=4", "--model.vectors=null"]
+QUIET = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
+QUIET += ["--trainer.logger=false", "--trainer.max_epochs=1", "--trainer.accelerator=cpu"]
+MODEL = ["--model", f"{CONFIGS}/models/bilstm_additive.yaml"]
+FIT = ["fit", *TRAINER, *MODEL, "--data=corpus.yaml", *SMALL, *QUIET, "--experiment=new"]
+PLANTED = ["fit", *TRAINER, *QUIET, "--experiment=new"]  # refused before there is a corpus
+RUN = "checkpoints/e/r"
+BEST = f"--ckpt_path={RUN}/best.ckpt"
+TEST = ["test", "-c", f"{RUN}/fit.yaml"]
+ALL = [*TEST, "-c", f"{CONFIGS}/tests/cheap.yaml", BEST]
+BASE = ["--model=SeedVariant", "--model.base"]
+
+
+def corpus(folder: Path, rows: int = 40, **changes: str) -> Path:
+    """A corpus in a folder: two classes, a word for each."""
+    folder.mkdir()
+    for split in ("train", "validation", "test"):
+        lines = [
+            f"the film {i} was {['bad', 'good'][i % 2]},{['neg', 'pos'][i % 2]}"
+            for i in range(rows)
+        ]
+        (folder / f"{split}.csv").write_text(
+            changes.get(split, "\n".join(["text,label", *lines]) + "\n")
+        )
+    return folder
+
+
+def described(path: Path, folder: str, **options: Any) -> None:
+    given = {
+        "path": folder,
+        "validation": "validation",
+        "classes": {"bad": ["neg"], "good": ["pos"]},
+    }
+    content = {"class_path": "attnlight.datamodules.TextDataModule", "init_args": given | options}
+    path.write_text(yaml.safe_dump(content))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Corpora, one trained run with records, and damaged files."""
+    world = tmp_path_factory.mktemp("world")
+    corpus(world / "corpus")
+    corpus(world / "another", rows=30)
+    corpus(world / "one-class", test="text,label\na,neg\nb,neg\n")
+    corpus(world / "empty", test="text,label\n")
+    corpus(world / "unlabelled", train="text,label\na,neg\nb,\nc,pos\n")
+    for folder in ("corpus", "another", "one-class", "empty", "unlabelled"):
+        described(world / f"{folder}.yaml", f"{world}/{folder}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(world)
+        run = [word if word != "--experiment=new" else "--experiment=e" for word in FIT]
+        assert main([*run, "--run=r", "-c", f"{CONFIGS}/tests/predictions.yaml"]) == 0
+        assert main(ALL) == 0
+        _damage(world)
+        yield world
+
+
+class Harmful:
+    """A pickle that would leave a file behind."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self.mark),)
+
+
+def _damage(world: Path) -> None:
+    whole = (world / RUN / "best.ckpt").read_bytes()
+    (world / "half.ckpt").write_bytes(whole[: len(whole) // 2])
+    (world / "text.ckpt").write_text("not a checkpoint")
+    (world / "raw.ckpt").write_bytes(pickle.dumps(Harmful(world / "HARMED")))
+    content = torch.load(world / RUN / "best.ckpt", weights_only=True)
+    for key in ("hyper_parameters", "state_dict"):
+        torch.save(content | {key: Harmful(world / "HARMED")}, world / f"{key}.ckpt")
+    torch.save({"state_dict": {}, "pytorch-lightning_version": "2.6.6"}, world / "foreign.ckpt")
+    (world / "latin.yaml").write_bytes("trainer: {max_epochs: 1}  # Müll\n".encode("latin-1"))
+    (world / "broken.yaml").write_text("trainer: {max_epochs: [1\n")
+    (world / "deep.yaml").write_text("trainer: " + "[" * 3000 + "]" * 3000 + "\n")
+    (world / "python.yaml").write_text(
+        f"trainer: !!python/object/apply:os.mkdir [{world}/HARMED]\n"
+    )
+    bomb = ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 40))]
+    (world / "bomb.yaml").write_text("\n".join(bomb) + "\n")
+    study = {"experiment": f"{CONFIGS}/experiments/sst_bilstm.yaml", "bse": {"seeds": [0]}}
+    (world / "study.yaml").write_text(yaml.safe_dump(study))
+    (world / "a-file").write_text("")
+    (world / "no-records").mkdir()
+    _copy(world, "latin", "fit.yaml", "# Müll\n".encode("latin-1"))
+    _copy(world, "status-latin", "status.json", '{"state": "Müll"}'.encode("latin-1"))
+    _copy(world, "status-list", "status.json", b"[]")
+    _copy(world, "status-deep", "status.json", b"[" * 100_000)
+    _copy(world, "no-id", "wandb_id", b"")
+
+
+def _copy(world: Path, name: str, file: str, content: bytes) -> None:
+    """A copy of the run with one file damaged."""
+    folder = shutil.copytree(world / RUN, world / "checkpoints/e" / name)
+    (folder / file).write_bytes(content)
+
+
+class Mistake(NamedTuple):
+    """A command, and what its sentence names."""
+
+    id: str
+    words: list[str]
+    names: tuple[str, ...]
+
+
+def option(name: str, *names: str) -> Mistake:
+    """An option that is refused before there is a model."""
+    return Mistake(name, [*PLANTED, "--run=x", name], names)
+
+
+def in_corpus(id: str, file: str, names: tuple[str, ...], *options: str) -> Mistake:
+    words = [word.replace("corpus.yaml", file) for word in FIT]
+    return Mistake(id, [*words, "--run=x", *options], names)
+
+
+def checkpoint(file: str, *names: str) -> Mistake:
+    return Mistake(f"checkpoint-{file}", [*TEST, f"--ckpt_path={file}"], (file, *names))
+
+
+def place(verb: str, name: str, value: str) -> Mistake:
+    words = [*PLANTED, "--overwrite"] if verb == "fit" else [*TEST, "--ckpt_path=best"]
+    given = {"experiment": "e", "run": "r"} | {name: value}
+    options = [f"--{key}={text}" for key, text in given.items()]
+    return Mistake(f"{verb}-{name}-{value!r}", [*words, *options], (f"--{name}",))
+
+
+ELSEWHERE = ("../../esc", "/tmp/esc", "..", ".", "", "a/b", "a\0b")
+MISTAKES = [
+    Mistake("verb", ["train"], ("train", "fit")),
+    option("--trainer.precision=17", "trainer.precision"),
+    option("--trainer.max_epochs=abc", "trainer.max_epochs"),
+    Mistake("broken-yaml", [*PLANTED[:1], "-c", "broken.yaml"], ("broken.yaml",)),
+    Mistake("no-utf-8", [*PLANTED[:1], "-c", "latin.yaml"], ("latin.yaml", "utf-8")),
+    Mistake("deep-yaml", [*PLANTED[:1], "-c", "deep.yaml"], ("deep.yaml", "deep")),
+    Mistake("python-tag", [*PLANTED[:1], "-c", "python.yaml"], ("python.yaml", "python/object")),
+    Mistake("alias-bomb", [*PLANTED[:1], "-c", "bomb.yaml"], ("a0",)),
+    Mistake("missing-config", [*PLANTED[:1], "-c", "nowhere.yaml"], ("nowhere.yaml",)),
+    Mistake("study-key", ["study", "study.yaml"], ("bse",)),
+    option("--seed_everything=-1", "--seed_everything", "-1", "0"),
+    option("--seed_everything=4294967296", "--seed_everything", "4294967295"),
+    option("--trainer.max_epochs=-5", "max_epochs", "-5"),
+    option("--trainer.accelerator=tpu", "accelerator", "tpu"),
+    option("--trainer.strategy=nonsense", "strategy", "nonsense"),
+    option("--root=a\0b", "--root"),
+    option("--root=a-file", "a-file"),
+    *(place("fit", name, value) for name in ("run", "experiment") for value in ELSEWHERE),
+    *(place("test", "run", value) for value in ELSEWHERE),
+    in_corpus("corpus-folder", "corpus.yaml", ("nowhere",), "--data.path=./nowhere"),
+    in_corpus("column", "corpus.yaml", ("txet", "text"), "--data.text=txet"),
+    in_corpus("label-column", "corpus.yaml", ("lable", "label"), "--data.label=lable"),
+    in_corpus("split", "corpus.yaml", ("tset",), "--data.test=tset"),
+    in_corpus("class-label", "corpus.yaml", ("nope",), '--data.classes={"a": ["nope"], "b": ["pos"]}'),
+    in_corpus("labels-nan", "unlabelled.yaml", ("label",)),
+    in_corpus("empty-test-split", "empty.yaml", ("test",)),
+    in_corpus("one-class", "one-class.yaml", ("test", "one class")),
+    in_corpus("fraction", "corpus.yaml", ("validation_fraction", "1.5"), "--data.validation_fraction=1.5", "--data.validation=null"),
+    in_corpus("batch-size", "corpus.yaml", ("batch_size", "0"), "--data.batch_size=0"),
+    in_corpus("hub-offline", "corpus.yaml", ("nobody/nothing",), "--data.path=nobody/nothing"),
+    checkpoint("nowhere.ckpt"),
+    checkpoint("half.ckpt"),
+    checkpoint("text.ckpt"),
+    checkpoint("foreign.ckpt", "attnlight"),
+    checkpoint("raw.ckpt"),
+    checkpoint("hyper_parameters.ckpt"),
+    checkpoint("state_dict.ckpt"),
+    Mistake("checkpoint-of-another-corpus", [*TEST, "--data=another.yaml", BEST], ("best.ckpt",)),
+    Mistake("checkpoint-of-another-attention", [*TEST, BEST, "--model.attention=dot"], ("attention",)),
+    Mistake("variant-without-base", [*FIT[:3], "--data=corpus.yaml", *QUIET, "--model=SeedVariant"], ("base",)),
+    Mistake("variant-of-nothing", [*FIT[:3], "--data=corpus.yaml", *QUIET, *BASE, "nowhere.ckpt"], ("nowhere.ckpt",)),
+    Mistake("variant-of-a-text", [*FIT[:3], "--data=corpus.yaml", *QUIET, *BASE, "text.ckpt"], ("text.ckpt",)),
+    Mistake("divergence-without-base", [*TEST, "-c", f"{CONFIGS}/tests/base_divergence.yaml", BEST], ("base",)),
+    Mistake("run-exists", [*FIT, "--experiment=e", "--run=r"], (RUN, "--overwrite")),
+    Mistake("no-utf-8-in-fit.yaml", ["test", "-c", "checkpoints/e/latin/fit.yaml", BEST], ("latin/fit.yaml",)),
+    *(
+        Mistake(name, [*FIT, "--experiment=e", f"--run={name}"], ("status.json", "--overwrite"))
+        for name in ("status-latin", "status-list", "status-deep")
+    ),
+    Mistake("empty-wandb-id", [*TEST, "--ckpt_path=checkpoints/e/no-id/best.ckpt"], ("no-id/wandb_id",)),
+    Mistake("report-nowhere", ["report", "nowhere"], ("nowhere",)),
+    Mistake("report-a-file", ["report", "a-file"], ("a-file",)),
+    Mistake("report-no-records", ["report", "no-records"], ("no-records", "attnlight test")),
+    Mistake("report-latin", ["report", "checkpoints/e/latin"], ("latin/fit.yaml",)),
+    Mistake("reliability-of-one", ["reliability", RUN], ("two",)),
+]  # fmt: skip
+
+
+def content(world: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of every file, and every folder."""
+    return {
+        str(path.relative_to(world)): (path.stat().st_size, path.stat().st_mtime_ns)
+        if path.is_file()
+        else (0, 0)
+        for path in world.rglob("*")
+        if path.name != ".lock"
+    }
+
+
+def sentence(capsys: pytest.CaptureFixture[str]) -> str:
+    told = capsys.readouterr().err
+    assert "Traceback" not in told
+    lines = [line for line in told.splitlines() if line.startswith("attnlight: ")]
+    assert len(lines) == 1
+    assert told.splitlines()[-1] == lines[0]
+    return lines[0]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.id)
+def test_mistake(mistake: Mistake, world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = content(world)
+    capsys.readouterr()
+    assert main(mistake.words) == 2
+    told = sentence(capsys)
+    for name in mistake.names:
+        assert name in told
+    assert content(world) == before
+
+
+def test_nothing_that_a_file_holds_was_run(world: Path) -> None:
+    assert not (world / "HARMED").exists()
+
+
+class TestOneProcessAtATime:
+    @pytest.mark.parametrize(
+        "words",
+        [
+            [*FIT, "--experiment=e", "--run=r", "--overwrite"],
+            [*FIT, "--experiment=e", "--run=r", "--ckpt_path=last"],
+            ["test", "-c", f"{RUN}/fit.yaml", BEST],
+            ["validate", "-c", f"{RUN}/fit.yaml", BEST],
+            ["predict", "-c", f"{RUN}/fit.yaml", BEST],
+        ],
+        ids=["fit-anew", "fit-on", "test", "validate", "predict"],
+    )
+    def test_a_second_is_refused(
+        self, words: list[str], world: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        before = content(world)
+        with sole_process(world / RUN):
+            assert main(words) == 2
+            assert f"another process is at work in {RUN}" in sentence(capsys)
+        assert content(world) == before
+
+    def test_a_report_is_not(self, world: Path, tmp_path: Path) -> None:
+        with sole_process(world / RUN):
+            assert main(["report", RUN, f"--output={tmp_path}"]) == 0
+        assert (tmp_path / "index.html").is_file()
+
+    def test_the_lock_is_held_while_a_model_is_trained_and_then_let_go(
+        self, world: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder, refused = world / "checkpoints/new/locked", []
+
+        def watch(self: object, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+            with pytest.raises(InputError, match="another process") as error:
+                sole_process(folder).__enter__()
+            refused.append(error)
+
+        monkeypatch.setattr(ModelCheckpoint, "on_train_epoch_start", watch)
+        assert main([*FIT, "--run=locked"]) == 0
+        assert refused
+        with sole_process(folder):
+            shutil.rmtree(folder)
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """A disk on which no file grows larger; in bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+class TestDisk:
+    def test_that_fills_up_while_a_checkpoint_is_written(
+        self, world: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        before = content(world)
+        with files_of_at_most((world / RUN / "best.ckpt").stat().st_size - 1):
+            assert main([*FIT, "--run=full"]) == 2
+        told = sentence(capsys)
+        assert "checkpoints/new/full/best.ckpt cannot be written: File too large" in told
+        assert content(world) == before
+
+    @pytest.mark.parametrize(
+        "words",
+        [ALL, ["predict", "-c", f"{RUN}/fit.yaml", BEST], ["report", RUN]],
+        ids=["test", "predict", "report"],
+    )
+    def test_that_is_full(
+        self, words: list[str], world: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        before = content(world)
+        with files_of_at_most(1000):
+            assert main(words) == 2
+        assert "cannot be written: File too large" in sentence(capsys)
+        assert {name for name in content(world) if name not in before} <= {
+            f"{RUN}/report",
+            f"{RUN}/figures",
+        } | {name for name in content(world) if not (world / name).is_file()}
+        assert {n: c for n, c in content(world).items() if n in before} == before
+
+    def test_that_is_full_while_a_corpus_is_prepared(
+        self, world: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        before = content(world)
+        cache = world / "cache"
+        with files_of_at_most(1000):
+            assert main([*FIT, "--run=x", f"--data.cache_dir={cache}"]) == 2
+        sentence(capsys)
+        assert [path for path in cache.rglob("*") if not path.name.endswith(".lock")] == []
+        shutil.rmtree(cache)
+        assert content(world) == before
+
+    @pytest.mark.parametrize("verb", ["test", "validate", "predict"])
+    def test_that_is_read_only(
+        self,
+        verb: str,
+        world: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        opened = os.open
+
+        def read_only(path: Any, flags: int, *mode: int, **options: Any) -> int:
+            if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and RUN in str(path):
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+            return opened(path, flags, *mode, **options)
+
+        monkeypatch.setattr(os, "open", read_only)
+        assert main([verb, "-c", f"{RUN}/fit.yaml", BEST]) == 2
+        assert f"{RUN} cannot be written: Read-only file system" in sentence(capsys)
+
+
+def test_nothing_is_deleted_outside_the_root(world: Path) -> None:
+    """`--overwrite` removes what a run is made of, where a path would have led it."""
+    victim = world / "victim"
+    shutil.copytree(world / RUN, victim)
+    before = content(victim)
+    for name in ("../../victim", str(victim)):
+        assert main([*FIT, "--experiment=e", f"--run={name}", "--overwrite"]) == 2
+        assert main([*FIT, f"--experiment={name}/..", "--run=victim", "--overwrite"]) == 2
+    assert content(victim) == before
+    shutil.rmtree(victim)
+
+
+def test_a_refused_run_that_replaces_another_deletes_nothing(world: Path) -> None:
+    before = content(world / RUN)
+    given = [word for word in FIT if word != "--experiment=new"]
+    refused = [*given, "--experiment=e", "--run=r", "--overwrite", "--data.text=txet"]
+    assert main(refused) == 2
+    assert content(world / RUN) == before
+
+
+HOSTILE = [
+    "<script>alert(1)</script> </style> \" ' & good",
+    "\u202eturned good",
+    "line\u2028break good",
+    "carriage\r\nreturn bad",
+    "nul \0 bad",
+    "[PAD] [BOS] [UNK] bad",
+    "w" * 1_000_000 + " bad",
+    "\U0001f600 \u05e9\u05dc\u05d5\u05dd ü good",
+    "",
+]
+
+
+def test_hostile_texts_names_and_paths_go_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = corpus(tmp_path / "a corpus ü\U0001f600")
+    names = ["\u202eevil", "<b>good"]
+    rows = [{"text": text, "label": names[i % 2]} for i, text in enumerate(HOSTILE * 3)]
+    for split in ("train", "validation", "test"):
+        (folder / f"{split}.csv").unlink()
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{split}.jsonl").write_text(lines)
+    described(tmp_path / "corpus.yaml", str(folder), classes={name: [name] for name in names})
+    given = [*FIT, "--root=runs \u202eü", "--run=\u05e9 \U0001f600"]
+    assert main(given) == 0
+    run = "runs \u202eü/new/\u05e9 \U0001f600"
+    attached = ["-c", f"{CONFIGS}/tests/cheap.yaml", f"--ckpt_path={run}/best.ckpt"]
+    assert main(["test", "-c", f"{run}/fit.yaml", *attached]) == 0
+    assert main(["report", run]) == 0
+    record = read_record(Path(run, "records/test/predictions.parquet"))
+    assert len(record.columns["index"]) == len(rows)
+    page = Path(run, "report/index.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "<bdi>\u202eevil</bdi>" in page
