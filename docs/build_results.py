@@ -97,6 +97,7 @@ def serrano_blocks(records: Path, published: Mapping[str, Any]) -> dict[str, str
         "serrano_contingency": serrano.contingency_table(found, published),
         "serrano_first": verdicts.first_table(found),
         "serrano_fraction": removal.fraction_table(found),
+        "serrano_par": verdicts.par_table(found),
         "serrano_falling": verdicts.falling_table(found),
         "serrano_sooner": verdicts.sooner_table(found),
         "serrano_mass": removal.mass_table(found),

@@ -93,7 +93,9 @@ class TestNeeded:
 class TestBeyond:
     def test_beyond_seeds_and_imitation(self, tmp_path: Path) -> None:
         _, seeds, control, price = answers(diverging(0.6, 0.2), tmp_path)[1]
-        assert seeds.startswith("The divergence of this base's adversary is beyond seed variance, by 0.3")
+        assert seeds.startswith(
+            "The divergence of this base's adversary is beyond seed variance, by 0.3"
+        )
         assert "with the best adversary (5 seeds)" in seeds
         assert control.startswith(
             "The divergence of this base's adversary is beyond what imitation alone gives, by 0.39"
@@ -108,7 +110,9 @@ class TestBeyond:
 
     def test_below_seed_variance(self, tmp_path: Path) -> None:
         _, seeds, *_ = answers(diverging(0.2, 0.1, seed=0.4), tmp_path)[1]
-        assert seeds.startswith("The divergence of this base's adversary is below seed variance, by 0.1")
+        assert seeds.startswith(
+            "The divergence of this base's adversary is below seed variance, by 0.1"
+        )
 
     def test_too_few_seeds(self, tmp_path: Path) -> None:
         _, seeds, control, _ = answers(diverging(0.6, 0.2, seeds=3), tmp_path)[1]
