@@ -77,7 +77,9 @@ def blocks(records: Path) -> dict[str, str]:
         "reliability": reliability.reliability_table(jain_wallace),
         "adversary": posthoc.adversary_table(jain_wallace, published),
         "arms": arms.arms_table(both_arms, published),
-        "tau_epochs": arms.epochs_table(both_arms),
+        "tau_epochs": arms.epochs_table(
+            {name: Experiment.read(records, name) for name in arms.EPOCHS}
+        ),
         "minimal": minimal.minimal_table(
             {name: Experiment.read(records, name) for name in minimal.NAMES}
         ),

@@ -11,7 +11,11 @@ from results_page.arms import PAIRS, cell
 from results_page.kept import Experiment
 from results_page.tables import DASH, table
 
-ENCODERS = {"sst_bilstm": "BiLSTM", "sst_average": "average"}
+ENCODERS = {
+    "sst_bilstm": "BiLSTM",
+    "sst_average": "average",
+    "sst_average_scaled_dot": "average, scaled dot",
+}
 DEFAULT, OTHERS = "0.1", ("0.3",)
 # The configuration of each experiment here, which is run with another `embedding_scale`.
 BASES = {f"{base}_scale_{scale}": base for base in ENCODERS for scale in OTHERS}
