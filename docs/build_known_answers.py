@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from build_results import fill
 from known_answers_page.measuring import Measured, measure_all
 from known_answers_page.models import MODELS
@@ -68,7 +69,7 @@ def _cell(line: Line) -> str:
 
 
 def _number(value: float) -> str:
-    return DASH if value != value else f"{value + 0.0:.4f}".replace("-0.0000", "0.0000")
+    return DASH if np.isnan(value) else f"{value + 0.0:.4f}".replace("-0.0000", "0.0000")
 
 
 def agree(page: str, other: str) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 import lightning.pytorch as pl
 import numpy as np
 from numpy.typing import NDArray
+from results_page.measures import auroc
 
 from attnlight.callbacks import (
     AdversarialAttention,
@@ -25,7 +26,6 @@ from attnlight.records import read_record
 from attnlight.report.runs import stored_records
 from attnlight.report.tables import Line, summarise
 from known_answers_page.models import MODELS, KnownAnswer, KnownTask, loader
-from results_page.measures import auroc
 
 EFFECT = 0.9  # least area under the ROC curve over texts by which a measure tells D from F
 
