@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from build_results import fill
 from known_answers_page.measuring import Measured, measure_all
 from known_answers_page.models import MODELS
@@ -36,8 +37,9 @@ def measures_table(found: Sequence[Measured]) -> str:
         first = place == 0 or found[place - 1].test != row.test
         title = describe(row.test).title if first else ""
         cells = [_cell(row.lines[known.name]) for known in MODELS]
-        rows.append([title, f"`{row.measure}`", *cells, "yes" if row.separates else "**no**"])
-    head = ["test", "measure", *(known.name for known in MODELS), "tells F from D"]
+        told = "yes" if row.separates else "**no**"
+        rows.append([title, f"`{row.measure}`", *cells, _number(row.effect), told])
+    head = ["test", "measure", *(known.name for known in MODELS), "AUROC", "tells F from D"]
     return table(head, rows, words=2)
 
 
@@ -50,7 +52,10 @@ def verdict(found: Sequence[Measured]) -> str:
         missed = [f"`{row.measure}`" for row in mine if not row.separates]
         words = "; ".join(
             f"{label}: {', '.join(names)}"
-            for label, names in (("tells F from D by", told), ("does not by", missed))
+            for label, names in (
+                ("tells F from D by", told),
+                ("does not tell them apart by", missed),
+            )
             if names
         )
         lines.append(f"* **{describe(test).title}** {words}.\n")
@@ -64,7 +69,7 @@ def _cell(line: Line) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value + 0.0:.4f}".replace("-0.0000", "0.0000")
+    return DASH if np.isnan(value) else f"{value + 0.0:.4f}".replace("-0.0000", "0.0000")
 
 
 def agree(page: str, other: str) -> bool:

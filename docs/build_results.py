@@ -5,8 +5,10 @@
     python docs/build_results.py --keep checkpoints
                                             take over the runs below checkpoints/ first
 
-The prose of the page is its own; what stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->`
-is written here, from the records alone.
+What stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->` is written here, from the records
+alone; so is every sentence that claims something of them. One that its tables no longer bear out is
+left out and named, and the command fails until docs/results_page/findings.py or study_findings.py says
+something else. The other prose of the page is its own.
 """
 
 from __future__ import annotations
@@ -35,8 +37,12 @@ from results_page import (
     targets,
     verdicts,
 )
+from results_page.cells import Tables
+from results_page.findings import findings
 from results_page.keeping import keep_all
 from results_page.kept import Experiment
+from results_page.prose import refused
+from results_page.study_findings import study_findings
 
 from attnlight.errors import InputError
 from attnlight.files import write_text
@@ -46,7 +52,7 @@ PAGE, RECORDS = HERE / "results.md", HERE / "results"
 
 
 def blocks(records: Path) -> dict[str, str]:
-    """Every table of the page by the name of its place.
+    """Every table of the page, and the sentences on them, by the name of its place.
 
     Args:
         records: The folder of the experiments.
@@ -62,7 +68,7 @@ def blocks(records: Path) -> dict[str, str]:
     }
     both_arms = {name: Experiment.read(records, name) for name in arms.NAMES}
     taggers = {name: Experiment.read(records, name) for name in chunking.NAMES}
-    return {
+    found = {
         "targets": targets.target_table(
             text, synthetic, both_arms, taggers, published, records / studies.FOLDER
         ),
@@ -77,7 +83,9 @@ def blocks(records: Path) -> dict[str, str]:
         "reliability": reliability.reliability_table(jain_wallace),
         "adversary": posthoc.adversary_table(jain_wallace, published),
         "arms": arms.arms_table(both_arms, published),
-        "tau_epochs": arms.epochs_table(both_arms),
+        "tau_epochs": arms.epochs_table(
+            {name: Experiment.read(records, name) for name in arms.EPOCHS}
+        ),
         "minimal": minimal.minimal_table(
             {name: Experiment.read(records, name) for name in minimal.NAMES}
         ),
@@ -86,6 +94,8 @@ def blocks(records: Path) -> dict[str, str]:
         **serrano_blocks(records, published),
         **studies.study_blocks(records / studies.FOLDER, published),
     }
+    tables_found = Tables(found)
+    return found | findings(tables_found) | study_findings(tables_found)
 
 
 def serrano_blocks(records: Path, published: Mapping[str, Any]) -> dict[str, str]:
@@ -97,6 +107,7 @@ def serrano_blocks(records: Path, published: Mapping[str, Any]) -> dict[str, str
         "serrano_contingency": serrano.contingency_table(found, published),
         "serrano_first": verdicts.first_table(found),
         "serrano_fraction": removal.fraction_table(found),
+        "serrano_par": verdicts.par_table(found),
         "serrano_falling": verdicts.falling_table(found),
         "serrano_sooner": verdicts.sooner_table(found),
         "serrano_mass": removal.mass_table(found),
@@ -124,7 +135,7 @@ def fill(page: str, found: Mapping[str, str]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Build or check the page; 1 where it differs from its records."""
+    """Build or check the page; 1 where it differs from its records or they refuse a sentence."""
     parser = argparse.ArgumentParser(description="Build docs/results.md from its records.")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--keep", type=Path, metavar="RUNS", help="take over these runs first")
@@ -133,13 +144,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("".join(f"{line}\n" for line in keep_all(arguments.keep, RECORDS)), end="")
     page = PAGE.read_text(encoding="utf-8")
     wanted = fill(page, blocks(RECORDS))
+    for sentence in refused(wanted):
+        print(f"The records do not bear out: {sentence}", file=sys.stderr)
     if not arguments.check:
         write_text(PAGE, wanted)
     elif page != wanted:
         held, right = (text.splitlines(keepends=True) for text in (page, wanted))
         sys.stdout.writelines(difflib.unified_diff(held, right, "docs/results.md", "its records"))
         return 1
-    return 0
+    return 1 if refused(wanted) else 0
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import importlib
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -54,6 +55,39 @@ def test_where_all_items_carry_the_signal_all_must_go(
 ) -> None:
     for ranking in ("attention", "gradient", "gradient_x_attention", "random", "minimal"):
         assert mean(found, "decision_flip", f"needs_all_{ranking}", "R") == 1
+
+
+def area(above: np.ndarray, below: np.ndarray) -> float:
+    """Pair by pair."""
+    return float(np.mean([(a > b) + 0.5 * (a == b) for a in above for b in below]))
+
+
+@pytest.mark.parametrize(
+    ("test", "measure", "separates"),
+    [
+        ("attention_permutation", "flip_rate", False),
+        ("attention_permutation", "median_tvd", False),
+        ("importance_correlation", "tau_attention_input_gradient", True),
+        ("decision_flip", "excess_attention", True),
+        ("single_erasure", "outdone_expected_gradient", False),
+    ],
+)
+def test_d_is_told_from_every_f_by_the_area_over_texts(
+    found: dict[tuple[str, str], object], test: str, measure: str, separates: bool
+) -> None:
+    row = found[test, measure]
+    values = {name: v[~np.isnan(v)] for name, v in row.values.items()}  # type: ignore[attr-defined]
+    areas = [area(values["D"], values[name]) for name in ("F1", "F3", "F10")]
+    assert row.effect == pytest.approx(max(min(areas), 1 - max(areas)))  # type: ignore[attr-defined]
+    assert row.separates == separates  # type: ignore[attr-defined]
+
+
+def test_intervals_that_do_not_touch_do_not_tell(
+    found: dict[tuple[str, str], object],
+) -> None:
+    """F10's flip rate is 0.0016 and D's is 0: apart for sure, and no text is told by it."""
+    lines = found["attention_permutation", "flip_rate"].lines  # type: ignore[attr-defined]
+    assert lines["D"].high < lines["F10"].low < 0.01
 
 
 def test_page_says_what_the_tests_say(found: dict[tuple[str, str], object]) -> None:

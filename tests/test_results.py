@@ -2,6 +2,7 @@
 
 import csv
 import importlib
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -340,8 +341,8 @@ class TestMinimal:
 class TestPosthoc:
     def test_share_significant_by_hand(self) -> None:
         # Benjamini & Hochberg: 0.03, 0.06, 0.5
-        assert posthoc._significant(np.array([0.01, 0.04, 0.5, np.nan])) == "0.67 / 0.33"
-        assert posthoc._significant(np.array([np.nan])) == posthoc.DASH
+        assert posthoc._significant(np.array([[0.01, 0.04, 0.5, np.nan]])) == "0.67 / 0.33"
+        assert posthoc._significant(np.array([[np.nan]])) == posthoc.DASH
 
     def test_published_figures_of_every_model(self) -> None:
         published = yaml.safe_load((RECORDS / "published.yaml").read_text())
@@ -363,6 +364,25 @@ class TestPosthoc:
         record = pq.read_table(run / "records/test/adversarial_attention.parquet")
         theirs = float(logged["test/adversarial_attention/worst_js"])
         assert record["worst_js"].to_numpy().mean() == pytest.approx(theirs, abs=1e-5)
+
+    def test_a_row_of_taus_is_over_all_seeds(self, found: dict[str, str]) -> None:
+        lines = found["tau"].splitlines()[2:]
+        assert len(lines) == len(posthoc.MODELS)
+        for model, line in zip(posthoc.MODELS, lines, strict=True):
+            cells = [cell.strip() for cell in line[1:-2].split(" | ")]
+            runs = kept.Experiment.read(RECORDS, model.experiment).folders
+            column = "tau_attention_input_gradient"
+            means = []
+            for run in runs:
+                record = pq.read_table(run / "records/test/importance_correlation.parquet")
+                means.append(np.nanmean(record[column].to_numpy().astype(np.float64)))
+            assert cells[:4] == [*model.words, str(len(runs))]
+            mean, low, high = map(float, re.findall(r"-?\d\.\d+", cells[5]))
+            assert mean == pytest.approx(np.mean(means), abs=0.0051)
+            assert [float(x) for x in cells[6].split(" / ")] == pytest.approx(means, abs=0.0051)
+            assert low <= min(means) + 0.05
+            assert high >= max(means) - 0.09
+            assert low <= mean <= high
 
     def test_one_seed_has_no_spread(self) -> None:
         assert arms.cell(np.array([[0.25, 0.25]])) == "0.25 [0.25, 0.25]"

@@ -83,8 +83,16 @@ def test_ours_stands_beside_theirs(blocks: dict[str, str], kept: Path) -> None:
     assert head[-1] == "Wiegreffe & Pinter, as recalled, not verified"
     assert [row[-1] for row in rows3] == ["0.812", "0.817", "0.824", "–", "0.592", "–"]  # noqa: RUF001
     last = cells(blocks["wiegreffe_pinter_table4"])[-1]
-    assert "λ = 5.25e-4" in last[0]
+    assert "λ = 0.00105, the published λ = 5.25e-4 converted" in last[0]
     assert last[2:] == ["0.823", "0.036", "0.514"]
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.3])
+def test_a_converted_lambda_weighs_as_theirs_does(lam: float) -> None:
+    """Half the TVD less lambda times the divergence is half of TVD less the converted one."""
+    tvd, divergence = 0.4, 0.7
+    ours = tvd - float(studies.converted(str(lam))) * divergence
+    assert ours / 2 == pytest.approx(tvd / 2 - lam * divergence)
 
 
 def test_every_row_is_as_long_as_its_head(blocks: dict[str, str]) -> None:

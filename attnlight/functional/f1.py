@@ -1,4 +1,4 @@
-"""F1 over several seeds, with intervals that resample seeds and instances.
+"""F1 of several runs, as it is and resampled over instances.
 
 F1 is no mean over instances, so its resamples are computed from counts: each resample sums, for
 every run and class, the hits and the rows that are or were called the class. The draws are those
@@ -7,49 +7,17 @@ of `attnlight.functional.seeds`, so a table of F1 and of means is read on the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.functional.seeds import resample_seeds
-from attnlight.functional.statistics import (
-    CONFIDENCE,
-    IN_MEMORY,
-    RESAMPLES,
-    MeanInterval,
-    percentile_interval,
-    resampled_sums,
-)
+from attnlight.functional.statistics import IN_MEMORY, RESAMPLES, resampled_sums
 
 Integers = NDArray[np.integer]
 Floats = NDArray[np.float64]
 
 
-def f1_scores(predictions: Integers, label: Integers, classes: int) -> Floats:
-    """F1 of each run: of class 1 where there are two classes, else the mean over classes.
-
-    A class that is neither among the labels nor predicted has no F1 and is left out of the mean.
-
-    Args:
-        predictions: Predicted class of each of S runs, (S, n); a negative one is no class and
-            counts as a miss.
-        label: True class of each instance, (n,); instances with a negative one are left out.
-        classes: Number of classes.
-
-    Returns:
-        (S,), NaN where no class has an F1.
-
-    Example:
-        >>> f1_scores(np.array([[1, 1, 0, 0]]), np.array([1, 0, 1, 0]), classes=2)
-        array([0.5])
-    """
-    counts = _counts(predictions, label, _judged(classes))
-    return _f1(counts.sum(axis=0), len(predictions))
-
-
 def f1_by_class(predictions: Integers, label: Integers, classes: int) -> Floats:
-    """F1 of each class in each run; arguments as for `f1_scores`.
+    """F1 of each class in each run; arguments as for `resampled_f1`.
 
     Returns:
         (S, K) for K classes, NaN for a class that is neither among the labels nor predicted.
@@ -58,54 +26,33 @@ def f1_by_class(predictions: Integers, label: Integers, classes: int) -> Floats:
     return _ratios(counts.sum(axis=0), len(predictions))
 
 
-def f1_over_seeds(
+def resampled_f1(
     predictions: Integers,
     label: Integers,
     classes: int,
     *,
     resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
     seed: int = 0,
-) -> MeanInterval:
-    """Mean over seeds of each seed's F1; arguments as for `f1_scores` and `seeds_then_instances`.
+) -> tuple[Floats, Floats]:
+    """F1 of each run as it is, (S,), and in each resample of the instances, (B, S).
 
-    Returns:
-        The mean with its interval; `defined` counts the predictions of labelled instances.
+    F1 is that of class 1 where there are two classes, else the mean over classes. A class that is
+    neither among the labels nor predicted has no F1 and is left out of the mean; a run is NaN where
+    no class has one.
+
+    Args:
+        predictions: Predicted class of each of S runs, (S, n); a negative one is no class and
+            counts as a miss.
+        label: True class of each instance, (n,); instances with a negative one are left out.
+        classes: Number of classes.
+        resamples: Number of bootstrap resamples B.
+        seed: Seed of the draws, which are those of `attnlight.functional.seeds`.
+
+    Example:
+        >>> resampled_f1(np.array([[1, 1, 0, 0]]), np.array([1, 0, 1, 0]), classes=2)[0]
+        array([0.5])
     """
-    ((mean, drawn),) = _resampled([predictions], label, classes, resamples, seed)
-    return MeanInterval(mean, *percentile_interval(drawn, confidence), _size(label, predictions))
-
-
-def f1_difference(
-    a: Integers,
-    b: Integers,
-    label: Integers,
-    classes: int,
-    *,
-    resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
-    seed: int = 0,
-) -> MeanInterval:
-    """Mean F1 of runs a (S1, n) less that of runs b (S2, n), on the same instances in a resample.
-
-    Seeds of the two groups are drawn apart, as by `difference_of_groups`.
-
-    Returns:
-        The difference with its interval; `defined` counts the predictions of both groups.
-    """
-    (first, drawn_first), (second, drawn_second) = _resampled(
-        [a, b], label, classes, resamples, seed
-    )
-    low, high = percentile_interval(drawn_first - drawn_second, confidence)
-    return MeanInterval(first - second, low, high, _size(label, a) + _size(label, b))
-
-
-def _resampled(
-    groups: Sequence[Integers], label: Integers, classes: int, resamples: int, seed: int
-) -> list[tuple[float, Floats]]:
-    """Each group's mean F1 over seeds, as it is and in each resample (B,)."""
-    runs = np.concatenate(groups)
-    counts = _counts(runs, label, _judged(classes))
+    counts = _counts(predictions, label, _judged(classes))
     drawn, total = resampled_sums(
         [(counts, np.arange(len(label)))],
         counts.shape[1],
@@ -113,10 +60,8 @@ def _resampled(
         seed=seed,
         in_memory=len(label) <= IN_MEMORY,
     )
-    resampled, held = (_f1(sums[..., : counts.shape[1]], len(runs)) for sums in (drawn, total))
-    ends = np.cumsum([len(group) for group in groups])[:-1]
-    parts = (np.split(values, ends, axis=-1) for values in (held, resampled))
-    return resample_seeds(list(zip(*parts, strict=True)), seed=seed)
+    own = counts.shape[1]
+    return _f1(total[:own], len(predictions)), _f1(drawn[:, :own], len(predictions))
 
 
 def _judged(classes: int) -> Integers:
@@ -152,7 +97,3 @@ def _defined_mean(values: Floats) -> Floats:
     total = np.where(defined, values, 0.0).sum(axis=-1)
     means: Floats = np.divide(total, count, out=np.full(np.shape(total), np.nan), where=count > 0)
     return means
-
-
-def _size(label: Integers, predictions: Integers) -> int:
-    return int((label >= 0).sum()) * len(predictions)

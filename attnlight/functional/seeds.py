@@ -45,7 +45,8 @@ def seeds_then_instances(
     Returns:
         The mean with its interval; `defined` counts values, at most S n.
     """
-    ((mean, drawn),) = _seed_means([values], clusters, resamples, seed)
+    resampled = resampled_means(values, clusters, resamples=resamples, seed=seed)
+    ((mean, drawn),) = resample_seeds([resampled], seed=seed)
     low, high = percentile_interval(drawn, confidence)
     return MeanInterval(mean, low, high, _count(values))
 
@@ -75,19 +76,30 @@ def difference_of_groups(
     Returns:
         The difference with its interval; `defined` counts the values of both groups.
     """
-    (first, drawn_first), (second, drawn_second) = _seed_means([a, b], clusters, resamples, seed)
+    groups = [resampled_means(x, clusters, resamples=resamples, seed=seed) for x in (a, b)]
+    (first, drawn_first), (second, drawn_second) = resample_seeds(groups, seed=seed)
     low, high = percentile_interval(drawn_first - drawn_second, confidence)
     return MeanInterval(first - second, low, high, _count(a) + _count(b))
 
 
-def _seed_means(
-    groups: list[NDArray[np.floating]],
-    clusters: NDArray[np.int64] | None,
-    resamples: int,
-    seed: int,
-) -> list[tuple[float, NDArray[np.float64]]]:
-    """Each group's mean over seeds, as it is and in each resample (B,)."""
-    values = np.concatenate(groups).T
+def resampled_means(
+    values: NDArray[np.floating],
+    clusters: NDArray[np.int64] | None = None,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean of each seed's values as it is, (S,), and in each resample of the instances, (B, S).
+
+    Groups that are resampled with one seed see the same instances in each resample.
+
+    Args:
+        values: Value of each of S seeds on each instance, (S, n), NaN where undefined.
+        clusters: Cluster of each instance, (n,), in ascending order; None: each is its own.
+        resamples: Number of bootstrap resamples B.
+        seed: Seed of the draws.
+    """
+    values = values.T
     clusters = np.arange(len(values)) if clusters is None else clusters
     drawn, total = resampled_sums(
         [(values, clusters)],
@@ -96,9 +108,28 @@ def _seed_means(
         seed=seed,
         in_memory=len(np.unique(clusters)) <= IN_MEMORY,
     )
-    ends = np.cumsum([len(group) for group in groups])[:-1]
-    held, resampled = (np.split(_means(sums), ends, axis=-1) for sums in (total, drawn))
-    return resample_seeds(list(zip(held, resampled, strict=True)), seed=seed)
+    return _means(total), _means(drawn)
+
+
+def mean_of_models(values: NDArray[np.float64], models: Sequence[str]) -> NDArray[np.float64]:
+    """Mean of the runs that share a trained model, so that the model is the unit of a resample.
+
+    Five perceptrons that one adversary guides are one case of an adversary, not five.
+
+    Args:
+        values: A statistic of each run, (..., S), NaN where undefined.
+        models: The trained model that each run stands for, (S,).
+
+    Returns:
+        (..., U), one value for each of U models in order of appearance, NaN where none is defined.
+
+    Example:
+        >>> mean_of_models(np.array([1.0, 3.0, 8.0]), ["a", "a", "b"])
+        array([2., 8.])
+    """
+    names = np.array(models)
+    parts = [values[..., names == name] for name in dict.fromkeys(models)]
+    return np.stack([_defined_mean(part) for part in parts], axis=-1)
 
 
 def resample_seeds(

@@ -20,6 +20,15 @@ ARMS = {
     "vectors trained on IMDb and SST": ("sst_bilstm_vectors", "sst_average_vectors"),
 }
 NAMES = tuple(name for pair in ARMS.values() for name in pair)
+# Arm and encoder of each experiment whose tau is shown by epoch.
+EPOCHS = {
+    name: (arm, encoder)
+    for arm, names in ARMS.items()
+    for name, encoder in zip(names, ("BiLSTM", "average"), strict=True)
+} | {
+    "sst_average_scaled_dot": ("random vectors, N(0, 0.1²)", "average, scaled dot"),
+    "sst_average_scaled_dot_scale_0.3": ("random vectors, N(0, 0.3²)", "average, scaled dot"),
+}
 PAIRS = {
     "attention, gradient": ("tau_attention_input_gradient", "gradient"),
     "attention, leave-one-out": ("tau_attention_loo", "loo"),
@@ -63,14 +72,10 @@ def _with_themselves(experiments: Sequence[Experiment]) -> list[list[str]]:
 def epochs_table(experiments: Mapping[str, Experiment]) -> str:
     """Tau on validation by epoch of training, mean over the seeds that trained as long."""
     rows = []
-    for arm, names in ARMS.items():
-        for name, encoder in zip(names, ("BiLSTM", "average"), strict=True):
-            for place, column in enumerate(("input_gradient", "loo")):
-                cells = _by_epoch(
-                    experiments[name], f"importance_correlation/tau_attention_{column}"
-                )
-                words = ["", ""] if place else [arm, encoder]
-                rows.append([*words, column.replace("_", " "), *cells])
+    for name, words in EPOCHS.items():
+        for place, column in enumerate(("input_gradient", "loo")):
+            cells = _by_epoch(experiments[name], f"importance_correlation/tau_attention_{column}")
+            rows.append([*(["", ""] if place else words), column.replace("_", " "), *cells])
     longest = max(len(row) for row in rows)
     padded = [[*row, *[""] * (longest - len(row))] for row in rows]
     head = ["arm", "encoder", "attention with", *(f"{e + 1}" for e in range(longest - 3))]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.functional import benjamini_hochberg
-from attnlight.functional.statistics import MeanInterval, bootstrap_means
+from attnlight.functional import benjamini_hochberg, seeds_then_instances
+from attnlight.functional.statistics import MeanInterval
 from results_page.kept import Experiment
 from results_page.tables import CLASSES, DASH, table
 
@@ -47,67 +47,61 @@ MODELS = [Model(c, e, a) for c in CORPORA for a in ATTENTIONS for e in ENCODERS]
 
 
 def correlation_table(experiments: Mapping[str, Experiment], published: Mapping[str, Any]) -> str:
-    """Tau of attention with either importance by predicted class, ours beside the published."""
+    """Tau of attention with either importance over all seeds, ours beside the published."""
     rows = []
     for model in MODELS:
-        columns = experiments[model.experiment].first("importance_correlation", partial=True)
+        columns = experiments[model.experiment].test("importance_correlation", partial=True)
         theirs = published["tau"][model.published][model.corpus]
-        for place, (name, members) in enumerate(_groups(model, columns)):
-            cells = [f"{members.sum():,}"]
-            for pair, key in (("input_gradient", "gradient"), ("loo", "loo")):
-                tau = columns[f"tau_attention_{pair}"][members]
-                cells += [_mean(tau), theirs[key][place] or DASH]
-                cells.append(_significant(columns[f"p_attention_{pair}"][members]))
-            cells.append(_mean(columns["tau_input_gradient_loo"][members]))
-            rows.append([*(model.words if place == 0 else [""] * 3), name, *cells])
-    head = ["corpus", "encoder", "attention", "predicted", "texts"]
+        seeds, texts = columns["prediction"].shape
+        cells = [str(seeds), f"{texts:,}"]
+        for pair, key in (("input_gradient", "gradient"), ("loo", "loo")):
+            tau = columns[f"tau_attention_{pair}"].astype(np.float64)
+            by_seed = [rounded(float(mean)) for mean in np.nanmean(tau, axis=1)]
+            cells += [_mean(tau), " / ".join(by_seed)]
+            cells.append(" / ".join(figure or DASH for figure in theirs[key]))
+            cells.append(_significant(columns[f"p_attention_{pair}"].astype(np.float64)))
+        cells.append(_mean(columns["tau_input_gradient_loo"].astype(np.float64)))
+        rows.append([*model.words, *cells])
+    head = ["corpus", "encoder", "attention", "seeds", "texts"]
     for pair in ("gradient", "leave-one-out"):
-        head += [f"tau with {pair}", "published", "significant"]
-    return table([*head, "tau of the two importances"], rows, words=4)
+        head += [f"tau with {pair}", "each seed", "published", "significant"]
+    return table([*head, "tau of the two importances"], rows, words=3)
 
 
 def adversary_table(experiments: Mapping[str, Experiment], published: Mapping[str, Any]) -> str:
     """The largest JS by predicted class: exact, as a share of its ceiling, and as searched."""
     rows = []
     for model in MODELS:
-        columns = experiments[model.experiment].first("adversarial_attention", partial=True)
+        columns = experiments[model.experiment].test("adversarial_attention", partial=True)
         theirs = published["search_js"].get(model.published, {}).get(model.corpus)
         for place, name in enumerate(CLASSES):
             members = columns["prediction"] == place
-            worst = columns["worst_js"][members]
-            searched = columns.get("search_js", np.full(len(members), np.nan))[members]
+            nothing = np.full(members.shape, np.nan)
+            worst, share, searched = (
+                np.where(members, columns.get(measure, nothing), np.nan).astype(np.float64)
+                for measure in ("worst_js", "worst_share", "search_js")
+            )
+            above = np.where(np.isnan(worst), np.nan, worst > 0.6)
             cells = [
-                f"{members.sum():,}",
+                str(len(members)),
+                f"{members.sum(axis=1).mean():,.0f}",
                 _mean(worst),
-                _mean(columns["worst_share"][members]),
-                f"{np.nanmean(worst > 0.6):.2f}",
-                f"{(~np.isnan(searched)).sum():,}",
+                _mean(share),
+                f"{np.nanmean(np.nanmean(above, axis=1)):.2f}",
+                f"{(~np.isnan(searched)).sum(axis=1).mean():,.0f}",
                 _mean(searched),
                 _mean(worst - searched),
                 theirs[place] if theirs else DASH,
             ]
             rows.append([*(model.words if place == 0 else [""] * 3), name, *cells])
-    head = ["corpus", "encoder", "attention", "predicted", "texts", "worst JS", "share of ceiling"]
-    head += ["share above 0.6", "texts searched", "JS of the search", "exact less search"]
-    return table([*head, "search, published"], rows, words=4)
-
-
-def _groups(
-    model: Model, columns: Mapping[str, NDArray[Any]]
-) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """The rows of each predicted class, or all where theirs are not split."""
-    if model.attention == "additive":
-        for place, name in enumerate(CLASSES):
-            yield name, columns["prediction"] == place
-    else:
-        yield "all", columns["prediction"] >= 0
+    head = ["corpus", "encoder", "attention", "predicted", "seeds", "texts", "worst JS"]
+    head += ["share of ceiling", "share above 0.6", "texts searched", "JS of the search"]
+    return table([*head, "exact less search", "search, published"], rows, words=4)
 
 
 def _mean(values: NDArray[np.float64]) -> str:
-    if np.isnan(values).all():
-        return DASH
-    (found,) = bootstrap_means(values[:, None], np.arange(len(values)))
-    return shown(found)
+    """Mean over the seeds of values (S, n), with its interval over seeds and texts."""
+    return DASH if np.isnan(values).all() else shown(seeds_then_instances(values))
 
 
 def shown(found: MeanInterval, places: int = 2) -> str:
@@ -122,9 +116,10 @@ def rounded(value: float, places: int = 2) -> str:
 
 
 def _significant(p: NDArray[np.float64]) -> str:
-    """Share with p at most 0.05, as it is and corrected (Benjamini & Hochberg)."""
-    defined = p[~np.isnan(p)]
-    if not len(defined):
-        return DASH
-    corrected = benjamini_hochberg(defined)
-    return f"{(defined <= _SIGNIFICANT).mean():.2f} / {(corrected <= _SIGNIFICANT).mean():.2f}"
+    """Share with p at most 0.05, (S, n), as it is and corrected (Benjamini & Hochberg) by seed."""
+    known = [run[~np.isnan(run)] for run in p]
+    shares = [
+        np.mean([(change(run) <= _SIGNIFICANT).mean() for run in known if len(run)] or [np.nan])
+        for change in (np.asarray, benjamini_hochberg)
+    ]
+    return DASH if np.isnan(shares).any() else " / ".join(f"{share:.2f}" for share in shares)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from attnlight.functional.statistics import MeanInterval
 from attnlight.report.rankings import WORDS, percent, shares
 from attnlight.report.removals import ALL, ORDERS, flipped_by_all, never_flips, removed, steps
+from results_page.claims import NEVER
 from results_page.measures import median_interval
 from results_page.posthoc import shown
 from results_page.serrano import Rows, Tested
@@ -20,17 +21,17 @@ Values = NDArray[np.float64]
 
 def fraction_table(found: Sequence[Tested]) -> str:
     """Mean and median share of the items that each ranking removes."""
-    return _by_ranking(found, _share("removed_fraction"), ALL, _with_median)
+    return _share_table(found, "removed_fraction")
 
 
 def mass_table(found: Sequence[Tested]) -> str:
     """Mean and median share of attention that each ranking removes."""
-    return _by_ranking(found, _share("removed_mass"), ALL, _with_median)
+    return _share_table(found, "removed_mass")
 
 
 def last_table(found: Sequence[Tested]) -> str:
     """The share of each ranking's flips that come only with the last removal, in per cent."""
-    return _by_ranking(found, _share("needs_all"), ALL, _percent)
+    return _by_ranking(found, lambda rows, name: removed(rows, "needs_all", name), ALL, _percent)
 
 
 def never_table(found: Sequence[Tested]) -> str:
@@ -43,8 +44,25 @@ def excess_table(found: Sequence[Tested]) -> str:
     return _by_ranking(found, _excess, ("minimal", *ORDERS), _mean)
 
 
-def _share(measure: str) -> Callable[[Rows, str], Values]:
-    return lambda rows, name: removed(rows, measure, name)
+def _share_table(found: Sequence[Tested], measure: str) -> str:
+    """A measure of each ranking, texts that never flip left out and then counted as 1."""
+    rows = []
+    for tested in found:
+        for never, words in NEVER.items():
+            columns = [removed(tested.removal, measure, name, never) for name in ALL]
+            cells = _cells(tested, columns, _with_median)
+            rows.append([*tested.model.words, words, *cells])
+    head = ["corpus", "model", "texts that never flip", "texts", *(WORDS[name] for name in ALL)]
+    return table(head, rows, words=3)
+
+
+def _cells(
+    tested: Tested, columns: Sequence[Values], cell: Callable[[MeanInterval, Values], str]
+) -> list[str]:
+    """Number of texts, then a cell for each column."""
+    means = shares(columns, tested.removal)
+    cells = [cell(*pair) for pair in zip(means, columns, strict=True)]
+    return [f"{means[0].defined:,}", *cells]
 
 
 def _excess(rows: Rows, name: str) -> Values:
@@ -63,9 +81,7 @@ def _by_ranking(
     rows = []
     for tested in found:
         columns = [measure(tested.removal, name) for name in names]
-        means = shares(columns, tested.removal)
-        cells = [cell(*pair) for pair in zip(means, columns, strict=True)]
-        rows.append([*tested.model.words, f"{means[0].defined:,}", *cells])
+        rows.append([*tested.model.words, *_cells(tested, columns, cell)])
     return table(["corpus", "model", "texts", *(WORDS[name] for name in names)], rows, words=2)
 
 

@@ -11,10 +11,15 @@ from results_page.arms import PAIRS, cell
 from results_page.kept import Experiment
 from results_page.tables import DASH, table
 
-ENCODERS = {"sst_bilstm": "BiLSTM", "sst_average": "average"}
-DEFAULT, OTHERS = "0.1", ("0.3",)
+ENCODERS = {
+    "sst_bilstm": "BiLSTM",
+    "sst_average": "average",
+    "sst_average_scaled_dot": "average, scaled dot",
+}
+DEFAULT = "0.1"
+OTHERS = {"sst_bilstm": ("0.3",), "sst_average": ("0.3",), "sst_average_scaled_dot": ("0.3",)}
 # The configuration of each experiment here, which is run with another `embedding_scale`.
-BASES = {f"{base}_scale_{scale}": base for base in ENCODERS for scale in OTHERS}
+BASES = {f"{base}_scale_{scale}": base for base, scales in OTHERS.items() for scale in scales}
 SCALES = {name: float(name.rpartition("_")[2]) for name in BASES}
 NAMES = tuple(BASES)
 
@@ -29,7 +34,7 @@ def scale_table(experiments: Mapping[str, Experiment]) -> str:
     """Tau of both encoders for each scale, with intervals over seeds and texts."""
     rows = []
     for base, encoder in ENCODERS.items():
-        for scale in (DEFAULT, *OTHERS):
+        for scale in (DEFAULT, *OTHERS[base]):
             name = base if scale == DEFAULT else f"{base}_scale_{scale}"
             missing = ["not run", *[DASH] * (2 + len(PAIRS))]
             cells = _cells(experiments[name]) if name in experiments else missing

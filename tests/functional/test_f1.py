@@ -5,10 +5,16 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlight.functional import f1
-from attnlight.functional.f1 import f1_difference, f1_over_seeds, f1_scores
-from attnlight.functional.seeds import difference_of_groups, seeds_then_instances
+from attnlight.functional.f1 import resampled_f1
+from attnlight.functional.seeds import difference_of_groups, resample_seeds, seeds_then_instances
+from attnlight.functional.statistics import percentile_interval
 
 Integers = NDArray[np.int64]
+DRAWS = {"resamples": 60, "seed": 8}
+
+
+def f1_scores(predictions: Integers, label: Integers, classes: int) -> NDArray[np.float64]:
+    return resampled_f1(predictions, label, classes, resamples=1)[0]
 
 
 def naive_f1(label: Integers, prediction: Integers, classes: int) -> float:
@@ -67,23 +73,22 @@ def test_scores_are_those_of_a_loop(label: Integers, classes: int) -> None:
     np.testing.assert_allclose(f1_scores(runs, label, classes), expected, rtol=1e-12)
 
 
-def test_interval_is_that_of_brute_force(label: Integers, classes: int) -> None:
+def test_resamples_are_those_of_brute_force(label: Integers, classes: int) -> None:
     runs = predicted(label, classes, 3, seed=1)
-    found = f1_over_seeds(runs, label, classes, resamples=60, seed=8)
-    drawn = brute_force([runs], label, classes, 60, 8)[:, 0]
-    assert found.mean == pytest.approx(f1_scores(runs, label, classes).mean())
-    assert found[1:3] == pytest.approx(np.quantile(drawn, [0.025, 0.975]), rel=1e-12)
-    assert found.defined == 3 * 39
+    ((mean, drawn),) = resample_seeds([resampled_f1(runs, label, classes, **DRAWS)], seed=8)
+    assert mean == pytest.approx(f1_scores(runs, label, classes).mean())
+    assert drawn == pytest.approx(brute_force([runs], label, classes, 60, 8)[:, 0], rel=1e-12)
 
 
-def test_difference_is_that_of_brute_force(label: Integers, classes: int) -> None:
+def test_groups_share_the_instances_of_a_resample(label: Integers, classes: int) -> None:
     a, b = predicted(label, classes, 3, seed=1), predicted(label, classes, 2, seed=2)
-    found = f1_difference(a, b, label, classes, resamples=60, seed=4)
-    drawn = brute_force([a, b], label, classes, 60, 4)
-    scores = [f1_scores(runs, label, classes).mean() for runs in (a, b)]
-    assert found.mean == pytest.approx(scores[0] - scores[1])
-    ends = np.quantile(drawn[:, 0] - drawn[:, 1], [0.025, 0.975])
-    assert found[1:3] == pytest.approx(ends, rel=1e-12)
+    parts = [resampled_f1(runs, label, classes, **DRAWS) for runs in (a, b)]
+    expected = brute_force([a, b], label, classes, 60, 8)
+    for (mean, drawn), runs, column in zip(
+        resample_seeds(parts, seed=8), (a, b), expected.T, strict=True
+    ):
+        assert mean == pytest.approx(f1_scores(runs, label, classes).mean())
+        assert drawn == pytest.approx(column, rel=1e-12)
 
 
 def test_draws_are_those_of_means(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,10 +101,13 @@ def test_draws_are_those_of_means(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(f1, "_f1", right)
     expected = seeds_then_instances(runs.astype(np.float64))
-    assert f1_over_seeds(runs, label, 2)[:3] == pytest.approx(expected[:3], rel=1e-12)
-    difference = difference_of_groups(runs[:3].astype(np.float64), runs[2:].astype(np.float64))
-    found = f1_difference(runs[:3], runs[2:], label, 2)
-    assert found[:3] == pytest.approx(difference[:3], abs=1e-12)
+    ((mean, drawn),) = resample_seeds([resampled_f1(runs, label, 2)])
+    assert (mean, *percentile_interval(drawn)) == pytest.approx(expected[:3], rel=1e-12)
+    expected = difference_of_groups(runs[:3].astype(np.float64), runs[2:].astype(np.float64))
+    parts = [resampled_f1(part, label, 2) for part in (runs[:3], runs[2:])]
+    (first, one), (second, other) = resample_seeds(parts)
+    found = (first - second, *percentile_interval(one - other))
+    assert found == pytest.approx(expected[:3], abs=1e-12)
 
 
 def test_a_class_that_is_nowhere_has_no_f1() -> None:

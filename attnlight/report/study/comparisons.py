@@ -12,6 +12,7 @@ from attnlight.report.study.sentences import (
     Named,
     both,
     capital,
+    count,
     few,
     lacking,
     signed,
@@ -35,10 +36,10 @@ class Reader(NamedTuple):
         """Whose attention a guide is."""
         words = {
             "uniform": "uniform attention",
-            "base": "the base's attention",
-            "shuffled": f"the base's attention shuffled within each {self.text}",
-            "adversary": "the adversary's attention",
-            "other": "another seed's attention",
+            "base": "the attention of this base",
+            "shuffled": f"the attention of this base shuffled within each {self.text}",
+            "adversary": "the attention of this base's adversary",
+            "other": "the attention of another seed of this base",
         }
         return words[guide]
 
@@ -50,7 +51,7 @@ def needed(study: Plan, estimates: SeedEstimates, uniform: Runs, base: Runs) -> 
         return [f"No answer: {lacking(*pair)}"]
     numbers = both(study, estimates, F1, *pair)
     if few(uniform, base):
-        return [f"{too_few(len(uniform), len(base))}. {numbers}"]
+        return [f"{too_few(uniform, base)}. {numbers}"]
     less = estimates.difference(uniform, base, F1)
     if less.high < 0:
         said = f"Attention is needed here: without it {study.f1} falls by {size(less)}."
@@ -94,14 +95,15 @@ def _diverges(
     numbers = both(study, estimates, JS, adversary, other)
     more = estimates.difference(best, runs, JS)
     if few(best, runs):
-        return f"{too_few(len(best), len(runs), about=f' against {level}')}. {numbers}"
+        return f"{too_few(best, runs, about=f' against {level}')}. {numbers}"
+    who = "The divergence of this base's adversary is"
     if more.low > 0:
-        return f"The adversary's divergence is beyond {level}, by {size(more)} nats. {numbers}"
+        return f"{who} beyond {level}, by {size(more)} nats. {numbers}"
     if more.high < 0:
-        return f"The adversary's divergence is below {level}, by {size(more)} nats. {numbers}"
+        return f"{who} below {level}, by {size(more)} nats. {numbers}"
     return (
-        f"The adversary's divergence is within {level}: it differs by {signed(more)} nats, an "
-        f"interval that holds 0. {numbers}"
+        f"{who} not shown to be beyond {level}: it differs by {signed(more)} nats, an interval that "
+        f"holds 0. {numbers}"
     )
 
 
@@ -149,19 +151,17 @@ def _guides(
         return f"Against {theirs} there is no answer: {lacking(*pair)}"
     numbers = both(study, estimates, F1, *pair)
     if few(a, b):
-        return f"{too_few(len(a), len(b))}. {numbers}"
-    less = estimates.difference(a, b, F1)
-    if less.low > 0:
-        said = f"The adversary's attention guides {reader.name} better than {theirs}"
-    elif less.high < 0:
-        said = f"The adversary's attention guides {reader.name} worse than {theirs}"
-    else:
+        return f"{too_few(a, b, about=f' against {theirs}')}. {numbers}"
+    less, who = estimates.difference(a, b, F1), capital(reader.told(one))
+    if less.low <= 0 <= less.high:
         return (
-            f"The adversary's attention is not shown to guide {reader.name} better or worse than "
-            f"{theirs}: {study.f1} differs by {signed(less)}, an interval that holds 0. "
-            f"{numbers}"
+            f"{who} is not shown to guide {reader.name} better or worse than {theirs}: {study.f1} "
+            f"differs by {signed(less)}, an interval that holds 0. {numbers}"
         )
-    return f"{said}, by {size(less)} in {study.f1}. {numbers}"
+    how = "better" if less.low > 0 else "worse"
+    return (
+        f"{who} guides {reader.name} {how} than {theirs}, by {size(less)} in {study.f1}. {numbers}"
+    )
 
 
 def _informs(
@@ -178,12 +178,14 @@ def _informs(
         pair = (who, a), (reader.told("shuffled"), b)
         return f"Whether {who} carries information is not known: {lacking(*pair)}"
     less = estimates.difference(a, b, F1)
-    told = f"{study.f1} is {signed(less)} above that with shuffled weights"
+    told = f"{study.f1} differs from that with shuffled weights by {signed(less)} ({count(a)})"
     if few(a, b):
-        return f"{too_few(len(a), len(b), about=f' on {who}')}. {capital(told)}."
+        return f"{too_few(a, b, about=f' on {who}')}. {capital(told)}."
     if less.low > 0:
         return f"{capital(who)} carries information to {reader.name}: {told}."
+    if less.high < 0:
+        return f"{capital(who)} guides {reader.name} worse than the shuffled weights: {told}."
     return (
-        f"{capital(who)} carries no information that {reader.name} puts to use: it does not "
-        f"beat the base's weights shuffled within each {reader.text} ({told})."
+        f"{capital(who)} is not shown to carry information to {reader.name}: {told}, an interval "
+        "that holds 0."
     )

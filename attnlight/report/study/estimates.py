@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from attnlight.functional.f1 import f1_difference, f1_over_seeds, f1_scores
-from attnlight.functional.seeds import difference_of_groups, seeds_then_instances
-from attnlight.functional.statistics import RESAMPLES, MeanInterval
+from attnlight.functional.f1 import resampled_f1
+from attnlight.functional.seeds import mean_of_models, resample_seeds, resampled_means
+from attnlight.functional.statistics import RESAMPLES, MeanInterval, percentile_interval
 from attnlight.report.study.reading import Study, StudyRun
 from attnlight.report.tables import interval, number
 
@@ -23,7 +23,9 @@ NOTE = (
     f"mean ± standard deviation over seeds [95 % interval: {RESAMPLES:,} resamples of seeds, then "
     "of texts; of one seed, texts alone]"
 )
+GUIDED = "Runs that one model guides are averaged first, and that model is drawn as one."
 Runs = Sequence[StudyRun]
+Resampled = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class Estimate(NamedTuple):
@@ -31,10 +33,10 @@ class Estimate(NamedTuple):
 
     Attributes:
         mean: The mean or difference, NaN where it is undefined.
-        std: Standard deviation over seeds; NaN for one seed and for a difference.
-        low: Lower end of the 95 % interval over seeds and texts.
+        std: Standard deviation over trained models; NaN for one and for a difference.
+        low: Lower end of the 95 % interval over trained models and texts.
         high: Upper end.
-        seeds: Number of seeds; for a difference that of the smaller group.
+        seeds: Number of trained models (`models`); for a difference that of the smaller group.
     """
 
     mean: float
@@ -55,8 +57,23 @@ _NOTHING = Estimate(*(float("nan"),) * 4, 0)
 _Key = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
+def models(runs: Runs) -> list[str]:
+    """The trained models that some runs stand for: of guided runs those whose attention they got."""
+    return list(dict.fromkeys(run.model for run in runs))
+
+
+def seeds_cell(runs: Runs) -> str:
+    """Number of runs, and of the trained models that guide them where those are fewer."""
+    units = len(models(runs))
+    return f"{len(runs)}" if units == len(runs) else f"{len(runs)} (guided by {units})"
+
+
 class SeedEstimates(ABC):
-    """Estimates of one study, each computed once."""
+    """Estimates of one study, each computed once.
+
+    The unit of a mean and of its interval is the trained model that it is about. Runs that one
+    adversary or one other seed guides are averaged first.
+    """
 
     def __init__(self) -> None:
         self._held: dict[_Key, Estimate] = {}
@@ -74,17 +91,19 @@ class SeedEstimates(ABC):
         key = (measure, _names(a), _names(b))
         return self._once(key, lambda: self._estimate_difference(a, b, measure))
 
-    @abstractmethod
     def per_seed(self, runs: Runs, measure: str) -> NDArray[np.float64]:
         """The measure of each run, (S,), NaN where undefined."""
+        return self._resampled(runs, measure)[0]
 
     @abstractmethod
-    def _mean(self, runs: Runs, measure: str) -> MeanInterval:
-        """Mean over seeds with its interval."""
+    def _resampled(self, runs: Runs, measure: str) -> Resampled:
+        """The measure of each run, (S,), and in each resample of the instances, (B, S)."""
 
-    @abstractmethod
-    def _difference(self, a: Runs, b: Runs, measure: str) -> MeanInterval:
-        """Difference of the means over seeds with its interval."""
+    def _by_model(self, runs: Runs, measure: str) -> Resampled:
+        """`_resampled` with one value for each trained model, (U,) and (B, U)."""
+        held, drawn = self._resampled(runs, measure)
+        names = [run.model for run in runs]
+        return mean_of_models(held, names), mean_of_models(drawn, names)
 
     def _once(self, key: _Key, compute: Callable[[], Estimate]) -> Estimate:
         if key not in self._held:
@@ -92,14 +111,16 @@ class SeedEstimates(ABC):
         return self._held[key]
 
     def _estimate(self, runs: Runs, measure: str) -> Estimate:
-        by_seed = self.per_seed(runs, measure)
-        defined = by_seed[~np.isnan(by_seed)]
-        found = self._mean(runs, measure)
-        return Estimate(found.mean, _deviation(defined), found.low, found.high, len(runs))
+        resampled = self._by_model(runs, measure)
+        ((mean, drawn),) = resample_seeds([resampled])
+        spread = _deviation(resampled[0][~np.isnan(resampled[0])])
+        return Estimate(mean, spread, *percentile_interval(drawn), len(models(runs)))
 
     def _estimate_difference(self, a: Runs, b: Runs, measure: str) -> Estimate:
-        found, seeds = self._difference(a, b, measure), min(len(a), len(b))
-        return Estimate(found.mean, float("nan"), found.low, found.high, seeds)
+        pair = [self._by_model(runs, measure) for runs in (a, b)]
+        (first, one), (second, other) = resample_seeds(pair)
+        seeds = min(len(models(runs)) for runs in (a, b))
+        return Estimate(first - second, float("nan"), *percentile_interval(one - other), seeds)
 
 
 class Estimates(SeedEstimates):
@@ -114,35 +135,19 @@ class Estimates(SeedEstimates):
     def __init__(self, study: Study) -> None:
         super().__init__()
         self.study = study
+        self._groups: dict[tuple[str, tuple[str, ...]], Resampled] = {}
 
     @override
-    def per_seed(self, runs: Runs, measure: str) -> NDArray[np.float64]:
-        if measure == F1:
-            study = self.study
-            return f1_scores(self._predictions(runs), study.label, len(study.classes))
-        values = self._values(runs, measure)
-        defined = ~np.isnan(values)
-        sums, counts = np.where(defined, values, 0.0).sum(axis=1), defined.sum(axis=1)
-        means: NDArray[np.float64] = np.divide(
-            sums, counts, out=np.full(len(values), np.nan), where=counts > 0
-        )
-        return means
-
-    @override
-    def _mean(self, runs: Runs, measure: str) -> MeanInterval:
-        if measure == F1:
-            known = self.study.label, len(self.study.classes)
-            return f1_over_seeds(self._predictions(runs), *known, resamples=RESAMPLES)
-        return seeds_then_instances(self._values(runs, measure), resamples=RESAMPLES)
-
-    @override
-    def _difference(self, a: Runs, b: Runs, measure: str) -> MeanInterval:
-        if measure == F1:
-            known = self.study.label, len(self.study.classes)
-            pair = self._predictions(a), self._predictions(b)
-            return f1_difference(*pair, *known, resamples=RESAMPLES)
-        values = self._values(a, measure), self._values(b, measure)
-        return difference_of_groups(*values, resamples=RESAMPLES)
+    def _resampled(self, runs: Runs, measure: str) -> Resampled:
+        key = measure, _names(runs)
+        if key not in self._groups:
+            if measure == F1:
+                known = self.study.label, len(self.study.classes)
+                found = resampled_f1(self._predictions(runs), *known, resamples=RESAMPLES)
+            else:
+                found = resampled_means(self._values(runs, measure), resamples=RESAMPLES)
+            self._groups[key] = found
+        return self._groups[key]
 
     def _predictions(self, runs: Runs) -> NDArray[np.int64]:
         return self.study.values(runs, "prediction").astype(np.int64)

@@ -16,6 +16,7 @@ SCHEMA = 1
 FILE = "study.json"
 FINISHED = "finished"
 ROLES = ("base", "uniform", "seed", "guide", "adversary")
+GUIDED_BY_RUNS = ("adversary", "other")  # guides that are runs of the study other than its base
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class StudyRun:
         seed: Its seed.
         base: The run that it is made from; None for a base.
         guide: Whose attention guides it; None where its role is another.
+        guided_by: The run whose attention guides it, where that is neither the base nor fixed.
         context: What a guided tagger reads; None for all others.
         head: The head of a tagger that is uniform alone; None where all are, or the role is another.
         term: The attention term of an adversary: `kl`, `js`, `tvd`, or `compat`, KL on the scale of
@@ -47,6 +49,7 @@ class StudyRun:
     seed: int
     base: str | None = None
     guide: str | None = None
+    guided_by: str | None = None
     context: str | None = None
     head: int | None = None
     term: str | None = None
@@ -62,6 +65,17 @@ class StudyRun:
     def finished(self) -> bool:
         """Whether the run's rows are in the study."""
         return self.state == FINISHED
+
+    @property
+    def model(self) -> str:
+        """The trained model that a sentence about this run is about.
+
+        It is the adversary or the other seed that guides it, else the run itself. Guided runs of a
+        study that does not name their guides count as one model.
+        """
+        if self.guide in GUIDED_BY_RUNS:
+            return self.guided_by or self.guide
+        return self.name
 
 
 @dataclass(frozen=True)
@@ -180,6 +194,7 @@ def _run(entry: Mapping[str, Any]) -> StudyRun:
         seed=int(entry["seed"]),
         base=entry.get("base"),
         guide=entry.get("guide"),
+        guided_by=entry.get("told_by"),
         context=entry.get("context"),
         head=entry.get("head"),
         term=entry.get("term"),

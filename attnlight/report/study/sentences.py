@@ -1,8 +1,10 @@
 """Words for differences between groups of runs, which follow from their intervals.
 
-A sentence claims something of an architecture, so each side of its comparison needs five seeds:
-with fewer the numbers are told and no claim is made. An interval that holds 0 shows nothing in
-either direction, and the sentence says that and no more.
+A sentence claims something of trained models, so each side of its comparison needs five of them:
+with fewer the numbers are told and no claim is made. The model is what the sentence is about, such
+as the adversary, of which several guided perceptrons are one case. What is compared with one base
+says "of this base". An interval that holds 0 shows nothing in either direction, and the sentence
+says that and no more.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from attnlight.functional.statistics import MeanInterval
-from attnlight.report.study.estimates import F1, Estimate, Runs, SeedEstimates
+from attnlight.report.study.estimates import F1, Estimate, Runs, SeedEstimates, models
 from attnlight.report.study.plan import Plan
 from attnlight.report.tables import interval, number
 
@@ -45,19 +47,30 @@ def both(study: Plan, estimates: SeedEstimates, measure: str, *groups: Named) ->
 
 
 def count(runs: Runs) -> str:
-    """How many seeds there are, in words."""
-    return f"{len(runs)} {'seed' if len(runs) == 1 else 'seeds'}"
+    """How many seeds there are, and of how many trained models where those are fewer."""
+    units = len(models(runs))
+    seeds = _several(len(runs), "seed")
+    return seeds if units == len(runs) else f"{seeds}, guided by {_several(units, 'model')}"
 
 
 def few(*groups: Runs) -> bool:
-    """Whether a group has too few seeds for a claim."""
-    return min(map(len, groups)) < FEWEST_SEEDS
+    """Whether a group has too few trained models for a claim."""
+    return min(len(models(runs)) for runs in groups) < FEWEST_SEEDS
 
 
-def too_few(*seeds: int, about: str = "") -> str:
-    """The words that stand where a claim would, with the seeds there are and those it needs."""
+def too_few(*groups: Runs, about: str = "") -> str:
+    """The words that stand where a claim would, with the models there are and those it needs."""
+    return inconclusive(*(len(models(runs)) for runs in groups), about=about)
+
+
+def inconclusive(*seeds: int, about: str = "") -> str:
+    """`too_few` of known numbers of trained models."""
     here = " and ".join(map(str, seeds))
-    return f"Too few seeds for a sentence{about} ({here}; at least {FEWEST_SEEDS} on each side)"
+    return f"Inconclusive{about}: {here} trained models ({FEWEST_SEEDS} per side required)"
+
+
+def _several(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}"
 
 
 def lacking(*groups: Named) -> str:

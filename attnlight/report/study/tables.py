@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnlight.report.grids import Grid
-from attnlight.report.study.estimates import ACCURACY, F1, JS, NOTE, TVD, Estimates, to_csv
+from attnlight.report.study.estimates import (
+    ACCURACY,
+    F1,
+    GUIDED,
+    JS,
+    NOTE,
+    TVD,
+    Estimates,
+    seeds_cell,
+    to_csv,
+)
 from attnlight.report.study.groups import GUIDES, chosen, grid, groups, guides, uniforms
 from attnlight.report.study.lambdas import gaps, median_epoch, selection, words_of
 from attnlight.report.study.missing import missing
@@ -58,12 +68,13 @@ def table3(study: Study, estimates: Estimates) -> Grid:
             _DASH if name == other else str(estimates.difference(runs, by_guide.get(other, []), F1))
             for other in ("uniform", "shuffled")
         ]
-        rows.append([GUIDES.get(name, name), str(len(runs)), str(estimates.of(runs, F1)), *against])
+        cells = [seeds_cell(runs), str(estimates.of(runs, F1))]
+        rows.append([GUIDES.get(name, name), *cells, *against])
     return Grid(
         "A multilayer perceptron guided by attention (Wiegreffe & Pinter's table 3)",
         ["attention", "seeds", study.f1, "less uniform", "less shuffled"],
         rows,
-        _note(study, "Less: difference of the mean F1.", "guide"),
+        _note(study, f"Less: difference of the mean F1. {GUIDED}", "guide"),
     )
 
 

@@ -9,9 +9,16 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from attnlight.functional.ratios import resampled_ratios
-from attnlight.functional.seeds import resample_seeds
-from attnlight.functional.statistics import RESAMPLES, MeanInterval, percentile_interval
-from attnlight.report.study.estimates import ACCURACY, F1, JS, TVD, Runs, SeedEstimates
+from attnlight.functional.statistics import RESAMPLES
+from attnlight.report.study.estimates import (
+    ACCURACY,
+    F1,
+    JS,
+    TVD,
+    Resampled,
+    Runs,
+    SeedEstimates,
+)
 from attnlight.report.study.plan import StudyRun
 from attnlight.report.study.rows import Columns
 from attnlight.report.tagging.reading import TaggingStudy
@@ -64,27 +71,11 @@ class TaggingEstimates(SeedEstimates):
         self._ratios: dict[str, _Ratios] = {}
 
     @override
-    def per_seed(self, runs: Runs, measure: str) -> Floats:
-        held = [self._of(run).held[self._place(measure)] for run in runs]
-        return np.array(held, dtype=np.float64)
-
-    @override
-    def _mean(self, runs: Runs, measure: str) -> MeanInterval:
-        ((mean, drawn),) = resample_seeds([self._group(runs, measure)])
-        return MeanInterval(mean, *percentile_interval(drawn), len(runs))
-
-    @override
-    def _difference(self, a: Runs, b: Runs, measure: str) -> MeanInterval:
-        pair = [self._group(runs, measure) for runs in (a, b)]
-        (first, drawn_first), (second, drawn_second) = resample_seeds(pair)
-        ends = percentile_interval(drawn_first - drawn_second)
-        return MeanInterval(first - second, *ends, len(a) + len(b))
-
-    def _group(self, runs: Runs, measure: str) -> tuple[Floats, Floats]:
-        """A measure of each run as it is, (S,), and in each resample, (B, S)."""
+    def _resampled(self, runs: Runs, measure: str) -> Resampled:
         place = self._place(measure)
+        held = np.array([self._of(run).held[place] for run in runs], dtype=np.float64)
         drawn = [self._of(run).drawn[:, place] for run in runs]
-        return self.per_seed(runs, measure), np.stack(drawn, axis=1)
+        return held, np.stack(drawn, axis=1) if drawn else np.empty((RESAMPLES, 0))
 
     def _place(self, measure: str) -> int:
         if measure == F1 and not self.study.chunks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnlight.report.grids import Grid
-from attnlight.report.study.estimates import ACCURACY, F1, JS, TVD, Runs, to_csv
+from attnlight.report.study.estimates import ACCURACY, F1, GUIDED, JS, TVD, Runs, seeds_cell, to_csv
 from attnlight.report.study.lambdas import gaps, median_and_range, selection, words_of
 from attnlight.report.study.missing import missing
 from attnlight.report.study.plan import StudyRun
@@ -73,10 +73,10 @@ def models_table(study: TaggingStudy, estimates: TaggingEstimates) -> Grid:
     rows = []
     for name, runs in models(study):
         less = _DASH if _among(runs, trained) else str(estimates.difference(runs, trained, F1))
-        rows.append([name, str(len(runs)), *_cells(estimates, runs, measures), less])
+        rows.append([name, seeds_cell(runs), *_cells(estimates, runs, measures), less])
     said = (
         f"{_LOSSES} Less trained: difference of {study.f1} from {study.bases[0].name} and its other "
-        "seeds. A probe is given its attention."
+        f"seeds. A probe is given its attention. {GUIDED}"
     )
     if study.planned("guide", context=ALONE):
         said += f" A probe that reads each token alone has the text readout. {OF_TEXT}"
@@ -91,7 +91,7 @@ def models_table(study: TaggingStudy, estimates: TaggingEstimates) -> Grid:
 def distances_table(study: TaggingStudy, estimates: TaggingEstimates) -> Grid:
     """How far uniform attention, other seeds and probes are from the base."""
     _, *variants = models(study)  # the bases are no distance from themselves
-    rows = [[name, str(len(runs)), *_cells(estimates, runs, DISTANCE)] for name, runs in variants]
+    rows = [[name, seeds_cell(runs), *_cells(estimates, runs, DISTANCE)] for name, runs in variants]
     said = f"{_DISTANCES} It is undefined for uniform attention, which ranks nothing."
     return Grid(
         "How far each model is from its base",

@@ -57,7 +57,7 @@ def _needed(study: TaggingStudy, estimates: TaggingEstimates, base: StudyRun) ->
     numbers = f"One head uniform, the others learned, {study.f1} differs by {told_each}."
     least = min(heads.values(), key=len)
     if few(least, trained):
-        yield f"{too_few(len(least), len(trained), about=' on single heads')}. {numbers}"
+        yield f"{too_few(least, trained, about=' on single heads')}. {numbers}"
         return
     fallen = [str(head) for head, found in less.items() if found.high < 0]
     which = (
@@ -106,7 +106,7 @@ def _fall(
     able = [(cell, found) for cell, found in less if not few(cell.runs, control)]
     if len(able) < len(less):
         shortest = min((cell.runs for cell, _ in less), key=len)
-        few_seeds = too_few(len(shortest), len(control), about=f" on {term_name(term)}")
+        few_seeds = too_few(shortest, control, about=f" on {term_name(term)}")
         return f"{few_seeds}. {numbers}"
     below = [pair for pair in able if pair[1].high < 0]
     if not below:
@@ -172,13 +172,16 @@ def _beyond_seeds(estimates: TaggingEstimates, best: Runs, seeds: Runs) -> Itera
         return
     less = estimates.difference(best, seeds, TAU)
     if few(best, seeds):
-        yield f"{too_few(len(best), len(seeds), about=' against seed variance')}."
-    elif less.high < 0:
-        yield f"The adversary ranks words less like the base than other seeds do, by {size(less)}."
-    elif less.low > 0:
-        yield f"The adversary ranks words more like the base than other seeds do, by {size(less)}."
-    else:
-        yield f"It differs from seed variance by {signed(less)}, an interval that holds 0."
+        yield f"{too_few(best, seeds, about=' against seed variance')}."
+        return
+    who, than = "The adversary of this base", "like it than other seeds do"
+    if less.low <= 0 <= less.high:
+        yield (
+            f"{who} is not shown to rank words more or less {than}: tau differs by {signed(less)}, "
+            "an interval that holds 0."
+        )
+        return
+    yield f"{who} ranks words {'less' if less.high < 0 else 'more'} {than}, by {size(less)}."
 
 
 def _guided(study: TaggingStudy, estimates: TaggingEstimates) -> Iterator[Verdict]:

@@ -61,6 +61,8 @@ class FakeStudy:
         random = np.random.default_rng(len(self.runs))
         entry.setdefault("seed", len(self.runs))
         entry.setdefault("base", None if role == "base" else "base-s0")
+        if entry.get("guide") in ("adversary", "other"):
+            entry.setdefault("told_by", f"{entry['guide']}-s{len(self.runs)}")
         validation = {"accuracy": right, "f1": right, "attention_js": js, "prediction_tvd": tvd}
         self.runs.append(
             {"name": name, "role": role, "guide": None, "term": None, "lambda": None}

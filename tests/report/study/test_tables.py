@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from attnlight.functional.seeds import difference_of_groups, seeds_then_instances
 from attnlight.report.study import Study, read_study
-from attnlight.report.study.estimates import ACCURACY, F1, JS, TVD, Estimate, Estimates
+from attnlight.report.study.estimates import ACCURACY, F1, JS, TVD, Estimate, Estimates, _deviation
 from attnlight.report.study.lambdas import selection
 from attnlight.report.study.tables import adversaries_table, estimates_csv, table2, tables
 from tests.report.study.fake import FakeStudy, whole
@@ -60,9 +61,29 @@ class TestEstimates:
         right = (predictions == fake.label).mean(axis=1)
         assert estimates.per_seed(runs, ACCURACY) == pytest.approx(right)
 
-    def test_equal_seeds_do_not_deviate(self, study: Study, estimates: Estimates) -> None:
-        for run in study.finished("uniform"):
-            assert estimates.of([run] * 3, JS).std == 0, "not 1e-17, by a mean that is rounded"
+    def test_equal_seeds_do_not_deviate(self) -> None:
+        assert _deviation(np.full(3, 0.1)) == 0, "not 1e-17, by a mean that is rounded"
+
+    def test_runs_that_one_model_guides_are_one_case(self, study: Study) -> None:
+        """Against a bootstrap by hand with the documented draws of instances, then of models."""
+        runs = study.finished("guide", guide="adversary")
+        names = ["a", "a", "a", "b", "c"]
+        shared = [replace(run, guided_by=name) for run, name in zip(runs, names, strict=True)]
+        estimates = Estimates(study)
+        right = study.values(runs, "prediction") == study.label
+        by_model = np.stack([right[:3].mean(axis=0), right[3], right[4]])
+        instances, models = np.random.default_rng(0), np.random.default_rng([0, 1])
+        n = len(study.label)
+        rows = [instances.integers(0, n, n) for _ in range(1_000)]
+        drawn = models.integers(0, 3, (1_000, 3))
+        means = [by_model[k][:, r].mean() for k, r in zip(drawn, rows, strict=True)]
+        found = estimates.of(shared, ACCURACY)
+        assert found.mean == pytest.approx(by_model.mean())
+        assert found.std == pytest.approx(by_model.mean(axis=1).std(ddof=1))
+        assert found[2:4] == pytest.approx(np.quantile(means, [0.025, 0.975]))
+        assert found.seeds == 3
+        one = [replace(run, guided_by=None) for run in runs]
+        assert estimates.of(one, F1).seeds == 1, "without a name all are one model"
 
     def test_nothing_is_a_dash(self, study: Study, estimates: Estimates) -> None:
         nothing = estimates.of([], F1)

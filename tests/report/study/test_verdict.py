@@ -77,9 +77,7 @@ class TestNeeded:
 
     def test_too_few_seeds_license_no_sentence(self, tmp_path: Path) -> None:
         (sentence,) = answers(compared(0.6, 0.9, seeds=4), tmp_path)[0]
-        start = (
-            "Too few seeds for a sentence (4 and 5; at least 5 on each side). F1 of positive: 0."
-        )
+        start = "Inconclusive: 4 and 5 trained models (5 per side required). F1 of positive: 0."
         assert sentence.startswith(start)
         assert "needed" not in sentence
 
@@ -95,26 +93,31 @@ class TestNeeded:
 class TestBeyond:
     def test_beyond_seeds_and_imitation(self, tmp_path: Path) -> None:
         _, seeds, control, price = answers(diverging(0.6, 0.2), tmp_path)[1]
-        assert seeds.startswith("The adversary's divergence is beyond seed variance, by 0.3")
+        assert seeds.startswith(
+            "The divergence of this base's adversary is beyond seed variance, by 0.3"
+        )
         assert "with the best adversary (5 seeds)" in seeds
         assert control.startswith(
-            "The adversary's divergence is beyond what imitation alone gives, by 0.39"
+            "The divergence of this base's adversary is beyond what imitation alone gives, by 0.39"
         )
         assert price.startswith("Beside λ = 0 its predictions are")
 
-    def test_within_seed_variance(self, tmp_path: Path) -> None:
+    def test_not_shown_beyond_seed_variance(self, tmp_path: Path) -> None:
         _, seeds, control, _ = answers(diverging(0.27, 0.1), tmp_path)[1]
-        assert seeds.startswith("The adversary's divergence is within seed variance: it differs by")
+        assert "is not shown to be beyond seed variance: it differs by" in seeds
+        assert "within" not in seeds
         assert "beyond what imitation alone gives" in control
 
     def test_below_seed_variance(self, tmp_path: Path) -> None:
         _, seeds, *_ = answers(diverging(0.2, 0.1, seed=0.4), tmp_path)[1]
-        assert seeds.startswith("The adversary's divergence is below seed variance, by 0.1")
+        assert seeds.startswith(
+            "The divergence of this base's adversary is below seed variance, by 0.1"
+        )
 
     def test_too_few_seeds(self, tmp_path: Path) -> None:
         _, seeds, control, _ = answers(diverging(0.6, 0.2, seeds=3), tmp_path)[1]
         for sentence in (seeds, control):
-            assert sentence.startswith("Too few seeds for a sentence against")
+            assert sentence.startswith("Inconclusive against")
             assert "beyond" not in sentence
 
     def test_no_adversary(self, tmp_path: Path) -> None:
@@ -129,18 +132,40 @@ class TestGuiding:
     def test_guides_that_carry_information(self, tmp_path: Path) -> None:
         right = {"uniform": 0.7, "base": 0.9, "shuffled": 0.6, "adversary": 0.75}
         base, uniform, *informed = answers(guided(right), tmp_path)[2]
-        assert base.startswith("The adversary's attention guides an MLP worse than the base's")
-        assert uniform.startswith("The adversary's attention guides an MLP better than uniform")
+        who = "The attention of this base's adversary guides an MLP"
+        assert base.startswith(f"{who} worse than the attention of this base")
+        assert uniform.startswith(f"{who} better than uniform")
         assert [s.partition(":")[0] for s in informed] == [
-            "The base's attention carries information to an MLP",
-            "The adversary's attention carries information to an MLP",
+            "The attention of this base carries information to an MLP",
+            "The attention of this base's adversary carries information to an MLP",
         ]
 
-    @pytest.mark.parametrize("adversary", [0.5, 0.7])
-    def test_no_better_than_shuffled(self, adversary: float, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("adversary", "said"),
+        [
+            (0.5, "guides an MLP worse than the shuffled weights"),
+            (0.7, "is not shown to carry information to an MLP"),
+        ],
+    )
+    def test_no_better_than_shuffled(self, adversary: float, said: str, tmp_path: Path) -> None:
         right = {"uniform": 0.7, "base": 0.9, "shuffled": 0.7, "adversary": adversary}
         *_, sentence = answers(guided(right), tmp_path)[2]
-        assert sentence.startswith("The adversary's attention carries no information")
+        assert sentence.startswith(f"The attention of this base's adversary {said}")
+        assert ("an interval that holds 0" in sentence) == (adversary == 0.7)
+
+    def test_five_perceptrons_of_one_adversary_are_one_case(self, tmp_path: Path) -> None:
+        """IMDb's study: F1 falls by .3 or more in each of five, and nothing is claimed."""
+        fake = guided({"uniform": 0.85, "base": 0.9, "shuffled": 0.7, "adversary": 0.4})
+        for run in fake.runs:
+            if run["guide"] == "adversary":
+                run["told_by"] = "adversary-kl-l0.05-s0"
+        base, uniform, informed, adversary = answers(fake, tmp_path)[2]
+        for sentence in (base, uniform, adversary):
+            assert sentence.startswith("Inconclusive")
+            assert ": 1 and 5 trained models (5 per side required)" in sentence
+            assert "5 seeds, guided by 1 model" in sentence
+            assert "worse" not in sentence
+        assert informed.startswith("The attention of this base carries information")
 
     def test_no_shown_difference(self, tmp_path: Path) -> None:
         right = {"uniform": 0.75, "base": 0.9, "shuffled": 0.7, "adversary": 0.75}
@@ -149,25 +174,28 @@ class TestGuiding:
 
     def test_no_claim_without_the_shuffled_guide(self, tmp_path: Path) -> None:
         found = answers(guided({"base": 0.9, "adversary": 0.5}), tmp_path)[2]
-        assert not any("carries no information" in sentence for sentence in found)
+        assert not any("carry information" in sentence for sentence in found)
         assert found[1].startswith("Against uniform attention there is no answer")
         assert found[-1].endswith(
-            "no finished run of the base's attention shuffled within each text."
+            "no finished run of the attention of this base shuffled within each text."
         )
 
     def test_too_few_seeds(self, tmp_path: Path) -> None:
         right = {"uniform": 0.7, "base": 0.9, "shuffled": 0.6, "adversary": 0.5}
         found = answers(guided(right, seeds=2), tmp_path)[2]
-        assert all(sentence.startswith("Too few seeds") for sentence in found)
-        own = "Too few seeds for a sentence on the base's attention (2 and 2; at least 5 on each side)."
-        assert any(sentence.startswith(f"{own} F1 of positive is 0.3") for sentence in found)
+        assert all(sentence.startswith("Inconclusive") for sentence in found)
+        own = (
+            "Inconclusive on the attention of this base: 2 and 2 trained models (5 per side "
+            "required). F1 of positive differs from that with shuffled weights by 0.3"
+        )
+        assert any(sentence.startswith(own) for sentence in found)
 
 
 def test_markdown_holds_every_sentence(tmp_path: Path) -> None:
     study = read_study(whole(seeds=2, bases=1, texts=20).write(tmp_path))
     found = verdicts(study, Estimates(study))
     text = to_markdown(study.name, found)
-    assert text.startswith("# fake\n\n## Is attention needed here?\n\n* Too few seeds")
+    assert text.startswith("# fake\n\n## Is attention needed here?\n\n* Inconclusive")
     for verdict in found:
         for sentence in verdict.sentences:
             assert f"* {sentence}\n" in text

@@ -194,6 +194,7 @@ def add_probes(
             for seed in range(seeds):
                 mark = "" if context == "full" else f"-{context}"
                 told = {"guide": guide, "context": context, "seed": seed}
+                told["told_by"] = f"{guide}-s{seed}" if guide in ("adversary", "other") else None
                 study.add(
                     f"guide-{guide}{mark}-s{seed}",
                     "guide",

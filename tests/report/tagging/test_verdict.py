@@ -68,8 +68,8 @@ class TestNeeded:
 
     def test_too_few_seeds_license_no_sentence(self, tmp_path: Path) -> None:
         for sentence in answers(compared(0.7, 0.9, seeds=3), tmp_path)[NEEDED]:
-            assert sentence.startswith("Too few seeds for a sentence")
-            assert "(3 and 4; at least 5 on each side). " in sentence
+            assert sentence.startswith("Inconclusive")
+            assert ": 3 and 4 trained models (5 per side required). " in sentence
 
 
 class TestAlong:
@@ -86,7 +86,7 @@ class TestAlong:
     def test_a_loss_needs_seeds(self, tmp_path: Path) -> None:
         (said,) = answers(along({0.0: 0.9, 0.1: 0.7}, seeds=3), tmp_path)[LOST]
         assert said.startswith(
-            "Too few seeds for a sentence on KL (3 and 3; at least 5 on each side). The lowest"
+            "Inconclusive on KL: 3 and 3 trained models (5 per side required). The lowest"
         )
         assert "least at which" not in said
 
@@ -101,7 +101,7 @@ class TestAlong:
         seeds = mean([measure(fake, f"seed-b0-s{k}", "attention_tau") for k in range(1, 6)])
         assert said[0].startswith(f"Tau of attention with the base's: {seeds:.3f} ± ")
         assert said[1].startswith(
-            "The adversary ranks words less like the base than other seeds do"
+            "The adversary of this base ranks words less like it than other seeds do"
         )
 
     @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ class TestAlong:
         )
         best, seeds = (mean([measure(fake, n, "attention_js") for n in group]) for group in groups)
         assert said[1].startswith(
-            f"The adversary's divergence is beyond seed variance, by {best - seeds:.3f} ["
+            f"The divergence of this base's adversary is beyond seed variance, by {best - seeds:.3f} ["
         )
 
 
@@ -170,11 +170,12 @@ class TestProbes:
                 for q, v in found.items()
                 if q.startswith(f"Does given attention guide a probe {way}")
             ]
-            assert all(s.startswith("Too few seeds") == few for s in said)
+            assert all(s.startswith("Inconclusive") == few for s in said)
         alone = found["Does given attention guide a probe that reads each token alone?"]
         if not few:
             assert alone[0].startswith(
-                "The adversary's attention guides a probe that reads each token alone worse than"
+                "The attention of this base's adversary guides a probe that reads each token alone "
+                "worse than"
             )
             assert "carries information to a probe that reads each token alone" in alone[2]
 

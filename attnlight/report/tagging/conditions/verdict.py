@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from attnlight.functional.exclusivity import COST, Exclusivity
 from attnlight.functional.statistics import MeanInterval
-from attnlight.report.study.sentences import FEWEST_SEEDS, Verdict, capital, too_few
+from attnlight.report.study.sentences import FEWEST_SEEDS, Verdict, capital, inconclusive
 from attnlight.report.tables import interval, number
 from attnlight.report.tagging.conditions.reading import Condition
 from attnlight.report.tagging.conditions.tables import (
@@ -54,9 +54,10 @@ def _compared(pair: Pair) -> str:
     )
     seeds = [seeds_of(one) for one in (pair.tokens, pair.marked)]
     if min(seeds) < FEWEST_SEEDS:
-        words = too_few(*seeds)
+        words = inconclusive(*seeds)
         return f"{where}: {words[0].lower()}{words[1:]}; {numbers}"
-    return f"{where}: {_claim(pair.less)}; {numbers}"
+    of_one = all(len({run.base for run in c.adversaries}) == 1 for c in (pair.tokens, pair.marked))
+    return f"{where}: {_claim(pair.less)}{', of one base each' if of_one else ''}; {numbers}"
 
 
 def _claim(less: Exclusivity) -> str:
