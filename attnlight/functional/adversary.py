@@ -17,16 +17,13 @@ from attnlight.errors import InputError
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.edges import best_on_edges, log_ratio_bounds
 from attnlight.functional.heads import own_attention, own_items
-from attnlight.functional.pairs import furthest_by_pairs
+from attnlight.functional.pairs import bound_by_pairs
+from attnlight.functional.programs import attention_by_programs
 from attnlight.functional.readout import read
 from attnlight.functional.slab import furthest_in_slab, furthest_js, js_from, one_item_js
-from attnlight.functional.tilting import tilted_attentions
 
 # What rounding may add to the distance between predictions at a vertex.
 _ROUNDING = 1e-12
-# Classes from which attentions with the same logits are not looked for: that takes more items than
-# classes, and its cost grows with the cube of their number.
-_MANY = 10
 
 
 def worst_case_attention(
@@ -35,6 +32,7 @@ def worst_case_attention(
     mask: Tensor,
     epsilon: float,
     found: Tensor | None = None,
+    programs: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The attention of largest JS from the model's own that moves the prediction by <= epsilon.
 
@@ -42,10 +40,10 @@ def worst_case_attention(
     probability depends on the mean of one number over items, and JS, being convex, is largest at a
     vertex of the attentions that keep it in bounds. For more classes it is exact where the item of
     least weight alone keeps the prediction, since nothing is further than that. Elsewhere the
-    adversary is the best of attentions on one item, on two items, with fewer than ten classes on a
-    few that leave the logits as they are, `found`, and the vertices that `upper` comes from; `upper`
-    bounds every adversary: the least, over pairs of classes, of the exact answer when the log ratio
-    of that pair alone must stay in the bounds that epsilon implies.
+    adversary is the best of a local maximum that linear programs climb to, attentions on one item
+    and on two items, and `found`; `upper` bounds every adversary: the least, over pairs of classes,
+    of the exact answer when the log ratio of that pair alone must stay in the bounds that epsilon
+    implies.
 
     Args:
         weights: The model's attention (B, N), or (B, H, N).
@@ -54,6 +52,8 @@ def worst_case_attention(
         epsilon: Largest total variation distance between the predictions, above 0.
         found: Attention found otherwise, such as by `search_adversary`, in the shape of `weights`;
             with more than two classes it is the adversary where nothing better is found.
+        programs: With more than two classes, solve the linear programs: some milliseconds for each
+            program of each row, up to ten of them.
 
     Returns:
         Adversary (B, N), or (B, H, N); its JS in nats, (B,), or (B, H); and `upper`, the same as JS
@@ -72,7 +72,7 @@ def worst_case_attention(
         js = upper = js_from(own, adversary)
     else:
         others = [] if found is None else [found.double().reshape(own.shape)]
-        adversary, js, upper = _several_classes(own, items, reach, epsilon, others)
+        adversary, js, upper = _several_classes(own, items, reach, epsilon, others, programs)
     js, upper = (js.masked_fill(broken, math.nan) for js in (js, upper))
     shape = weights.shape[:-1]
     return adversary.reshape(weights.shape), js.reshape(shape), upper.reshape(shape)
@@ -147,7 +147,7 @@ def _finite(own: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _several_classes(
-    own: Tensor, items: Tensor, mask: Tensor, epsilon: float, found: list[Tensor]
+    own: Tensor, items: Tensor, mask: Tensor, epsilon: float, found: list[Tensor], programs: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The best adversary (R, N) that is found, its JS (R,) and an upper bound (R,)."""
     light = one_item_js(own).masked_fill(~mask, -1.0).argmax(-1, keepdim=True)
@@ -158,20 +158,19 @@ def _several_classes(
     hard = ((js == 0) & mask.any(-1)).nonzero().squeeze(-1)
     if len(hard):
         others = [attention[hard] for attention in found]
-        answer = _without_lightest(own[hard], items[hard], mask[hard], epsilon, others)
+        row = own[hard], items[hard], mask[hard], epsilon
+        answer = _without_lightest(*row, others, programs)
         adversary[hard], js[hard], upper[hard] = answer
     return adversary, js, upper
 
 
 def _without_lightest(
-    own: Tensor, items: Tensor, mask: Tensor, epsilon: float, found: list[Tensor]
+    own: Tensor, items: Tensor, mask: Tensor, epsilon: float, found: list[Tensor], programs: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same where the lightest item alone moves the prediction by more than epsilon."""
-    vertex, upper = furthest_by_pairs(own, items, mask, epsilon)
-    tried = [*found, vertex]
-    if items.shape[-1] < _MANY:
-        tried += tilted_attentions(own, items, mask)
+    tried = [*found, attention_by_programs(own, items, mask, epsilon)] if programs else found
     adversary, js = best_of(lambda a: read(a, items), own, epsilon, tried)
     edge, edge_js = best_on_edges(own, items, mask, epsilon, js)
     adversary = torch.where((edge_js > js)[:, None], edge, adversary)
+    upper = bound_by_pairs(own, items, mask, epsilon)
     return adversary, edge_js, torch.maximum(upper, edge_js)
