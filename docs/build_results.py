@@ -32,6 +32,7 @@ from results_page import (
     removal,
     scale,
     serrano,
+    several_classes,
     studies,
     tables,
     targets,
@@ -82,6 +83,7 @@ def blocks(records: Path) -> dict[str, str]:
         "tau": posthoc.correlation_table(jain_wallace, published),
         "reliability": reliability.reliability_table(jain_wallace),
         "adversary": posthoc.adversary_table(jain_wallace, published),
+        "several_classes": several_classes.several_classes_table(records),
         "arms": arms.arms_table(both_arms, published),
         "tau_epochs": arms.epochs_table(
             {name: Experiment.read(records, name) for name in arms.EPOCHS}

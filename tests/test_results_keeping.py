@@ -17,6 +17,7 @@ from tests.report.fake import Rows
 
 arms, keeping, kept = map(page, ("arms", "keeping", "kept"))
 posthoc, removal = page("posthoc"), page("removal")
+several_classes = page("several_classes")
 reliability, scale, serrano, verdicts = map(page, ("reliability", "scale", "serrano", "verdicts"))
 NAME = "ag_news_han_rnn"
 
@@ -79,6 +80,30 @@ class TestKeep:
         wanted = keeping.wanted(name)
         assert ("attention_permutation" in wanted) == (name in ("sst_bilstm", "planted_none"))
         assert ("adversarial_attention" in wanted) == (name != "planted_none")
+
+    def test_worst_cases_are_kept_without_the_predictions(self, tmp_path: Path) -> None:
+        """Two texts of two items and one of one, which is left out of the table."""
+        run = write_kept(tmp_path / "runs", NAME, serrano_records())
+        (run / "status.json").write_text(json.dumps({"state": "finished"}))
+        pq.write_table(pa.table({"index": [0], "tokens": [["a"]]}), run / "predictions.parquet")
+        columns = {
+            "index": [0, 1, 2],
+            "items": [2, 5, 1],
+            "before": [0.0, 0.5, 0.0],
+            "now": [0.25, 0.5, 0.0],
+            "upper": [0.5, 0.5, 0.0],
+            "before_ms": [2.0, 4.0, 1.0],
+            "now_ms": [20.0, 10.0, 1.0],
+        }
+        pq.write_table(pa.table(columns), run / several_classes.FILE)
+        assert keeping.keep_all(tmp_path / "runs", tmp_path / "results") == []
+        kept_run = tmp_path / "results" / NAME / "seed0"
+        assert not (kept_run / "predictions.parquet").exists()
+        row = several_classes.several_classes_table(tmp_path / "results").splitlines()[2]
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert cells[:4] == ["AG News", "HANrnn", "2", "4"]
+        means = [float(cell.split(" ")[0]) for cell in cells[4:]]
+        assert means == [0.25, 0.375, 0.5, 0.5, 0.125, 0.5, 0.0, 3, 15]
 
     def test_every_experiment_needs_something(self) -> None:
         assert all(keeping.wanted(name) for name in keeping.EXPERIMENTS)

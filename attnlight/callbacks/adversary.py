@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -12,21 +12,18 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.callbacks.adversary_heads import Heads, joint_js
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.parts import readouts_of_parts
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.functional import (
     blackbox_adversary,
-    largest_js,
-    read,
     search_adversary,
-    total_variation,
     worst_case_attention,
     worst_case_js,
 )
 from attnlight.functional.frontier import EPSILONS
-from attnlight.functional.heads import head_readout, own_attention, own_items
 
 # Weights (rows x heads x items) at a time: what is tried in the place of each takes some 8 KiB.
 _WEIGHTS = 1 << 16
@@ -43,8 +40,11 @@ class AdversarialAttention(InterpretabilityTest):
     but redundant, such as over ten words that each carry the signal, has one too.
 
     For two classes and an affine readout `worst_js` is exact. For more classes it is a lower bound,
-    and `upper_js` an upper one. Where the readout is not affine it is the best of all attention on
-    one item, some mixtures of two, and what is searched: a lower bound, and `upper_js` is undefined.
+    by linear programs that take up to tens of milliseconds, and `upper_js` an upper one; of a
+    tagger's sentence one token is measured then, chosen by a seeded hash, and on validation epochs
+    of `fit` the rows of `program_instances` texts: all columns are undefined in the other rows.
+    Where the readout is not affine `worst_js` is the best of all attention on one item, some
+    mixtures of two, and what is searched: a lower bound, and `upper_js` is undefined.
 
     With several heads each is changed alone, the others held, to which the above applies; columns are
     means over heads, and `<column>_by_head` (R, H) holds the parts. `joint_js` is of all heads
@@ -60,6 +60,9 @@ class AdversarialAttention(InterpretabilityTest):
     Args:
         epsilon: Largest total variation distance between the predictions; the released code's
             results have 0.05 here and `search_epsilon: 0.01`.
+        program_instances: With more than two classes and an affine readout, measure this many
+            texts on validation epochs of `fit`, chosen by a seeded hash; None: all; 0: measure all
+            rows, at test too, without the programs, which misses most where many classes compete.
         frontier: Also solve for the grid of tolerances, at about ten times the cost.
         search: Also run the search, at thousands of times the cost.
         search_instances: Search for this many instances, chosen by a seeded hash; None: all.
@@ -83,6 +86,7 @@ class AdversarialAttention(InterpretabilityTest):
         self,
         epsilon: float = 0.01,
         frontier: bool = False,
+        program_instances: int | None = 256,
         search: bool = False,
         search_instances: int | None = None,
         starts: int = 5,
@@ -101,15 +105,19 @@ class AdversarialAttention(InterpretabilityTest):
         super().__init__(every_n_epochs, max_instances, seed, figures)
         if not epsilon > 0:
             raise InputError(f"epsilon of {self.name} is {epsilon}; it must be above 0.")
-        for option, number in (
-            ("starts", starts),
-            ("steps", steps),
-            ("search_instances", 1 if search_instances is None else search_instances),
+        for option, number, least in (
+            ("starts", starts, 1),
+            ("steps", steps, 1),
+            ("search_instances", search_instances, 1),
+            ("program_instances", program_instances, 0),
         ):
-            if number < 1:
-                raise InputError(f"{option} of {self.name} is {number}; it must be at least 1.")
+            if number is not None and number < least:
+                raise InputError(
+                    f"{option} of {self.name} is {number}; it must be at least {least}."
+                )
         self.epsilon = epsilon
         self.frontier = frontier
+        self.program_instances = program_instances
         self.search = search
         self.search_instances = search_instances
         self.options: dict[str, Any] = {
@@ -124,7 +132,9 @@ class AdversarialAttention(InterpretabilityTest):
         }
         if search:
             self.measures = (*type(self).measures, *_SEARCHED)  # type: ignore[misc]
-        self._chosen: Tensor | None = None
+        self._searched: Tensor | None = None
+        self._solved: Tensor | None = None
+        self._fitting = False
 
     @property
     @override
@@ -134,6 +144,7 @@ class AdversarialAttention(InterpretabilityTest):
             "worst": "each head alone; exact for two classes and item logits, else a lower bound",
             "upper": "exact for two classes, an upper bound for more, null without item logits",
             "joint": "all heads together, a lower bound",
+            "several_classes": self._several_classes(),
         }
         if self.frontier:
             about["frontier_epsilons"] = list(EPSILONS)
@@ -141,17 +152,47 @@ class AdversarialAttention(InterpretabilityTest):
             about["search"] = self.options | {"instances": self.search_instances}
         return about
 
+    def _several_classes(self) -> dict[str, Any]:
+        """What is tried on which rows with more than two classes and item logits."""
+        programs = self.program_instances != 0
+        tried = ["lightest item", "linear programs", "one and two items", "search"]
+        used = [True, programs, True, self.search]
+        return {
+            "candidates": [name for name, there in zip(tried, used, strict=True) if there],
+            "texts": self.program_instances if programs and self._fitting else None,
+            "rows": "one of each text" if programs else "all",
+        }
+
     @override
     def measure(
         self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
     ) -> Mapping[str, Tensor]:
+        measured = self._measured(output)
+        if not measured.all():
+            texts = torch.isin(batch.index, output.rows[measured, 0])
+            batch, output = batch.select(texts), output.select(texts, measured)
         found = [self._measure(*part, model) for part in _parts(batch, output)]
-        return {name: torch.cat([part[name] for part in found]) for name in found[0]}
+        columns = {name: torch.cat([part[name] for part in found]) for name in found[0]}
+        return {name: _spread(column, measured) for name, column in columns.items()}
+
+    def _measured(self, output: AttentionOutput) -> Tensor:
+        """Which rows to measure, (R,) bool: where programs are solved, one of each chosen text."""
+        index, position = output.rows.unbind(-1)
+        items = output.item_logits
+        if items is None or items.shape[-1] == 2 or self.program_instances == 0:
+            return torch.ones_like(index, dtype=torch.bool)
+        chosen = torch.zeros_like(index, dtype=torch.bool)
+        for text in index[_among(index, self._solved)].unique().tolist():
+            rows = (index == text).nonzero().squeeze(-1)
+            # The text's number is in the seed, or all sentences would share their position.
+            place = choose(position[rows].cpu().numpy(), 1, self.seed + text)
+            chosen[rows[position[rows] == int(place[0])]] = True
+        return chosen
 
     def _measure(
         self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
     ) -> dict[str, Tensor]:
-        heads = _Heads(output, model)
+        heads = Heads(output, model)
         found, searched = self._search(batch, output, model) if self.search else (None, None)
         adversary, worst, upper = self._worst(batch, output, model, found)
         columns = {
@@ -166,7 +207,7 @@ class AdversarialAttention(InterpretabilityTest):
             columns |= {"search_js": searched, "search_tvd": moved, "search_gap": gap}
         shown = {name: by_head.mean(-1) for name, by_head in columns.items()}
         if worst.shape[1] > 1:
-            shown["joint_js"] = _joint_js(output, model, adversary, worst, self.epsilon)
+            shown["joint_js"] = joint_js(output, model, adversary, worst, self.epsilon)
             shown |= {f"{name}_by_head": by_head for name, by_head in columns.items()}
         shown |= self._frontier(output)
         undefined = worst.isnan().any(-1) | ~output.mask.any(-1)
@@ -184,7 +225,8 @@ class AdversarialAttention(InterpretabilityTest):
         """Adversaries (R, H, N), their JS (R, H), and what no JS exceeds, (R, H)."""
         weights, items, mask = output.weights, output.item_logits, output.mask
         if items is not None:
-            return worst_case_attention(weights, items, mask, self.epsilon, found)
+            programs = self.program_instances != 0
+            return worst_case_attention(weights, items, mask, self.epsilon, found, programs)
         readout = partial(model.readout, output)
         part = readouts_of_parts(batch, output, model)
         adversary, js = blackbox_adversary(weights, readout, mask, self.epsilon, found, part)
@@ -204,10 +246,10 @@ class AdversarialAttention(InterpretabilityTest):
         """Adversaries (R, H, N) and their JS (R, H), the own and NaN where none is searched."""
         adversary = output.weights.double().clone()
         js = torch.full_like(adversary[..., 0], torch.nan)
-        rows = self._wanted(output.rows[:, 0])
+        rows = _among(output.rows[:, 0], self._searched)
         if not rows.any():
             return adversary, js
-        part = output.select(self._wanted(batch.index), rows)
+        part = output.select(_among(batch.index, self._searched), rows)
         # Under inference mode the output's own tensors could be in no graph. An RNN of a readout
         # has a backward pass in evaluation mode without cuDNN alone.
         with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
@@ -224,12 +266,6 @@ class AdversarialAttention(InterpretabilityTest):
         adversary[rows], js[rows] = found
         return adversary, js
 
-    def _wanted(self, index: Tensor) -> Tensor:
-        """Which of these dataset rows to search for, (R,) bool."""
-        if self._chosen is None:
-            return torch.ones_like(index, dtype=torch.bool)
-        return torch.isin(index, self._chosen.to(index.device))
-
     @override
     def _begin(
         self,
@@ -238,12 +274,33 @@ class AdversarialAttention(InterpretabilityTest):
         stage: Literal["val", "test"],
         epoch: int | None,
     ) -> None:
+        self._fitting = epoch is not None
         super()._begin(trainer, module, stage, epoch)
-        if not self.search or self.search_instances is None:
-            return
+        self._searched = self._choice(self.search_instances)
+        self._solved = self._choice(self.program_instances) if self._fitting else None
+
+    def _choice(self, count: int | None) -> Tensor | None:
+        """The dataset rows of so many recorded texts, None for all."""
         assert self._sheet is not None
-        rows = choose(self._sheet.instances, self.search_instances, self.seed)
-        self._chosen = torch.from_numpy(rows)
+        if count is None:
+            return None
+        return torch.from_numpy(choose(self._sheet.instances, count, self.seed))
+
+
+def _among(index: Tensor, chosen: Tensor | None) -> Tensor:
+    """Which of these dataset rows (R,) are chosen, all where `chosen` is None, (R,) bool."""
+    if chosen is None:
+        return torch.ones_like(index, dtype=torch.bool)
+    return torch.isin(index, chosen.to(index.device))
+
+
+def _spread(column: Tensor, measured: Tensor) -> Tensor:
+    """A column of the measured rows among all R rows, NaN in the others."""
+    if measured.all():
+        return column
+    wide = column.new_full((len(measured), *column.shape[1:]), torch.nan)
+    wide[measured] = column
+    return wide
 
 
 def _parts(
@@ -259,51 +316,3 @@ def _parts(
         rows = (numbers >= start) & (numbers < start + size)
         texts = torch.isin(batch.index, output.rows[rows, 0])
         yield batch.select(texts), output.select(texts, rows)
-
-
-def _joint_js(
-    output: AttentionOutput, model: AttentionModel, adversary: Tensor, js: Tensor, epsilon: float
-) -> Tensor:
-    """Mean JS (R,) of heads that take their adversaries (R, H, N) while the prediction stays."""
-    items = output.item_logits
-    held = output.weights if items is None else output.weights.double()
-
-    def predict(weights: Tensor) -> Tensor:
-        if items is None:
-            return model.readout(output, weights.unsqueeze(2)).squeeze(1).double().softmax(-1)
-        return read(weights, items.double()).softmax(-1)
-
-    own, total = predict(held), torch.zeros_like(js[:, 0])
-    for head in range(js.shape[1]):
-        tried = held.clone()
-        tried[:, head] = adversary[:, head].to(held.dtype)
-        # An adversary is often just at epsilon: rounding must not decide.
-        kept = total_variation(predict(tried), own) <= epsilon * (1 + 1e-5)
-        held = torch.where(kept[:, None, None], tried, held)
-        total += torch.where(kept, js[:, head], 0.0)
-    return total / js.shape[1]
-
-
-class _Heads:
-    """The heads of R rows, each by itself beside the others as they are."""
-
-    def __init__(self, output: AttentionOutput, model: AttentionModel) -> None:
-        own, reach = own_attention(output.weights, output.mask)
-        self._own, self._reach = own, reach
-        self._shape = output.weights.shape[:2]
-        self._read: Callable[[Tensor], Tensor]
-        if output.item_logits is None:
-            self._read = head_readout(partial(model.readout, output), output.weights)
-        else:
-            self._read = partial(read, item_logits=own_items(own, output.item_logits, reach))
-
-    def moved(self, attention: Tensor) -> Tensor:
-        """How far attention (R, H, N) in place of each head's own moves the prediction, (R, H)."""
-        others = torch.stack([attention.flatten(0, 1), self._own], dim=1)
-        found, own = self._read(others).softmax(-1).unbind(1)
-        return total_variation(found, own).reshape(self._shape)
-
-    def largest_js(self) -> Tensor:
-        """The largest JS that any attention can have, (R, H); NaN for fewer than two items."""
-        largest = largest_js(self._own, self._reach)
-        return largest.masked_fill(self._reach.sum(-1) < 2, torch.nan).reshape(self._shape)

@@ -169,7 +169,9 @@ class _Instance:
         first = np.where(bent, first, self.highest / 2)
         first = np.clip(first, _NARROW, self.highest)
         last = np.maximum(self.highest - first, 0.0)
-        risen = np.exp(self.log_prediction + first - np.log(self.epsilon)) - prediction / self.epsilon
+        risen = (
+            np.exp(self.log_prediction + first - np.log(self.epsilon)) - prediction / self.epsilon
+        )
         slope = prediction * np.exp(below) / self.epsilon
         spent = prediction / self.epsilon * (-np.expm1(below) + np.exp(below) * below)
         rise = [risen / first, (1 - risen).clip(min=0) / last.clip(min=_NARROW)]

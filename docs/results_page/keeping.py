@@ -24,6 +24,7 @@ from results_page import (
     reliability,
     scale,
     serrano,
+    several_classes,
     studies,
     tables,
     taggers,
@@ -93,6 +94,8 @@ def keep_all(runs: Path, records: Path) -> list[str]:
     left_out: list[str] = []
     for name in EXPERIMENTS:
         columns = (*PREDICTED, *(minimal.COLUMNS if name in minimal.NAMES else ()))
+        if name in {model.experiment for model in several_classes.MODELS}:
+            columns = ()
         kept = []
         for run in sorted((runs / name).glob("seed*")):
             lacking = _lacking(run, list(wanted(name)))
@@ -139,7 +142,7 @@ def keep(
         run: The run folder.
         target: Its folder in docs/results, replaced.
         tests: Which of the tests' records, and their columns.
-        predicted: Columns of what `attnlight predict` wrote.
+        predicted: Columns of what `attnlight predict` wrote; none: leave it out.
 
     Raises:
         InputError: A file cannot be written.
@@ -157,7 +160,9 @@ def keep(
         place = f"records/test/{test}.parquet"
         if (run / place).exists():
             _copy(run / place, target / place, columns)
-    if (run / "predictions.parquet").exists():
+    if (run / several_classes.FILE).exists():
+        _copy(run / several_classes.FILE, target / several_classes.FILE)
+    if predicted and (run / "predictions.parquet").exists():
         _copy(run / "predictions.parquet", target / "predictions.parquet", predicted)
 
 

@@ -110,6 +110,12 @@ def _adversary(threads: int) -> Mapping[str, Measurement]:
     return {"adversary_speedup": adversary(threads)}
 
 
+def _several_classes(threads: int) -> Mapping[str, Measurement]:
+    from tests.benchmarks.several_classes import several_classes
+
+    return {"several_classes": several_classes(threads)}
+
+
 def _leave_one_out(threads: int) -> Mapping[str, Measurement]:
     from tests.benchmarks.leaving_out import leave_one_out
 
@@ -186,8 +192,8 @@ GROUPS = {
         (
             Benchmark(
                 "cheap_tests",
-                "The tests of configs/tests/cheap.yaml together over a plain forward pass (0.3 is "
-                "the aim)",
+                "The tests of configs/tests/cheap.yaml together over a plain forward pass, two "
+                "classes (0.3 is the aim)",
                 0.6,
             ),
         ),
@@ -235,6 +241,19 @@ GROUPS = {
         ),
         2,
         _adversary,
+    ),
+    "several_classes": Group(
+        (
+            Benchmark(
+                "several_classes",
+                "Time of the worst-case attention of a row with 20 classes and 200 items, its upper "
+                "bound included",
+                80,
+                "ms",
+            ),
+        ),
+        1,
+        _several_classes,
     ),
     "leave_one_out": Group(
         (
@@ -291,8 +310,8 @@ GROUPS = {
         tuple(
             Benchmark(
                 f"tagging_cheap_{readout}",
-                "`Trainer.test` with the tests of configs/tests/cheap.yaml on all test sentences "
-                f"of CoNLL-2000, tagger `{readout}`",
+                "`Trainer.test` with the tests of configs/tests/cheap.yaml, without linear programs, "
+                f"on all test sentences of CoNLL-2000, tagger `{readout}`",
                 3,
                 "min",
             )

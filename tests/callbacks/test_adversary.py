@@ -25,8 +25,8 @@ from attnlight.functional.frontier import EPSILONS
 from attnlight.models import FlatClassifier
 from attnlight.records import read_metadata, read_record
 from tests.callbacks.handmade import Hidden, batch_of, output_of, random_output
-from tests.callbacks.test_base import run_test
-from tests.outside import OutsideTask, Texts, collate
+from tests.callbacks.test_base import run_test, trainer
+from tests.outside import OutsideTask, Texts, collate, loader
 
 MEASURES = ("worst_js", "worst_share", "worst_tvd", "upper_js")
 SEARCHED = ("search_js", "search_tvd", "search_gap")
@@ -287,6 +287,34 @@ def test_search_is_for_some_instances_chosen_by_hash(tmp_path: Path, affine: boo
     assert fewer["index"][~np.isnan(fewer["search_js"])].tolist() == searched.tolist()
 
 
+def test_programs_on_validation_epochs_are_for_some_texts(tmp_path: Path) -> None:
+    """Two texts in `fit`, all at test; nulls and metadata say which."""
+    texts = Texts()
+    task, test = OutsideTask(), AdversarialAttention(program_instances=2, seed=4)
+    started = trainer(tmp_path, test, max_epochs=1)
+    started.fit(task, loader(texts), loader(texts))
+    started.test(task, loader(texts), verbose=False)
+    chosen = choose(np.arange(23), 2, 4)
+    (fitted,) = (tmp_path / "records/val").glob("adversarial_attention*.parquet")
+    for path, index, count in (
+        (fitted, chosen, 2),
+        (tmp_path / "records/test/adversarial_attention.parquet", np.arange(23), None),
+    ):
+        rows, about = read_record(path).columns, read_metadata(path)["several_classes"]
+        assert len(rows["index"]) == 23
+        assert rows["index"][~np.isnan(rows["worst_js"])].tolist() == index.tolist()
+        assert np.array_equal(np.isnan(rows["upper_js"]), np.isnan(rows["worst_js"]))
+        assert not np.isnan(rows["max_attention"]).any()
+        assert about["texts"] == count
+        assert about["candidates"] == ["lightest item", "linear programs", "one and two items"]
+    run_test(tmp_path / "without", AdversarialAttention(program_instances=0), task=task)
+    path = tmp_path / "without/records/test/adversarial_attention.parquet"
+    without, with_ = read_record(path).columns, rows
+    assert (with_["worst_js"] >= without["worst_js"] - 1e-7).all()
+    assert (with_["worst_js"] > without["worst_js"] + 1e-3).any()
+    assert "linear programs" not in read_metadata(path)["several_classes"]["candidates"]
+
+
 def test_texts_without_any_search_have_its_columns(tmp_path: Path) -> None:
     test = AdversarialAttention(search=True, search_instances=1, steps=1)
     run_test(tmp_path, test, texts=Texts(9))
@@ -302,6 +330,7 @@ def test_texts_without_any_search_have_its_columns(tmp_path: Path) -> None:
         ({"starts": 0}, r"starts of adversarial_attention is 0; it must be at least 1"),
         ({"steps": 0}, r"steps of adversarial_attention is 0"),
         ({"search_instances": 0}, r"search_instances of adversarial_attention is 0"),
+        ({"program_instances": -1}, r"program_instances of adversarial_attention is -1"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, float], message: str) -> None:

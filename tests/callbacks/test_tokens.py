@@ -209,7 +209,8 @@ def test_the_minimum_of_a_head_is_exact_and_of_all_together_a_bound() -> None:
 
 def test_adversaries_keep_the_prediction_and_are_bounded(model: SelfAttentionTagger) -> None:
     batch = sentences(LENGTHS)
-    found = columns_of(AdversarialAttention(epsilon=0.05), model, batch)
+    # Without programs every token is measured.
+    found = columns_of(AdversarialAttention(epsilon=0.05, program_instances=0), model, batch)
     worst, tvd = found["worst_js_by_head"], found["worst_tvd_by_head"]
     assert (tvd <= 0.05 + 1e-9).all()
     assert (found["joint_js"] <= found["worst_js"] + 1e-12).all()
@@ -236,6 +237,31 @@ def test_adversaries_keep_the_prediction_and_are_bounded(model: SelfAttentionTag
             upper = found["upper_js_by_head"][row, head]
             assert upper.isnan() if every is None else worst[row, head] <= upper + 1e-12
     assert worst.max() > 0.3
+
+
+def test_programs_are_for_one_token_of_each_sentence(model: SelfAttentionTagger) -> None:
+    batch = sentences(LENGTHS)
+    found = columns_of(AdversarialAttention(epsilon=0.05), model, batch)
+    every = columns_of(AdversarialAttention(epsilon=0.05, program_instances=0), model, batch)
+    with torch.no_grad():
+        output = model(batch)
+    measured = ~found["worst_js"].isnan()
+    if output.item_logits is None:
+        assert torch.equal(found["worst_js"], every["worst_js"])
+        return
+    index, position = output.rows[measured].unbind(-1)
+    counts = output.rows[~every["worst_js"].isnan(), 0].unique()
+    assert torch.equal(index, counts)
+    assert len(position.unique()) > 1
+    assert (found["worst_js_by_head"] >= every["worst_js_by_head"] - 1e-12)[measured].all()
+    assert (found["worst_tvd_by_head"][measured] <= 0.05 + 1e-9).all()
+    # The same token, whatever else is in the batch.
+    for place, text in enumerate(counts.tolist()):
+        alone = columns_of(
+            AdversarialAttention(epsilon=0.05), model, batch.select(batch.index == text)
+        )
+        rows = output.rows[output.rows[:, 0] == text]
+        assert rows[~alone["worst_js"].isnan(), 1].tolist() == [int(position[place])]
 
 
 @pytest.mark.parametrize("search", [False, True])

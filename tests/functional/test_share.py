@@ -77,6 +77,17 @@ def test_share_by_a_loop() -> None:
     torch.testing.assert_close(one, js_share(weights[:, :1], base[:, :1], MASK), equal_nan=True)
 
 
+@pytest.mark.parametrize("other", [0.9999999, 0.5])
+def test_share_of_one_item_is_undefined_whatever_its_weight(other: float) -> None:
+    """Weights that rounding left short of 1 would make a share of a largest JS of 1e-8."""
+    mask = torch.tensor([[False, True, False]])
+    base = torch.tensor([[0.0, 0.9999999, 0.0]], dtype=torch.float64)
+    weights = torch.tensor([[0.0, other, 0.0]], dtype=torch.float64)
+    assert largest_js(base, mask) > 0
+    assert js_share(weights, base, mask).isnan().all()
+    assert js_share(weights.unsqueeze(1), base.unsqueeze(1), mask).isnan().all()
+
+
 def test_share_goes_from_0_to_1() -> None:
     base = attention(2)
     assert js_share(base, base, MASK)[:3].tolist() == [0.0] * 3

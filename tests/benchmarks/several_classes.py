@@ -1,0 +1,162 @@
+"""Worst-case attention for several classes: linear programs beside the candidates before them.
+
+`python -m tests.benchmarks.several_classes RUN ...` compares both on texts of trained models, from
+what `attnlight predict` wrote, and writes `RUN/worst_case.parquet`, which docs/results.md shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from attnlight.data.selection import choose
+from attnlight.files import replacing
+from attnlight.functional import read, worst_case_attention
+from attnlight.functional.adversary import best_of
+from attnlight.functional.heads import own_attention, own_items
+from tests.benchmarks.measuring import Measurement, clock, spread
+from tests.benchmarks.tilting import tilted_attentions
+
+EPSILON = 0.01
+CLASSES, ITEMS = (3, 4, 6, 9, 12, 16, 20), 60
+# The instances of the bound.
+MOST_CLASSES, MOST_ITEMS = 20, 200
+# Classes from which attentions with the same logits were not looked for.
+_MANY = 10
+
+Instance = tuple[Tensor, Tensor, Tensor]
+T = TypeVar("T")
+
+
+def readouts(rows: int, items: int, classes: int, seed: int = 0) -> Instance:
+    """Random affine readouts: attention (R, N), item logits (R, N, C) and the mask."""
+    random = torch.Generator().manual_seed(seed)
+    scores = torch.randn(rows, items, dtype=torch.float64, generator=random)
+    logits = 2 * torch.randn(rows, items, classes, dtype=torch.float64, generator=random)
+    return scores.softmax(-1), logits, torch.ones(rows, items, dtype=torch.bool)
+
+
+def before(weights: Tensor, items: Tensor, mask: Tensor) -> Tensor:
+    """JS (R,) of the best candidate without programs, with attentions of the same logits."""
+    js = worst_case_attention(weights, items, mask, EPSILON, programs=False)[1]
+    if items.shape[-1] >= _MANY or not len(js):
+        return js
+    own, reach = own_attention(weights, mask)
+    logits = own_items(own, items, reach)
+    tried = tilted_attentions(own, logits, reach)
+    return torch.maximum(js, best_of(lambda a: read(a, logits), own, EPSILON, tried)[1])
+
+
+def now(weights: Tensor, items: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """JS (R,) with programs, and its bound (R,)."""
+    _, js, upper = worst_case_attention(weights, items, mask, EPSILON)
+    return js, upper
+
+
+def several_classes(
+    threads: int,
+    classes: Sequence[int] = CLASSES,
+    rows: int = 24,
+    items: int = ITEMS,
+    most: tuple[int, int, int] = (12, MOST_ITEMS, MOST_CLASSES),
+    repetitions: int = 3,
+) -> Measurement:
+    """Milliseconds a row of `worst_case_attention`, bound included, where classes are most.
+
+    Raises:
+        RuntimeError: An answer is below that without programs, or above its bound.
+    """
+    torch.set_num_threads(threads)
+    details = {
+        f"{count} classes, {items} items": _compared(rows, items, count) for count in classes
+    }
+    largest = readouts(*most)
+    seconds: dict[str, list[float]] = {"before": [], "now": []}
+    for _ in range(repetitions):
+        for name, way in (("before", before), ("now", now)):
+            seconds[name].append(clock(lambda: way(*largest)) / most[0])  # noqa: B023
+    details[f"{most[2]} classes, {most[1]} items, time a row"] = (
+        f"{spread(seconds['now'])}, without programs {spread(seconds['before'])}"
+    )
+    return Measurement([1000 * taken for taken in seconds["now"]], details)
+
+
+def _compared(rows: int, items: int, classes: int) -> str:
+    """What programs gain on random readouts, in words."""
+    instances = readouts(rows, items, classes)
+    before(*readouts(1, 4, classes)), now(*readouts(1, 4, classes))
+    old, old_seconds = _timed(before, instances)
+    (js, upper), seconds = _timed(now, instances)
+    if (js < old - 1e-12).any() or (js > upper).any():
+        raise RuntimeError("an answer is below that without programs, or above its bound")
+    improved = (js > old + 1e-6).double().mean()
+    return (
+        f"mean JS {old.mean():.3f} before, {js.mean():.3f} now, bound {upper.mean():.3f}; "
+        f"{improved:.0%} of {rows} rows improved, by {(js - old).mean():.3f} on average; "
+        f"{1000 * old_seconds / rows:.1f} and {1000 * seconds / rows:.1f} ms a row"
+    )
+
+
+def _timed(way: Callable[..., T], instances: Instance) -> tuple[T, float]:
+    start = time.perf_counter()
+    found = way(*instances)
+    return found, time.perf_counter() - start
+
+
+def compare_run(run: Path, texts: int, seed: int = 0) -> None:
+    """Write `run/worst_case.parquet`: JS before and now, bound and milliseconds, one row a text.
+
+    Args:
+        run: A run folder with `predictions.parquet`.
+        texts: How many texts to compare on, chosen by a seeded hash.
+        seed: Seed of the choice.
+    """
+    file = pq.ParquetFile(run / "predictions.parquet")
+    index = file.read(columns=["index"])["index"].to_numpy()
+    chosen = set(choose(index, texts, seed).tolist())
+    columns: dict[str, list[float]] = {
+        name: [] for name in ("index", "items", "before", "now", "upper", "before_ms", "now_ms")
+    }
+    for batch in file.iter_batches(64, columns=["index", "attention", "item_logits"]):
+        for row in batch.to_pylist():
+            if row["index"] in chosen:
+                values = _compared_text(np.array(row["attention"]), np.array(row["item_logits"]))
+                for name, value in zip(columns, (row["index"], *values), strict=True):
+                    columns[name].append(value)
+    with replacing(run / "worst_case.parquet") as temporary:
+        pq.write_table(pa.table(columns), temporary)
+
+
+def _compared_text(attention: np.ndarray, item_logits: np.ndarray) -> tuple[float, ...]:
+    """Items, JS before and now, bound and both times in milliseconds, means over heads (H, N)."""
+    weights, items = torch.from_numpy(attention)[None], torch.from_numpy(item_logits)[None]
+    instance = weights, items, torch.ones(1, weights.shape[-1], dtype=torch.bool)
+    old, old_seconds = _timed(before, instance)
+    (js, upper), seconds = _timed(now, instance)
+    found = [float(column.mean()) for column in (old.reshape(-1), js, upper)]
+    return weights.shape[-1], *found, 1000 * old_seconds, 1000 * seconds
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compare on the texts of trained models."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument("--texts", type=int, default=500, help="of each, chosen by a seeded hash")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    for run in options.runs:
+        compare_run(run, options.texts)
+        print(run / "worst_case.parquet", flush=True)
+
+
+if __name__ == "__main__":
+    main()
