@@ -246,8 +246,8 @@ GROUPS = {
         (
             Benchmark(
                 "several_classes",
-                "Time of the worst-case attention of a row with 20 classes and 200 items, its upper "
-                "bound included",
+                "Processor time of the worst-case attention of a row with 20 classes and 200 items, "
+                "its upper bound included",
                 80,
                 "ms",
             ),
