@@ -234,22 +234,28 @@ def to_markdown(summaries: Sequence[RecordSummary]) -> str:
 def terminal_table(records_dir: Path) -> Table:
     """The measures of every test record of a run, for the terminal.
 
+    A test's name stands on a line of its own above its measures, so that a measure and its numbers
+    share 80 columns. Where there are fewer, names go on in the next line; none is cut.
+
     Args:
         records_dir: The run's `records` folder.
     """
+    from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("test", "measure", title="test", title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("measure", overflow="fold")
     for heading in ("mean", "95 % interval", "n"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for record in stored_records(records_dir):
         if record.stage != "test" or record.epoch is not None:
             continue
         part = summarise(record, by_class=False)
-        name = f"{record.test} (partial)" if part.partial else record.test
-        for row, line in enumerate(part.lines):
+        partial = " (partial)" if part.partial else ""
+        table.add_row(f"[bold]{escape(record.test)}[/bold]{partial}")
+        for line in part.lines:
             shown = [number(line.mean), interval(line), f"{line.defined:,}"]
-            table.add_row("" if row else escape(name), escape(line.measure), *shown)
+            table.add_row(f" {escape(line.measure)}", *shown)
         table.add_section()
     return table
