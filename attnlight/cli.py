@@ -14,11 +14,13 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
 from attnlight import callbacks, datamodules, tasks  # noqa: F401
 from attnlight.callbacks.epoch_lines import EpochLines
+from attnlight.callbacks.joining import JoinTimeout
 from attnlight.callbacks.predict import PredictionWriter
 from attnlight.callbacks.run import RunConfig, SummaryTable
 from attnlight.composition import compose
@@ -33,6 +35,7 @@ from attnlight.errors import InputError
 from attnlight.locking import require_place, sole_process
 from attnlight.noise import quieten, quieten_wandb
 from attnlight.parsing import OneSentenceParser
+from attnlight.processes import join_timeout, name_rank_zero, require_cores
 from attnlight.runs import NOT_HASHED, Run, is_rank_zero
 from attnlight.tasks.text import TextTask
 
@@ -102,6 +105,8 @@ class AttnlightCLI(LightningCLI):
     @override
     def before_instantiate_classes(self) -> None:
         config = self.config[self.subcommand]
+        require_cores(config.trainer.accelerator, config.trainer.devices)
+        self._join_timeout = join_timeout()
         fitting = self.subcommand == "fit"
         self.home = Run.of_fit(config, self._flattened()) if fitting else Run.of_checkpoint(config)
         config.experiment, config.run = self.home.experiment, self.home.name
@@ -163,6 +168,11 @@ class AttnlightCLI(LightningCLI):
         if not rich.get_console().is_terminal:  # a bar would be printed once, when all is over
             attached[:] = [c for c in attached if not isinstance(c, ProgressBar)]
         quieten_wandb(trainer.loggers)
+        launcher = trainer.strategy.launcher
+        if isinstance(launcher, _SubprocessScriptLauncher):  # of one process on each device
+            attached.append(JoinTimeout(self._join_timeout))
+            if not launcher.cluster_environment.creates_processes_externally:
+                name_rank_zero()
         return trainer
 
     def before_fit(self) -> None:
