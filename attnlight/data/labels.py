@@ -69,6 +69,8 @@ def _column(rows: Dataset, source: Source) -> pyarrow.ChunkedArray:
 
     require_columns(rows, source, [str(source.label)])
     column = rows.select_columns([source.label]).with_format("arrow")[:][source.label]
+    if column.null_count == len(column):
+        raise InputError(f"no row of {source} has a {source.label}")
     if pyarrow.types.is_boolean(column.type):
         column = column.cast(pyarrow.int8())
     if pyarrow.types.is_floating(column.type):  # whole numbers with gaps, as a CSV file has them
@@ -79,8 +81,6 @@ def _column(rows: Dataset, source: Source) -> pyarrow.ChunkedArray:
             f"column {source.label} of {source} holds {column.type}; a label is a whole number "
             "or a string"
         )
-    if column.null_count == len(column):
-        raise InputError(f"no row of {source} has a {source.label}")
     if column.null_count and source.classes is None:
         raise InputError(
             f"{column.null_count} rows of {source} have no {source.label}; list the labels to use "

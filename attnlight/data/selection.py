@@ -198,6 +198,11 @@ class Selection:
         assert fraction is not None
         labels, groups = labels[train.rows], distinct_if_empty(texts[train.rows])
         moved = choose_stratified(train.rows, labels, groups, fraction, self.seed)
+        if not len(moved):
+            raise InputError(
+                f"no text of {train.name} can be split off by test_fraction: {fraction}: equal texts "
+                "stay on one side, and each text occurs too often or has a class of its own"
+            )
         return _move(train, moved, "test", fraction)
 
     def cut_all(self, splits: Mapping[str, Kept]) -> None:

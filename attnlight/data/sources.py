@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DATA_VARIABLE = "ATTNLIGHT_DATA"
 _PLACE = ("path", "name", "revision", "local")
 _FRONT_MATTER = re.compile(rb"\s*---[\r\n]+(.*?)[\r\n]+---", re.DOTALL)
+_FILES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".arrow", ".gz", ".zip", ".zst", ".xz")
 Label = str | int | bool
 Classes = dict[str, list[Label] | Label]
 
@@ -95,11 +96,13 @@ class Source:
         """The local folder or file to read, or None where the corpus comes from the hub.
 
         Raises:
-            InputError: There is no such folder.
+            InputError: There is none of that name.
         """
         path = self.path or ""
         folder = Path(path).expanduser()
-        if folder.is_file() and not self._stands_in:
+        if not self._stands_in and folder.suffix in _FILES and not folder.is_dir():
+            if not folder.is_file():
+                raise InputError(f"there is no corpus file {folder}")
             return folder
         if self._stands_in:
             folder = Path(os.environ[DATA_VARIABLE]).expanduser() / str(self.local)
@@ -193,9 +196,10 @@ class Source:
         folder = self.folder
         if folder is None:
             return {"path": self.path, "name": self.name, "revision": self.revision}
-        place: dict[str, Any] = {"path": str(folder), "cache_dir": str(scratch)}
+        whole = folder.absolute()  # `datasets` takes a name from it
+        place: dict[str, Any] = {"path": str(whole), "cache_dir": str(scratch)}
         if folder.is_file():
-            place |= {"path": str(folder.parent), "data_files": glob.escape(folder.name)}
+            place |= {"path": str(whole.parent), "data_files": glob.escape(folder.name)}
         return place | {"name": None if self._stands_in else self.name}
 
     @contextmanager
@@ -219,8 +223,8 @@ class Source:
         message = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         if isinstance(error, ConnectionError):
             return (
-                f"{corpus} is no local folder or file and the hub cannot be reached for it ({message}); "
-                f"connect, or read a local copy by its path or through ${DATA_VARIABLE}"
+                f"{corpus} is no local folder or file, and the hub cannot be reached for it; connect, "
+                f"or read a local copy by its path or through ${DATA_VARIABLE}"
             )
         if message.startswith("Dataset scripts"):
             return (

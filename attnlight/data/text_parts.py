@@ -33,6 +33,11 @@ class TextPart:
     keys: NDArray[np.uint64]
     kept: Kept
 
+    def named(self, split: str) -> dict[str, str]:
+        """The split of the source, where the corpus has another name for it, for `corpus.json`."""
+        name = str(self.reader.source.split)
+        return {} if name in (split, "train") else {"split": name}
+
     def texts(self) -> Iterator[list[str]]:
         """The texts that it keeps, in chunks."""
         return self.reader.texts(self.kept.rows)

@@ -351,7 +351,8 @@ class CorpusDataModule(LightningDataModule, ABC):
 def _counted(split: str, counts: dict[str, Any]) -> str:
     """Rows of a split in words: "test 7 (1 empty, kept as one unknown token; 2 also in train)"."""
     kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
-    notes = [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
+    notes = [f"split {counts['split']}"] if "split" in counts else []
+    notes += [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
     if counts.get("cut"):
         lost = f"{counts['cut_sentences']:,} sentences and {counts['cut_tokens']:,} tokens"
         notes.append(f"{counts['cut']:,} cut by {lost}")

@@ -260,7 +260,7 @@ class TextDataModule(CorpusDataModule):
                     tokenizer,
                     self._rules_of(split),
                 )
-                counts[split] = part.kept.counts() | written | shared[split]
+                counts[split] = part.kept.counts() | written | shared[split] | part.named(split)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         tokenizer.save(str(folder / "tokenizer.json"))
