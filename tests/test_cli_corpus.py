@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.tasks import AttentionClassifier
 from tests.commands import CONFIGS, CPU, QUIET
 from tests.data.local import write_corpus
 
 MODEL = ["--model", f"{CONFIGS}/models/bilstm_additive.yaml"]
-COLUMNS = {"text": ["a", "b", "c", "d"] * 5, "label": [0, 1, 2, 1] * 5}
+COLUMNS = {"text": [f"text {i}" for i in range(20)], "label": [0, 1, 2, 1] * 5}
 
 
 def untouchable(*arguments: Any, **options: Any) -> None:
@@ -60,7 +60,7 @@ def test_a_corpus_that_cannot_be_used_stops_fit_before_all_else(
     options: dict[str, Any],
     words: list[str],
 ) -> None:
-    monkeypatch.setattr(AttentionClassifier, "__init__", untouchable)
+    monkeypatch.setattr(torch.nn.Embedding, "__init__", untouchable)
     before = sorted(here.iterdir())
     assert main(command("fit", **options)) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
@@ -82,7 +82,7 @@ def test_test_without_a_test_split_names_the_option(
 ) -> None:
     fit = command("fit", "--trainer.fast_dev_run=true", path="corpus", test=None)
     assert main(fit) == 0
-    monkeypatch.setattr(AttentionClassifier, "__init__", untouchable)
+    monkeypatch.setattr(torch.nn.Embedding, "__init__", untouchable)
     run = here / "checkpoints" / "mine" / "first"
     run.mkdir(parents=True)
     (run / "best.ckpt").write_bytes(b"weights")
