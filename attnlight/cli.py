@@ -11,6 +11,7 @@ from typing import Any
 import lightning.pytorch as pl
 import rich
 import torch
+from jsonargparse import Namespace
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
@@ -116,6 +117,7 @@ class AttnlightCLI(LightningCLI):
             self._enter()
         else:
             require_place(self.home.folder)
+        self._check_corpus(config)
         self._replacing = self._new and config.overwrite
         self._wandb_id = self.home.wandb_id(another=self._replacing)
         if self.subcommand == "test":
@@ -124,6 +126,20 @@ class AttnlightCLI(LightningCLI):
             config.return_predictions = False  # they are on disk; memory must not grow
         settle_callbacks(config.trainer)
         keep_wandb_offline_without_key(config.trainer.logger)
+
+    def _check_corpus(self, config: Namespace) -> None:
+        """Prepare the corpus and require the splits that the verb reads, before all else is made.
+
+        Raises:
+            InputError: The corpus cannot be read as it is asked for, or lacks a split.
+        """
+        parser = OneSentenceParser()
+        parser.add_subclass_arguments(CorpusDataModule, "data")
+        corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
+        data = parser.instantiate_classes(corpus).data
+        splits = {"fit": ("train", "validation"), "validate": ("validation",), "test": ("test",)}
+        for split in splits.get(str(self.subcommand), (data.predict_split,)):
+            data.dataset(split)
 
     @override
     def instantiate_classes(self) -> None:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.data.columns import is_text, require_columns
-from attnlight.errors import InputError
+from attnlight.data.sources import Label, Source
+from attnlight.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow
     from datasets import Dataset
 
-    from attnlight.data.sources import Source
-
 Value = int | str
+_DISTINCT = 20  # more rows than this with a label each are no classes
+_SHOWN = 30
 
 
 def read_labels(
@@ -31,17 +34,25 @@ def read_labels(
         names: The corpus's classes, which the training split has decided; None for that split.
 
     Returns:
-        The classes, and each row's number among them, (n,), -1 where `classes` drops its label.
+        The classes, and each row's number among them, (n,), -1 where `classes` drops its label or
+        the row has none.
 
     Raises:
-        InputError: The column is missing, holds no labels or is -1 throughout; `classes` lists a
-            label twice or one that the source does not have; or a label is outside the classes.
+        InputError: The column is missing, holds no labels, is -1 throughout or has another label on
+            each row; `classes` lists a label twice or one that the source does not have; a label is
+            outside the classes; or rows have none and there is no `classes`.
     """
     column = _column(rows, source)
     values, row_values = _distinct(column)
     if set(values) == {-1}:
         raise InputError(
-            f"{source} is labelled -1 throughout: its labels are not published, use another split"
+            f"{source} is labelled -1 throughout: its labels are not published; name another split, "
+            "or take texts to test on from the training texts with `test_fraction: 0.2`"
+        )
+    if names is None and len(values) == len(rows) > _DISTINCT:
+        raise InputError(
+            f"column {source.label} of {source} has another value on each of the {len(rows)} rows: "
+            f"name the column of classes in label; there are {', '.join(rows.column_names)}"
         )
     named = _named_by_corpus(rows, source) or {value: str(value) for value in values}
     if source.classes is not None:
@@ -50,7 +61,7 @@ def read_labels(
     if names is None:
         names = list(source.classes or dict.fromkeys(named.values()))
     numbers = [_number(value, named, names, source) for value in values]
-    return list(names), np.array(numbers, np.int64)[row_values]
+    return list(names), np.array([*numbers, -1], np.int64)[row_values]  # place -1: no label
 
 
 def _column(rows: Dataset, source: Source) -> pyarrow.ChunkedArray:
@@ -58,26 +69,34 @@ def _column(rows: Dataset, source: Source) -> pyarrow.ChunkedArray:
 
     require_columns(rows, source, [str(source.label)])
     column = rows.select_columns([source.label]).with_format("arrow")[:][source.label]
+    if column.null_count == len(column):
+        raise InputError(f"no row of {source} has a {source.label}")
     if pyarrow.types.is_boolean(column.type):
         column = column.cast(pyarrow.int8())
+    if pyarrow.types.is_floating(column.type):  # whole numbers with gaps, as a CSV file has them
+        with suppress(pyarrow.ArrowInvalid):
+            column = column.cast(pyarrow.int64())
     if not (pyarrow.types.is_integer(column.type) or is_text(column.type)):
         raise InputError(
             f"column {source.label} of {source} holds {column.type}; a label is a whole number "
             "or a string"
         )
-    if column.null_count:
-        raise InputError(f"{column.null_count} rows of {source} have no {source.label}")
+    if column.null_count and source.classes is None:
+        raise InputError(
+            f"{column.null_count} rows of {source} have no {source.label}; list the labels to use "
+            "in classes, and rows without one are dropped"
+        )
     return column
 
 
 def _distinct(column: pyarrow.ChunkedArray) -> tuple[list[Value], NDArray[np.int64]]:
-    """The different values in their order, and which of them each row has."""
+    """The different values in their order, and which of them each row has, -1 where it has none."""
     import pyarrow.compute
 
-    values = pyarrow.compute.unique(column)
+    values = pyarrow.compute.unique(column).drop_null()
     values = values.take(pyarrow.compute.sort_indices(values))
     places = pyarrow.compute.index_in(column, value_set=values)
-    return values.to_pylist(), places.to_numpy().astype(np.int64)
+    return values.to_pylist(), places.fill_null(-1).to_numpy().astype(np.int64)
 
 
 def _named_by_corpus(rows: Dataset, source: Source) -> dict[Value, str]:
@@ -99,14 +118,13 @@ def _chosen(
     by_name = {name: value for value, name in known.items()}
     named: dict[Value, str] = {}
     for name, labels in (source.classes or {}).items():
-        for label in labels:
+        for label in labels if isinstance(labels, list) else [labels]:
             value = label if isinstance(label, int) else by_name.get(label, label)
             value = str(label) if text else value
             if complete and value not in known:
-                there = ", ".join(repr(value) for value in known)
                 raise InputError(
-                    f"classes lists {label!r} for {name!r}, which is no label of {source}; its "
-                    f"labels are {there}"
+                    f"classes lists {label!r} for {name!r}, which is no label of {source}"
+                    f"{_hint(label, known)}; its labels are {_some(map(repr, known))}"
                 )
             if value in named:
                 raise InputError(f"classes lists label {label!r} of {source} twice")
@@ -114,12 +132,23 @@ def _chosen(
     return named
 
 
+def _hint(label: Label, known: dict[Value, str]) -> str:
+    if isinstance(label, bool):
+        return " (put yes, no, on, off, true and false in quotes: YAML reads them as truth values)"
+    return did_you_mean(str(label), [str(value) for value in (*known, *known.values())])
+
+
+def _some(values: Iterable[str]) -> str:
+    shown = list(islice(values, _SHOWN + 1))
+    return ", ".join(shown[:_SHOWN]) + (", ..." if len(shown) > _SHOWN else "")
+
+
 def _number(value: Value, named: dict[Value, str], names: Sequence[str], source: Source) -> int:
     if value not in named and source.classes is not None:
         return -1
     if named.get(value) not in names:
         raise InputError(
-            f"{source} has label {value!r}, outside the classes {', '.join(names)}; list the "
-            "labels to use in `classes`"
+            f"{source} has label {value!r}, outside the classes {_some(names)}; list the labels to "
+            "use in classes, and rows with others are dropped"
         )
     return list(names).index(named[value])

@@ -24,6 +24,7 @@ from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
+from attnlight.data.splits import CURES
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
 from attnlight.errors import InputError
@@ -152,11 +153,16 @@ class CorpusDataModule(LightningDataModule, ABC):
             return False
 
     @property
+    def cache(self) -> Path:
+        """The folder of prepared corpora."""
+        return cache_root(self.cache_dir)
+
+    @property
     def _target(self) -> Path:
         return self._folder_of(self.fingerprint)
 
     def _folder_of(self, fingerprint: str) -> Path:
-        return cache_root(self.cache_dir) / f"{type(self).__name__.lower()}-{fingerprint}"
+        return self.cache / f"{type(self).__name__.lower()}-{fingerprint}"
 
     def prepare(self) -> Path:
         """The folder of the prepared corpus, written on the first call on this machine.
@@ -195,7 +201,10 @@ class CorpusDataModule(LightningDataModule, ABC):
             wrong = labels[(labels < 0) | (labels >= classes)][0]
             raise InputError(f"{where} has label {wrong}; labels must be 0 to {classes - 1}.")
         if (labels == labels[0]).all():
-            raise InputError(f"{where} has only one class, {labels[0]}: nothing can be ranked.")
+            raise InputError(
+                f"{where} has only one class, {labels[0]}: nothing can be ranked; of a share of the "
+                "training texts take a larger one, or another split_seed."
+            )
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:
@@ -245,7 +254,11 @@ class CorpusDataModule(LightningDataModule, ABC):
         """
         if split not in self._corpus["splits"]:
             has = ", ".join(self._corpus["splits"])
-            raise InputError(f"{self.corpus_name} has no {split} split; it has {has}.")
+            cure = CURES.get(split)
+            raise InputError(
+                f"{self.corpus_name} has no {split} split; it has {has}"
+                + (f": {cure}." if cure else ".")
+            )
         if split not in self._datasets:
             self._datasets[split] = self._open(self._prepared / split)
         return self._datasets[split]
@@ -335,11 +348,13 @@ class CorpusDataModule(LightningDataModule, ABC):
         )
 
 
-def _counted(split: str, counts: dict[str, int]) -> str:
-    """Rows of a split in words: "test 7 (1 empty, kept as one unknown token; 2 dropped)"."""
+def _counted(split: str, counts: dict[str, Any]) -> str:
+    """Rows of a split in words: "test 7 (1 empty, kept as one unknown token; 2 also in train)"."""
     kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
-    notes = [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
+    notes = [f"split {counts['split']}"] if "split" in counts else []
+    notes += [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
     if counts.get("cut"):
         lost = f"{counts['cut_sentences']:,} sentences and {counts['cut_tokens']:,} tokens"
         notes.append(f"{counts['cut']:,} cut by {lost}")
+    notes += [f"{n:,} also in {other}" for other, n in counts.get("also_in", {}).items()]
     return f"{split} {counts['rows']:,}" + (f" ({'; '.join(notes)})" if notes else "")
