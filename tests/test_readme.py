@@ -110,6 +110,7 @@ class Reader:
         """The folder of reviews that the README's reader has."""
         (self.folder / "reviews").mkdir()
         verdicts = [("a joy from start to end", "pos"), ("a bore and a waste", "neg")]
+        verdicts += [("a triumph", "great"), ("it has an end", "mixed")]
         for split in ("train", "dev", "test"):
             with (self.folder / f"reviews/{split}.csv").open("w", newline="") as file:
                 csv.writer(file).writerows([("sentence", "verdict"), *verdicts * 40])

@@ -34,13 +34,12 @@ def read_labels(
         names: The corpus's classes, which the training split has decided; None for that split.
 
     Returns:
-        The classes, and each row's number among them, (n,), -1 where `classes` drops its label or
-        the row has none.
+        The classes, and each row's number among them, (n,), -1 where `classes` drops its label.
 
     Raises:
-        InputError: The column is missing, holds no labels, is -1 throughout or has another label on
-            each row; `classes` lists a label twice or one that the source does not have; a label is
-            outside the classes; or rows have none and there is no `classes`.
+        InputError: The column is missing, holds no labels, lacks some, is -1 throughout or has
+            another label on each row; `classes` lists a label twice or one that the source does not
+            have; or a label is outside the classes.
     """
     column = _column(rows, source)
     values, row_values = _distinct(column)
@@ -61,7 +60,7 @@ def read_labels(
     if names is None:
         names = list(source.classes or dict.fromkeys(named.values()))
     numbers = [_number(value, named, names, source) for value in values]
-    return list(names), np.array([*numbers, -1], np.int64)[row_values]  # place -1: no label
+    return list(names), np.array(numbers, np.int64)[row_values]
 
 
 def _column(rows: Dataset, source: Source) -> pyarrow.ChunkedArray:
@@ -81,22 +80,23 @@ def _column(rows: Dataset, source: Source) -> pyarrow.ChunkedArray:
             f"column {source.label} of {source} holds {column.type}; a label is a whole number "
             "or a string"
         )
-    if column.null_count and source.classes is None:
+    if column.null_count:
+        first = column.is_null().to_pylist().index(True)
         raise InputError(
-            f"{column.null_count} rows of {source} have no {source.label}; list the labels to use "
-            "in classes, and rows without one are dropped"
+            f"{column.null_count} of the {len(column)} rows of {source} have no {source.label}, first "
+            f"row {first} (from 0): fill them in or take them out of the corpus"
         )
     return column
 
 
 def _distinct(column: pyarrow.ChunkedArray) -> tuple[list[Value], NDArray[np.int64]]:
-    """The different values in their order, and which of them each row has, -1 where it has none."""
+    """The different values in their order, and which of them each row has."""
     import pyarrow.compute
 
-    values = pyarrow.compute.unique(column).drop_null()
+    values = pyarrow.compute.unique(column)
     values = values.take(pyarrow.compute.sort_indices(values))
     places = pyarrow.compute.index_in(column, value_set=values)
-    return values.to_pylist(), places.fill_null(-1).to_numpy().astype(np.int64)
+    return values.to_pylist(), places.to_numpy().astype(np.int64)
 
 
 def _named_by_corpus(rows: Dataset, source: Source) -> dict[Value, str]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
-import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlight.data.digests import description, digests
 from attnlight.data.hub import offline_if_unreachable
 from attnlight.errors import InputError, did_you_mean
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 DATA_VARIABLE = "ATTNLIGHT_DATA"
 _PLACE = ("path", "name", "revision", "local")
-_FRONT_MATTER = re.compile(rb"\s*---[\r\n]+(.*?)[\r\n]+---", re.DOTALL)
 _FILES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".arrow", ".gz", ".zip", ".zst", ".xz")
 Label = str | int | bool
 Classes = dict[str, list[Label] | Label]
@@ -132,14 +129,14 @@ class Source:
             return self._content()
         if column_file:
             file = folder / str(self.split)
-            return self._content(_digests(folder, [file] if file.is_file() else []))
+            return self._content(digests(folder, [file] if file.is_file() else []))
         root = folder if folder.is_dir() else folder.parent
-        return self._content(_digests(root, self._data_files())) | _description(folder)
+        return self._content(digests(root, self._data_files())) | description(folder)
 
     def former_identity(self) -> dict[str, Any]:
         """`identity` in version 1 of the fingerprint: every file of a local folder counted."""
         folder = self.folder
-        return self._content() if folder is None else self._content(_all_digests(folder))
+        return self._content() if folder is None else self._content(_alldigests(folder))
 
     def _content(self, files: dict[str, str] | None = None) -> dict[str, Any]:
         content = asdict(self)
@@ -243,54 +240,6 @@ class Source:
         if isinstance(error, datasets.exceptions.DatasetNotFoundError):
             return f"{corpus} is no local folder or file, and on the hub: {message}"
         return f"{corpus} cannot be read: {message}"
-
-
-def _digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
-    """SHA-256 of files by their names within the folder.
-
-    Raises:
-        InputError: One of them cannot be read.
-    """
-    digests, root = {}, folder.resolve()
-    for file in files:
-        try:
-            state = file.stat()
-            digest = _digest(file.resolve(), state.st_size, state.st_mtime_ns)
-        except OSError as error:
-            raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
-        start = folder if file.is_relative_to(folder) else root  # `datasets` resolves the folder
-        digests[Path(os.path.relpath(file, start)).as_posix()] = digest
-    return digests
-
-
-def _all_digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file that is not hidden, by its name within the folder."""
-    files: list[Path] = []
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        files += [Path(parent, name) for name in names if not name.startswith(".")]
-    return _digests(folder, files)
-
-
-def _description(folder: Path) -> dict[str, str]:
-    """Hash of what a folder says of its data files, such as column types; empty without any.
-
-    `datasets` reads the YAML in front of README.md and two files of its own.
-    """
-    names = ("README.md", ".huggingface.yaml", "dataset_infos.json")
-    try:
-        texts = {n: (folder / n).read_bytes() for n in names if (folder / n).is_file()}
-    except OSError as error:
-        raise InputError(f"{error.filename} cannot be read: {error.strerror or error}") from error
-    front = _FRONT_MATTER.match(texts.pop("README.md", b""))
-    parts = [*([front[1]] if front else []), *texts.values()]
-    return {"description": hashlib.sha256(b"\0".join(parts)).hexdigest()} if parts else {}
-
-
-@cache  # the splits of a corpus share their folder
-def _digest(file: Path, size: int, modified: int) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager

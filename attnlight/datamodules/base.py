@@ -6,10 +6,8 @@ import hashlib
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -62,13 +60,11 @@ class CorpusDataModule(LightningDataModule, ABC):
             texts are not split.
         nested: Whether batches keep sentences apart, (B, S, N).
         target: What a tagger is asked for, where a corpus has a choice.
-        sources: Where each split is read from; empty for a corpus that is made from a seed.
     """
 
     sentence_rules: SentenceRules | None = None
     nested: bool = False
     target: TargetName = "tokens"
-    sources: Mapping[str, Source] = MappingProxyType({})
 
     def __init__(
         self,
@@ -107,6 +103,11 @@ class CorpusDataModule(LightningDataModule, ABC):
     def corpus_name(self) -> str:
         """What messages call the corpus."""
         return type(self).__name__
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Where each split is read from; empty for a corpus that is made from a seed."""
+        return {}
 
     @cached_property
     def fingerprint(self) -> str:

@@ -62,8 +62,7 @@ class TextDataModule(CorpusDataModule):
         extras: Columns of the token lists' source with a number per token, which follow splitting
             and truncation into `TextBatch.extras`.
         classes: Class names, in order, to the source's labels (numbers, strings or names); rows
-            with other labels, or with none, are dropped. One label needs no list. Null: every label
-            is a class.
+            with other labels are dropped. One label needs no list. Null: every label is a class.
         train: Split of the corpus to train on (slices like `train[:10%]` are understood), or a
             source of its own.
         validation: The same for validation. Null: the first of the splits validation, valid, dev

@@ -73,11 +73,13 @@ def test_one_file_of_json_lines_with_gaps_and_copies(tmp_path: Path) -> None:
         {"text": f"text {i % 150}" if i % 20 else None, "stars": 1 + 4 * (i % 150 % 3 == 0)}
         for i in range(200)
     ]
-    rows.append({"text": "no label", "stars": None})
     file = tmp_path / "reviews.jsonl"
-    file.write_text("\n".join(json.dumps(row) for row in rows))
-    with pytest.raises(InputError, match=r"1 rows .* no stars; .*classes"):
+    without = {"text": "no label", "stars": None}
+    file.write_text("\n".join(json.dumps(row) for row in [*rows, without]))
+    with pytest.raises(InputError, match=r"1 of the 201 rows .* no stars.* 200 "):
         module(file, label="stars", test_fraction=0.2).prepare()
+    rows.append({"text": "another label", "stars": 3})
+    file.write_text("\n".join(json.dumps(row) for row in rows))
     options: dict[str, Any] = {"label": "stars", "classes": {"bad": 1, "good": 5}}
     data = module(file, **options, test_fraction=0.2, validation_fraction=0.1, split_seed=4)
     texts = {split: prepared(data, split)["text"][:] for split in ("train", "validation", "test")}
