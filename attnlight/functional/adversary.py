@@ -53,7 +53,7 @@ def worst_case_attention(
         found: Attention found otherwise, such as by `search_adversary`, in the shape of `weights`;
             with more than two classes it is the adversary where nothing better is found.
         programs: With more than two classes, solve the linear programs: some milliseconds for each
-            program of each row, up to ten of them.
+            program of each row, up to eight of them.
 
     Returns:
         Adversary (B, N), or (B, H, N); its JS in nats, (B,), or (B, H); and `upper`, the same as JS

@@ -54,7 +54,7 @@ def own_items(own: Tensor, item_logits: Tensor, reach: Tensor) -> Tensor:
     items = items.masked_fill(~reach.unsqueeze(-1), 0.0)
     if single or item_logits.shape[1] == 1:
         return items
-    logits = (own.unsqueeze(-1) * items).sum(1).reshape(*item_logits.shape[:2], -1)
+    logits = (own.unsqueeze(-1) * items).sum(1).reshape(*item_logits.shape[:2], items.shape[-1])
     others = logits.sum(1, keepdim=True) - logits
     folded: Tensor = items + others.flatten(0, 1).unsqueeze(1)
     return folded

@@ -28,7 +28,7 @@ Vector = NDArray[np.float64]
 
 # Programs for a row, of which one with 20 classes and 200 items takes some 5 ms; the gain in nats
 # below which the climb ends.
-_PROGRAMS, _GAIN = 10, 1e-4
+_PROGRAMS, _GAIN = 8, 1e-4
 # Weight at which the gradient of JS is taken for items below it: at 0 it is infinite.
 _FLOOR = 0.01
 # Share of epsilon that is left to the solver's tolerance, and shares of the given attention that are
