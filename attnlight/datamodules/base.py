@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 
 from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.encoding import Encoding
 from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
@@ -60,11 +61,15 @@ class CorpusDataModule(LightningDataModule, ABC):
             texts are not split.
         nested: Whether batches keep sentences apart, (B, S, N).
         target: What a tagger is asked for, where a corpus has a choice.
+        encoding: That of a trained model, by which this corpus is encoded in place of its own.
+        known_as: Name by which records of a model that was trained on another corpus know this one.
     """
 
     sentence_rules: SentenceRules | None = None
     nested: bool = False
     target: TargetName = "tokens"
+    encoding: Encoding | None = None
+    known_as: str | None = None
 
     def __init__(
         self,
@@ -109,6 +114,28 @@ class CorpusDataModule(LightningDataModule, ABC):
         """Where each split is read from; empty for a corpus that is made from a seed."""
         return {}
 
+    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+        """Encode this corpus as that of a trained model was, which is evaluated on it.
+
+        Tokenizer, sentences and class names are the model's; which texts make a split is this
+        corpus's own business. It needs no training split and no vocabulary of its own.
+
+        Args:
+            encoding: That of the model's own corpus.
+            name: Name of this corpus in records.
+
+        Raises:
+            InputError: The classes have other names, or this corpus cannot be encoded so.
+        """
+        self.encoding, self.known_as = encoding, name
+        self.sentence_rules, self.nested = encoding.sentence_rules, encoding.nested
+        self.__dict__.pop("fingerprint", None)
+
+    def unknown_share(self, split: str) -> float:
+        """Share of a split's tokens that are no word of the vocabulary, boundaries not counted."""
+        counts = self._corpus["splits"][split]
+        return float(counts["unknown_tokens"] / counts["tokens"])
+
     @cached_property
     def fingerprint(self) -> str:
         """Version and hash of recipe and format, as `v2-0123456789abcdef`.
@@ -118,7 +145,8 @@ class CorpusDataModule(LightningDataModule, ABC):
         Raises:
             InputError: A source cannot be read.
         """
-        return f"v{FINGERPRINT}-{self._hash(FORMAT, self.recipe())}"
+        encoding = {} if self.encoding is None else {"encoding": self.encoding.identity()}
+        return f"v{FINGERPRINT}-{self._hash(FORMAT, self.recipe() | encoding)}"
 
     def _hash(self, format_: int, recipe: dict[str, Any]) -> str:
         content = {"format": format_, "kind": type(self).__name__, "recipe": recipe}
@@ -187,7 +215,11 @@ class CorpusDataModule(LightningDataModule, ABC):
         for split, counts in corpus["splits"].items():
             if not counts["rows"]:
                 raise InputError(f"the {split} split of {self.corpus_name} is empty.")
+            if self.encoding is not None:
+                counts |= self._open(folder / split).count_unknown()
             self._inspect_labels(split, self._open(folder / split).labels, len(corpus["classes"]))
+        if self.encoding is not None:
+            (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
         counted = ", ".join(_counted(split, counts) for split, counts in corpus["splits"].items())
         # Only the process that wrote the corpus speaks: one line, whatever the number of ranks.
         print(f"{self.corpus_name}: {counted}; prepared in {self._target}", file=sys.stderr)

@@ -21,6 +21,7 @@ from attnlight.batch import TextBatch
 from attnlight.data.bio import check_tags
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.duplicates import also_in
+from attnlight.data.encoding import Encoding
 from attnlight.data.features import FeatureRules, TokenFeatures
 from attnlight.data.samplers import PairSampler
 from attnlight.data.selection import Selection
@@ -179,6 +180,13 @@ class ChunkingDataModule(CorpusDataModule):
         self.asked = Target(target, sentence_chunk)
         self.mark_seed = mark_seed
         self._check()
+
+    @override
+    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+        raise InputError(
+            f"{self.corpus_name} is not the corpus that the tagger was trained on, and a tagger is "
+            "evaluated on its own alone: give the `data` of its fit.yaml."
+        )
 
     def _check(self) -> None:
         options = {

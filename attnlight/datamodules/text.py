@@ -15,6 +15,7 @@ from attnlight.data.dataset import COLUMNS
 from attnlight.data.documents import DocumentReader
 from attnlight.data.duplicates import also_in
 from attnlight.data.encode import write_split
+from attnlight.data.encoding import Encoding
 from attnlight.data.labels import read_labels
 from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceRules, Sentences
@@ -215,8 +216,31 @@ class TextDataModule(CorpusDataModule):
             found = default_validation(self._main, self._named, self.cache)
         return ordered(self._named | found)
 
+    @override
+    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+        super().evaluate_as(encoding, name)
+        for source in self._read.values():
+            if source.classes is not None:
+                encoding.require_classes(list(source.classes), str(source))
+            if source.tokens and encoding.sentences is not None:
+                raise InputError(
+                    f"the checkpoint splits texts into sentences, but {source} is read as ready "
+                    "tokens: name its column of raw text in `text`"
+                )
+
+    @property
+    def _read(self) -> dict[str, Source]:
+        """The sources of the prepared splits.
+
+        Where the encoding is given the training texts decide nothing, but for splits cut from them.
+        """
+        cut = (self.selection.validation_fraction, self.selection.test_fraction) != (None, None)
+        if self.encoding is None or cut or self.predict_split == "train":
+            return self.sources
+        return {split: source for split, source in self.sources.items() if split != "train"}
+
     def _rules_of(self, split: str) -> SentenceRules | None:
-        if self.sentence_rules is None or split == "test":
+        if self.sentence_rules is None or split == "test" or self.encoding is not None:
             return self.sentence_rules
         return self._capped
 
@@ -228,7 +252,7 @@ class TextDataModule(CorpusDataModule):
     @override
     def recipe(self) -> dict[str, Any]:
         recipe: dict[str, Any] = {
-            "sources": {split: source.identity() for split, source in self.sources.items()},
+            "sources": {split: source.identity() for split, source in self._read.items()},
             "extras": self.extras,
             "selection": self.selection.identity(),
             "vocabulary": [self.min_document_frequency, self.max_vocabulary],
@@ -247,7 +271,7 @@ class TextDataModule(CorpusDataModule):
         scratch = folder / "source"
         try:
             classes, parts = self._parts(scratch)
-            tokenizer = self._tokenizer(parts["train"])
+            tokenizer = self._tokenizer(parts)
             shared = also_in({s: part.keys[part.kept.rows] for s, part in parts.items()})
             counts = {}
             for split, part in parts.items():
@@ -266,10 +290,12 @@ class TextDataModule(CorpusDataModule):
         corpus = {"format": FORMAT, "classes": classes, "splits": counts, "extras": self.extras}
         (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
 
-    def _tokenizer(self, train: TextPart) -> Tokenizer:
+    def _tokenizer(self, parts: dict[str, TextPart]) -> Tokenizer:
+        if self.encoding is not None:
+            return self.encoding.tokenizer
         words = learn_vocabulary(
             self.rules,
-            train.texts,
+            parts["train"].texts,
             self.min_document_frequency,
             self.max_vocabulary,
             self._rules_of("train"),
@@ -277,17 +303,21 @@ class TextDataModule(CorpusDataModule):
         return make_tokenizer(self.rules, words)
 
     def _parts(self, scratch: Path) -> tuple[list[str], dict[str, TextPart]]:
-        classes: list[str] | None = None
+        classes = None if self.encoding is None else list(self.encoding.classes)
         parts = {}
-        for split, source in self.sources.items():
+        for split, source in self._read.items():
             rows = source.load(scratch, CURES[split])
             classes, labels = read_labels(rows, source, classes)
             joint = " " if self.sentence_rules is None else "\n\n"
             reader = DocumentReader(rows, source, self.extras, joint, self.line_breaks)
             parts[split] = open_part(reader, labels, self.rules, self.selection)
-        train = parts["train"]
-        moved = self.selection.divide(train.kept, train.labels, train.keys)
-        parts |= {split: replace(train, kept=kept) for split, kept in moved.items()}
+        if train := parts.get("train"):
+            moved = self.selection.divide(train.kept, train.labels, train.keys)
+            parts |= {split: replace(train, kept=kept) for split, kept in moved.items()}
         parts = ordered(parts)
-        self.selection.cut_all({split: part.kept for split, part in parts.items()})
+        if self.encoding is None:
+            self.selection.cut_all({split: part.kept for split, part in parts.items()})
+        else:  # `subset` may name training texts, which are not read
+            for split, part in parts.items():
+                self.selection.cut(split, part.kept)
         return classes or [], parts
