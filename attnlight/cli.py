@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 import lightning.pytorch as pl
@@ -91,15 +90,20 @@ class AttnlightCLI(LightningCLI):
             parser.link_arguments(
                 "data",
                 f"model.init_args.{name}",
-                compute_fn=partial(self._of_corpus, source),
+                compute_fn=self._of_corpus(source),
                 apply_on="instantiate",
             )
 
-    def _of_corpus(self, name: str, data: CorpusDataModule) -> Any:  # noqa: ANN401
-        """What the model is told of its corpus, once that is encoded as the model's own."""
-        if self._encoding is not None and data.encoding is None:
-            data.evaluate_as(self._encoding, self.config[self.subcommand].corpus)
-        return getattr(data, name)
+    def _of_corpus(self, name: str) -> Callable[[CorpusDataModule], Any]:
+        """What gives the model an attribute of its corpus, once that is encoded as its own."""
+
+        def attribute(data: CorpusDataModule) -> Any:  # noqa: ANN401
+            if self._encoding is not None and data.encoding is None:
+                data.evaluate_as(self._encoding, self.config[self.subcommand].corpus)
+            return getattr(data, name)
+
+        attribute.__name__ = name  # in --help
+        return attribute
 
     @override
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:

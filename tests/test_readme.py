@@ -183,6 +183,9 @@ def assert_left_behind(checkpoints: Path) -> None:
     assert own.metadata["measures"] == ["tvd", "flipped"]
     assert own.metadata["classes"] == ["negative", "positive"]
     assert ((own.columns["tvd"] >= 0) & (own.columns["tvd"] <= 1)).all()
+    other = read_record(run / "records/test-reviews/attention_permutation.parquet")
+    assert other.metadata["corpus_name"] == "reviews"
+    assert 0 <= other.metadata["unknown_words"] < 1
     outside = read_record(checkpoints / "bag/first/records/test/attention_permutation.parquet")
     assert outside.metadata["partial"] is False
     assert (checkpoints / "reviews/first/best.ckpt").is_file()
