@@ -136,7 +136,7 @@ class Source:
     def former_identity(self) -> dict[str, Any]:
         """`identity` in version 1 of the fingerprint: every file of a local folder counted."""
         folder = self.folder
-        return self._content() if folder is None else self._content(_alldigests(folder))
+        return self._content() if folder is None else self._content(all_digests(folder))
 
     def _content(self, files: dict[str, str] | None = None) -> dict[str, Any]:
         content = asdict(self)
