@@ -91,4 +91,4 @@ def test_test_without_a_test_split_names_the_option(
         main([word for word in test if word not in ("--experiment", "mine", "--run", "first")]) == 2
     )
     assert "test_fraction" in capsys.readouterr().err
-    assert [path.name for path in run.iterdir()] == ["best.ckpt"]
+    assert [path.name for path in run.glob("[!.]*")] == ["best.ckpt"]
