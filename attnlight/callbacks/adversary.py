@@ -182,7 +182,7 @@ class AdversarialAttention(InterpretabilityTest):
         if items is None or items.shape[-1] == 2 or self.program_instances == 0:
             return torch.ones_like(index, dtype=torch.bool)
         chosen = torch.zeros_like(index, dtype=torch.bool)
-        for text in index[_among(index, self._solved)].unique().tolist():
+        for text in torch.unique(index[_among(index, self._solved)]).tolist():
             rows = (index == text).nonzero().squeeze(-1)
             # The text's number is in the seed, or all sentences would share their position.
             place = choose(position[rows].cpu().numpy(), 1, self.seed + text)
