@@ -16,6 +16,8 @@ from attnlight.functional.sorting import first_of_each
 _PAIRS, _EDGES = 1 << 20, 1 << 13
 # Points sampled on an edge, and halvings of an interval.
 _SAMPLES, _HALVINGS = 16, 45
+# Rivals of the predicted class that edges are held to first.
+_LIKELIEST = 2
 # Halvings between two looks at which edges are still worth one.
 _LOOKS = 5
 
@@ -121,10 +123,14 @@ def _screened(
         for part in torch.split(pairs.nonzero(), max(1, _PAIRS // lead.shape[-1])):
             row, i, j = part.unbind(-1)
             row = row + first
-            start, end = _kept(lead[row, i], lead[row, j], low[row], high[row])
+            # Few edges keep the log ratios to the likeliest rivals: only these are held to all.
+            for rivals in (slice(0, _LIKELIEST), slice(None)):
+                leads = lead[row, i, rivals], lead[row, j, rivals]
+                start, end = _kept(*leads, low[row, rivals], high[row, rivals])
+                row, i, j, start, end = (x[start <= end] for x in (row, i, j, start, end))
             ends = torch.stack([start, end], dim=-1)
             chord = torch.lerp(alone[row, i, None], alone[row, j, None], ends).amax(-1)
-            kept = (start <= end) & (chord > best[row])
+            kept = chord > best[row]
             found.append(tuple(column[kept] for column in (row, i, j, start, end)))
     if not found:
         nothing = best.new_empty(0)
@@ -135,10 +141,12 @@ def _screened(
 def _leads(
     item_logits: Tensor, prediction: Tensor, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The winner's lead of each item over rivals (B, N, C - 1), and its bounds, (B, C - 1) each."""
-    winner = prediction.argmax(-1, keepdim=True)
-    rivals = torch.arange(prediction.shape[-1] - 1, device=winner.device)
-    rivals = rivals + (rivals >= winner)  # (B, C - 1)
+    """The winner's lead of each item over rivals (B, N, C - 1), and its bounds, (B, C - 1) each.
+
+    The likeliest rival comes first.
+    """
+    ranked = prediction.argsort(dim=-1, descending=True, stable=True)
+    winner, rivals = ranked[:, :1], ranked[:, 1:]
     own = item_logits.gather(-1, winner.unsqueeze(1).expand(-1, item_logits.shape[1], -1))
     others = item_logits.gather(-1, rivals.unsqueeze(1).expand(-1, item_logits.shape[1], -1))
     bounds = log_ratio_bounds(prediction.gather(-1, winner), prediction.gather(-1, rivals), epsilon)
