@@ -17,7 +17,7 @@ from attnlight.__main__ import main
 from attnlight.processes import require_cores
 from tests.commands import QUIET, TWO, experiment, free_port, start
 
-START = 300  # for two processes to import all on a busy machine
+START = 600  # for two processes to import all on a busy machine
 SECONDS = 20  # Lightning looks at its children every 5 s
 LAUNCHER = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
