@@ -10,6 +10,7 @@ from importlib import import_module
 
 from attnlight import __version__
 from attnlight.errors import InputError, did_you_mean
+from attnlight.processes import end_with_rank_zero
 
 HELP = """\
 usage: attnlight VERB [options]
@@ -137,6 +138,7 @@ def _run(arguments: list[str], *, given: bool) -> int:
     if len(arguments) == 1:
         print(USAGE[verb], end="", file=sys.stderr)
         return 2
+    end_with_rank_zero()  # before the imports, which take seconds
     from attnlight.cli import run
 
     run(arguments if given else None)

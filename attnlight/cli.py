@@ -4,36 +4,43 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import lightning.pytorch as pl
 import rich
 import torch
+from jsonargparse import Namespace
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
 from attnlight import callbacks, datamodules, tasks  # noqa: F401
 from attnlight.callbacks.epoch_lines import EpochLines
+from attnlight.callbacks.joining import JoinTimeout
 from attnlight.callbacks.predict import PredictionWriter
 from attnlight.callbacks.run import RunConfig, SummaryTable
+from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
 from attnlight.composition import compose
 from attnlight.configuration import (
     fill_placeholders,
+    keep_logs_apart,
     keep_wandb_offline_without_key,
     selection,
     settle_callbacks,
 )
+from attnlight.data.encoding import Encoding
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.locking import require_place, sole_process
 from attnlight.noise import quieten, quieten_wandb
 from attnlight.parsing import OneSentenceParser
-from attnlight.runs import NOT_HASHED, Run, is_rank_zero
+from attnlight.processes import join_timeout, name_rank_zero, require_cores
+from attnlight.runs import NOT_HASHED, Run, corpus_name, is_rank_zero
 from attnlight.tasks.text import TextTask
 
 _LARGEST_SEED = 2**32 - 1  # of numpy
@@ -49,6 +56,7 @@ class AttnlightCLI(LightningCLI):
 
     def __init__(self, stack: ExitStack, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         self._stack, self._entered = stack, False
+        self._encoding: Encoding | None = None
         super().__init__(*arguments, **options)
 
     @override
@@ -64,15 +72,38 @@ class AttnlightCLI(LightningCLI):
             type=str | None,
             help="folder of the run (default: the seed and a short hash of the configuration)",
         )
-        parser.add_argument("--overwrite", action="store_true", help="replace a run that is there")
+        parser.add_argument(
+            "--overwrite",
+            action="store_true",
+            help="fit: replace a run that is there; validate, test: records of other settings",
+        )
+        parser.add_argument(
+            "--corpus",
+            type=str | None,
+            help="name, in records, of a corpus that the model was not trained on (default: stem of "
+            "the file that is its data, or last part of its path)",
+        )
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
-        for name in ("vocab_size", "num_classes"):
-            parser.link_arguments(f"data.{name}", f"model.init_args.{name}", apply_on="instantiate")
+        of_all = (("vocab_size", "vocab_size"), ("num_classes", "num_classes"))
         of_taggers = (("classes", "tags"), ("features", "features"), ("target", "target"))
-        for source, name in of_taggers:
+        for source, name in of_all + of_taggers:
             parser.link_arguments(
-                f"data.{source}", f"model.init_args.{name}", apply_on="instantiate"
+                "data",
+                f"model.init_args.{name}",
+                compute_fn=self._of_corpus(source),
+                apply_on="instantiate",
             )
+
+    def _of_corpus(self, name: str) -> Callable[[CorpusDataModule], Any]:
+        """What gives the model an attribute of its corpus, once that is encoded as its own."""
+
+        def attribute(data: CorpusDataModule) -> Any:  # noqa: ANN401
+            if self._encoding is not None and data.encoding is None:
+                data.evaluate_as(self._encoding, self.config[self.subcommand].corpus)
+            return getattr(data, name)
+
+        attribute.__name__ = name  # in --help
+        return attribute
 
     @override
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
@@ -83,6 +114,7 @@ class AttnlightCLI(LightningCLI):
         composed = compose(verb, arguments[1:], keys)
         self.config = parser.parse_args(composed.arguments(verb))
         self.config[verb].config = composed.files
+        self._corpus = composed.corpus
         if not composed.tests and verb in ("validate", "test") and is_rank_zero():
             print(
                 "No test is named, so metrics alone are measured: -c configs/tests/all.yaml adds all."
@@ -102,6 +134,8 @@ class AttnlightCLI(LightningCLI):
     @override
     def before_instantiate_classes(self) -> None:
         config = self.config[self.subcommand]
+        require_cores(config.trainer.accelerator, config.trainer.devices)
+        self._join_timeout = join_timeout()
         fitting = self.subcommand == "fit"
         self.home = Run.of_fit(config, self._flattened()) if fitting else Run.of_checkpoint(config)
         config.experiment, config.run = self.home.experiment, self.home.name
@@ -111,6 +145,7 @@ class AttnlightCLI(LightningCLI):
             self._enter()
         else:
             require_place(self.home.folder)
+        self._check_corpus(config)
         self._replacing = self._new and config.overwrite
         self._wandb_id = self.home.wandb_id(another=self._replacing)
         if self.subcommand == "test":
@@ -120,12 +155,43 @@ class AttnlightCLI(LightningCLI):
         settle_callbacks(config.trainer)
         keep_wandb_offline_without_key(config.trainer.logger)
 
+    def _check_corpus(self, config: Namespace) -> None:
+        """Prepare the corpus and require the splits that the verb reads, before all else is made.
+
+        Raises:
+            InputError: The corpus cannot be read as it is asked for, or lacks a split; or the
+                checkpoint cannot be read, or has other classes.
+        """
+        parser = OneSentenceParser()
+        parser.add_subclass_arguments(CorpusDataModule, "data")
+        corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
+        data: CorpusDataModule = parser.instantiate_classes(corpus).data
+        config.corpus = self._other_corpus(config, data)
+        splits = {"fit": ("train", "validation"), "validate": ("validation",), "test": ("test",)}
+        for split in splits.get(str(self.subcommand), (data.predict_split,)):
+            data.dataset(split)
+
+    def _other_corpus(self, config: Namespace, data: CorpusDataModule) -> str | None:
+        """Name of the corpus, now encoded as the model's own; None where it is the model's own."""
+        if self.subcommand == "fit":
+            return None
+        encoding = Encoding.of(read_checkpoint(config.ckpt_path)[CHECKPOINT_KEY])
+        if encoding is None or data.is_known_as(encoding.corpus):
+            return None
+        name = corpus_name(config.corpus, self._corpus or data.corpus_name)
+        data.evaluate_as(encoding, name)
+        self._encoding = encoding
+        return name
+
     @override
     def instantiate_classes(self) -> None:
         plain = self.config.clone()
         config = self.config[self.subcommand]
-        names = self.home.placeholders(self._wandb_id) | selection(config.model.class_path)
+        names = self.home.placeholders(self._wandb_id, config.corpus)
+        names |= selection(config.model.class_path)
         config.trainer = fill_placeholders(config.trainer, names)
+        if config.corpus is not None:
+            keep_logs_apart(config.trainer.logger, config.corpus)
         super().instantiate_classes()
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, RunConfig):
@@ -163,6 +229,11 @@ class AttnlightCLI(LightningCLI):
         if not rich.get_console().is_terminal:  # a bar would be printed once, when all is over
             attached[:] = [c for c in attached if not isinstance(c, ProgressBar)]
         quieten_wandb(trainer.loggers)
+        launcher = trainer.strategy.launcher
+        if isinstance(launcher, _SubprocessScriptLauncher):  # of one process on each device
+            attached.append(JoinTimeout(self._join_timeout))
+            if not launcher.cluster_environment.creates_processes_externally:
+                name_rank_zero()
         return trainer
 
     def before_fit(self) -> None:

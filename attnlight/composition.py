@@ -46,7 +46,13 @@ _NOT_OF_FIT = {"verbose", "return_predictions"}
 
 
 class _Whole(dict[str, Any]):
-    """A section from a file of its own, which replaces the one before it."""
+    """A section from a file of its own, which replaces the one before it.
+
+    Attributes:
+        stem: Stem of the file.
+    """
+
+    stem = ""
 
 
 @dataclass(frozen=True)
@@ -58,12 +64,14 @@ class Composition:
         files: The configuration files that it was made of, without the default.
         options: The arguments that are the parser's, which come after it.
         tests: Whether an interpretability test is attached.
+        corpus: Stem of the file that `data` comes from, None where it has none of its own.
     """
 
     config: Config
     files: list[str]
     options: list[str]
     tests: bool
+    corpus: str | None
 
     def arguments(self, verb: str) -> list[str]:
         """The arguments for the parser: the configuration in one line, each value with its type."""
@@ -102,9 +110,10 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
     replacing, options = _taken(rest, (*_PLAIN, _CALLBACKS))
     for name, value in replacing:
         config = _over(config, _of_option(name, value))
+    corpus = getattr(config.get("data"), "stem", None)
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
-    return Composition(config, files, options, _names_test(config, options))
+    return Composition(config, files, options, _names_test(config, options), corpus)
 
 
 def _names_test(config: Config, options: Sequence[str]) -> bool:
@@ -166,6 +175,8 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
         file = folder / value
         named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
         value = _Whole(_read(file)) if named else {"class_path": value}
+        if named:
+            value.stem = file.stem
     if not isinstance(value, dict):
         raise InputError(f"{where} is {value!r}; expected a mapping or a file")
     if name == "trainer":

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ProgressBar
+from lightning.pytorch.loggers import CSVLogger
 
 from attnlight.callbacks import InterpretabilityTest
 from attnlight.runs import is_rank_zero
@@ -62,6 +63,13 @@ def _import(path: str) -> type:
     module, _, name = path.rpartition(".")
     kind: type = getattr(import_module(module), name)
     return kind
+
+
+def keep_logs_apart(loggers: Any, corpus: str) -> None:  # noqa: ANN401
+    """Let CSV files of a corpus that the model was not trained on lie beside those of its own."""
+    for logger in loggers if isinstance(loggers, list) else [loggers]:
+        if isinstance(logger, Namespace) and issubclass(_import(logger.class_path), CSVLogger):
+            logger.init_args.name = f"{logger.init_args.name}/{corpus}"
 
 
 def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401

@@ -18,13 +18,22 @@ from lightning.fabric.utilities.rank_zero import _get_rank, rank_zero_only
 from attnlight.errors import InputError
 from attnlight.files import named_errors, nearest_file, write_text
 
-NOT_HASHED = ("config", "experiment", "run", "root", "overwrite", "ckpt_path", "seed_everything")
+NOT_HASHED = (
+    "config",
+    "experiment",
+    "run",
+    "root",
+    "corpus",
+    "overwrite",
+    "ckpt_path",
+    "seed_everything",
+)
 PRODUCTS = (
     "*.ckpt",
     "*.yaml",
     "status.json",
     "wandb_id",
-    "predictions.parquet",
+    "predictions*.parquet",
     "records",
     "figures",
     "logs",
@@ -137,13 +146,20 @@ class Run:
         status = {"state": "finished"} | details
         write_text(self.folder / "status.json", json.dumps(status, indent=1) + "\n")
 
-    def placeholders(self, wandb_id: str) -> dict[str, str]:
-        """What `{run}`, `{experiment}`, `{name}` and `{wandb_id}` in a configuration stand for."""
+    def placeholders(self, wandb_id: str, corpus: str | None = None) -> dict[str, str]:
+        """What `{run}`, `{experiment}`, `{name}` and `{wandb_id}` in a configuration stand for.
+
+        Args:
+            wandb_id: The run's id in Weights & Biases.
+            corpus: Name of the corpus where the model was trained on another one: its curves are
+                those of a run of their own.
+        """
+        suffix = "" if corpus is None else f"-{corpus}"
         return {
             "run": str(self.folder),
             "experiment": self.experiment,
-            "name": self.name,
-            "wandb_id": wandb_id,
+            "name": self.name + suffix,
+            "wandb_id": wandb_id + re.sub(r"[^\w-]", "-", suffix),
         }
 
     def wandb_id(self, *, another: bool) -> str:
@@ -211,6 +227,21 @@ def _status(folder: Path) -> dict[str, Any]:
             f"{path} is not what `fit` writes ({status}): add --overwrite to train the run again."
         )
     return status
+
+
+def corpus_name(given: str | None, default: str) -> str:
+    """The name by which records know a corpus that a model was not trained on.
+
+    Args:
+        given: As `--corpus` names it.
+        default: What else to make it of: a hub id, a path or the stem of a file.
+
+    Raises:
+        InputError: The given name is none of a folder.
+    """
+    if given is not None:
+        return _folder_name("corpus", given)
+    return re.sub(r"[^\w.-]+", "-", Path(default).name).strip(".-") or "other"
 
 
 def _root(config: Mapping[str, Any]) -> Path:

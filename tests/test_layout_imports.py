@@ -14,7 +14,17 @@ LEVELS = (
     {"reference"},
     {"report", "datamodules", "models"},
     {"functional", "data"},
-    {"arguments", "batch", "checkpoints", "errors", "files", "locking", "records", "runs"},
+    {
+        "arguments",
+        "batch",
+        "checkpoints",
+        "errors",
+        "files",
+        "locking",
+        "processes",
+        "records",
+        "runs",
+    },
 )
 WITHOUT_LIGHTNING = (
     "arguments",

@@ -110,7 +110,8 @@ class Reader:
         """The folder of reviews that the README's reader has."""
         (self.folder / "reviews").mkdir()
         verdicts = [("a joy from start to end", "pos"), ("a bore and a waste", "neg")]
-        for split in ("train", "test"):
+        verdicts += [("a triumph", "great"), ("it has an end", "mixed")]
+        for split in ("train", "dev", "test"):
             with (self.folder / f"reviews/{split}.csv").open("w", newline="") as file:
                 csv.writer(file).writerows([("sentence", "verdict"), *verdicts * 40])
 
@@ -182,6 +183,9 @@ def assert_left_behind(checkpoints: Path) -> None:
     assert own.metadata["measures"] == ["tvd", "flipped"]
     assert own.metadata["classes"] == ["negative", "positive"]
     assert ((own.columns["tvd"] >= 0) & (own.columns["tvd"] <= 1)).all()
+    other = read_record(run / "records/test-reviews/attention_permutation.parquet")
+    assert other.metadata["corpus_name"] == "reviews"
+    assert 0 <= other.metadata["unknown_words"] < 1
     outside = read_record(checkpoints / "bag/first/records/test/attention_permutation.parquet")
     assert outside.metadata["partial"] is False
     assert (checkpoints / "reviews/first/best.ckpt").is_file()

@@ -221,11 +221,11 @@ class TestScale:
                 write_kept(tmp_path, name, {"importance_correlation": tau[seed]}, seed=seed)
         lines = scale.scale_table(scale.read_scales(tmp_path)).splitlines()[2:]
         mean = np.mean([rows["tau_attention_loo"].mean() for rows in tau])
-        assert [line.split("|")[2].strip() for line in lines] == ["0.1", "0.3"] * 2
+        assert [line.split("|")[2].strip() for line in lines] == ["0.1", "0.3"] * 3
         assert lines[0].startswith("| BiLSTM | 0.1 | 2 | 2 / 2 | 0.600 ± 0.000 | ")
         assert lines[1].split("|")[7].strip().startswith(f"{mean:.2f} [")
-        assert sum("| not run |" in line for line in lines) == 2
+        assert sum("| not run |" in line for line in lines) == 4
 
     def test_experiments_are_named_by_their_scale(self) -> None:
         assert scale.SCALES["sst_average_scale_0.3"] == 0.3
-        assert set(scale.BASES.values()) == {"sst_bilstm", "sst_average"}
+        assert set(scale.BASES.values()) == set(scale.ENCODERS)

@@ -23,7 +23,12 @@ from typing_extensions import override
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.display import interval_scalars, show_figure, unmeasured_index
 from attnlight.callbacks.outputs import broken_rows, broken_sentence, output_of
-from attnlight.callbacks.sheet import RecordingCallback, RecordSheet
+from attnlight.callbacks.sheet import (
+    RecordingCallback,
+    RecordSheet,
+    corpus_known_as,
+    records_folder,
+)
 from attnlight.errors import InputError
 from attnlight.records import RecordError, read_metadata
 from attnlight.report import draw
@@ -126,7 +131,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         Raises:
             InputError: There is such a record.
         """
-        path = Path(trainer.default_root_dir, "records", STAGES[stage], f"{self.name}.parquet")
+        folder = records_folder(STAGES[stage], corpus_known_as(trainer))
+        path = Path(trainer.default_root_dir) / folder / f"{self.name}.parquet"
         try:
             about = read_metadata(path)
         except RecordError:  # none, or a damaged one
@@ -135,6 +141,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         partial = "limit_batches" in settings or self.max_instances is not None
         older = {**self._plain_metadata(), "measures": list(self.measures), "partial": partial}
         now = {"settings": settings} if "settings" in about else older
+        if folder.name != STAGES[stage]:
+            now["corpus"] = trainer.datamodule.fingerprint  # type: ignore[attr-defined]
         for name, value in {"checkpoint": checkpoint, **now}.items():
             if about.get(name) != value:
                 differs = _difference(name, about.get(name), value)

@@ -77,7 +77,7 @@ def show_figure(
     if figure is None:
         return
     if not fitting:
-        save_figure(figure, path.parents[2] / "figures" / stage / name)
+        save_figure(figure, path.parents[2] / "figures" / path.parent.name / name)
     for logger in loggers:
         image = _image(figure)
         logger.log_image(key=f"{stage}/{name}/figure", images=[image], step=trainer.global_step)

@@ -13,6 +13,7 @@ from lightning.pytorch.cli import SaveConfigCallback
 from typing_extensions import override
 
 from attnlight.callbacks.base import STAGES, attached_tests, record_name
+from attnlight.callbacks.sheet import corpus_known_as, records_folder
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
 from attnlight.report.tables import terminal_table
@@ -73,26 +74,28 @@ class RunConfig(SaveConfigCallback):
         config.ckpt_path, config.overwrite = None, False
         for name, value in getattr(pl_module, "settled", {}).items():
             config.model.init_args[name] = value
-        path = Path(trainer.default_root_dir) / f"{stage}.yaml"
-        if stage != "fit":
+        known_as = corpus_known_as(trainer)
+        named = stage if known_as is None else f"{stage}-{known_as}"
+        path = Path(trainer.default_root_dir) / f"{named}.yaml"
+        if stage in STAGES:
             now = {test.name for test in attached_tests(trainer)}
-            config.trainer.callbacks += _still_recorded(path, stage, now)
+            records = path.parent / records_folder(STAGES[stage], known_as)
+            config.trainer.callbacks += _still_recorded(path, records, now)
         text = self.parser.dump(config, skip_unset=False, skip_validation=True)
         write_text(path, text)
         for logger in trainer.loggers:
             if isinstance(logger, pl.loggers.WandbLogger):
-                whole = {stage: yaml.safe_load(text)}
+                whole = {named: yaml.safe_load(text)}
                 logger.experiment.config.update(whole, allow_val_change=True)
 
 
-def _still_recorded(path: Path, stage: str, now: set[str]) -> list[Namespace]:
+def _still_recorded(path: Path, records: Path, now: set[str]) -> list[Namespace]:
     """Tests of an earlier call of a verb whose records are there and that this call does not run."""
     try:
         earlier = read_yaml(path)["trainer"]["callbacks"] or []
         paths = [str(callback["class_path"]) for callback in earlier]
     except (InputError, LookupError, TypeError):
         return []  # none yet, or damaged
-    records = path.parent / "records" / STAGES.get(stage, "")
     names = [record_name(class_path.rpartition(".")[2]) for class_path in paths]
     return [
         Namespace(**callback)  # type: ignore[no-untyped-call]
@@ -117,4 +120,4 @@ class SummaryTable(Callback):
         rich.print(", ".join(f"{name} {value}" for name, value in metrics.items()))
         records = Path(trainer.default_root_dir) / "records"
         if tests and not trainer.fast_dev_run:  # type: ignore[attr-defined]
-            rich.print(terminal_table(records))
+            rich.print(terminal_table(records, corpus_known_as(trainer) or ""))

@@ -31,7 +31,8 @@ class RecordSheet:
 
     Args:
         trainer: The running trainer; records go to `records/<stage>/` under its
-            `default_root_dir`, under `fast_dev_run` to a temporary folder.
+            `default_root_dir`, those of another corpus than the model was trained on to
+            `records/<stage>-<corpus>/`, under `fast_dev_run` to a temporary folder.
         name: File name of the record without its ending.
         stage: Which loop is running.
         max_instances: How many instances to choose by a seeded hash of their index; None: all.
@@ -57,7 +58,12 @@ class RecordSheet:
         self.stage = stage
         self._trainer = trainer
         root = self._temporary_root() if trainer.fast_dev_run else trainer.default_root_dir  # type: ignore[attr-defined]
-        self.path = Path(root) / (target or Path("records", stage, f"{name}.parquet"))
+        known_as = corpus_known_as(trainer)
+        if target is None:
+            target = records_folder(stage, known_as) / f"{name}.parquet"
+        elif known_as is not None:
+            target = target.with_name(f"{target.stem}-{known_as}{target.suffix}")
+        self.path = Path(root) / target
         loader, limited = _loader(trainer, stage)
         instances = dataset_index(loader)
         self._chosen: Tensor | None = None
@@ -66,11 +72,15 @@ class RecordSheet:
             self._chosen = torch.from_numpy(instances)
         self.instances = instances
         self._expected = None if limited else instances
-        self._metadata = dict(metadata) | {
-            "stage": stage,
-            "checkpoint": Path(trainer.ckpt_path).name if trainer.ckpt_path else None,
-            "partial": limited or self._chosen is not None,
-        }
+        self._metadata = (
+            dict(metadata)
+            | {
+                "stage": stage,
+                "checkpoint": Path(trainer.ckpt_path).name if trainer.ckpt_path else None,
+                "partial": limited or self._chosen is not None,
+            }
+            | _of_another_corpus(trainer, stage)
+        )
         self._writer = self._open_shard()
 
     def wanted(self, index: Tensor) -> Tensor:
@@ -179,6 +189,27 @@ class RecordingCallback(Callback):
         if self._sheet is not None:
             self._sheet.discard()
             self._sheet = None
+
+
+def corpus_known_as(trainer: pl.Trainer) -> str | None:
+    """Name of the corpus in records where the model was trained on another one; None: its own."""
+    name: str | None = getattr(getattr(trainer, "datamodule", None), "known_as", None)
+    return name
+
+
+def records_folder(stage: str, known_as: str | None) -> Path:
+    """Folder of a split's records, relative to the run's."""
+    return Path("records", stage if known_as is None else f"{stage}-{known_as}")
+
+
+def _of_another_corpus(trainer: pl.Trainer, stage: Stage) -> dict[str, Any]:
+    """What a record says of a corpus that the model was not trained on."""
+    known_as = corpus_known_as(trainer)
+    if known_as is None:
+        return {}
+    datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
+    split = {"val": "validation", "test": "test"}.get(stage, datamodule.predict_split)
+    return {"corpus_name": known_as, "unknown_words": datamodule.unknown_share(split)}
 
 
 def _origin(trainer: pl.Trainer) -> dict[str, str | None]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attnlight.data.sources import Source
-from attnlight.errors import InputError
+from attnlight.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow
@@ -17,12 +17,16 @@ def require_columns(rows: Dataset, source: Source, names: Sequence[str]) -> None
     """Refuse a source that lacks one of these columns.
 
     Raises:
-        InputError: It names the column and lists those that are there.
+        InputError: It names the column, lists those that are there and names the option.
     """
+    options = {name: "tokens" if source.tokens else "text" for name in source.columns}
+    options[str(source.label)] = "label"
     for name in names:
         if name not in rows.column_names:
             there = ", ".join(rows.column_names)
-            raise InputError(f"{source} has no column {name!r}; it has {there}")
+            hint = did_you_mean(name, rows.column_names)
+            cure = f": name the right one in {options[name]}" if name in options else ""
+            raise InputError(f"{source} has no column {name!r}{hint}; it has {there}{cure}")
 
 
 def is_text(kind: pyarrow.DataType) -> bool:

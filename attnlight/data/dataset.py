@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from attnlight.batch import TextBatch
+from attnlight.batch import BOS, EOS, UNK, TextBatch
 from attnlight.data.collate import collate, pad_ragged
 from attnlight.errors import InputError
 
@@ -101,6 +101,15 @@ class TokenDataset(Dataset[TextBatch]):
     def equals(self, other: TokenDataset) -> bool:
         """Whether another split holds the same columns of the same rows in the same order."""
         return bool(self._table.equals(other._table))
+
+    def count_unknown(self) -> dict[str, int]:
+        """Number of tokens that are no boundaries, and of those among them that are unknown."""
+        total = unknown = 0
+        for offsets, values in zip(self._tokens.offsets, self._tokens.values, strict=True):
+            ids = values[offsets[0] : offsets[-1]]
+            total += int(np.count_nonzero((ids != BOS) & (ids != EOS)))
+            unknown += int(np.count_nonzero(ids == UNK))
+        return {"tokens": total, "unknown_tokens": unknown}
 
     @property
     def shapes(self) -> NDArray[np.int32]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.data.columns import is_text, require_columns
-from attnlight.errors import InputError
+from attnlight.data.sources import Label, Source
+from attnlight.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow
     from datasets import Dataset
 
-    from attnlight.data.sources import Source
-
 Value = int | str
+_DISTINCT = 20  # more rows than this with a label each are no classes
+_SHOWN = 30
 
 
 def read_labels(
@@ -34,14 +37,21 @@ def read_labels(
         The classes, and each row's number among them, (n,), -1 where `classes` drops its label.
 
     Raises:
-        InputError: The column is missing, holds no labels or is -1 throughout; `classes` lists a
-            label twice or one that the source does not have; or a label is outside the classes.
+        InputError: The column is missing, holds no labels, lacks some, is -1 throughout or has
+            another label on each row; `classes` lists a label twice or one that the source does not
+            have; or a label is outside the classes.
     """
     column = _column(rows, source)
     values, row_values = _distinct(column)
     if set(values) == {-1}:
         raise InputError(
-            f"{source} is labelled -1 throughout: its labels are not published, use another split"
+            f"{source} is labelled -1 throughout: its labels are not published; name another split, "
+            "or take texts to test on from the training texts with `test_fraction: 0.2`"
+        )
+    if names is None and len(values) == len(rows) > _DISTINCT:
+        raise InputError(
+            f"column {source.label} of {source} has another value on each of the {len(rows)} rows: "
+            f"name the column of classes in label; there are {', '.join(rows.column_names)}"
         )
     named = _named_by_corpus(rows, source) or {value: str(value) for value in values}
     if source.classes is not None:
@@ -58,15 +68,24 @@ def _column(rows: Dataset, source: Source) -> pyarrow.ChunkedArray:
 
     require_columns(rows, source, [str(source.label)])
     column = rows.select_columns([source.label]).with_format("arrow")[:][source.label]
+    if column.null_count == len(column):
+        raise InputError(f"no row of {source} has a {source.label}")
     if pyarrow.types.is_boolean(column.type):
         column = column.cast(pyarrow.int8())
+    if pyarrow.types.is_floating(column.type):  # whole numbers with gaps, as a CSV file has them
+        with suppress(pyarrow.ArrowInvalid):
+            column = column.cast(pyarrow.int64())
     if not (pyarrow.types.is_integer(column.type) or is_text(column.type)):
         raise InputError(
             f"column {source.label} of {source} holds {column.type}; a label is a whole number "
             "or a string"
         )
     if column.null_count:
-        raise InputError(f"{column.null_count} rows of {source} have no {source.label}")
+        first = column.is_null().to_pylist().index(True)
+        raise InputError(
+            f"{column.null_count} of the {len(column)} rows of {source} have no {source.label}, first "
+            f"row {first} (from 0): fill them in or take them out of the corpus"
+        )
     return column
 
 
@@ -99,14 +118,13 @@ def _chosen(
     by_name = {name: value for value, name in known.items()}
     named: dict[Value, str] = {}
     for name, labels in (source.classes or {}).items():
-        for label in labels:
+        for label in labels if isinstance(labels, list) else [labels]:
             value = label if isinstance(label, int) else by_name.get(label, label)
             value = str(label) if text else value
             if complete and value not in known:
-                there = ", ".join(repr(value) for value in known)
                 raise InputError(
-                    f"classes lists {label!r} for {name!r}, which is no label of {source}; its "
-                    f"labels are {there}"
+                    f"classes lists {label!r} for {name!r}, which is no label of {source}"
+                    f"{_hint(label, known)}; its labels are {_some(map(repr, known))}"
                 )
             if value in named:
                 raise InputError(f"classes lists label {label!r} of {source} twice")
@@ -114,12 +132,23 @@ def _chosen(
     return named
 
 
+def _hint(label: Label, known: dict[Value, str]) -> str:
+    if isinstance(label, bool):
+        return " (put yes, no, on, off, true and false in quotes: YAML reads them as truth values)"
+    return did_you_mean(str(label), [str(value) for value in (*known, *known.values())])
+
+
+def _some(values: Iterable[str]) -> str:
+    shown = list(islice(values, _SHOWN + 1))
+    return ", ".join(shown[:_SHOWN]) + (", ..." if len(shown) > _SHOWN else "")
+
+
 def _number(value: Value, named: dict[Value, str], names: Sequence[str], source: Source) -> int:
     if value not in named and source.classes is not None:
         return -1
     if named.get(value) not in names:
         raise InputError(
-            f"{source} has label {value!r}, outside the classes {', '.join(names)}; list the "
-            "labels to use in `classes`"
+            f"{source} has label {value!r}, outside the classes {_some(names)}; list the labels to "
+            "use in classes, and rows with others are dropped"
         )
     return list(names).index(named[value])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.data.duplicates import distinct_if_empty
 from attnlight.errors import InputError
 
 Rows = NDArray[np.int64]
@@ -40,6 +41,39 @@ def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: NDArray[np.uint64] = state ^ (state >> np.uint64(31))
     return mixed
+
+
+def choose_stratified(
+    rows: Rows, labels: Rows, groups: NDArray[np.uint64], fraction: float, seed: int
+) -> Rows:
+    """A share of the rows of each class, in their order; the rows of a group stay together.
+
+    Classes are taken one by one: their groups in the order of their first rows' hashes (`choose`),
+    each that still fits, until round(fraction * n) of the n rows are there, at least one and not
+    all of them. A class of one row, and a group that is larger than the share, is not chosen.
+
+    Args:
+        rows: n rows, ascending.
+        labels: Class of each, (n,); a group has that of its first row.
+        groups: Equal numbers for rows that belong together, (n,).
+        fraction: The share, between 0 and 1.
+        seed: Seed of the hash.
+    """
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    sizes = np.bincount(group)
+    order = np.argsort(_hash(rows[first], seed), kind="stable")
+    chosen = np.zeros(len(sizes), bool)
+    for label in np.unique(labels[first]):
+        candidates = order[labels[first][order] == label]
+        total = int(sizes[candidates].sum())
+        room = min(max(round(fraction * total), 1), total - 1)
+        for candidate in candidates:
+            if not room:
+                break
+            if sizes[candidate] <= room:
+                chosen[candidate] = True
+                room -= sizes[candidate]
+    return rows[chosen[group]]
 
 
 @dataclass
@@ -82,6 +116,8 @@ class Selection:
         min_tokens: Drop texts of fewer tokens; an empty text has none.
         max_tokens: Drop texts of more tokens.
         validation_fraction: Share of the training texts that become the validation split.
+        test_fraction: Share of the training texts that become the test split, before those that
+            validate.
         subset: Split to the share of its texts (below 1 or 1.0) or to the number of texts to use.
         seed: Seed of what is split off and chosen.
 
@@ -94,19 +130,31 @@ class Selection:
     validation_fraction: float | None = None
     subset: Mapping[str, int | float] = field(default_factory=dict)
     seed: int = 0
+    test_fraction: float | None = None
 
     def __post_init__(self) -> None:
-        low, high, fraction = self.min_tokens, self.max_tokens, self.validation_fraction
+        low, high = self.min_tokens, self.max_tokens
         if low is not None and high is not None and low > high:
             raise InputError(f"min_tokens is {low} and max_tokens is {high}: no text fits")
-        if fraction is not None and not 0 < fraction < 1:
-            raise InputError(f"validation_fraction is {fraction}; it must lie between 0 and 1")
+        for option in ("validation_fraction", "test_fraction"):
+            fraction = getattr(self, option)
+            if fraction is not None and not 0 < fraction < 1:
+                raise InputError(f"{option} is {fraction}; it must lie between 0 and 1")
         for split, amount in self.subset.items():
+            if split not in ("train", "validation", "test"):
+                raise InputError(f"subset names {split}; it takes train, validation and test")
             if amount <= 0 or (isinstance(amount, float) and amount > 1):
                 raise InputError(
                     f"subset of {split} is {amount}; it must be a share up to 1.0 or a whole "
                     "number of texts"
                 )
+
+    def identity(self) -> dict[str, Any]:
+        """All options as plain JSON; `test_fraction`, which came later, only where it is used."""
+        options = asdict(self)
+        if self.test_fraction is None:
+            del options["test_fraction"]
+        return options
 
     @property
     def counts_tokens(self) -> bool:
@@ -122,16 +170,54 @@ class Selection:
         if self.max_tokens is not None:
             kept.keep(kept.rows[tokens <= self.max_tokens], "max_tokens", self.max_tokens)
 
+    def divide(self, train: Kept, labels: Rows, texts: NDArray[np.uint64]) -> dict[str, Kept]:
+        """Move test and validation texts out of the training texts, where fractions are given.
+
+        Args:
+            train: The training texts.
+            labels: Class of each row of the source, (rows,).
+            texts: Text of each row of the source as a number (`text_keys`), (rows,).
+        """
+        moved = {}
+        if self.test_fraction is not None:
+            moved["test"] = self._split_off_test(train, labels, texts)
+        if self.validation_fraction is not None:
+            moved["validation"] = self.split_off(train)
+        return moved
+
     def split_off(self, train: Kept) -> Kept:
         """Move the validation texts out of the training texts."""
         fraction = self.validation_fraction
         assert fraction is not None
         moved = choose(train.rows, round(fraction * len(train.rows)), self.seed)
-        validation = Kept(f"the validation texts split off {train.name}", train.rows)
-        validation.keep(moved, "validation_fraction", fraction)
-        validation.dropped.clear()  # what stays in training is not dropped
-        train.rows = np.setdiff1d(train.rows, moved, assume_unique=True)
-        return validation
+        return _move(train, moved, "validation", fraction)
+
+    def _split_off_test(self, train: Kept, labels: Rows, texts: NDArray[np.uint64]) -> Kept:
+        """Move the test texts out, the same share of each class, equal texts together."""
+        fraction = self.test_fraction
+        assert fraction is not None
+        labels, groups = labels[train.rows], distinct_if_empty(texts[train.rows])
+        moved = choose_stratified(train.rows, labels, groups, fraction, self.seed)
+        if not len(moved):
+            raise InputError(
+                f"no text of {train.name} can be split off by test_fraction: {fraction}: equal texts "
+                "stay on one side, and each text occurs too often or has a class of its own"
+            )
+        return _move(train, moved, "test", fraction)
+
+    def cut_all(self, splits: Mapping[str, Kept]) -> None:
+        """Keep the seeded subset of each split for which one is asked for.
+
+        Raises:
+            InputError: There is no such split, or it has fewer texts.
+        """
+        for split in self.subset:
+            if split not in splits:
+                raise InputError(
+                    f"subset names {split}, which this corpus does not have; it has "
+                    f"{', '.join(splits)}"
+                )
+            self.cut(split, splits[split])
 
     def cut(self, split: str, kept: Kept) -> None:
         """Keep the seeded subset of a split, where one is asked for."""
@@ -145,3 +231,12 @@ class Selection:
                 "choose from"
             )
         kept.keep(choose(kept.rows, count, self.seed), "subset", amount)
+
+
+def _move(train: Kept, rows: Rows, split: str, fraction: float) -> Kept:
+    """These rows as a split of their own, which the training texts lose."""
+    moved = Kept(f"the {split} texts split off {train.name}", train.rows)
+    moved.keep(rows, f"{split}_fraction", fraction)
+    moved.dropped.clear()  # what stays in training is not dropped
+    train.rows = np.setdiff1d(train.rows, rows, assume_unique=True)
+    return moved

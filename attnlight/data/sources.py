@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
+import glob
 import os
-import re
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlight.errors import InputError
+from attnlight.data.digests import all_digests, description, digests
+from attnlight.data.hub import offline_if_unreachable
+from attnlight.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 DATA_VARIABLE = "ATTNLIGHT_DATA"
 _PLACE = ("path", "name", "revision", "local")
-_FRONT_MATTER = re.compile(rb"\s*---[\r\n]+(.*?)[\r\n]+---", re.DOTALL)
+_FILES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".arrow", ".gz", ".zip", ".zst", ".xz")
+Label = str | int | bool
+Classes = dict[str, list[Label] | Label]
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,16 @@ class Source:
     with `text` or `tokens` of its own takes neither.
 
     Args:
-        path: Hub id, or a local folder that `datasets` can read.
+        path: Hub id, or a local folder or file that `datasets` can read.
         name: Configuration of the corpus.
         revision: Commit, tag or branch on the hub.
         local: Folder under `$ATTNLIGHT_DATA` that is read instead, where that variable is set.
-        split: Split of the source, by default the one that it is for; slices like `train[:10%]` are understood.
+        split: Split of the source, by default the one that it is for; slices like `train[:10%]`
+            are understood.
         text: Column of texts, or several to be joined with spaces.
         tokens: Column of token lists, in place of `text`.
         label: Column of labels, whole numbers or strings.
-        classes: Class names to the source's labels, as in the datamodule.
+        classes: Class names to the source's labels, as in the datamodule; one label needs no list.
     """
 
     path: str | None = None
@@ -50,7 +53,7 @@ class Source:
     text: str | list[str] | None = None
     tokens: str | None = None
     label: str | None = None
-    classes: dict[str, list[str | int]] | None = None
+    classes: Classes | None = None
 
     def over(self, main: Source, split: str) -> Source:
         """This source, completed by another and by the split that it is for."""
@@ -72,18 +75,32 @@ class Source:
         return [self.text] if isinstance(self.text, str) else list(self.text or ())
 
     @property
+    def split_name(self) -> str:
+        """The split, without the slice that is taken of it."""
+        return str(self.split).partition("[")[0]
+
+    @property
+    def place(self) -> list[str | None]:
+        """Where the corpus is, whichever split of it is read."""
+        return [getattr(self, name) for name in _PLACE]
+
+    @property
     def _stands_in(self) -> bool:
         return bool(os.environ.get(DATA_VARIABLE)) and self.local is not None
 
     @property
     def folder(self) -> Path | None:
-        """The local folder to read, or None where the corpus comes from the hub.
+        """The local folder or file to read, or None where the corpus comes from the hub.
 
         Raises:
-            InputError: There is no such folder.
+            InputError: There is none of that name.
         """
         path = self.path or ""
         folder = Path(path).expanduser()
+        if not self._stands_in and folder.suffix in _FILES and not folder.is_dir():
+            if not folder.is_file():
+                raise InputError(f"there is no corpus file {folder}")
+            return folder
         if self._stands_in:
             folder = Path(os.environ[DATA_VARIABLE]).expanduser() / str(self.local)
         elif not folder.is_dir() and not path.startswith((".", "/", "~")) and path.count("/") < 2:
@@ -112,14 +129,14 @@ class Source:
             return self._content()
         if column_file:
             file = folder / str(self.split)
-            return self._content(_digests(folder, [file] if file.is_file() else []))
-        description = _description(folder)
-        return self._content(_digests(folder, self._data_files(folder))) | description
+            return self._content(digests(folder, [file] if file.is_file() else []))
+        root = folder if folder.is_dir() else folder.parent
+        return self._content(digests(root, self._data_files())) | description(folder)
 
     def former_identity(self) -> dict[str, Any]:
         """`identity` in version 1 of the fingerprint: every file of a local folder counted."""
         folder = self.folder
-        return self._content() if folder is None else self._content(_all_digests(folder))
+        return self._content() if folder is None else self._content(all_digests(folder))
 
     def _content(self, files: dict[str, str] | None = None) -> dict[str, Any]:
         content = asdict(self)
@@ -130,118 +147,99 @@ class Source:
             content["name"] = None if self._stands_in else self.name
         return content
 
-    def _data_files(self, folder: Path) -> list[Path]:
+    def _data_files(self) -> list[Path]:
         """The files that `datasets` reads for any split: which they are is its own decision."""
         import datasets
 
-        name = None if self._stands_in else self.name
-        with tempfile.TemporaryDirectory() as scratch, self._explained(local=True):
-            builder = datasets.load_dataset_builder(str(folder), name, cache_dir=scratch)
+        with tempfile.TemporaryDirectory() as scratch, self._explained():
+            builder = datasets.load_dataset_builder(**self._arguments(Path(scratch)))
         files = builder.config.data_files or {}
         return [Path(file) for split in files.values() for file in split]
 
-    def load(self, scratch: Path) -> Dataset:
+    def splits(self) -> list[str]:
+        """Names of the corpus's splits.
+
+        Raises:
+            InputError: The corpus cannot be had.
+        """
+        import datasets
+
+        with tempfile.TemporaryDirectory() as scratch, self._explained():
+            options = self._arguments(Path(scratch))
+            name = options.pop("name")
+            return list(datasets.get_dataset_split_names(config_name=name, **options))
+
+    def load(self, scratch: Path, cure: str = "") -> Dataset:
         """The rows of the split, read by memory map.
 
         Args:
             scratch: Folder for the Arrow files of a local corpus. The library's own cache knows
                 local files by name and time, and would keep a second copy of them.
+            cure: What to do where the corpus lacks the split.
 
         Raises:
             InputError: The corpus cannot be had, or lacks the split.
         """
         import datasets
 
-        folder = self.folder
-        place: dict[str, Any] = {"path": self.path, "name": self.name, "revision": self.revision}
-        if folder is not None:
-            place = {"path": str(folder), "cache_dir": str(scratch)}
-            place["name"] = None if self._stands_in else self.name
-        with self._explained(local=folder is not None):
-            rows = datasets.load_dataset(**place, split=self.split)
+        with self._explained(cure):
+            rows = datasets.load_dataset(**self._arguments(scratch), split=self.split)
         if not len(rows):
             raise InputError(f"{self} is empty")
         return rows
 
+    def _arguments(self, scratch: Path) -> dict[str, Any]:
+        """What `datasets` needs to find the corpus."""
+        folder = self.folder
+        if folder is None:
+            return {"path": self.path, "name": self.name, "revision": self.revision}
+        whole = folder.absolute()  # `datasets` takes a name from it
+        place: dict[str, Any] = {"path": str(whole), "cache_dir": str(scratch)}
+        if folder.is_file():
+            place |= {"path": str(whole.parent), "data_files": glob.escape(folder.name)}
+        return place | {"name": None if self._stands_in else self.name}
+
     @contextmanager
-    def _explained(self, local: bool) -> Iterator[None]:
+    def _explained(self, cure: str = "") -> Iterator[None]:
         """Turn what `datasets` raises in the block into an `InputError` that names the corpus."""
         import datasets
 
+        local = self.folder is not None
         try:
-            with silent(local):
+            with silent(local), nullcontext() if local else offline_if_unreachable():
                 yield
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-            raise InputError(self._explain(error)) from error
+            raise InputError(self._explain(error, cure)) from error
 
-    def _explain(self, error: BaseException) -> str:
+    def _explain(self, error: BaseException, cure: str) -> str:
+        import datasets
+
         corpus = self.folder or self.path
         if "error occurred while generating" in str(error):
             error = error.__cause__ or error
         message = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         if isinstance(error, ConnectionError):
             return (
-                f"{corpus} is no local folder and the hub cannot be reached for it ({message}); "
-                f"connect, or read a local copy by its path or through ${DATA_VARIABLE}"
+                f"{corpus} is no local folder or file, and the hub cannot be reached for it; connect, "
+                f"or read a local copy by its path or through ${DATA_VARIABLE}"
             )
         if message.startswith("Dataset scripts"):
             return (
                 f"{corpus} needs a loading script, which `datasets` no longer runs; give the "
                 "revision of its parquet files, often `refs/convert/parquet`, or another copy"
             )
-        if "nknown split" in message or "nrecognized instruction" in message:
+        if "nknown split" in message:
+            there = self.splits()
+            hint = did_you_mean(self.split_name, there)
+            has = f"{corpus} has no split {self.split_name!r}{hint}; it has {', '.join(there)}"
+            return f"{has}: {cure}" if cure else has
+        if "nrecognized instruction" in message:
             return f"{corpus} has no split {self.split!r}: {message}"
         if "corresponds to no data" in message:
             return f"{self} is empty"
+        if isinstance(error, datasets.exceptions.DatasetNotFoundError):
+            return f"{corpus} is no local folder or file, and on the hub: {message}"
         return f"{corpus} cannot be read: {message}"
-
-
-def _digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
-    """SHA-256 of files by their names within the folder.
-
-    Raises:
-        InputError: One of them cannot be read.
-    """
-    digests, root = {}, folder.resolve()
-    for file in files:
-        try:
-            state = file.stat()
-            digest = _digest(file.resolve(), state.st_size, state.st_mtime_ns)
-        except OSError as error:
-            raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
-        start = folder if file.is_relative_to(folder) else root  # `datasets` resolves the folder
-        digests[Path(os.path.relpath(file, start)).as_posix()] = digest
-    return digests
-
-
-def _all_digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file that is not hidden, by its name within the folder."""
-    files: list[Path] = []
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        files += [Path(parent, name) for name in names if not name.startswith(".")]
-    return _digests(folder, files)
-
-
-def _description(folder: Path) -> dict[str, str]:
-    """Hash of what a folder says of its data files, such as column types; empty without any.
-
-    `datasets` reads the YAML in front of README.md and two files of its own.
-    """
-    names = ("README.md", ".huggingface.yaml", "dataset_infos.json")
-    try:
-        texts = {n: (folder / n).read_bytes() for n in names if (folder / n).is_file()}
-    except OSError as error:
-        raise InputError(f"{error.filename} cannot be read: {error.strerror or error}") from error
-    front = _FRONT_MATTER.match(texts.pop("README.md", b""))
-    parts = [*([front[1]] if front else []), *texts.values()]
-    return {"description": hashlib.sha256(b"\0".join(parts)).hexdigest()} if parts else {}
-
-
-@cache  # the splits of a corpus share their folder
-def _digest(file: Path, size: int, modified: int) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager

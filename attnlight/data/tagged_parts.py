@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlight.data.bio import check_tags, split_tag, tags_of
 from attnlight.data.conll import load_columns
+from attnlight.data.duplicates import text_keys
 from attnlight.data.selection import Kept
 from attnlight.data.sources import Source
+from attnlight.data.splits import CURES
 from attnlight.data.tagged import Tagged, TaggedReader
 from attnlight.errors import InputError
 
@@ -26,6 +29,11 @@ class TaggedPart:
     def sentences(self) -> Iterator[Tagged]:
         """The sentences that it keeps, in the order of the source."""
         return self.reader(self.kept.rows)
+
+    def keys(self) -> NDArray[np.uint64]:
+        """A number for the words of each row of the source (`text_keys`), (rows,)."""
+        texts = ([" ".join(sentence.words)] for sentence in self.sentences())
+        return text_keys(texts, self.kept.rows, len(self.reader.rows))
 
 
 def open_part(
@@ -50,7 +58,7 @@ def open_part(
         rows = load_columns(file, numbers, scratch / f"{split}.columns")
         reader = TaggedReader(rows, source, names, file)
     else:
-        reader = TaggedReader(source.load(scratch), source, names)
+        reader = TaggedReader(source.load(scratch, CURES[split]), source, names)
     lengths = reader.lengths()
     kept = Kept(str(source), np.arange(len(lengths)))
     kept.keep(np.flatnonzero(lengths), "empty", "rows without a token")

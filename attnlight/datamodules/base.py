@@ -6,10 +6,8 @@ import hashlib
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -20,10 +18,12 @@ from torch.utils.data import DataLoader
 
 from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.encoding import Encoding
 from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
+from attnlight.data.splits import CURES
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
 from attnlight.errors import InputError
@@ -61,13 +61,15 @@ class CorpusDataModule(LightningDataModule, ABC):
             texts are not split.
         nested: Whether batches keep sentences apart, (B, S, N).
         target: What a tagger is asked for, where a corpus has a choice.
-        sources: Where each split is read from; empty for a corpus that is made from a seed.
+        encoding: That of a trained model, by which this corpus is encoded in place of its own.
+        known_as: Name by which records of a model that was trained on another corpus know this one.
     """
 
     sentence_rules: SentenceRules | None = None
     nested: bool = False
     target: TargetName = "tokens"
-    sources: Mapping[str, Source] = MappingProxyType({})
+    encoding: Encoding | None = None
+    known_as: str | None = None
 
     def __init__(
         self,
@@ -107,6 +109,33 @@ class CorpusDataModule(LightningDataModule, ABC):
         """What messages call the corpus."""
         return type(self).__name__
 
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Where each split is read from; empty for a corpus that is made from a seed."""
+        return {}
+
+    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+        """Encode this corpus as that of a trained model was, which is evaluated on it.
+
+        Tokenizer, sentences and class names are the model's; which texts make a split is this
+        corpus's own business. It needs no training split and no vocabulary of its own.
+
+        Args:
+            encoding: That of the model's own corpus.
+            name: Name of this corpus in records.
+
+        Raises:
+            InputError: The classes have other names, or this corpus cannot be encoded so.
+        """
+        self.encoding, self.known_as = encoding, name
+        self.sentence_rules, self.nested = encoding.sentence_rules, encoding.nested
+        self.__dict__.pop("fingerprint", None)
+
+    def unknown_share(self, split: str) -> float:
+        """Share of a split's tokens that are no word of the vocabulary, boundaries not counted."""
+        counts = self._corpus["splits"][split]
+        return float(counts["unknown_tokens"] / counts["tokens"])
+
     @cached_property
     def fingerprint(self) -> str:
         """Version and hash of recipe and format, as `v2-0123456789abcdef`.
@@ -116,7 +145,8 @@ class CorpusDataModule(LightningDataModule, ABC):
         Raises:
             InputError: A source cannot be read.
         """
-        return f"v{FINGERPRINT}-{self._hash(FORMAT, self.recipe())}"
+        encoding = {} if self.encoding is None else {"encoding": self.encoding.identity()}
+        return f"v{FINGERPRINT}-{self._hash(FORMAT, self.recipe() | encoding)}"
 
     def _hash(self, format_: int, recipe: dict[str, Any]) -> str:
         content = {"format": format_, "kind": type(self).__name__, "recipe": recipe}
@@ -152,11 +182,16 @@ class CorpusDataModule(LightningDataModule, ABC):
             return False
 
     @property
+    def cache(self) -> Path:
+        """The folder of prepared corpora."""
+        return cache_root(self.cache_dir)
+
+    @property
     def _target(self) -> Path:
         return self._folder_of(self.fingerprint)
 
     def _folder_of(self, fingerprint: str) -> Path:
-        return cache_root(self.cache_dir) / f"{type(self).__name__.lower()}-{fingerprint}"
+        return self.cache / f"{type(self).__name__.lower()}-{fingerprint}"
 
     def prepare(self) -> Path:
         """The folder of the prepared corpus, written on the first call on this machine.
@@ -180,7 +215,11 @@ class CorpusDataModule(LightningDataModule, ABC):
         for split, counts in corpus["splits"].items():
             if not counts["rows"]:
                 raise InputError(f"the {split} split of {self.corpus_name} is empty.")
+            if self.encoding is not None:
+                counts |= self._open(folder / split).count_unknown()
             self._inspect_labels(split, self._open(folder / split).labels, len(corpus["classes"]))
+        if self.encoding is not None:
+            (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
         counted = ", ".join(_counted(split, counts) for split, counts in corpus["splits"].items())
         # Only the process that wrote the corpus speaks: one line, whatever the number of ranks.
         print(f"{self.corpus_name}: {counted}; prepared in {self._target}", file=sys.stderr)
@@ -195,7 +234,10 @@ class CorpusDataModule(LightningDataModule, ABC):
             wrong = labels[(labels < 0) | (labels >= classes)][0]
             raise InputError(f"{where} has label {wrong}; labels must be 0 to {classes - 1}.")
         if (labels == labels[0]).all():
-            raise InputError(f"{where} has only one class, {labels[0]}: nothing can be ranked.")
+            raise InputError(
+                f"{where} has only one class, {labels[0]}: nothing can be ranked; of a share of the "
+                "training texts take a larger one, or another split_seed."
+            )
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:
@@ -245,7 +287,11 @@ class CorpusDataModule(LightningDataModule, ABC):
         """
         if split not in self._corpus["splits"]:
             has = ", ".join(self._corpus["splits"])
-            raise InputError(f"{self.corpus_name} has no {split} split; it has {has}.")
+            cure = CURES.get(split)
+            raise InputError(
+                f"{self.corpus_name} has no {split} split; it has {has}"
+                + (f": {cure}." if cure else ".")
+            )
         if split not in self._datasets:
             self._datasets[split] = self._open(self._prepared / split)
         return self._datasets[split]
@@ -335,11 +381,13 @@ class CorpusDataModule(LightningDataModule, ABC):
         )
 
 
-def _counted(split: str, counts: dict[str, int]) -> str:
-    """Rows of a split in words: "test 7 (1 empty, kept as one unknown token; 2 dropped)"."""
+def _counted(split: str, counts: dict[str, Any]) -> str:
+    """Rows of a split in words: "test 7 (1 empty, kept as one unknown token; 2 also in train)"."""
     kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
-    notes = [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
+    notes = [f"split {counts['split']}"] if "split" in counts else []
+    notes += [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
     if counts.get("cut"):
         lost = f"{counts['cut_sentences']:,} sentences and {counts['cut_tokens']:,} tokens"
         notes.append(f"{counts['cut']:,} cut by {lost}")
+    notes += [f"{n:,} also in {other}" for other, n in counts.get("also_in", {}).items()]
     return f"{split} {counts['rows']:,}" + (f" ({'; '.join(notes)})" if notes else "")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,13 @@ from typing_extensions import override
 from attnlight.batch import TextBatch
 from attnlight.data.bio import check_tags
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.duplicates import also_in
+from attnlight.data.encoding import Encoding
 from attnlight.data.features import FeatureRules, TokenFeatures
 from attnlight.data.samplers import PairSampler
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Source
+from attnlight.data.splits import default_validation, ordered
 from attnlight.data.tagged import Tagged, TaggedDataset, write_tagged
 from attnlight.data.tagged_parts import TaggedPart, found_tags, open_part
 from attnlight.data.targets import IGNORED, Target, TargetName
@@ -49,8 +53,10 @@ class ChunkingDataModule(CorpusDataModule):
     CoNLL-2000, are dropped and counted.
 
     Classes are the tags that the source names or, where it names none, O with B and I of each type
-    in the training split, alphabetically. Without `validation` a seeded tenth of the training
-    sentences is split off. The vocabulary and the values of features come from what is left.
+    in the training split, alphabetically. Sentences to validate on are, where the corpus has no
+    split of them, a seeded tenth of the training sentences. The vocabulary and the values of
+    features come from what is left. Sentences that occur in two splits are counted in `corpus.json`
+    (`also_in`).
 
     `target` decides what is asked of a sentence, and so which rows a tagger's output has:
 
@@ -79,9 +85,14 @@ class ChunkingDataModule(CorpusDataModule):
         label_column: Column of the tags; -1 is the last one of a column file.
         pos_column: Column of part-of-speech tags, read with `pos` alone.
         train: Split to train on (slices like `train[:10%]` are understood), or a column file.
-        validation: The same for validation; null: split off the training sentences.
+        validation: The same for validation; null: the first of the splits validation, valid, dev
+            and val that the corpus has and that is neither `train` nor `test`, or, where it has
+            none of them and in column files, a share of the training sentences.
         test: The same for testing; null where there is none.
-        validation_fraction: Share of the training sentences that is split off; null: 0.1.
+        validation_fraction: Share of the training sentences to validate on, in place of a split;
+            null: 0.1 where there is none.
+        test_fraction: Share of the training sentences to test on, in place of `test`, chosen by a
+            hash of seed and row; equal sentences stay on one side.
         subset: Split to a seeded choice of its sentences: a share (0.2) or a number (500).
         split_seed: Seed of what is split off and of `subset`.
         chunks: Chunk types, in order, in place of those found.
@@ -120,6 +131,7 @@ class ChunkingDataModule(CorpusDataModule):
         validation: str | None = None,
         test: str | None = "test",
         validation_fraction: float | None = None,
+        test_fraction: float | None = None,
         subset: dict[str, int | float] | None = None,
         split_seed: int = 0,
         chunks: list[str] | None = None,
@@ -140,17 +152,24 @@ class ChunkingDataModule(CorpusDataModule):
     ) -> None:
         super().__init__(**kwargs)
         self.path = path
-        asked = {"train": train, "validation": validation, "test": test}
-        self.sources = {
-            split: Source(path, name, revision, local, found)
+        if test_fraction is not None and test not in (None, "test"):
+            raise InputError("give test or test_fraction, not both.")
+        asked = {"train": train, "validation": validation}
+        asked |= {} if test_fraction is not None else {"test": test}
+        self._main = Source(path, name, revision, local)
+        self._named = {
+            split: Source(split=found).over(self._main, split)
             for split, found in asked.items()
             if found is not None
         }
         asked_columns = (word_column, label_column, pos_column if pos else None)
         self.columns = [column for column in asked_columns if column is not None]
-        split_off = validation is None and validation_fraction is None
-        fraction = _DEVELOPMENT if split_off else validation_fraction
-        self.selection = Selection(None, None, fraction, dict(subset or {}), split_seed)
+        self._given = Selection(
+            validation_fraction=validation_fraction,
+            subset=dict(subset or {}),
+            seed=split_seed,
+            test_fraction=test_fraction,
+        )
         self.chunks = chunks
         self.strict = strict
         self.vocabulary = (min_document_frequency, max_vocabulary)
@@ -162,6 +181,13 @@ class ChunkingDataModule(CorpusDataModule):
         self.mark_seed = mark_seed
         self._check()
 
+    @override
+    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+        raise InputError(
+            f"{self.corpus_name} is not the corpus that the tagger was trained on, and a tagger is "
+            "evaluated on its own alone: give the `data` of its fit.yaml."
+        )
+
     def _check(self) -> None:
         options = {
             "min_document_frequency": self.vocabulary[0],
@@ -171,11 +197,8 @@ class ChunkingDataModule(CorpusDataModule):
         for option, value in options.items():
             if value is not None and value < 1:
                 raise InputError(f"{option} is {value}; it must be at least 1.")
-        if "validation" in self.sources and self.selection.validation_fraction is not None:
+        if "validation" in self._named and self._given.validation_fraction is not None:
             raise InputError("give validation or validation_fraction, not both.")
-        missing = self.selection.subset.keys() - {*self.sources, "validation"}
-        if missing:
-            raise InputError(f"subset names {', '.join(missing)}, which this corpus does not have.")
         if self.feature_rules.pos and len(self.columns) < 3:
             raise InputError("pos needs the column of part-of-speech tags: give pos_column.")
         if len(set(self.columns)) < len(self.columns):
@@ -185,6 +208,22 @@ class ChunkingDataModule(CorpusDataModule):
                 "word_column, label_column and pos_column must all be names, or, in column files, "
                 "numbers."
             )
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        """Where each split comes from, but for those that are split off the training sentences."""
+        found: dict[str, Source] = {}
+        in_files = isinstance(self.columns[0], int)
+        if not (in_files or "validation" in self._named or self._given.validation_fraction):
+            found = default_validation(self._main, self._named, self.cache)
+        return ordered(self._named | found)
+
+    @cached_property
+    def selection(self) -> Selection:
+        """Which sentences are used: a tenth of the training sentences validates where none do."""
+        if "validation" in self.sources or self._given.validation_fraction is not None:
+            return self._given
+        return replace(self._given, validation_fraction=_DEVELOPMENT)
 
     @property
     @override
@@ -197,7 +236,7 @@ class ChunkingDataModule(CorpusDataModule):
         recipe = {
             "sources": {split: source.identity(in_files) for split, source in self.sources.items()},
             "columns": self.columns,
-            "selection": asdict(self.selection),
+            "selection": self.selection.identity(),
             "tags": [self.chunks, self.strict],
             "vocabulary": list(self.vocabulary),
             "rules": asdict(self.rules),
@@ -234,7 +273,7 @@ class ChunkingDataModule(CorpusDataModule):
             }
             # Before sentences are split off, since those may have any tag.
             tags = found_tags(parts["train"], self.chunks)
-            parts = self._divided(parts)
+            parts, shared = self._divided(parts)
             tokenizer, features = self._learn(parts["train"])
             numbers = {tag: number for number, tag in enumerate(tags)}
             for split, part in parts.items():
@@ -247,21 +286,27 @@ class ChunkingDataModule(CorpusDataModule):
         corpus = {
             "format": FORMAT,
             "classes": self.asked.classes(tags),
-            "splits": {split: part.kept.counts() for split, part in parts.items()},
+            "splits": {split: part.kept.counts() | shared[split] for split, part in parts.items()},
             "extras": [*self.asked.columns, *self.feature_rules.columns],
             "features": features.held(),
         }
         (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
 
-    def _divided(self, parts: dict[str, TaggedPart]) -> dict[str, TaggedPart]:
-        """The splits, with the validation sentences taken from training where they have to be."""
-        if self.selection.validation_fraction is not None:
-            train = parts["train"]
-            moved = self.selection.split_off(train.kept)
-            parts = {"train": train, "validation": TaggedPart(train.reader, moved)} | parts
-        for split, part in parts.items():
-            self.selection.cut(split, part.kept)
-        return parts
+    def _divided(
+        self, parts: dict[str, TaggedPart]
+    ) -> tuple[dict[str, TaggedPart], dict[str, dict[str, Any]]]:
+        """All splits, and what is counted of sentences that occur in two (`also_in`).
+
+        Those without a source are taken from the training sentences.
+        """
+        keys = {split: part.keys() for split, part in parts.items()}
+        train, of_train = parts["train"], keys["train"]
+        labels = np.zeros(len(of_train), np.int64)  # a sentence has no class of its own
+        for split, kept in self.selection.divide(train.kept, labels, of_train).items():
+            parts[split], keys[split] = TaggedPart(train.reader, kept), of_train
+        parts = ordered(parts)
+        self.selection.cut_all({split: part.kept for split, part in parts.items()})
+        return parts, also_in({s: keys[s][part.kept.rows] for s, part in parts.items()})
 
     def _checked(self, part: TaggedPart, known: dict[str, int]) -> Iterator[Tagged]:
         for sentence in part.sentences():

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from attnlight.batch import UNK
+from attnlight.data.encoding import Encoding
 from attnlight.data.planted import PlantedSpec, PlantedTexts
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import silent
@@ -119,6 +121,17 @@ class PlantedEvidence(CorpusDataModule):
             self.sentence_rules = SentenceRules(length=sentence_length)
 
     @override
+    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+        super().evaluate_as(encoding, name)
+        encoding.require_classes(self.spec.classes, self.corpus_name)
+        rules = encoding.sentence_rules
+        if rules is not None and rules.length is None:
+            raise InputError(
+                f"{self.corpus_name} has no sentences of a language, the checkpoint has"
+            )
+        self.sentence_length = None if rules is None else rules.length
+
+    @override
     def recipe(self) -> dict[str, Any]:
         # Named only where it is used, so that other corpora keep the fingerprints they had.
         sentences = {"sentence_length": self.sentence_length} if self.nested else {}
@@ -126,15 +139,26 @@ class PlantedEvidence(CorpusDataModule):
 
     @override
     def build(self, folder: Path) -> None:
+        tokenizer, classes = self.spec.tokenizer_json(), list(self.spec.classes)
+        ids, labels = np.arange(len(self.spec.words), dtype=np.int32), np.arange(len(classes))
+        if self.encoding is not None:
+            known, classes = self.encoding.tokenizer.get_vocab(), list(self.encoding.classes)
+            ids = np.array([known.get(word, UNK) for word in self.spec.words], np.int32)
+            labels = np.array([classes.index(name) for name in self.spec.classes])
+            tokenizer = self.encoding.tokenizer_json
         for number, (split, size) in enumerate(self.sizes.items()):
-            _write_split(folder / split, self.spec.draw(number, size), self.sentence_length)
+            drawn = (
+                texts._replace(tokens=ids[texts.tokens], labels=labels[texts.labels])
+                for texts in self.spec.draw(number, size)
+            )
+            _write_split(folder / split, drawn, self.sentence_length)
         corpus = {
             "format": FORMAT,
-            "classes": self.spec.classes,
+            "classes": classes,
             "splits": {split: {"rows": size} for split, size in self.sizes.items()},
             "extras": ["evidence"],
         }
-        (folder / "tokenizer.json").write_text(self.spec.tokenizer_json(), encoding="utf-8")
+        (folder / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
         (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
 
     def negated(self, split: str) -> NDArray[np.bool_]:

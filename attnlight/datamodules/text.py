@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from attnlight.data.dataset import COLUMNS
 from attnlight.data.documents import DocumentReader
+from attnlight.data.duplicates import also_in
 from attnlight.data.encode import write_split
+from attnlight.data.encoding import Encoding
 from attnlight.data.labels import read_labels
-from attnlight.data.selection import Kept, Selection
+from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceRules, Sentences
-from attnlight.data.sources import Source
-from attnlight.data.tokenization import Splitting, TextRules, count_tokens, make_tokenizer
+from attnlight.data.sources import Classes, Source
+from attnlight.data.splits import CURES, default_validation, ordered
+from attnlight.data.text_parts import TextPart, open_part
+from attnlight.data.tokenization import Splitting, TextRules, make_tokenizer
 from attnlight.data.vocabulary import learn_vocabulary
 from attnlight.datamodules.base import FORMAT, CorpusDataModule
 from attnlight.errors import InputError
@@ -29,20 +31,13 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-@dataclass
-class _Part:
-    """A split on its way: its source's reader, the class of each source row, the rows it keeps."""
-
-    reader: DocumentReader
-    labels: NDArray[np.int64]
-    kept: Kept
-
-
 class TextDataModule(CorpusDataModule):
     """A corpus of labelled texts, from the hub or a local folder of the same schema.
 
-    Rows pass `classes`, then the length limits, then the validation texts are split off, then
-    `subset` chooses; the vocabulary comes from the training texts that are left.
+    Rows pass `classes`, then the length limits, then test texts and validation texts are split off
+    the training texts, then `subset` chooses; the vocabulary comes from the training texts that are
+    left. Texts that occur in two splits, white space aside, are counted in `corpus.json`
+    (`also_in`), and the line that preparing prints says how many.
 
     With `sentences` each text is split into sentences before it is tokenised, and each sentence is
     tokenised by itself; sentences without a token vanish. There are no boundary tokens then.
@@ -52,8 +47,9 @@ class TextDataModule(CorpusDataModule):
     whole as well unless `cap_test`. What is cut is counted in `corpus.json`.
 
     Args:
-        path: Hub id, or a local folder that `datasets` can read. Loading scripts no longer run: a
-            corpus that needs one is read by `revision` from its parquet files.
+        path: Hub id, or a local folder or file that `datasets` can read (CSV, TSV, JSON, JSON
+            lines, parquet). Loading scripts no longer run: a corpus that needs one is read by
+            `revision` from its parquet files.
         name: Configuration of the corpus on the hub.
         revision: Commit, tag or branch on the hub; null is the one that is current when the corpus
             is first prepared here.
@@ -67,17 +63,22 @@ class TextDataModule(CorpusDataModule):
         extras: Columns of the token lists' source with a number per token, which follow splitting
             and truncation into `TextBatch.extras`.
         classes: Class names, in order, to the source's labels (numbers, strings or names); rows
-            with other labels are dropped. Null: every label is a class.
+            with other labels are dropped. One label needs no list. Null: every label is a class.
         train: Split of the corpus to train on (slices like `train[:10%]` are understood), or a
             source of its own.
-        validation: The same for validation; null where there is none.
+        validation: The same for validation. Null: the first of the splits validation, valid, dev
+            and val that `path` has and that neither `train` nor `test` reads; there is none where
+            it has none of them.
         test: The same for testing; null where there is none.
-        validation_fraction: Share of the training texts to validate on, in place of `validation`.
+        validation_fraction: Share of the training texts to validate on, in place of a split.
+        test_fraction: Share of the training texts to test on, in place of `test`: the same share
+            of each class, chosen by a hash of seed and row. Equal texts stay on one side. The test
+            texts are split off before those that validate.
         min_tokens: Drop texts of fewer tokens, boundary tokens not counted, in all splits; a text
             is counted as a whole and before any cut.
         max_tokens: Drop texts of more tokens, in all splits.
         subset: Split to a seeded choice of its texts: a share (0.2) or a number (500).
-        split_seed: Seed of `validation_fraction` and `subset`.
+        split_seed: Seed of `validation_fraction`, `test_fraction` and `subset`.
         min_document_frequency: Training texts a word must occur in to have a vector of its own.
         max_vocabulary: Words to keep at most, those in most texts first.
         lowercase: Lower-case texts.
@@ -112,11 +113,12 @@ class TextDataModule(CorpusDataModule):
         tokens: str | None = None,
         label: str = "label",
         extras: list[str] | None = None,
-        classes: dict[str, list[str | int]] | None = None,
+        classes: Classes | None = None,
         train: str | Source = "train",
         validation: str | Source | None = None,
         test: str | Source | None = "test",
         validation_fraction: float | None = None,
+        test_fraction: float | None = None,
         min_tokens: int | None = None,
         max_tokens: int | None = None,
         subset: dict[str, int | float] | None = None,
@@ -139,15 +141,24 @@ class TextDataModule(CorpusDataModule):
     ) -> None:
         super().__init__(**kwargs)
         self.path = path
-        main = Source(path, name, revision, local, None, text, tokens, label, classes)
-        self.sources = {
-            split: (Source(split=asked) if isinstance(asked, str) else asked).over(main, split)
-            for split, asked in (("train", train), ("validation", validation), ("test", test))
-            if asked is not None
+        self._main = Source(path, name, revision, local, None, text, tokens, label, classes)
+        if test_fraction is not None and test not in (None, "test"):
+            raise InputError("give test or test_fraction, not both")
+        self._named = {
+            split: (Source(split=named) if isinstance(named, str) else named).over(
+                self._main, split
+            )
+            for split, named in (("train", train), ("validation", validation), ("test", test))
+            if named is not None and not (split == "test" and test_fraction is not None)
         }
         self.extras = list(extras or ())
         self.selection = Selection(
-            min_tokens, max_tokens, validation_fraction, dict(subset or {}), split_seed
+            min_tokens,
+            max_tokens,
+            validation_fraction,
+            dict(subset or {}),
+            split_seed,
+            test_fraction,
         )
         self.min_document_frequency = min_document_frequency
         self.max_vocabulary = max_vocabulary
@@ -166,19 +177,16 @@ class TextDataModule(CorpusDataModule):
             value = getattr(self, option)
             if value is not None and value < 1:
                 raise InputError(f"{option} is {value}; it must be at least 1")
-        if self.selection.validation_fraction is not None and "validation" in self.sources:
+        if self.selection.validation_fraction is not None and "validation" in self._named:
             raise InputError("give validation or validation_fraction, not both")
-        missing = self.selection.subset.keys() - self._splits
-        if missing:
-            raise InputError(f"subset names {', '.join(missing)}, which this corpus does not have")
         reserved = ", ".join(set(self.extras) & set(COLUMNS))
         if reserved:
             raise InputError(f"extras names {reserved}, a column that every prepared corpus has")
-        if self.extras and not all(source.tokens for source in self.sources.values()):
+        if self.extras and not all(source.tokens for source in self._named.values()):
             raise InputError("extras runs along ready tokens: name their column in tokens")
 
     def _check_sentences(self) -> None:
-        ready = any(source.tokens for source in self.sources.values())
+        ready = any(source.tokens for source in self._named.values())
         if self.line_breaks and ready:
             raise InputError("line_breaks reads raw text: name its columns in text, not in tokens")
         if self.sentence_rules is None:
@@ -200,16 +208,41 @@ class TextDataModule(CorpusDataModule):
                 "max_sentence_tokens"
             )
 
-    def _rules_of(self, split: str) -> SentenceRules | None:
-        if self.sentence_rules is None or split == "test":
-            return self.sentence_rules
-        return self._capped
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        """Where each split comes from, but for those that are split off the training texts."""
+        found: dict[str, Source] = {}
+        if "validation" not in self._named and self.selection.validation_fraction is None:
+            found = default_validation(self._main, self._named, self.cache)
+        return ordered(self._named | found)
+
+    @override
+    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+        super().evaluate_as(encoding, name)
+        for source in self._read.values():
+            if source.classes is not None:
+                encoding.require_classes(list(source.classes), str(source))
+            if source.tokens and encoding.sentences is not None:
+                raise InputError(
+                    f"the checkpoint splits texts into sentences, but {source} is read as ready "
+                    "tokens: name its column of raw text in `text`"
+                )
 
     @property
-    def _splits(self) -> list[str]:
-        split_off = self.selection.validation_fraction is not None
-        has = {*self.sources, "validation"} if split_off else self.sources
-        return [split for split in ("train", "validation", "test") if split in has]
+    def _read(self) -> dict[str, Source]:
+        """The sources of the prepared splits.
+
+        Where the encoding is given the training texts decide nothing, but for splits cut from them.
+        """
+        cut = (self.selection.validation_fraction, self.selection.test_fraction) != (None, None)
+        if self.encoding is None or cut or self.predict_split == "train":
+            return self.sources
+        return {split: source for split, source in self.sources.items() if split != "train"}
+
+    def _rules_of(self, split: str) -> SentenceRules | None:
+        if self.sentence_rules is None or split == "test" or self.encoding is not None:
+            return self.sentence_rules
+        return self._capped
 
     @property
     @override
@@ -219,9 +252,9 @@ class TextDataModule(CorpusDataModule):
     @override
     def recipe(self) -> dict[str, Any]:
         recipe: dict[str, Any] = {
-            "sources": {split: source.identity() for split, source in self.sources.items()},
+            "sources": {split: source.identity() for split, source in self._read.items()},
             "extras": self.extras,
-            "selection": asdict(self.selection),
+            "selection": self.selection.identity(),
             "vocabulary": [self.min_document_frequency, self.max_vocabulary],
             "rules": asdict(self.rules),
         }
@@ -238,10 +271,11 @@ class TextDataModule(CorpusDataModule):
         scratch = folder / "source"
         try:
             classes, parts = self._parts(scratch)
-            tokenizer = self._tokenizer(parts["train"])
+            tokenizer = self._tokenizer(parts)
+            shared = also_in({s: part.keys[part.kept.rows] for s, part in parts.items()})
             counts = {}
             for split, part in parts.items():
-                counts[split] = part.kept.counts() | write_split(
+                written = write_split(
                     folder / split,
                     part.reader,
                     part.kept.rows,
@@ -249,44 +283,41 @@ class TextDataModule(CorpusDataModule):
                     tokenizer,
                     self._rules_of(split),
                 )
+                counts[split] = part.kept.counts() | written | shared[split] | part.named(split)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         tokenizer.save(str(folder / "tokenizer.json"))
         corpus = {"format": FORMAT, "classes": classes, "splits": counts, "extras": self.extras}
         (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
 
-    def _tokenizer(self, train: _Part) -> Tokenizer:
-        texts = partial(train.reader.texts, train.kept.rows)
+    def _tokenizer(self, parts: dict[str, TextPart]) -> Tokenizer:
+        if self.encoding is not None:
+            return self.encoding.tokenizer
         words = learn_vocabulary(
             self.rules,
-            texts,
+            parts["train"].texts,
             self.min_document_frequency,
             self.max_vocabulary,
             self._rules_of("train"),
         )
         return make_tokenizer(self.rules, words)
 
-    def _parts(self, scratch: Path) -> tuple[list[str], dict[str, _Part]]:
-        classes: list[str] | None = None
+    def _parts(self, scratch: Path) -> tuple[list[str], dict[str, TextPart]]:
+        classes = None if self.encoding is None else list(self.encoding.classes)
         parts = {}
-        for split, source in self.sources.items():
-            rows = source.load(scratch)
+        for split, source in self._read.items():
+            rows = source.load(scratch, CURES[split])
             classes, labels = read_labels(rows, source, classes)
             joint = " " if self.sentence_rules is None else "\n\n"
             reader = DocumentReader(rows, source, self.extras, joint, self.line_breaks)
-            parts[split] = _Part(reader, labels, self._kept(reader, labels))
-        train = parts["train"]
-        if self.selection.validation_fraction is not None:
-            moved = self.selection.split_off(train.kept)
-            parts["validation"] = _Part(train.reader, train.labels, moved)
-        for split, part in parts.items():
-            self.selection.cut(split, part.kept)
-        return classes or [], {split: parts[split] for split in self._splits}
-
-    def _kept(self, reader: DocumentReader, labels: NDArray[np.int64]) -> Kept:
-        kept = Kept(str(reader.source), np.arange(len(labels)))
-        kept.keep(np.flatnonzero(labels >= 0), "classes", reader.source.classes)
-        if self.selection.counts_tokens:
-            tokens = count_tokens(self.rules, reader.texts(kept.rows))
-            self.selection.by_length(kept, tokens)
-        return kept
+            parts[split] = open_part(reader, labels, self.rules, self.selection)
+        if train := parts.get("train"):
+            moved = self.selection.divide(train.kept, train.labels, train.keys)
+            parts |= {split: replace(train, kept=kept) for split, kept in moved.items()}
+        parts = ordered(parts)
+        if self.encoding is None:
+            self.selection.cut_all({split: part.kept for split, part in parts.items()})
+        else:  # `subset` may name training texts, which are not read
+            for split, part in parts.items():
+                self.selection.cut(split, part.kept)
+        return classes or [], parts

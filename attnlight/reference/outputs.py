@@ -69,7 +69,7 @@ class Reference:
         self._confirmed = True
 
     def require_corpus(self, corpus: Corpus | None) -> None:
-        """Refuse a corpus other than the one that the model was trained on.
+        """Refuse a corpus other than the one that the model was trained on, or encoded like it.
 
         Raises:
             InputError: There is no corpus, or it differs in vocabulary, source or splits.
@@ -81,7 +81,9 @@ class Reference:
                 f"the base {self.path} was trained with another vocabulary than that of the corpus "
                 "in `data`: give the `data` of its fit.yaml."
             )
-        if not corpus.is_known_as(self.identity.corpus):
+        if getattr(corpus, "encoding", None) is None and not corpus.is_known_as(
+            self.identity.corpus
+        ):  # one that is encoded as the model's own may be any
             raise InputError(
                 f"the base {self.path} was trained on another corpus, or on other splits of it "
                 f"({self.identity.corpus}), than `data` is ({corpus.fingerprint}): give the `data` "

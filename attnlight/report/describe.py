@@ -33,7 +33,7 @@ def sentence(run: Run, summaries: Sequence[RecordSummary]) -> str:
 
 
 def _tested(summaries: Sequence[RecordSummary]) -> str:
-    found = {part.rows for part in summaries if part.record.stage == "test"}
+    found = {part.rows for part in summaries if part.record.place == "test"}
     if not found:
         return "no record of the test split yet"
     most = f"{max(found):,}"
@@ -91,13 +91,17 @@ def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
 
 def _evaluations(run: Run, summaries: Sequence[RecordSummary]) -> Iterator[list[str]]:
     """One for each checkpoint that was tested or validated."""
-    tests: dict[tuple[str, str], list[str]] = {}
+    tests: dict[tuple[str, str, str], list[str]] = {}
     for part in summaries:
-        key = _VERBS[part.record.stage], str(part.metadata.get("checkpoint") or "")
+        checkpoint = str(part.metadata.get("checkpoint") or "")
+        key = _VERBS[part.record.stage], part.record.corpus, checkpoint
         tests.setdefault(key, []).append(part.record.test)
-    for (verb, checkpoint), names in tests.items():
-        config = verb if verb in run.configs else "fit"
-        attached = _attached(run.configs[config]) if config == verb else set()
+    for (verb, corpus, checkpoint), names in tests.items():
+        named = f"{verb}-{corpus}" if corpus else verb
+        if corpus and named not in run.configs:
+            continue  # nothing says where that corpus is
+        config = named if named in run.configs else "fit"
+        attached = _attached(run.configs[config]) if config == named else set()
         added = [name for name in names if name.replace("_", "") not in attached]
         line = [verb, "-c", str(run.folder / f"{config}.yaml")]
         line += [word for name in added for word in ("-c", f"configs/tests/{name}.yaml")]

@@ -10,6 +10,7 @@ from attnlight.report.describe import commands, facts, sentence, versions
 from attnlight.report.figures import describe
 from attnlight.report.grids import Grid
 from attnlight.report.markup import isolated, visible_controls, without_controls
+from attnlight.report.metrics import Metrics
 from attnlight.report.runs import Run
 from attnlight.report.stylesheet import STYLESHEET
 from attnlight.report.tables import Line, RecordSummary, interval, number
@@ -56,8 +57,9 @@ def build_page(run: Run, sections: Sequence[Section], curves: Sequence[Picture])
     title = escape(without_controls(run.name))
     body = [
         _header(run, summaries),
-        _metrics(run),
+        _metrics(run.metrics),
         *(_stage(stage, sections) for stage in _SPLITS),
+        *(_corpus(name, metrics, sections) for name, metrics in run.others.items()),
         _curves(curves),
         _reproduction(run, summaries),
     ]
@@ -77,7 +79,7 @@ def _header(run: Run, summaries: Sequence[RecordSummary]) -> str:
         f"<dt>{isolated(name)}</dt><dd>{', '.join(map(isolated, values))}</dd>\n"
         for name, values in facts(run, summaries)
     )
-    tested = any(part.record.stage == "test" for part in summaries)
+    tested = any(part.record.place == "test" for part in summaries)
     warning = "" if tested else '<p class="partial">Not tested yet: run `attnlight test`.</p>\n'
     return (
         f"<h1>{isolated(experiment)} <small>{isolated(name)}</small></h1>\n"
@@ -86,12 +88,32 @@ def _header(run: Run, summaries: Sequence[RecordSummary]) -> str:
     )
 
 
-def _stage(stage: str, sections: Sequence[Section]) -> str:
-    chosen = [section for section in sections if section.summary.record.stage == stage]
+def _corpus(name: str, metrics: Metrics, sections: Sequence[Section]) -> str:
+    """What was measured on a corpus that the model was not trained on."""
+    shares = {
+        section.summary.record.stage: float(section.summary.metadata.get("unknown_words", 0))
+        for section in sections
+        if section.summary.record.corpus == name
+    }
+    unknown = ", ".join(f"{share:.1%} of the {_SPLITS[s]}" for s, share in shares.items())
+    return (
+        f"<h2>On another corpus: {isolated(name)}</h2>\n"
+        '<p class="note">The model was not trained on it. Its texts are encoded by the model\'s own '
+        f"tokenizer; unknown words are {unknown}.</p>\n"
+        + _metrics(metrics, "h3")
+        + "".join(_stage(stage, sections, name) for stage in _SPLITS)
+    )
+
+
+def _stage(stage: str, sections: Sequence[Section], corpus: str = "") -> str:
+    place = (stage, corpus)
+    records = [section.summary.record for section in sections]
+    chosen = [s for s, r in zip(sections, records, strict=True) if (r.stage, r.corpus) == place]
     if not chosen:
         return ""
+    where = f" of {isolated(corpus)}" if corpus else ""
     return (
-        f"<h2>On the {_SPLITS[stage]}</h2>\n"
+        f"<h2>On the {_SPLITS[stage]}{where}</h2>\n"
         '<p class="note">Each measure is a mean over instances, with a 95 % interval from 1,000 '
         "bootstrap resamples of the texts; n is the number of instances where it is defined. "
         "Classes are those that the model predicted.</p>\n"
@@ -183,15 +205,15 @@ def _grids(section: Section) -> str:
     return "".join(grid.to_html() for grid in section.grids) + files
 
 
-def _metrics(run: Run) -> str:
-    if not run.metrics.test:
+def _metrics(metrics: Metrics, level: str = "h2") -> str:
+    if not metrics.test:
         return ""
     rows = "".join(
         f'<tr><th scope="row"><code>{isolated(name)}</code></th><td>{number(value)}</td></tr>\n'
-        for name, value in run.metrics.test.items()
+        for name, value in metrics.test.items()
     )
     return (
-        "<h2>The task itself</h2>\n"
+        f"<{level}>The task itself</{level}>\n"
         '<p class="note">Metrics that the task logged on the test split.</p>\n'
         f'<table class="metrics"><tbody>\n{rows}</tbody></table>\n'
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,19 @@ class StoredRecord:
         stage: `test` or `val`.
         test: The test's name in snake case.
         epoch: Epoch of the validation during fit; None outside fit.
+        corpus: Name of the corpus where it is another one than the model was trained on, else "".
     """
 
     path: Path
     stage: str
     test: str
     epoch: int | None
+    corpus: str = ""
+
+    @property
+    def place(self) -> str:
+        """The folder of the record."""
+        return f"{self.stage}-{self.corpus}" if self.corpus else self.stage
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class Run:
         records: Records outside fit, tests first, in order of stage and name.
         epochs: Records of validation epochs, by test and epoch.
         metrics: What the task logged.
+        others: What it logged on corpora that it was not trained on, by their names.
     """
 
     folder: Path
@@ -52,6 +60,7 @@ class Run:
     records: list[StoredRecord]
     epochs: list[StoredRecord]
     metrics: Metrics
+    others: dict[str, Metrics] = field(default_factory=dict)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -78,7 +87,9 @@ def load_run(folder: Path) -> Run:
             f"{folder} holds no records: run `attnlight test` with `-c configs/tests/<test>.yaml` "
             "first."
         )
-    paths = {verb: folder / f"{verb}.yaml" for verb in VERBS}
+    corpora = list(dict.fromkeys(record.corpus for record in records if record.corpus))
+    named = [*VERBS, *(f"{verb}-{corpus}" for verb in VERBS[1:] for corpus in corpora)]
+    paths = {name: folder / f"{name}.yaml" for name in named}
     return Run(
         folder=folder,
         configs={verb: _read_config(path) for verb, path in paths.items() if path.is_file()},
@@ -86,29 +97,34 @@ def load_run(folder: Path) -> Run:
         records=[record for record in records if record.epoch is None],
         epochs=[record for record in records if record.epoch is not None],
         metrics=read_metrics(folder / "logs"),
+        others={corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora},
     )
 
 
 def stored_records(records_dir: Path) -> list[StoredRecord]:
     """The records under a run's `records` folder, by stage, test and epoch."""
     found = [
-        _stored(path, stage) for stage in STAGES for path in (records_dir / stage).glob("*.parquet")
+        _stored(path, stage)
+        for stage in STAGES
+        for folder in (records_dir / stage, *records_dir.glob(f"{stage}-*"))
+        for path in folder.glob("*.parquet")
     ]
     # A half-written record is a hidden file beside its target.
     shown = [record for record in found if not record.path.name.startswith(".")]
     return sorted(shown, key=_order)
 
 
-def _order(record: StoredRecord) -> tuple[int, bool, str, int]:
-    """By stage; what was predicted first, then the tests of attention."""
+def _order(record: StoredRecord) -> tuple[str, int, bool, str, int]:
+    """By corpus and stage; what was predicted first, then the tests of attention."""
     epoch = -1 if record.epoch is None else record.epoch
-    return STAGES.index(record.stage), record.test != "predictions", record.test, epoch
+    first = record.test != "predictions"
+    return record.corpus, STAGES.index(record.stage), first, record.test, epoch
 
 
 def _stored(path: Path, stage: str) -> StoredRecord:
-    matched = _EPOCH.fullmatch(path.stem)
-    if stage != "val" or matched is None:
-        return StoredRecord(path, stage, path.stem, None)
+    matched, corpus = _EPOCH.fullmatch(path.stem), path.parent.name[len(stage) + 1 :]
+    if stage != "val" or corpus or matched is None:
+        return StoredRecord(path, stage, path.stem, None, corpus)
     return StoredRecord(path, stage, matched["test"], int(matched["epoch"]))
 
 

@@ -205,7 +205,7 @@ def to_csv(summaries: Sequence[RecordSummary]) -> str:
             group = "" if line.predicted is None else part.class_name(line.predicted)
             ends = [line.mean, line.low, line.high]
             found = ["" if np.isnan(x) else repr(x) for x in ends]
-            where = [part.record.stage, part.record.test]
+            where = [part.record.place, part.record.test]
             writer.writerow(
                 [*where, line.measure, group, *found, line.defined, str(part.partial).lower()]
             )
@@ -217,7 +217,7 @@ def to_markdown(summaries: Sequence[RecordSummary]) -> str:
     head = ["split", "test", "measure", "predicted class", "mean", "95 % interval", "n"]
     body = [
         [
-            part.record.stage,
+            part.record.place,
             part.record.test + (" (partial)" if part.partial else ""),
             line.measure,
             "all" if line.predicted is None else part.class_name(line.predicted),
@@ -231,25 +231,32 @@ def to_markdown(summaries: Sequence[RecordSummary]) -> str:
     return markdown_table(head, body, left=4)
 
 
-def terminal_table(records_dir: Path) -> Table:
+def terminal_table(records_dir: Path, corpus: str = "") -> Table:
     """The measures of every test record of a run, for the terminal.
+
+    A test's name stands on a line of its own above its measures, so that a measure and its numbers
+    share 80 columns. Where there are fewer, names go on in the next line; none is cut.
 
     Args:
         records_dir: The run's `records` folder.
+        corpus: Name of the corpus where it is another one than the model was trained on.
     """
+    from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("test", "measure", title="test", title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("measure", overflow="fold")
     for heading in ("mean", "95 % interval", "n"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for record in stored_records(records_dir):
-        if record.stage != "test" or record.epoch is not None:
+        if (record.stage, record.corpus, record.epoch) != ("test", corpus, None):
             continue
         part = summarise(record, by_class=False)
-        name = f"{record.test} (partial)" if part.partial else record.test
-        for row, line in enumerate(part.lines):
+        partial = " (partial)" if part.partial else ""
+        table.add_row(f"[bold]{escape(record.test)}[/bold]{partial}")
+        for line in part.lines:
             shown = [number(line.mean), interval(line), f"{line.defined:,}"]
-            table.add_row("" if row else escape(name), escape(line.measure), *shown)
+            table.add_row(f" {escape(line.measure)}", *shown)
         table.add_section()
     return table

@@ -44,7 +44,9 @@ def write_report(folder: Path, places: Places) -> Path:
             runs, or a file cannot be written.
     """
     run = load_run(folder)
-    require_one_run([record.path for record in [*run.records, *run.epochs]])
+    for corpus in ("", *run.others):
+        stored = [*run.records, *run.epochs]
+        require_one_run([record.path for record in stored if record.corpus == corpus])
     sections = [_section(record, places) for record in run.records]
     epochs = [summarise(record, by_class=False) for record in run.epochs]
     page = build_page(run, sections, _curves(run, epochs, places))
@@ -65,8 +67,8 @@ def _section(record: StoredRecord, places: Places) -> Section:
     picture = None
     if figure is not None:
         caption = f"{describe(record.test).caption} {note}".rstrip()
-        picture = _picture(figure, Path(record.stage, record.test), places, caption)
-    stem = Path("tables", f"{record.stage}-{record.test}")
+        picture = _picture(figure, Path(record.place, record.test), places, caption)
+    stem = Path("tables", f"{record.place}-{record.test}")
     for number, grid in enumerate(grids, start=1):
         _write_grid(grid, places.page / f"{stem}-{number}")
     return Section(summary, picture, grids, f"{stem.as_posix()}-*.{{md,csv,tex}}")

@@ -8,28 +8,16 @@ The commands of a run follow each other in one process, which imports all and re
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
-import signal
 import sys
 from collections.abc import Sequence
 
 import torch
 
 from attnlight.__main__ import main
+from attnlight.processes import end_with_parent
 from attnlight.studies.commands import PROGRAM, first_command
-
-_PR_SET_PDEATHSIG = 1
-
-
-def end_with_parent() -> None:
-    """Let the kernel end this process when its parent ends."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1:  # it ended before
-        sys.exit(1)
 
 
 def run(words: Sequence[str]) -> int:

@@ -21,12 +21,12 @@ Values = NDArray[np.float64]
 
 def fraction_table(found: Sequence[Tested]) -> str:
     """Mean and median share of the items that each ranking removes."""
-    return _share_table(found, "removed_fraction")
+    return _both_ways(found, "removed_fraction")
 
 
 def mass_table(found: Sequence[Tested]) -> str:
     """Mean and median share of attention that each ranking removes."""
-    return _share_table(found, "removed_mass")
+    return _both_ways(found, "removed_mass")
 
 
 def last_table(found: Sequence[Tested]) -> str:
@@ -44,7 +44,7 @@ def excess_table(found: Sequence[Tested]) -> str:
     return _by_ranking(found, _excess, ("minimal", *ORDERS), _mean)
 
 
-def _share_table(found: Sequence[Tested], measure: str) -> str:
+def _both_ways(found: Sequence[Tested], measure: str) -> str:
     """A measure of each ranking, texts that never flip left out and then counted as 1."""
     rows = []
     for tested in found:

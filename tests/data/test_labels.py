@@ -4,10 +4,8 @@ import datasets
 import pytest
 
 from attnlight.data.labels import read_labels
-from attnlight.data.sources import Source
+from attnlight.data.sources import Classes, Source
 from attnlight.errors import InputError
-
-Classes = dict[str, list[str | int]]
 
 
 def labelled(values: list[Any], names: list[str] | None = None) -> datasets.Dataset:
@@ -26,6 +24,11 @@ def read(
 @pytest.mark.parametrize(
     ("values", "names", "classes", "expected"),
     [
+        # one label needs no list; whole numbers may be stored as floats
+        (["b", "g"], None, {"bad": "b", "good": "g"}, (["bad", "good"], [0, 1])),
+        ([True, False], None, {"no": [False], "yes": True}, (["no", "yes"], [1, 0])),
+        ([1.0, 2.0, 5.0], None, {"n": 1, "p": 5}, (["n", "p"], [0, -1, 1])),
+        ([1.0, 5.0], None, None, (["1", "5"], [0, 1])),
         ([1, 0, 2], ["x", "y", "z"], None, (["x", "y", "z"], [1, 0, 2])),
         ([1, 0], ["x", "y", "z"], None, (["x", "y", "z"], [1, 0])),
         ([7, 3, 7, 10], None, None, (["3", "7", "10"], [1, 0, 1, 2])),
@@ -70,7 +73,12 @@ def test_a_test_split_may_lack_a_listed_label() -> None:
         ([0, 1], None, {"n": [0], "p": [0, 1]}, "lists label 0 of split train of a/b twice"),
         ([0.5, 1.0], None, None, "holds double; a label is a whole number or a string"),
         ([[0], [1]], None, None, "a label is a whole number or a string"),
-        ([0, None], None, None, "1 rows of split train of a/b have no label"),
+        ([0, None], None, None, "1 of the 2 rows of split train of a/b have no label, .* 1 "),
+        ([1.0, None], None, {"n": 1}, "1 of the 2 rows"),
+        ([None, None], None, {"n": 0}, "no row of split train of a/b has a label"),
+        (["bad", "good"], None, {"n": "bda", "p": "good"}, "'bda' .* 'bad'"),
+        (["yes", "no"], None, {"n": [False], "p": [True]}, "quotes"),
+        ([str(i) for i in range(21)], None, None, "each of the 21 rows.*label"),
     ],
 )
 def test_wrong_labels_are_refused(
@@ -87,5 +95,7 @@ def test_label_that_training_does_not_have() -> None:
 
 def test_missing_column_lists_those_present() -> None:
     rows = datasets.Dataset.from_dict({"text": ["a"], "target": [0]})
-    with pytest.raises(InputError, match="a/b has no column 'label'; it has text, target"):
+    with pytest.raises(
+        InputError, match=r"a/b has no column 'label'; it has text, target.* label$"
+    ):
         read(rows)

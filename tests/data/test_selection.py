@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from attnlight.data.selection import Kept, Selection, choose
+from attnlight.data.selection import Kept, Selection, choose, choose_stratified
 from attnlight.errors import InputError
 
 MASK = (1 << 64) - 1
@@ -93,6 +93,8 @@ def test_subset_larger_than_the_split_is_refused() -> None:
     [
         ({"min_tokens": 5, "max_tokens": 4}, "no text fits"),
         ({"validation_fraction": 1.0}, "between 0 and 1"),
+        ({"test_fraction": 0.0}, "test_fraction is 0.0"),
+        ({"subset": {"dev": 3}}, "subset names dev"),
         ({"subset": {"test": 1.5}}, "subset of test is 1.5"),
         ({"subset": {"test": 0}}, "subset of test is 0"),
     ],
@@ -100,3 +102,84 @@ def test_subset_larger_than_the_split_is_refused() -> None:
 def test_values_out_of_range_are_refused(options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Selection(**options)
+
+
+def plain_choice(
+    rows: list[int], labels: list[int], groups: list[int], fraction: float, seed: int
+) -> list[int]:
+    """The rule in plain Python: by class, whole groups in the order of their first rows' hashes."""
+    start = splitmix(seed & MASK)
+    members: dict[int, list[int]] = {}
+    for place, group in enumerate(groups):
+        members.setdefault(group, []).append(place)
+    chosen: list[int] = []
+    for label in sorted(set(labels)):
+        of_class = [m for m in members.values() if labels[m[0]] == label]
+        of_class.sort(key=lambda m: splitmix((start + rows[m[0]]) & MASK))
+        total = sum(map(len, of_class))
+        room = min(max(round(fraction * total), 1), total - 1)
+        for member in of_class:
+            if len(member) <= room:
+                chosen += member
+                room -= len(member)
+    return sorted(rows[place] for place in chosen)
+
+
+@pytest.mark.parametrize(
+    ("seed", "fraction", "copies"), [(0, 0.2, 500), (3, 0.5, 60), (9, 0.01, 9)]
+)
+def test_stratified_choice_follows_its_rule(seed: int, fraction: float, copies: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = np.sort(random.choice(1000, 300, replace=False))
+    labels = random.choice(4, 300, p=[0.6, 0.3, 0.09, 0.01])
+    groups = random.integers(copies, size=300).astype(np.uint64)
+    chosen = choose_stratified(rows, labels, groups, fraction, seed)
+    expected = plain_choice(rows.tolist(), labels.tolist(), groups.tolist(), fraction, seed)
+    assert chosen.tolist() == expected
+
+
+def test_each_class_gives_its_share_and_keeps_a_row() -> None:
+    labels = np.repeat([0, 1, 2, 3], [100, 10, 2, 1])
+    rows, groups = np.arange(113), np.arange(113, dtype=np.uint64)
+    for fraction, counts in ((0.2, [20, 2, 1, 0]), (0.99, [99, 9, 1, 0]), (0.01, [1, 1, 1, 0])):
+        chosen = choose_stratified(rows, labels, groups, fraction, seed=1)
+        assert np.bincount(labels[chosen], minlength=4).tolist() == counts
+
+
+def test_test_texts_are_disjoint_spread_and_split_off_before_validation() -> None:
+    keys = np.arange(1, 1001, dtype=np.uint64)
+    keys[500:520] = keys[:20]  # twenty texts occur twice
+    train = Kept("split train", np.arange(1000))
+    labels = np.arange(1000) // 500
+    selection = Selection(test_fraction=0.2, validation_fraction=0.25, seed=3)
+    moved = selection.divide(train, labels, keys)
+    test, validation = moved["test"].rows, moved["validation"].rows
+    assert (len(test), len(validation), len(train.rows)) == (200, 200, 600)
+    assert sorted([*test, *validation, *train.rows]) == list(range(1000))
+    assert not np.isin(keys[test], keys[[*train.rows, *validation]]).any()
+    assert abs(np.sum(test % 500 < 250) - 100) < 5 * np.sqrt(200) / 2  # shuffled, not the first
+    assert moved["test"].counts()["dropped"] == train.counts()["dropped"] == 0
+
+
+def test_texts_that_are_too_many_copies_of_each_other_cannot_be_split() -> None:
+    train = Kept("split train", np.arange(20))
+    with pytest.raises(InputError, match=r"test_fraction: 0\.2.*equal texts"):
+        Selection(test_fraction=0.2).divide(
+            train, np.arange(20) % 2, (np.arange(20) % 2 + 1).astype(np.uint64)
+        )
+
+
+def test_texts_without_a_word_are_no_copies_of_each_other() -> None:
+    train = Kept("split train", np.arange(20))
+    moved = Selection(test_fraction=0.2).divide(train, np.arange(20) % 2, np.zeros(20, np.uint64))
+    assert len(moved["test"].rows) == 4
+
+
+def test_an_option_that_is_not_used_is_not_part_of_the_identity() -> None:
+    assert "test_fraction" not in Selection(validation_fraction=0.1).identity()
+    assert Selection(test_fraction=0.1).identity()["test_fraction"] == 0.1
+
+
+def test_subset_of_a_split_that_is_not_there() -> None:
+    with pytest.raises(InputError, match=r"subset names validation.*it has train"):
+        Selection(subset={"validation": 3}).cut_all({"train": Kept("train", np.arange(5))})

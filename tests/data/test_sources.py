@@ -140,7 +140,7 @@ def test_missing_folder_under_the_data_variable(
 
 def test_hub_unreachable(tmp_path: Path) -> None:  # conftest sets HF_HUB_OFFLINE
     message = (
-        "^a/b is no local folder and the hub cannot be reached for it .*through .ATTNLIGHT_DATA"
+        "^a/b is no local folder or file, and the hub cannot be reached .*through .ATTNLIGHT_DATA"
     )
     with pytest.raises(InputError, match=message):
         load(tmp_path, path="a/b")
@@ -148,8 +148,42 @@ def test_hub_unreachable(tmp_path: Path) -> None:  # conftest sets HF_HUB_OFFLIN
 
 def test_missing_split(tmp_path: Path, folder: Path) -> None:
     source = Source(path=str(folder), split="dev")
-    with pytest.raises(InputError, match=r"corpus has no split 'dev': .*'train', 'test'"):
-        source.load(tmp_path / "scratch")
+    with pytest.raises(InputError, match=r"corpus has no split 'dev'; it has train, test: do so$"):
+        source.load(tmp_path / "scratch", "do so")
+    with pytest.raises(InputError, match=r"'tets'.*'test'"):
+        Source(path=str(folder), split="tets[:1]").load(tmp_path / "scratch")
+
+
+FILES = {
+    "rows[1].csv": "text,label\na b,0\nc,1\nd,0\n",
+    "rows.tsv": "text\tlabel\na b\t0\nc\t1\nd\t0\n",
+    "rows.jsonl": "".join(
+        f'{{"text": "{text}", "label": {label}}}\n'
+        for text, label in zip(ROWS["text"], ROWS["label"], strict=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_single_file_is_a_training_split(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).write_text(FILES[name])
+    (tmp_path / "other.csv").write_text("unlike,this\n1,2\n")
+    monkeypatch.chdir(tmp_path)
+    source = Source(path=name, split="train")
+    assert source.load(tmp_path / "scratch")[:] == ROWS
+    assert source.splits() == ["train"]
+    before = source.identity()
+    (tmp_path / "other.csv").write_text("more\n")
+    assert source.identity() == before
+    (tmp_path / name).write_text(FILES[name].replace("a b", "b a"))
+    assert source.identity() != before
+
+
+def test_a_missing_file_is_not_sought_on_the_hub(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no corpus file nothing\.jsonl"):
+        load(tmp_path, path="nothing.jsonl")
 
 
 def test_loading_script(tmp_path: Path) -> None:

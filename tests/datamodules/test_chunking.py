@@ -158,7 +158,7 @@ def test_empty_rows_are_dropped_and_counted(
     folder = write_parquet(tmp_path / "c", train=[*SENTENCES, empty], test=[*SENTENCES[:5], empty])
     data = corpus(folder)
     data.prepare()
-    assert "test 5 (1 dropped)" in capsys.readouterr().err
+    assert "test 5 (1 dropped; " in capsys.readouterr().err
     assert data._corpus["splits"]["train"]["dropped_by"] == {"empty": 1}
     assert data.dataset("test").index.tolist() == [0, 1, 2, 3, 4]
     assert len(data.dataset("train")) + len(data.dataset("validation")) == 20
@@ -291,7 +291,7 @@ def test_numbered_columns_need_a_folder() -> None:
 
 
 def test_hub_id_by_default_at_its_parquet_revision() -> None:
-    source = ChunkingDataModule().recipe()["sources"]["train"]
+    source = ChunkingDataModule(validation_fraction=0.1).recipe()["sources"]["train"]
     assert source["path"] == "eriktks/conll2000"
     assert source["revision"] == "refs/convert/parquet"
 

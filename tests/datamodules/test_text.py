@@ -175,12 +175,12 @@ def test_fingerprint_is_the_same_in_another_process_and_place(corpus: Path) -> N
     moved = corpus.rename(corpus.parent / "moved")
     code = (
         "from attnlight.datamodules import TextDataModule\n"
-        f"print(TextDataModule(path={str(moved)!r}, subset={{'test': 0.5}}).fingerprint)\n"
+        f"print(TextDataModule(path={str(moved)!r}, validation_fraction=0.5).fingerprint)\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     )
-    assert run.stdout.strip() == module(moved, subset={"test": 0.5}).fingerprint
+    assert run.stdout.strip() == module(moved, validation_fraction=0.5).fingerprint
 
 
 def test_a_changed_source_is_prepared_anew(corpus: Path) -> None:
@@ -239,8 +239,7 @@ def test_split_without_published_labels_is_refused_by_name(tmp_path: Path) -> No
     ("options", "message"),
     [
         ({"validation": "dev", "validation_fraction": 0.1}, "not both"),
-        ({"subset": {"dev": 3}}, "subset names dev, which this corpus does not have"),
-        ({"subset": {"validation": 3}}, "subset names validation"),
+        ({"subset": {"dev": 3}}, "subset names dev"),
         ({"extras": ["marks"]}, "name their column in tokens"),
         ({"extras": ["length"], "tokens": "words"}, "extras names length"),
         ({"min_document_frequency": 0}, "min_document_frequency is 0"),

@@ -2,12 +2,14 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+from attnlight.callbacks import DecisionFlip, SingleErasure
 from attnlight.errors import InputError
 from attnlight.functional.statistics import MeanInterval, bootstrap_means
 from attnlight.records import RecordError
@@ -200,6 +202,23 @@ class TestTerminal:
                 assert f"{line.mean:.3f}" in row
                 assert f"[{line.low:.3f}, {line.high:.3f}]" in row
                 assert "60" in row
+
+    @pytest.mark.parametrize("width", [80, 44])
+    def test_no_name_is_cut(self, tmp_path: Path, width: int) -> None:
+        measures = (*DecisionFlip.measures, *SingleErasure.measures)
+        rows = rows_of("attention_permutation")
+        rows |= {name: -rows["median_tvd"] for name in measures}
+        write_record(tmp_path / "test" / "single_erasure.parquet", rows, measures=list(measures))
+        console = Console(file=io.StringIO(), width=width)
+        console.print(terminal_table(tmp_path))
+        assert isinstance(console.file, io.StringIO)
+        shown = console.file.getvalue()
+        assert "…" not in shown
+        assert max(map(len, shown.splitlines())) <= width
+        cells = [re.split(r" {2,}", line.strip())[0] for line in shown.splitlines()[2:]]
+        assert "".join(cells) == "single_erasure" + "".join(measures)
+        if width == 80:  # each in one line
+            assert cells == ["single_erasure", *measures]
 
     def test_markup_is_text(self, tmp_path: Path) -> None:
         rows = rows_of("attention_permutation")

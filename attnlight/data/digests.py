@@ -1,0 +1,62 @@
+"""What decides the content of a local corpus: hashes of its files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from attnlight.errors import InputError
+
+_FRONT_MATTER = re.compile(rb"\s*---[\r\n]+(.*?)[\r\n]+---", re.DOTALL)
+
+
+def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of files by their names within the folder.
+
+    Raises:
+        InputError: One of them cannot be read.
+    """
+    found, root = {}, folder.resolve()
+    for file in files:
+        try:
+            state = file.stat()
+            digest = _digest(file.resolve(), state.st_size, state.st_mtime_ns)
+        except OSError as error:
+            raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
+        start = folder if file.is_relative_to(folder) else root  # `datasets` resolves the folder
+        found[Path(os.path.relpath(file, start)).as_posix()] = digest
+    return found
+
+
+def all_digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file that is not hidden, by its name within the folder."""
+    files: list[Path] = []
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files += [Path(parent, name) for name in names if not name.startswith(".")]
+    return digests(folder, files)
+
+
+def description(folder: Path) -> dict[str, str]:
+    """Hash of what a folder says of its data files, such as column types; empty without any.
+
+    `datasets` reads the YAML in front of README.md and two files of its own.
+    """
+    names = ("README.md", ".huggingface.yaml", "dataset_infos.json")
+    try:
+        texts = {n: (folder / n).read_bytes() for n in names if (folder / n).is_file()}
+    except OSError as error:
+        raise InputError(f"{error.filename} cannot be read: {error.strerror or error}") from error
+    front = _FRONT_MATTER.match(texts.pop("README.md", b""))
+    parts = [*([front[1]] if front else []), *texts.values()]
+    return {"description": hashlib.sha256(b"\0".join(parts)).hexdigest()} if parts else {}
+
+
+@cache  # the splits of a corpus share their folder
+def _digest(file: Path, size: int, modified: int) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,61 @@
+"""Texts that occur more than once in a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+Rows = NDArray[np.int64]
+
+
+def text_keys(texts: Iterable[Sequence[str]], rows: Rows, size: int) -> Keys:
+    """A number for the text of each row of a source, (size,): equal for equal texts.
+
+    White space does not count. It is 0 for texts without a word and for rows that are not read.
+
+    Args:
+        texts: The texts of `rows`, in chunks.
+        rows: Rows that are read.
+        size: Rows of the source.
+    """
+    keys = np.zeros(size, np.uint64)
+    digests = (_digest(text) for chunk in texts for text in chunk)
+    keys[rows] = np.frombuffer(b"".join(digests), "<u8")
+    return keys
+
+
+def _digest(text: str) -> bytes:
+    words = " ".join(text.split()).encode("utf-8", "surrogatepass")
+    return blake2b(words, digest_size=8).digest() if words else bytes(8)
+
+
+def distinct_if_empty(keys: Keys) -> Keys:
+    """The same numbers, but a different one for each text without a word."""
+    empty = keys == 0
+    keys = keys.copy()
+    keys[empty] = np.arange(empty.sum(), dtype=np.uint64)
+    return keys
+
+
+def also_in(keys: Mapping[str, Keys]) -> dict[str, dict[str, dict[str, int]]]:
+    """How many texts of each split occur in an earlier one, too, for `corpus.json`.
+
+    Texts without a word are left out.
+
+    Args:
+        keys: `text_keys` of each split's texts, in the order of the splits.
+
+    Returns:
+        By split `{"also_in": {earlier split: texts}}`, empty where there are none.
+    """
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for split, own in keys.items():
+        words = own[own != 0]
+        counts = {earlier: int(np.isin(words, keys[earlier]).sum()) for earlier in found}
+        counts = {earlier: count for earlier, count in counts.items() if count}
+        found[split] = {"also_in": counts} if counts else {}
+    return found

@@ -1,0 +1,82 @@
+"""The processes of a job: how many a machine takes, and that none outlives the one it belongs to."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from typing import Any
+
+from attnlight.errors import InputError
+
+_PR_SET_PDEATHSIG = 1
+_RANK_ZERO = "ATTNLIGHT_RANK_ZERO"  # process id of the rank that started this one
+_JOIN_TIMEOUT = "ATTNLIGHT_JOIN_TIMEOUT"
+
+
+def end_with_parent(parent: int | None = None) -> None:
+    """Let the kernel end this process when its parent ends; does nothing elsewhere than on Linux.
+
+    Args:
+        parent: Process id of the parent, where it is known: it may have ended before.
+    """
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1 or parent not in (None, os.getppid()):  # it ended before
+        sys.exit(1)
+
+
+def end_with_rank_zero() -> None:
+    """End with rank 0 where that started this rank; torchrun and srun see to theirs themselves."""
+    if os.environ.get("LOCAL_RANK", "0") != "0" and _RANK_ZERO in os.environ:
+        end_with_parent(int(os.environ[_RANK_ZERO]))
+
+
+def name_rank_zero() -> None:
+    """Tell the ranks that this process is about to start whom they end with."""
+    os.environ[_RANK_ZERO] = str(os.getpid())
+
+
+def require_cores(accelerator: Any, devices: Any) -> None:  # noqa: ANN401
+    """Refuse more CPU processes than a machine can run, before any is started.
+
+    Args:
+        accelerator: The trainer's accelerator, by name or as an object.
+        devices: Its number of devices as it was given.
+
+    Raises:
+        InputError: They are more than four and more than two a core.
+    """
+    cores = os.cpu_count() or 1
+    most = max(4, 2 * cores)
+    if accelerator in ("cpu", "auto") and str(devices).isdecimal() and int(devices) > most:
+        if accelerator == "auto" and _has_accelerator():
+            return
+        raise InputError(
+            f"trainer.devices is {devices}, but this machine has {cores} CPU cores: give at most "
+            f"{most} processes."
+        )
+
+
+def join_timeout() -> float:
+    """Seconds after which a process gives up waiting for the others of its job to start.
+
+    Raises:
+        InputError: `$ATTNLIGHT_JOIN_TIMEOUT` is no positive number.
+    """
+    given = os.environ.get(_JOIN_TIMEOUT, "300")
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InputError(f"{_JOIN_TIMEOUT} is {given!r}; it must be a positive number of seconds.")
+    return seconds
+
+
+def _has_accelerator() -> bool:
+    import torch
+
+    return bool(torch.accelerator.is_available())

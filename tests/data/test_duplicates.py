@@ -1,0 +1,52 @@
+import random
+
+import numpy as np
+
+from attnlight.data.duplicates import also_in, distinct_if_empty, text_keys
+
+TEXTS = [
+    "a film",
+    " a  film\n",
+    "A film",
+    "",
+    " \t",
+    "film a",
+    "a film",
+    "ein Фильм 映画",
+    "\ud800",
+]
+
+
+def test_keys_are_equal_for_equal_texts_alone() -> None:
+    rows = np.arange(1, 2 * len(TEXTS), 2)
+    keys = text_keys([TEXTS[:4], TEXTS[4:]], rows, 2 * len(TEXTS))
+    assert not keys[::2].any()  # rows that were not read
+    for one, key in zip(TEXTS, keys[rows], strict=True):
+        for other, other_key in zip(TEXTS, keys[rows], strict=True):
+            assert (key == other_key) == (one.split() == other.split())
+        assert (key == 0) == (not one.split())
+    distinct = distinct_if_empty(keys)
+    assert len(set(distinct[keys == 0].tolist())) == int((keys == 0).sum())
+    assert (distinct[keys != 0] == keys[keys != 0]).all()
+
+
+def test_texts_of_two_splits_are_counted_as_plain_python_counts_them() -> None:
+    draw = random.Random(5)
+    splits = {
+        split: [draw.choice(["", "x", *map(str, range(40))]) for _ in range(size)]
+        for split, size in (("train", 30), ("validation", 20), ("test", 25))
+    }
+    keys = {s: text_keys([texts], np.arange(len(texts)), len(texts)) for s, texts in splits.items()}
+
+    def count(split: str, other: str) -> int:
+        return sum(bool(text) and text in splits[other] for text in splits[split])
+
+    assert also_in(keys) == {
+        "train": {},
+        "validation": {"also_in": {"train": count("validation", "train")}},
+        "test": {"also_in": {s: count("test", s) for s in ("train", "validation")}},
+    }
+    assert also_in({"train": keys["train"], "test": text_keys([["new"]], np.arange(1), 1)}) == {
+        "train": {},
+        "test": {},
+    }

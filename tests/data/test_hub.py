@@ -1,0 +1,56 @@
+import socket
+import time
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+
+import datasets
+import pytest
+
+from attnlight.data import hub
+from attnlight.data.sources import Source
+from attnlight.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def _online(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    hub._answers.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("error", "offline"),
+    [
+        (URLError(socket.gaierror(-2, "Name or service not known")), True),
+        (TimeoutError(), True),
+        (HTTPError("https://hub", 403, "no", {}, None), False),  # type: ignore[arg-type]
+    ],
+)
+def test_a_hub_that_does_not_answer_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, offline: bool
+) -> None:
+    calls: list[Any] = []
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        calls.append((arguments, options))
+        raise error
+
+    monkeypatch.setattr(hub, "urlopen", fail)
+    for _ in range(2):
+        with hub.offline_if_unreachable():
+            assert datasets.config.HF_HUB_OFFLINE is offline
+        assert datasets.config.HF_HUB_OFFLINE is False
+    assert len(calls) == 1
+
+
+def test_no_retries_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(
+            datasets.config, "HF_ENDPOINT", f"http://127.0.0.1:{free.getsockname()[1]}"
+        )
+    began = time.monotonic()
+    with pytest.raises(InputError, match=r"no local folder or file.*ATTNLIGHT_DATA"):
+        Source(path="a/b", split="train").load(tmp_path / "scratch")
+    assert time.monotonic() - began < 10  # five retries take 23 s

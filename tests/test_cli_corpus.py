@@ -1,0 +1,94 @@
+"""What can be judged of a corpus is judged before a model, a logger or a folder is made."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from attnlight.__main__ import main
+from tests.commands import CONFIGS, CPU, QUIET
+from tests.data.local import write_corpus
+
+MODEL = ["--model", f"{CONFIGS}/models/bilstm_additive.yaml"]
+COLUMNS = {"text": [f"text {i}" for i in range(20)], "label": [0, 1, 2, 1] * 5}
+
+
+def untouchable(*arguments: Any, **options: Any) -> None:
+    raise AssertionError("a model was made")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
+    monkeypatch.setenv("ATTNLIGHT_CACHE", str(tmp_path / "cache"))
+    write_corpus(tmp_path / "corpus", train=COLUMNS, dev=COLUMNS, test=COLUMNS)
+    write_corpus(tmp_path / "halved", train=COLUMNS)
+    return tmp_path
+
+
+def command(verb: str, *more: str, **options: Any) -> list[str]:
+    data = {"class_path": "attnlight.datamodules.TextDataModule", "init_args": options}
+    Path("corpus.yaml").write_text(yaml.safe_dump(data))
+    trainer = ["-c", f"{CONFIGS}/trainer.yaml"]
+    place = ["--experiment", "mine", "--run", "first"]
+    return [verb, *trainer, *MODEL, "--data", "corpus.yaml", *place, *CPU, *QUIET, *more]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"path": "corpus", "text": "sentence"}, ["sentence", "text, label"]),
+        ({"path": "corpus", "label": "lable"}, ["'lable'", "'label'"]),
+        ({"path": "corpus", "classes": {"a": 0, "b": 7}}, ["7", "0, 1, 2"]),
+        ({"path": "corpus", "classes": {"a": 1.5}}, ["classes", "1.5"]),
+        ({"path": "corpus", "test_fraction": 1.5}, ["test_fraction", "1.5"]),
+        ({"path": "corpus", "test": "tset"}, ["'tset'", "'test'", "test_fraction"]),
+        ({"path": "corpus", "validation": "dve"}, ["'dve'", "'dev'", "validation_fraction"]),
+        ({"path": "halved"}, ["test_fraction", "halved"]),
+        ({"path": "halved", "test": None}, ["validation_fraction", "halved"]),
+        ({"path": "halved", "test_fraction": 0.2}, ["validation_fraction", "halved"]),
+        ({"path": "corpus.csv"}, ["corpus.csv"]),
+    ],
+)
+def test_a_corpus_that_cannot_be_used_stops_fit_before_all_else(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    words: list[str],
+) -> None:
+    monkeypatch.setattr(torch.nn.Embedding, "__init__", untouchable)
+    before = sorted(here.iterdir())
+    assert main(command("fit", **options)) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert all(word in said for word in words), said
+    assert said.count("Given value") + said.count("given value") <= 1
+    assert set(here.iterdir()) - {here / "cache", here / "corpus.yaml"} == set(before)
+
+
+def test_a_run_is_not_replaced_for_a_corpus_that_cannot_be_used(here: Path) -> None:
+    run = here / "checkpoints" / "mine" / "first"
+    run.mkdir(parents=True)
+    (run / "best.ckpt").write_bytes(b"weights")
+    assert main(command("fit", "--overwrite", path="halved")) == 2
+    assert (run / "best.ckpt").read_bytes() == b"weights"
+
+
+def test_test_without_a_test_split_names_the_option(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = command("fit", "--trainer.fast_dev_run=true", path="corpus", test=None)
+    assert main(fit) == 0
+    monkeypatch.setattr(torch.nn.Embedding, "__init__", untouchable)
+    run = here / "checkpoints" / "mine" / "first"
+    run.mkdir(parents=True)
+    (run / "best.ckpt").write_bytes(b"weights")
+    test = command("test", f"--ckpt_path={run}/best.ckpt", path="corpus", test=None)
+    assert (
+        main([word for word in test if word not in ("--experiment", "mine", "--run", "first")]) == 2
+    )
+    assert "test_fraction" in capsys.readouterr().err
+    assert [path.name for path in run.glob("[!.]*")] == ["best.ckpt"]

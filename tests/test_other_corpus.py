@@ -1,0 +1,253 @@
+"""A trained model evaluated on a corpus that it was not trained on."""
+
+import csv
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from attnlight.__main__ import main
+from attnlight.batch import UNK
+from attnlight.records import read_record
+from attnlight.tasks import AttentionClassifier
+from tests.commands import CONFIGS, CPU, QUIET
+
+GOOD = ["good", "fine", "lovely", "great"]
+BAD = ["bad", "awful", "dull", "poor"]
+FILLERS = ["the", "film", "was", "a", "plot", "actor", "and", "scene"]
+OTHER_FILLERS = ["the", "phone", "was", "a", "battery", "screen"]  # four of six are unknown
+
+
+def texts(size: int, fillers: list[str], seed: int) -> list[tuple[str, int]]:
+    random = np.random.default_rng(seed)
+    rows = []
+    for label in random.integers(2, size=size):
+        words = [*random.choice(fillers, 5), random.choice(GOOD if label else BAD)]
+        rows.append((" ".join(random.permutation(words)), int(label)))
+    return rows
+
+
+def write(folder: Path, split: str, rows: list[tuple[str, Any]]) -> None:
+    folder.mkdir(exist_ok=True)
+    with (folder / f"{split}.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *rows])
+
+
+def data_file(path: Path, folder: Path, **options: Any) -> str:
+    settings = {"path": str(folder), "validation": "validation", "splitting": "words"} | options
+    kind = "attnlight.datamodules.TextDataModule"
+    path.write_text(yaml.safe_dump({"class_path": kind, "init_args": settings}, sort_keys=False))
+    return str(path)
+
+
+CLASSES = {"negative": [0], "positive": [1]}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Films, on which a base and two variants were trained, and other corpora."""
+    folder = tmp_path_factory.mktemp("corpora")
+    films = folder / "films"
+    for number, (split, size) in enumerate((("train", 120), ("validation", 40), ("test", 40))):
+        write(films, split, texts(size, FILLERS, number))
+    data = data_file(folder / "films.yaml", films, classes=CLASSES, boundary_tokens=False)
+    # The other corpus has a test split alone, names its labels and has them in another order.
+    names = ["neg", "pos"]
+    rows = [(text, names[label]) for text, label in texts(31, OTHER_FILLERS, 9)]
+    write(folder / "phones", "test", rows)
+    data_file(
+        folder / "phones.yaml",
+        folder / "phones",
+        validation=None,
+        classes={"positive": ["pos"], "negative": ["neg"]},
+    )
+    data_file(folder / "unlike.yaml", folder / "phones", classes={"bad": ["neg"], "good": ["pos"]})
+    data_file(folder / "unnamed.yaml", folder / "phones", validation=None)
+    small = ["--model.embedding_size=8", "--model.hidden_size=4", "--trainer.max_epochs=4"]
+    quiet = [*CPU, *QUIET, f"--root={folder}", "--experiment=e"]
+    arguments = ["fit", f"--data={data}", "--data.batch_size=8", *quiet]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["attnlight"])
+        patch.delenv("ATTNLIGHT_DATA", raising=False)
+        assert main([*arguments, "--run=base", *small, "--model.learning_rate=0.03"]) == 0
+        for seed in (1, 2):
+            variant = ["--model=SeedVariant", f"--model.base={folder}/e/base/best.ckpt"]
+            more = [f"--run=seed{seed}", f"--seed_everything={seed}", "--trainer.max_epochs=1"]
+            assert main([*arguments, *variant, *more]) == 0
+    return folder
+
+
+@pytest.fixture
+def there(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the runs, for each test its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["attnlight"])
+    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
+    shutil.copytree(place / "e", tmp_path / "e")
+    for file in place.glob("*.yaml"):
+        shutil.copy(file, tmp_path)
+    return tmp_path
+
+
+def evaluate(run: Path, verb: str, *arguments: str) -> int:
+    given = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *CPU, *QUIET]
+    return main([verb, *given, *arguments])
+
+
+def attached(*tests: str) -> list[str]:
+    return [word for test in tests for word in ("-c", f"{CONFIGS}/tests/{test}.yaml")]
+
+
+def test_records_lie_beside_those_of_its_own_corpus(there: Path) -> None:
+    run, tests = there / "e/base", attached("predictions", "attention_permutation")
+    assert evaluate(run, "test", *tests) == 0
+    own = run / "records/test/predictions.parquet"
+    before, config = own.read_bytes(), (run / "test.yaml").read_bytes()
+    figure = (run / "figures/test/predictions.svg").read_bytes()
+    assert evaluate(run, "test", "--data=phones.yaml", *tests) == 0
+    assert own.read_bytes() == before
+    assert (run / "test.yaml").read_bytes() == config
+    assert (run / "figures/test/predictions.svg").read_bytes() == figure
+    assert (run / "figures/test-phones/predictions.svg").is_file()
+    record = read_record(run / "records/test-phones/predictions.parquet")
+    assert len(record.columns["index"]) == 31
+    assert record.metadata["corpus_name"] == "phones"
+    assert record.metadata["classes"] == ["negative", "positive"]
+    # The share of unknown words, counted by hand.
+    known = {*GOOD, *BAD, *FILLERS}
+    words = [w for text, _ in texts(31, OTHER_FILLERS, 9) for w in text.split()]
+    share = sum(word not in known for word in words) / len(words)
+    assert record.metadata["unknown_words"] == pytest.approx(share)
+    assert 0.4 < share < 0.7
+
+
+def test_predictions_are_those_of_its_own_tokenizer(there: Path) -> None:
+    """Each row against `classify` on the raw text; labels by name, whatever their order."""
+    run = there / "e/base"
+    assert evaluate(run, "test", "--data=phones.yaml", *attached("predictions")) == 0
+    columns = read_record(run / "records/test-phones/predictions.parquet").columns
+    task = AttentionClassifier.load_from_checkpoint(run / "best.ckpt")
+    rows = texts(31, OTHER_FILLERS, 9)
+    assert columns["index"].tolist() == list(range(31))
+    assert columns["label"].tolist() == [label for _, label in rows]
+    probabilities = task.classify([text for text, _ in rows]).numpy()
+    np.testing.assert_allclose(columns["probabilities"], probabilities, atol=2e-6)
+    assert (columns["prediction"] == columns["label"]).mean() > 0.8
+    assert evaluate(run, "predict", "--data=phones.yaml") == 0
+    found = pq.read_table(run / "predictions-phones.parquet").to_pylist()
+    for row, (text, _) in zip(found, rows, strict=True):
+        assert row["tokens"] == text.split()
+    assert not (run / "predictions.parquet").exists()
+
+
+def test_page_and_logs_keep_both_apart(there: Path) -> None:
+    run, tests = there / "e/base", attached("predictions")
+    logged = ["--trainer.logger=lightning.pytorch.loggers.CSVLogger"]
+    logged += [f"--trainer.logger.save_dir={run}", "--trainer.logger.name=logs"]
+    for data in ([], ["--data=phones.yaml"]):
+        assert evaluate(run, "test", *data, *tests, *logged) == 0
+    assert list(run.glob("logs/phones/version_*/metrics.csv"))
+    assert main(["report", str(run)]) == 0
+    page = (run / "report/index.html").read_text()
+    assert page.count("<h2>On the test split</h2>") == 1
+    own, other = page.split("On another corpus")
+    assert own.count("The task itself") == other.count("The task itself") == 1
+    assert "phones" in other
+    assert "phones" not in own.partition("</h1>")[2]
+    again = f"attnlight test -c {run}/test-phones.yaml --ckpt_path {run}/best.ckpt"
+    assert again in page
+    summary = (run / "report/summary.csv").read_text()
+    assert "\ntest,predictions" in summary
+    assert "\ntest-phones,predictions" in summary
+    assert main([*again.split()[1:], *CPU]) == 0
+
+
+def test_variants_are_compared_with_their_base_on_it(there: Path) -> None:
+    """Two seeds; the base evaluated once for both, by the fingerprint of the other corpus."""
+    said = []
+    for seed in (1, 2):
+        run = there / f"e/seed{seed}"
+        tests = attached("predictions", "base_divergence")
+        assert evaluate(run, "test", "--data=phones.yaml", *tests) == 0
+        columns = read_record(run / "records/test-phones/base_divergence.parquet").columns
+        tasks = [
+            AttentionClassifier.load_from_checkpoint(there / "e/base/best.ckpt"),
+            type_of(run).load_from_checkpoint(run / "best.ckpt"),
+        ]
+        words = [text for text, _ in texts(31, OTHER_FILLERS, 9)]
+        base, variant = (task.classify(words).double().numpy() for task in tasks)
+        tvd = np.abs(base - variant).sum(axis=1) / 2
+        np.testing.assert_allclose(columns["prediction_tvd"], tvd, atol=2e-6)
+        said.append(tvd)
+    assert not np.allclose(*said)
+
+
+def type_of(run: Path) -> Any:
+    from attnlight import tasks
+
+    path = yaml.safe_load((run / "fit.yaml").read_text())["model"]["class_path"]
+    return getattr(tasks, path.rpartition(".")[2])
+
+
+@pytest.mark.parametrize(("name", "told"), [("unlike", "bad, good"), ("unnamed", "'neg'")])
+def test_other_classes_are_refused(
+    there: Path, name: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = there / "e/base"
+    before = {path.name for path in run.iterdir()}
+    assert evaluate(run, "test", f"--data={name}.yaml", *attached("predictions")) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert told in error
+    assert "negative, positive" in error
+    assert {path.name for path in run.iterdir()} == before
+
+
+def test_two_corpora_of_one_name_are_told_apart(
+    there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, tests = there / "e/base", attached("predictions")
+    assert evaluate(run, "test", "--data=phones.yaml", *tests) == 0
+    half = ["--data=phones.yaml", "--data.subset={test: 0.5}", *tests]
+    assert evaluate(run, "test", *half) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert evaluate(run, "test", *half, "--corpus=half") == 0
+    record = read_record(run / "records/test-half/predictions.parquet")
+    assert len(record.columns["index"]) == 16
+    assert evaluate(run, "test", *half, "--corpus=../half") == 2
+
+
+def test_own_corpus_stays_its_own(there: Path) -> None:
+    """Options that change no text, and the corpus's own file, leave the records where they were."""
+    run = there / "e/base"
+    own = ["--data=films.yaml", "--data.eval_batch_size=7", *attached("predictions")]
+    assert evaluate(run, "validate", *own) == 0
+    metadata = read_record(run / "records/val/predictions.parquet").metadata
+    assert "unknown_words" not in metadata
+    assert "corpus_name" not in metadata
+
+
+def test_planted_corpus_of_other_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["attnlight"])
+    sizes = ["--data.train_size=60", "--data.validation_size=30", "--data.test_size=31"]
+    small = ["--model.embedding_size=8", "--model.hidden_size=4", "--trainer.max_epochs=1"]
+    place = ["--root=.", "--experiment=e", "--run=r", *CPU, *QUIET]
+    assert main(["fit", *sizes, *small, *place]) == 0
+    run = tmp_path / "e/r"
+    other = ["--data.vocabulary=1300", "--corpus=more"]
+    assert evaluate(run, "test", *other, *attached("predictions")) == 0
+    record = read_record(run / "records/test-more/predictions.parquet")
+    assert 0 < record.metadata["unknown_words"] < 0.2
+    assert evaluate(run, "predict", *other) == 0
+    task = AttentionClassifier.load_from_checkpoint(run / "best.ckpt")
+    ids = json.loads(task.tokenizer_json or "")["model"]["vocab"]
+    rows = pq.read_table(run / "predictions-more.parquet").to_pylist()
+    counted = [ids.get(token, UNK) == UNK for row in rows for token in row["tokens"]]
+    assert np.mean(counted) == pytest.approx(record.metadata["unknown_words"])

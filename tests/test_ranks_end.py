@@ -1,0 +1,162 @@
+"""Ranks end together: none is left when another was killed, at whatever moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from attnlight.__main__ import main
+from attnlight.processes import require_cores
+from tests.commands import QUIET, TWO, experiment, free_port, start
+
+START = 600  # for two processes to import all on a busy machine
+SECONDS = 20  # Lightning looks at its children every 5 s
+LAUNCHER = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def fit(folder: Path, *options: str) -> list[str]:
+    sizes = ["--data.train_size=300", "--data.validation_size=60", "--data.test_size=60"]
+    place = [f"--root={folder}", "--experiment=e", "--run=r", "--trainer.logger=false"]
+    return ["fit", *experiment("planted_bilstm"), *sizes, *place, *QUIET, *options]
+
+
+class Job:
+    """Two ranks as Lightning starts them, which train for as long as they are let."""
+
+    def __init__(self, folder: Path) -> None:
+        self.output = folder / "output"
+        command = fit(folder, *TWO, "--trainer.max_epochs=10000")
+        with self.output.open("wb") as file:
+            self.zero = psutil.Popen(
+                [sys.executable, "-m", "attnlight", *command],
+                cwd=folder,
+                env={key: value for key, value in os.environ.items() if key not in LAUNCHER},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+        self.one: psutil.Process | None = None
+
+    def rank_one(self) -> psutil.Process:
+        """The process of rank 1, waited for."""
+        wait(lambda: self.zero.children() != [], START)
+        (self.one,) = self.zero.children()
+        return self.one
+
+    def wait_for(self, words: str) -> None:
+        wait(lambda: words in self.output.read_text(), START)
+
+    def end(self) -> None:
+        for process in (self.zero, self.one):
+            if process is not None and process.is_running():
+                process.kill()
+        self.zero.wait()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    made = Job(tmp_path)
+    yield made
+    made.end()
+
+
+def wait(condition: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.ddp
+@pytest.mark.slow
+def test_rank_zero_ends_with_a_rank_that_was_killed_in_training(job: Job) -> None:
+    job.wait_for("epoch 1/")
+    one = job.rank_one()
+    one.send_signal(signal.SIGKILL)
+    assert job.zero.wait(SECONDS) != 0
+    assert gone(one)
+
+
+@pytest.mark.ddp
+@pytest.mark.slow
+def test_a_rank_that_joins_ends_with_rank_zero(job: Job) -> None:
+    one = job.rank_one()
+    job.zero.suspend()  # so that rank 1 waits for it
+    job.wait_for("GLOBAL_RANK: 1")
+    time.sleep(1)
+    assert not gone(one)
+    job.zero.kill()
+    assert job.zero.wait(SECONDS) != 0
+    wait(lambda: gone(one), SECONDS)
+
+
+@pytest.mark.ddp
+@pytest.mark.slow
+def test_a_rank_that_starts_ends_with_rank_zero(job: Job) -> None:
+    one = job.rank_one()  # which imports
+    job.zero.kill()
+    wait(lambda: gone(one), SECONDS)
+
+
+@pytest.mark.ddp
+@pytest.mark.slow
+def test_a_rank_does_not_wait_for_ever_for_others_to_join(tmp_path: Path) -> None:
+    """Started by another launcher, whose other rank never comes."""
+    place = {"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2", "ATTNLIGHT_JOIN_TIMEOUT": "3"}
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    command = ["-m", "attnlight", *fit(tmp_path, *TWO)]
+    alone = start(command, cwd=tmp_path, **place, **address)
+    said, _ = alone.communicate(timeout=START)
+    assert alone.returncode == 1, said
+    (line,) = (line for line in said.splitlines() if line.startswith("attnlight: "))
+    assert "ATTNLIGHT_JOIN_TIMEOUT" in line
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("seconds", ["0", "soon", "inf", "-3"])
+def test_a_timeout_is_a_positive_number(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    seconds: str,
+) -> None:
+    monkeypatch.setenv("ATTNLIGHT_JOIN_TIMEOUT", seconds)
+    assert main(fit(tmp_path, *TWO)) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "ATTNLIGHT_JOIN_TIMEOUT" in said
+    assert seconds in said
+    assert not list(tmp_path.iterdir())
+
+
+class TestCores:
+    def test_more_processes_than_cores_are_refused_before_anything_is_made(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        too_many = ["--trainer.accelerator=cpu", "--trainer.devices=999"]
+        assert main(fit(tmp_path, *too_many)) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert "trainer.devices" in said
+        assert "999" in said
+        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize(("cores", "most"), [(1, 4), (2, 4), (8, 16)])
+    def test_as_many_as_two_a_core_are_not(
+        self, monkeypatch: pytest.MonkeyPatch, cores: int, most: int
+    ) -> None:
+        monkeypatch.setattr(os, "cpu_count", lambda: cores)
+        require_cores("cpu", most)
+        require_cores("cpu", "auto")
+        require_cores("gpu", 999)  # Lightning counts those
+        with pytest.raises(Exception, match=f"{most} processes"):
+            require_cores("cpu", str(most + 1))
