@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from attnlight.data.sources import Source
 from attnlight.datamodules import ChunkingDataModule, PlantedEvidence, TextDataModule
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
@@ -131,11 +132,14 @@ class TestFormerVersion:
     def known(self, data: CorpusDataModule, *fingerprints: str) -> list[bool]:
         return [data.is_known_as(fingerprint) for fingerprint in fingerprints]
 
-    def test_of_the_same_source(self, corpus: Path, columns: Path) -> None:
+    def test_of_the_same_source(
+        self, corpus: Path, columns: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Source, "splits", lambda _: ["train", "test"])  # of a/b on the hub
         everything = {
             PLANTED: PlantedEvidence(),
             TEXT: texts(corpus),
-            HUB: TextDataModule(path="a/b", name="n"),
+            HUB: TextDataModule(path="a/b", name="n", cache_dir=str(corpus.parent)),
             COLUMNS: chunks(columns),
         }
         for fingerprint, data in everything.items():
