@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from attnlight.data.prepared import prepare_once
 from attnlight.data.sources import Source
 from attnlight.files import write_text
 
@@ -53,8 +54,11 @@ def default_validation(
 
 def _hub_splits(source: Source, cache: Path) -> list[str]:
     digest = hashlib.sha256(json.dumps(source.place).encode()).hexdigest()[:16]
-    file = cache / f"splits-{digest}.json"
-    if not file.is_file():
-        write_text(file, json.dumps(source.splits()))
-    names: list[str] = json.loads(file.read_text(encoding="utf-8"))
+    folder = cache / f"splits-{digest}"
+
+    def write(new: Path) -> None:
+        write_text(new / "names.json", json.dumps(source.splits()))
+
+    prepare_once(folder, write)
+    names: list[str] = json.loads((folder / "names.json").read_text(encoding="utf-8"))
     return names

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from attnlight.data.sources import Source
 from attnlight.data.word2vec import TrainedVectors, Word2VecSettings
-from attnlight.datamodules import base
+from attnlight.datamodules import TextDataModule, base
 from attnlight.errors import InputError
 from attnlight.reference import Reference, attended_items
 from tests.bases import Planted, batch_of, save_base
@@ -57,6 +58,30 @@ def test_a_damaged_corpus_is_prepared_again(
     assert all(str(folder) in line for line in lines)
     assert read(tmp_path) == before
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_splits_of_a_hub_corpus_are_asked_for_again(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[Source] = []
+
+    def splits(source: Source) -> list[str]:
+        requests.append(source)
+        return ["train", "dev", "test"]
+
+    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
+    monkeypatch.setattr(Source, "splits", splits)
+
+    def validation() -> str | None:
+        return TextDataModule(path="a/b", cache_dir=str(tmp_path)).sources["validation"].split
+
+    assert [validation() for _ in range(2)] == ["dev", "dev"]
+    assert len(requests) == 1
+    (file,) = tmp_path.glob("splits-*/names.json")
+    DAMAGES[damage](file)
+    assert [validation() for _ in range(2)] == ["dev", "dev"]
+    assert len(requests) == 2
 
 
 def test_a_whole_folder_that_is_gone(tmp_path: Path) -> None:
