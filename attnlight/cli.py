@@ -196,7 +196,8 @@ class AttnlightCLI(LightningCLI):
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, RunConfig):
                 callback.config = plain[self.subcommand]
-        if self._enter():  # now that nothing is left to be refused
+        # Now nothing is left to be refused but what a checkpoint or a base holds.
+        if self._enter() and self.subcommand == "fit":
             self.home.begin(self._wandb_id, clear=self._replacing)
 
     def _enter(self) -> bool:
@@ -217,7 +218,7 @@ class AttnlightCLI(LightningCLI):
         options = self.config[self.subcommand].trainer
         try:
             trainer = super().instantiate_trainer(default_root_dir=str(self.home.folder), **kwargs)
-        except (MisconfigurationException, ValueError) as error:
+        except (MisconfigurationException, ValueError, ImportError) as error:
             reason = " ".join(str(error).split()).rstrip(".!")
             raise InputError(
                 f"the options --trainer.* cannot be used (accelerator {options.accelerator}, "

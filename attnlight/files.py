@@ -13,6 +13,7 @@ from attnlight.errors import InputError, did_you_mean
 
 # By the name of a file, the glob of what a killed process leaves of one that it was writing.
 LEFTOVER = ".{}.????????"
+_DEEPEST, _MOST_VALUES = 100, 1_000_000  # of a configuration
 
 
 @contextmanager
@@ -79,12 +80,20 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> Any:  # n
         load: Reads the text; None: as PyYAML does.
 
     Raises:
-        InputError: The file is missing, no UTF-8, no YAML, or nested too deeply.
+        InputError: The file is missing, no UTF-8, no YAML, nested too deeply, or one whose aliases
+            make it larger than memory.
     """
     import yaml
 
     try:
-        return (load or yaml.safe_load)(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        _require_shallow(text)
+        content = (load or yaml.safe_load)(text)
+        if _size(content, {}) > _MOST_VALUES:
+            raise InputError(
+                f"{path} holds more than {_MOST_VALUES:,} values, its aliases written out."
+            )
+        return content
     except FileNotFoundError:
         raise InputError(f"there is no file {path}{nearest_file(path)}.") from None
     except RecursionError:
@@ -92,6 +101,36 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> Any:  # n
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path} is no readable YAML: {reason}.") from error
+
+
+def _require_shallow(text: str) -> None:
+    """Refuse deep nesting before it is read: PyYAML's loader in C would overflow the stack.
+
+    Raises:
+        RecursionError: YAML is nested deeper than any configuration.
+    """
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise RecursionError
+
+
+def _size(part: Any, sizes: dict[int, int], depth: int = 0) -> int:  # noqa: ANN401
+    """How many values a part of a configuration holds, aliases written out.
+
+    Raises:
+        RecursionError: It holds itself.
+    """
+    if depth > _DEEPEST:
+        raise RecursionError
+    children = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    if id(part) not in sizes:
+        sizes[id(part)] = 1 + sum(_size(child, sizes, depth + 1) for child in children)
+    return sizes[id(part)]
 
 
 def _synchronise(path: Path) -> None:

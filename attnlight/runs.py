@@ -124,7 +124,7 @@ class Run:
         return str(path)
 
     def begin(self, wandb_id: str, *, clear: bool) -> None:
-        """Make the folder, which is locked, ready for a verb.
+        """Make the folder, which is locked, ready for `fit`.
 
         Args:
             wandb_id: The run's id in Weights & Biases.

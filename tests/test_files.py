@@ -1,15 +1,18 @@
 """Files are written whole or not at all."""
 
 import os
+import re
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 
 from attnlight.errors import InputError
-from attnlight.files import named_errors, replacing, write_text
+from attnlight.files import named_errors, read_yaml, replacing, write_text
 
 FILL_UP = """
 import resource, sys
@@ -68,6 +71,46 @@ def test_a_failing_block_changes_nothing(tmp_path: Path, error: BaseException) -
         fail()
     assert path.read_text() == "old"
     assert names(tmp_path) == ["notes.txt"]
+
+
+class TestReadYaml:
+    @pytest.mark.parametrize("load", [None, yaml.CSafeLoader])
+    @pytest.mark.parametrize(
+        ("content", "told"),
+        [
+            (b"a: [1, 2", "line 1"),
+            ("# M\u00fcll".encode("latin-1"), "utf-8"),
+            (b"a: " + b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
+            (b"- " * 100_000 + b"a", "nested too deeply"),
+            (b"a: &a [*a]", "nested too deeply"),
+            (b"!!python/object/apply:os.getcwd []", "python/object"),
+            (
+                b"a0: &a0 [x, x]\n"
+                + b"".join(
+                    b"a%d: &a%d [*a%d, *a%d]\n" % (i, i, i - 1, i - 1) for i in range(1, 60)
+                ),
+                "more than 1,000,000 values",
+            ),
+        ],
+    )
+    def test_names_the_file(
+        self, content: bytes, told: str, load: type | None, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "a.yaml"
+        path.write_bytes(content)
+        reader = None if load is None else partial(yaml.load, Loader=load)
+        with pytest.raises(InputError, match=re.escape(told)) as raised:
+            read_yaml(path, reader)
+        assert str(path) in str(raised.value)
+
+    def test_aliases_that_are_few_are_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.yaml"
+        path.write_text("a: &a {b: [1, 2]}\nc: *a\n")
+        assert read_yaml(path) == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}
+
+    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=r"a\.yaml"):
+            read_yaml(tmp_path / "a.yaml")
 
 
 def test_follows_the_umask(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from attnlight.functional.rows import own_places
 from attnlight.functional.ties import TIE, dense_ranks
 
 Gradient = Literal["detached", "attached"]
+_LONG = 5_000  # items; about a minute on one core where the encoder is recurrent
 _GRADIENTS = {"detached": "input_gradient", "attached": "input_gradient_attached"}
 
 
@@ -77,6 +79,7 @@ class ImportanceCorrelation(InterpretabilityTest):
         self.gradients = [kind for kind in _GRADIENTS if kind in gradients]
         self.keep_scores = keep_scores
         self.budget = budget
+        self._warned = False
         named = [_GRADIENTS[kind] for kind in self.gradients]
         loo = ["loo"] if leave_one_out else []
         self._pairs = [("attention", name) for name in named + loo]
@@ -120,8 +123,20 @@ class ImportanceCorrelation(InterpretabilityTest):
             detached = kind == "detached"
             scores[_GRADIENTS[kind]] = input_gradient(model, batch, output, detached=detached)
         if self.leave_one_out:
+            self._tell_of_length(int(output.mask.sum(-1).max()))
             scores["loo"] = leave_one_out(model, batch, output, self.budget)
         return scores
+
+    def _tell_of_length(self, items: int) -> None:
+        """Say once why a long text takes its time: it looks as if the test stood still."""
+        if items > _LONG and not self._warned:
+            self._warned = True
+            print(
+                f"{self.name}: a text has {items:,} items, each of which is left out in turn, in a "
+                "time that grows with the square of their number; leave_one_out: false of the test "
+                "or truncate of the corpus avoids it.",
+                file=sys.stderr,
+            )
 
 
 def _lists(scores: Tensor, mask: Tensor) -> pa.ListArray:

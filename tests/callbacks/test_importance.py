@@ -266,3 +266,14 @@ def test_only_a_deletion_is_not_finite() -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         ImportanceCorrelation(**options)
+
+
+def test_a_long_text_says_once_why_it_takes_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+    test = ImportanceCorrelation()
+    for items in (5_000, 20_000, 30_000):
+        test._tell_of_length(items)
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "20,000" in told
+    assert "leave_one_out" in told
+    assert "truncate" in told
