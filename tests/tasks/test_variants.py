@@ -280,7 +280,7 @@ class TestCommands:
         ("options", "sentence"),
         [
             ([], "the following arguments are required: base."),
-            (["--model.base=none.ckpt"], "there is no checkpoint none.ckpt."),
+            (["--model.base=none.ckpt"], "no checkpoint none.ckpt (did you mean 'base.ckpt'?)"),
             (["--model.base=base.ckpt", "--model.lambda_=-1"], "lambda_ is -1.0; it must be"),
             (["--model.base=base.ckpt", "--model.training.momentm=1"], "momentm"),
             (["--model.base=base.ckpt", "--data.corpus_seed=3"], "on another corpus"),
