@@ -222,7 +222,7 @@ def test_records_that_do_not_say_their_settings(
 
 
 @pytest.mark.parametrize(
-    "wrong", ["--model.hidden_size=9", "--data.vocabulary=333", "--trainer.inference_mode=true"]
+    "wrong", ["--model.hidden_size=9", "--data.num_classes=3", "--trainer.inference_mode=true"]
 )
 def test_a_refused_test_leaves_its_configuration_alone(run: Path, wrong: str) -> None:
     assert evaluated(run, "predictions") == 0
@@ -318,11 +318,17 @@ class TestBadInput:
         common = ["-c", f"{fitted}/fit.yaml", f"--ckpt_path={fitted}/best.ckpt"]
         assert "hidden_size" in self.refused(capsys, "test", *common, "--model.hidden_size=9")
 
-    def test_checkpoint_of_another_vocabulary(
+    def test_checkpoint_of_other_classes(
         self, fitted: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         common = ["-c", f"{fitted}/fit.yaml", f"--ckpt_path={fitted}/best.ckpt"]
-        assert "vocabulary" in self.refused(capsys, "test", *common, "--data.vocabulary=333")
+        assert "classes" in self.refused(capsys, "test", *common, "--data.num_classes=3")
+
+    def test_training_goes_on_with_another_vocabulary(
+        self, fitted: Path, here: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        more = ["--data.vocabulary=333", f"--ckpt_path={fitted}/last.ckpt"]
+        assert "vocabulary" in self.refused(capsys, *FIT, *SMALL, *more)
 
     def test_disk_that_fills_up(self, fitted: Path) -> None:
         """Records larger than a file may be: the older ones stay, nothing half-written does."""

@@ -9,6 +9,7 @@ from attnlight.batch import BOS, EOS, UNK, AttentionModel, AttentionOutput, Text
 from attnlight.errors import InputError
 from attnlight.functional import read
 from attnlight.models import ATTENTIONS, ENCODERS, FlatClassifier
+from tests.models.precision import require_bfloat16
 
 VOCABULARY = 60
 COMBINATIONS = list(itertools.product(ENCODERS, ATTENTIONS))
@@ -243,6 +244,7 @@ def test_given_embeddings_replace_the_model_s_own_and_have_gradients(encoder: st
 @pytest.mark.parametrize("encoder", ENCODERS)
 @torch.no_grad()
 def test_output_is_in_full_precision_under_autocast(encoder: str) -> None:
+    require_bfloat16(encoder)
     made, batch = model(encoder, dtype=torch.float32), collate(corpus())
     full = made(batch)
     with torch.autocast("cpu", dtype=torch.bfloat16):

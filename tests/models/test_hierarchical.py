@@ -9,6 +9,7 @@ from attnlight.batch import BOS, EOS, UNK, AttentionModel, AttentionOutput, Text
 from attnlight.errors import InputError
 from attnlight.functional import read
 from attnlight.models import ATTENTIONS, ENCODERS, HierarchicalClassifier
+from tests.models.precision import require_bfloat16
 from tests.models.test_classifier import close
 
 VOCABULARY = 60
@@ -315,6 +316,7 @@ def test_words_are_read_of_real_sentences_and_with_little_padding(padding: int) 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @torch.no_grad()
 def test_output_is_in_full_precision_under_autocast(encoder: str) -> None:
+    require_bfloat16(encoder)
     made, batch = model(encoder, dtype=torch.float32), collate(corpus())
     full = made(batch)
     with torch.autocast("cpu", dtype=torch.bfloat16):
