@@ -80,15 +80,13 @@ def test_a_run_is_not_replaced_for_a_corpus_that_cannot_be_used(here: Path) -> N
 def test_test_without_a_test_split_names_the_option(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit = command("fit", "--trainer.fast_dev_run=true", path="corpus", test=None)
-    assert main(fit) == 0
-    monkeypatch.setattr(torch.nn.Embedding, "__init__", untouchable)
+    assert main(command("fit", "--trainer.max_epochs=1", path="corpus", test=None)) == 0
     run = here / "checkpoints" / "mine" / "first"
-    run.mkdir(parents=True)
-    (run / "best.ckpt").write_bytes(b"weights")
+    before = sorted(run.rglob("*"))
+    monkeypatch.setattr(torch.nn.Embedding, "__init__", untouchable)
     test = command("test", f"--ckpt_path={run}/best.ckpt", path="corpus", test=None)
     assert (
         main([word for word in test if word not in ("--experiment", "mine", "--run", "first")]) == 2
     )
     assert "test_fraction" in capsys.readouterr().err
-    assert [path.name for path in run.glob("[!.]*")] == ["best.ckpt"]
+    assert sorted(run.rglob("*")) == before
