@@ -120,7 +120,7 @@ class TestSearch:
     def test_attention_on_one_item_is_the_answer_where_the_lightest_keeps_the_prediction(
         self, scene: TokenScene
     ) -> None:
-        test = AdversarialAttention(epsilon=0.2)
+        test = AdversarialAttention(epsilon=0.2, program_instances=0)
         single = torch.tensor([on_one_item(*token, test.epsilon) for token in tokens_of(scene)])
         worst = scene.measure(test)["worst_js_by_head"].float()
         assert (single <= worst + 1e-6).all()
