@@ -204,7 +204,7 @@ MISTAKES = [
     checkpoint("raw.ckpt"),
     checkpoint("hyper_parameters.ckpt"),
     checkpoint("state_dict.ckpt"),
-    Mistake("checkpoint-of-other-classes", [*TEST, "--data=another.yaml", BEST], ("best.ckpt", "dull")),
+    Mistake("checkpoint-of-other-classes", [*TEST, "--data=another.yaml", BEST], ("classes", "another", "dull")),
     Mistake("checkpoint-of-another-attention", [*TEST, BEST, "--model.attention=dot"], ("attention",)),
     Mistake("variant-without-base", [*FIT[:3], "--data=corpus.yaml", *QUIET, "--model=SeedVariant"], ("base",)),
     Mistake("variant-of-nothing", [*FIT[:3], "--data=corpus.yaml", *QUIET, *BASE, "nowhere.ckpt"], ("nowhere.ckpt",)),
