@@ -13,6 +13,7 @@ LEVELS = (
     {"callbacks", "tasks"},
     {"reference"},
     {"report", "datamodules", "models"},
+    {"statistics"},
     {"functional", "data"},
     {
         "arguments",
@@ -37,9 +38,11 @@ WITHOUT_LIGHTNING = (
     "models",
     "records",
     "report",
+    "statistics",
 )
 WITHOUT_TORCH = ("arguments", "errors", "files", "locking", "records", "report")
 IMPORTED_AT_USE = ("datasets", "gensim", "matplotlib", "pandas", "scipy", "wandb")
+PAGE = PACKAGE.parent / "docs/architecture.md"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -90,6 +93,12 @@ def outside(module: Path) -> set[str]:
 
 def test_every_unit_has_a_level() -> None:
     assert {unit(module) for module in MODULES} <= {"__init__"}.union(*LEVELS)
+
+
+def test_the_page_draws_these_levels() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    block = page.split("Imports run downward only")[1].split("\n\n")[1]
+    assert [set(line.split()) for line in block.splitlines()] == list(LEVELS)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(PACKAGE)))

@@ -11,7 +11,7 @@ from torchmetrics.functional.classification import (
     multiclass_f1_score,
 )
 
-from attnlight.functional.statistics import bootstrap_means
+from attnlight.statistics.bootstrap import bootstrap_means
 from tests.kept import page
 
 measures, tables = page("measures"), page("tables")

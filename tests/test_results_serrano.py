@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from attnlight.errors import InputError
-from attnlight.functional.statistics import MeanInterval
+from attnlight.statistics.bootstrap import MeanInterval
 from tests.kept import DOCS, page, serrano_records, write_kept
 
 claims, measures, removal, serrano = map(page, ("claims", "measures", "removal", "serrano"))

@@ -23,7 +23,7 @@ from attnlight.functional import (
     worst_case_attention,
     worst_case_js,
 )
-from attnlight.functional.frontier import EPSILONS
+from attnlight.statistics.frontier import EPSILONS
 
 # Weights (rows x heads x items) at a time: what is tried in the place of each takes some 8 KiB.
 _WEIGHTS = 1 << 16
@@ -54,7 +54,7 @@ class AdversarialAttention(InterpretabilityTest):
     With `search`, `search_js` and `search_tvd` are what Jain and Wallace's search finds at the same
     epsilon, and `search_gap` is `worst_js - search_js`. With `frontier`, `frontier_js` (R, 12) is
     `worst_js` at each of the record's `frontier_epsilons`, from which
-    `attnlight.functional.frontier` bounds mean JS by mean TVD; for two classes, one head and an
+    `attnlight.statistics.frontier` bounds mean JS by mean TVD; for two classes, one head and an
     affine readout.
 
     Args:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput
 from attnlight.functional import largest_js, read, total_variation
-from attnlight.functional.heads import head_readout, own_attention, own_items
+from attnlight.functional.readout.heads import head_readout, own_attention, own_items
 
 
 def joint_js(

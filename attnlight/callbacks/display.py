@@ -12,12 +12,12 @@ import numpy as np
 from lightning.pytorch.trainer.states import TrainerFn
 from numpy.typing import NDArray
 
-from attnlight.functional.statistics import IN_MEMORY, bootstrap_pieces
 from attnlight.records import EXCLUDED, read_metadata, read_pieces
 from attnlight.report import save_figure
 from attnlight.report.figures import columns
 from attnlight.report.output import figure_png
 from attnlight.report.rows import figure_rows
+from attnlight.statistics.bootstrap import IN_MEMORY, bootstrap_pieces
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

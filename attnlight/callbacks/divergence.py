@@ -16,9 +16,9 @@ from attnlight.callbacks.outputs import broken_rows
 from attnlight.data.samplers import PairSampler
 from attnlight.errors import InputError
 from attnlight.functional import js_divergence, kendall_tau, total_variation
-from attnlight.functional.matching import head_divergences, match_heads
-from attnlight.functional.share import js_share
-from attnlight.functional.ties import TIE, dense_ranks
+from attnlight.functional.divergence import js_share
+from attnlight.functional.ranking import TIE, dense_ranks
+from attnlight.functional.readout.heads import head_divergences, match_heads
 from attnlight.reference import OutputStore, Reference, reading, running_split
 
 _MATCHED_ON: Literal["validation"] = "validation"

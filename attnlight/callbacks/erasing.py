@@ -14,10 +14,10 @@ from typing_extensions import override
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.parts import readouts_of_parts
 from attnlight.functional import first_flip, minimal_flip_set, weight_gradient
-from attnlight.functional.candidates import first_flip_read, read_each, readout_gradient
-from attnlight.functional.deletion import last_places
-from attnlight.functional.erasure import each_erased, settle, weigh
-from attnlight.functional.heads import (
+from attnlight.functional.attribution.leave_one_out import last_places
+from attnlight.functional.erasure.erase import each_erased, settle, weigh
+from attnlight.functional.ranking import ranking
+from attnlight.functional.readout.heads import (
     Candidates,
     HeadCandidates,
     PartReadout,
@@ -25,7 +25,7 @@ from attnlight.functional.heads import (
     own_attention,
     own_items,
 )
-from attnlight.functional.rankings import ranking
+from attnlight.functional.readout.opaque import first_flip_read, read_each, readout_gradient
 
 SCORES = ("attention", "gradient", "gradient_x_attention")
 Gradient = Literal["signed", "absolute"]

@@ -13,8 +13,7 @@ from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.erasing import SCORES, Erasure, Gradient, by_length, erasure, with_heads
 from attnlight.functional import js_divergence
-from attnlight.functional.rankings import random_others, released_item
-from attnlight.functional.ties import TIE
+from attnlight.functional.ranking import TIE, random_others, released_item
 
 # Predictions that are compared at once: what stays in the cache of a CPU.
 _ITEMS = 1 << 12

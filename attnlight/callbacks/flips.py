@@ -14,8 +14,7 @@ from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.erasing import SCORES, Erasure, Gradient, by_length, erasure, with_heads
 from attnlight.errors import InputError
-from attnlight.functional.rankings import random_rankings
-from attnlight.functional.ties import TIE
+from attnlight.functional.ranking import TIE, random_rankings
 
 RANKINGS = (*SCORES, "random")
 _MEASURES = ("removed_count", "removed_fraction", "removed_mass", "needs_all", "never_flips")

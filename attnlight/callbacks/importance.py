@@ -16,8 +16,8 @@ from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.errors import InputError
 from attnlight.functional import input_gradient, kendall_tau, leave_one_out
-from attnlight.functional.rows import own_places
-from attnlight.functional.ties import TIE, dense_ranks
+from attnlight.functional.ranking import TIE, dense_ranks
+from attnlight.functional.readout.instances import own_places
 
 Gradient = Literal["detached", "attached"]
 _LONG = 5_000  # items; about a minute on one core where the encoder is recurrent

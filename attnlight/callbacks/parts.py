@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.functional.candidates import Readout
-from attnlight.functional.heads import PartReadout
+from attnlight.functional.readout.heads import PartReadout
+from attnlight.functional.readout.opaque import Readout
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from attnlight.functional import (
     permuted_weights,
     total_variation,
 )
-from attnlight.functional.sorting import sorted_keys
+from attnlight.functional._cpu import sorted_keys
 
 # Rows whose shuffles are compared at once: what stays in the cache of a CPU.
 _ROWS = 64

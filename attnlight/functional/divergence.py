@@ -7,9 +7,12 @@ exactly 0 on padding, and softmax underflows.
 from __future__ import annotations
 
 import math
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+from typing_extensions import override
 
 
 def kl_divergence(p: Tensor, q: Tensor) -> Tensor:
@@ -78,3 +81,111 @@ def total_variation(p: Tensor, q: Tensor) -> Tensor:
         (...).
     """
     return (p - q).abs().sum(-1) / 2
+
+
+Divergence = Literal["kl", "js", "tvd"]
+_BLOCK = 1 << 15  # numbers at once on a CPU: what a divergence makes on its way stays in the cache
+
+
+def divergence_from(fixed: Tensor, p: Tensor, kind: Divergence) -> Tensor:
+    """Divergence of p over the last dimension, with a gradient for p alone.
+
+    Args:
+        fixed: (R, ..., N), each row summing to 1; for `kl` positive wherever p is.
+        p: (R, ..., N), each row summing to 1.
+        kind: `kl`, of p from `fixed`, or `js`, in nats, or `tvd`.
+
+    Returns:
+        (R, ...), to a few units in the last place of 1. Its gradient is `log(p / fixed)`, half of
+        `log(p / mean)`, or half the sign of the difference; a p below the smallest normal number
+        counts as that in it.
+    """
+    result: Tensor = _FromFixed.apply(fixed, p, kind)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _FromFixed(torch.autograd.Function):
+    @staticmethod
+    @override
+    def forward(ctx: Any, fixed: Tensor, p: Tensor, kind: Divergence) -> Tensor:
+        size = max(1, len(p))
+        if p.device.type == "cpu" and len(p):
+            size = max(1, _BLOCK // p[0].numel())
+        blocks = zip(torch.split(fixed, size), torch.split(p, size), strict=True)
+        values, slopes = zip(*(_KINDS[kind](other, own) for other, own in blocks), strict=True)
+        ctx.save_for_backward(torch.cat(slopes))
+        return torch.cat(values)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None]:  # noqa: ANN401
+        (slope,) = ctx.saved_tensors
+        return None, gradient.unsqueeze(-1) * slope, None
+
+
+def _kl(fixed: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    slope = _log(p) - _log(fixed)
+    return (p * slope - (p - fixed)).sum(-1), slope
+
+
+def _js(fixed: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    mean = _log((p + fixed) / 2)
+    slope = (_log(p) - mean) / 2
+    return (p * slope + fixed * ((_log(fixed) - mean) / 2)).sum(-1), slope
+
+
+def _tvd(fixed: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    moved = p - fixed
+    return moved.abs().sum(-1) / 2, moved.sign() / 2
+
+
+def _log(p: Tensor) -> Tensor:
+    return p.clamp(min=torch.finfo(p.dtype).tiny).log()
+
+
+_KINDS = {"kl": _kl, "js": _js, "tvd": _tvd}
+
+
+def largest_js(weights: Tensor, mask: Tensor) -> Tensor:
+    """The largest Jensen-Shannon divergence that any attention on a row can have from a given one.
+
+    JS(p, w) is convex in p, since KL is convex in both arguments at once. A convex function on the
+    simplex is largest at a vertex, and the vertices are all attention on one item k:
+    `ln 2 - ((1 + w_k) ln(1 + w_k) - w_k ln w_k) / 2`. Its derivative in w_k,
+    `-ln((1 + w_k) / w_k) / 2`, is negative: the best item is one of least weight.
+
+    Args:
+        weights: The given attention (R, N), or (R, H, N) for each head alone, 0 off the mask.
+        mask: What attention may reach, (R, N) bool.
+
+    Returns:
+        (R,), or (R, H), float64 in nats: 0 where there is one item or none, at most ln 2.
+
+    Example:
+        >>> largest_js(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[1, 0], [1, 1]]).bool())
+        tensor([0.0000, 0.6931], dtype=torch.float64)
+    """
+    reach = mask if weights.ndim == mask.ndim else mask.unsqueeze(1)
+    least = weights.double().masked_fill(~reach, 1.0).amin(-1)
+    return math.log(2) - ((1 + least) * torch.log1p(least) - torch.xlogy(least, least)) / 2
+
+
+def js_share(weights: Tensor, base: Tensor, mask: Tensor) -> Tensor:
+    """JS of attention from a base's, as a share of the largest that any could have on the row.
+
+    With H heads both are means over heads, since any attention may differ in each of them: the
+    share is the ratio of these means, for which the order of the heads matters in the first alone.
+
+    Args:
+        weights: Attention (R, N), or (R, H, N), 0 off the mask.
+        base: The base's, of the same shape, its heads paired with those of `weights`.
+        mask: What attention may reach, (R, N) bool.
+
+    Returns:
+        (R,) float64, from 0 to 1; NaN where there is one item, and attention has no choice.
+    """
+    found, largest = js_divergence(weights.double(), base.double()), largest_js(base, mask)
+    if found.ndim > 1:
+        found, largest = found.mean(-1), largest.mean(-1)
+    choice = mask.sum(-1) > 1
+    return (found / torch.where(choice, largest, torch.nan)).clamp(max=1.0)

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from attnlight.batch import TextBatch
 from attnlight.functional import masked_softmax, read
-from attnlight.functional.deletion import blocks, deletions
+from attnlight.functional.attribution.leave_one_out import blocks, deletions
 from attnlight.models.attention import Attention
 from attnlight.models.encoders import Encoder
 from attnlight.models.recurrence import Recurrence, resumable

@@ -12,8 +12,8 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import erase_each
-from attnlight.functional.deletion import reencode_tokens
-from attnlight.functional.rows import texts_of_rows
+from attnlight.functional.attribution.leave_one_out import reencode_tokens
+from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.classifier import AffineClassifier, FlatClassifier
 from attnlight.models.hierarchical import HierarchicalClassifier
 from attnlight.models.tagger import SelfAttentionTagger, on_grid

@@ -12,9 +12,9 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional.candidates import Readout
-from attnlight.functional.heads import PartReadout
-from attnlight.functional.rows import texts_of_rows
+from attnlight.functional.readout.heads import PartReadout
+from attnlight.functional.readout.instances import texts_of_rows
+from attnlight.functional.readout.opaque import Readout
 from attnlight.models.classifier import make_dropout
 from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import BiLSTM

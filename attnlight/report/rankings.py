@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnlight.report.tables import number
 
 if TYPE_CHECKING:
-    from attnlight.functional.statistics import MeanInterval
+    from attnlight.statistics.bootstrap import MeanInterval
 
 Rows = Mapping[str, NDArray[Any]]
 
@@ -46,6 +46,6 @@ def probability(p: float) -> str:
 
 def shares(columns: Sequence[NDArray[Any]], rows: Rows) -> list[MeanInterval]:
     """Mean and 95 % interval of each column, which share their bootstrap resamples."""
-    from attnlight.functional.statistics import bootstrap_means
+    from attnlight.statistics.bootstrap import bootstrap_means
 
     return bootstrap_means(np.stack(columns, axis=1).astype(np.float64), rows["index"])

@@ -140,7 +140,7 @@ def agreement(runs: Sequence[RunScores], seed: int = 0) -> Agreement:
     Raises:
         InputError: Two runs have no score in common, or read an instance as other items.
     """
-    from attnlight.functional.reliability import shuffled, tau_between
+    from attnlight.statistics.agreement import shuffled, tau_between
 
     for run in runs[1:]:
         _require_same_items(runs[0], run)
@@ -182,10 +182,10 @@ def _require_same_items(first: RunScores, other: RunScores) -> None:
 
 def table(found: Agreement, seed: int = 0) -> Grid:
     """Mean agreement of each score with itself, with intervals over runs and instances."""
-    from attnlight.functional.reliability import mean_over_pairs
     from attnlight.report.figures.importance_correlation import WORDS
     from attnlight.report.grids import Grid
     from attnlight.report.tables import number
+    from attnlight.statistics.agreement import mean_over_pairs
 
     lines = []
     for name, tau in found.tau.items():

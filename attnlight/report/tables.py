@@ -21,7 +21,7 @@ from attnlight.report.runs import StoredRecord, stored_records
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from attnlight.functional.statistics import MeanInterval
+    from attnlight.statistics.bootstrap import MeanInterval
 
 Rows = Mapping[str, NDArray[Any]]
 _NO_MEASURES = ("index", "position", "prediction", "label")
@@ -139,7 +139,7 @@ def _predicted(pieces: Iterable[Rows]) -> list[int]:
 def _lines(
     pieces: Iterable[Rows], measures: Sequence[str], classes: Sequence[int], rows: int
 ) -> list[Line]:
-    from attnlight.functional.statistics import IN_MEMORY, bootstrap_pieces
+    from attnlight.statistics.bootstrap import IN_MEMORY, bootstrap_pieces
 
     groups: list[int | None] = [None, *classes]
     intervals = bootstrap_pieces(

@@ -64,7 +64,7 @@ def _frontier(folder: StudyFolder, run: PlannedRun) -> dict[str, Any]:
     record = _adversaries_of(folder, run)
     if record is None or "frontier_js" not in record.columns:
         return {}
-    from attnlight.functional.frontier import frontier
+    from attnlight.statistics.frontier import frontier
 
     epsilons = np.array(record.metadata["frontier_epsilons"])
     tvd, js = thinned(*frontier(record.columns["frontier_js"], epsilons))

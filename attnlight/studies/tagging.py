@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from attnlight.functional.collapse import frequency_loss
-from attnlight.functional.f1 import f1_by_class
 from attnlight.records import read_metadata
+from attnlight.statistics.collapse import frequency_loss
+from attnlight.statistics.f1 import f1_by_class
 from attnlight.studies.commands import DIVERGENCE
 from attnlight.studies.plan import PlannedRun, base_name
 from attnlight.studies.sections import read_yaml

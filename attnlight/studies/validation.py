@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.functional.f1 import f1_by_class
 from attnlight.records import EXCLUDED, read_record
+from attnlight.statistics.f1 import f1_by_class
 from attnlight.studies.commands import DIVERGENCE, PREDICTIONS, attached
 from attnlight.studies.plan import PlannedRun
 

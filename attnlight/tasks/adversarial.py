@@ -13,7 +13,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import total_variation
-from attnlight.functional.fixed import divergence_from
+from attnlight.functional.divergence import divergence_from
 from attnlight.reference import Reference
 from attnlight.tasks.inheritance import Variant
 from attnlight.tasks.variants import TrainingOptions, VariantTask

@@ -19,7 +19,7 @@ from attnlight.checkpoints import CHECKPOINT_KEY
 from attnlight.data.features import TokenFeatures
 from attnlight.data.targets import TargetName, begun
 from attnlight.errors import InputError
-from attnlight.functional.rows import texts_of_rows
+from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import AffineClassifier, SelfAttentionTagger
 from attnlight.models.build import build_model
 from attnlight.models.tagger import TaggerEncoder

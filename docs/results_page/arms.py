@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.functional import difference_of_groups, seeds_then_instances
+from attnlight.statistics import difference_of_groups, seeds_then_instances
 from results_page.kept import Experiment
 from results_page.posthoc import shown
 from results_page.reliability import ROWS, read_agreement

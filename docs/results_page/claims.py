@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.functional.comparison import paired_difference, ratio_of_shares
-from attnlight.functional.statistics import MeanInterval, bootstrap_means
 from attnlight.report.rankings import SCORES, WORDS
 from attnlight.report.removals import Never, removed, sooner
+from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
+from attnlight.statistics.paired import paired_difference, ratio_of_shares
 from results_page.measures import Statistic, interval
 from results_page.serrano import CORPORA, KINDS, Model, Tested
 from results_page.tables import DASH

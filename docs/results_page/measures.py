@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.functional.statistics import CONFIDENCE, RESAMPLES
 from attnlight.report.violins import EDGES
+from attnlight.statistics.bootstrap import CONFIDENCE, RESAMPLES
 
 Statistic = Callable[[NDArray[np.intp]], float]
 TIE = 1e-5  # of an instance's largest score; what is closer is a tie (design: rounding orders nothing)
@@ -67,7 +67,7 @@ def average_precision(score: NDArray[np.floating], relevant: NDArray[np.bool_]) 
 
 
 def interval(statistic: Statistic, instances: int) -> tuple[float, float]:
-    """95 % percentile bootstrap over instances, drawn as `attnlight.functional.statistics` does.
+    """95 % percentile bootstrap over instances, drawn as `attnlight.statistics.bootstrap` does.
 
     Args:
         statistic: The number that a resample, rows of instances (n,), gives.

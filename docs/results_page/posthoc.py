@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import false_discovery_control
 
-from attnlight.functional import benjamini_hochberg, seeds_then_instances
-from attnlight.functional.statistics import MeanInterval
+from attnlight.statistics import seeds_then_instances
+from attnlight.statistics.bootstrap import MeanInterval
 from results_page.kept import Experiment
 from results_page.tables import CLASSES, DASH, table
 
@@ -120,6 +121,6 @@ def _significant(p: NDArray[np.float64]) -> str:
     known = [run[~np.isnan(run)] for run in p]
     shares = [
         np.mean([(change(run) <= _SIGNIFICANT).mean() for run in known if len(run)] or [np.nan])
-        for change in (np.asarray, benjamini_hochberg)
+        for change in (np.asarray, false_discovery_control)
     ]
     return DASH if np.isnan(shares).any() else " / ".join(f"{share:.2f}" for share in shares)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.functional.reliability import mean_over_pairs
 from attnlight.records.parquet import read_table
 from attnlight.report.reliability import Agreement
+from attnlight.statistics.agreement import mean_over_pairs
 from results_page.kept import Experiment
 from results_page.posthoc import MODELS, rounded, shown
 from results_page.tables import DASH, table

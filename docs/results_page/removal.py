@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.functional.statistics import MeanInterval
 from attnlight.report.rankings import WORDS, percent, shares
 from attnlight.report.removals import ALL, ORDERS, flipped_by_all, never_flips, removed, steps
+from attnlight.statistics.bootstrap import MeanInterval
 from results_page.claims import NEVER
 from results_page.measures import median_interval
 from results_page.posthoc import shown

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.functional.comparison import holm, mcnemar
 from attnlight.report.rankings import SCORES, percent, probability, shares
 from attnlight.report.removals import ALL, ORDERS
+from attnlight.statistics.paired import holm, mcnemar
 from results_page.kept import Experiment
 from results_page.measures import accuracy, macro_f1
 from results_page.tables import DASH, summary, table

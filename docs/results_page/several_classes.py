@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from attnlight.functional.statistics import bootstrap_means
+from attnlight.statistics.bootstrap import bootstrap_means
 from results_page import serrano
 from results_page.posthoc import shown
 from results_page.tables import table

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.functional import difference_of_groups
+from attnlight.statistics import difference_of_groups
 from results_page import arms, chunking, study_targets
 from results_page.kept import Experiment
 from results_page.measures import accuracy, positive_f1

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.functional.comparison import holm, mcnemar, paired_wilcoxon
-from attnlight.functional.statistics import MeanInterval
 from attnlight.report.rankings import SCORES, WORDS, percent, probability, shares
 from attnlight.report.removals import flipped_by_all, sooner, steps
+from attnlight.statistics.bootstrap import MeanInterval
+from attnlight.statistics.paired import holm, mcnemar, paired_wilcoxon
 from results_page.claims import (
     FAILS,
     GRADIENTS,

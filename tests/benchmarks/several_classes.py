@@ -21,8 +21,8 @@ from torch import Tensor
 from attnlight.data.selection import choose
 from attnlight.files import replacing
 from attnlight.functional import read, worst_case_attention
-from attnlight.functional.adversary import best_of
-from attnlight.functional.heads import own_attention, own_items
+from attnlight.functional.adversary.worst_case import best_of
+from attnlight.functional.readout.heads import own_attention, own_items
 from tests.benchmarks.measuring import Measurement, spread
 from tests.benchmarks.tilting import tilted_attentions
 

@@ -19,7 +19,7 @@ from attnlight.functional import (
     total_variation,
     worst_case_attention,
 )
-from attnlight.functional.flips import first_change
+from attnlight.functional.erasure.flips import first_change
 from tests.benchmarks import rivals
 from tests.benchmarks.measuring import Measurement, against, spread
 from tests.benchmarks.scene import TEXTS, TOKENS, from_states, scene

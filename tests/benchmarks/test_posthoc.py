@@ -11,7 +11,7 @@ from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.callbacks import AttentionPermutation
 from attnlight.datamodules import PlantedEvidence
 from attnlight.functional import leave_one_out, permutations, ranking, search_adversary
-from attnlight.functional.search import _normal
+from attnlight.functional.adversary.gradient_search import _normal
 from attnlight.models import FlatClassifier
 from tests.benchmarks import leaving_out, rivals, speedups
 from tests.benchmarks.cheap import attached, cheap_tests

@@ -15,7 +15,7 @@ from attnlight.callbacks import (
     SingleErasure,
 )
 from attnlight.functional import search_adversary
-from attnlight.functional.search import _normal
+from attnlight.functional.adversary.gradient_search import _normal
 from tests.benchmarks import tagging
 from tests.benchmarks.cheap import attached
 from tests.benchmarks.suite import GROUPS, READOUTS, TOKEN_LOOPS
@@ -49,7 +49,7 @@ LOOPS = [
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are treated as the many of a tagger's batch are."""
     monkeypatch.setattr("attnlight.callbacks.erasing._FEW", 0)
-    monkeypatch.setattr("attnlight.functional.flips._FEW", 0)
+    monkeypatch.setattr("attnlight.functional.erasure.flips._FEW", 0)
 
 
 @pytest.fixture(params=READOUTS)

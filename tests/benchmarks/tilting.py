@@ -12,8 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnlight.functional.readout import read
-from attnlight.functional.slab import one_item_js
+from attnlight.functional.adversary.exact import one_item_js
+from attnlight.functional.readout.affine import read
 
 # Temperatures in nats, each half the one before; Newton steps at each; shrinkings of a step.
 _TEMPERATURES, _NEWTON, _SHRINKINGS = tuple(0.1 / 2**k for k in range(11)), 6, 6

@@ -20,7 +20,7 @@ from attnlight.callbacks import (
     SingleErasure,
 )
 from attnlight.functional import permutations
-from attnlight.functional.rankings import random_rankings
+from attnlight.functional.ranking import random_rankings
 from attnlight.models import SelfAttentionTagger
 from tests.benchmarks import token_rivals as rivals
 from tests.benchmarks.cheap import attached

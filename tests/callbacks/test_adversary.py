@@ -21,9 +21,9 @@ from attnlight.functional import (
     worst_case_attention,
     worst_case_js,
 )
-from attnlight.functional.frontier import EPSILONS
 from attnlight.models import FlatClassifier
 from attnlight.records import read_metadata, read_record
+from attnlight.statistics.frontier import EPSILONS
 from tests.callbacks.handmade import Hidden, batch_of, output_of, random_output
 from tests.callbacks.test_base import run_test, trainer
 from tests.outside import OutsideTask, Texts, collate, loader

@@ -14,7 +14,7 @@ from torch import Tensor
 from attnlight.batch import AttentionOutput
 from attnlight.callbacks import SingleErasure
 from attnlight.callbacks.erasing import SCORES
-from attnlight.functional.rankings import random_others, released_item
+from attnlight.functional.ranking import random_others, released_item
 from tests.callbacks.handmade import Hidden, Oracle, batch_of, output_of, random_output
 
 

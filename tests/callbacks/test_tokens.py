@@ -35,7 +35,7 @@ SCORES = ("attention", "gradient", "gradient_x_attention")
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are treated as the many of a tagger's batch are."""
     monkeypatch.setattr("attnlight.callbacks.erasing._FEW", 0)
-    monkeypatch.setattr("attnlight.functional.flips._FEW", 0)
+    monkeypatch.setattr("attnlight.functional.erasure.flips._FEW", 0)
 
 
 def columns_of(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
-from attnlight.functional.deletion import without
+from attnlight.functional.attribution.leave_one_out import without
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.models.build import build_classifier, classifier_options
 from attnlight.models.guided import Guided

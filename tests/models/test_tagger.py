@@ -9,7 +9,7 @@ import torch
 from attnlight.batch import AttentionModel, AttentionOutput
 from attnlight.errors import InputError
 from attnlight.functional import read
-from attnlight.functional.rows import texts_of_rows
+from attnlight.functional.readout.instances import texts_of_rows
 from tests.models.taggers import FEATURES, LENGTHS, READOUTS, one, sentences, tagger
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from attnlight.callbacks import DecisionFlip, SingleErasure
 from attnlight.errors import InputError
-from attnlight.functional.statistics import MeanInterval, bootstrap_means
 from attnlight.records import RecordError
 from attnlight.report.runs import StoredRecord, stored_records
 from attnlight.report.tables import (
@@ -25,6 +24,7 @@ from attnlight.report.tables import (
     to_csv,
     to_markdown,
 )
+from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 from tests.report.fake import Rows, rows_of, write_record, write_run
 
 

@@ -9,8 +9,8 @@ import torch
 
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
-from attnlight.functional.deletion import left_out_logits
-from attnlight.functional.draws import permutations
+from attnlight.functional.attribution.leave_one_out import left_out_logits
+from attnlight.functional.random import permutations
 from attnlight.models.guided import GuidedSelfAttentionTagger
 from attnlight.reference import Reference, attended_tokens, read_base
 from attnlight.tasks import AdversarialTagger, GuidedTagger

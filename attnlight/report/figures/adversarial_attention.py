@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from attnlight.functional.statistics import MeanInterval
+    from attnlight.statistics.bootstrap import MeanInterval
 
 Rows = Mapping[str, NDArray[Any]]
 
@@ -127,7 +127,7 @@ def _frontier(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]] | N
     """Mean total variation distance and the largest mean divergence there, at 200 points."""
     if not _any(rows, "frontier_js"):
         return None
-    from attnlight.functional.frontier import EPSILONS, frontier
+    from attnlight.statistics.frontier import EPSILONS, frontier
 
     tvd, js = frontier(rows["frontier_js"], np.array(EPSILONS))
     # Closer at the left, where the curve rises.

@@ -222,7 +222,7 @@ def _removal(rows: Rows, never: Never) -> Grid:
 
 
 def _comparisons(rows: Rows) -> Grid:
-    from attnlight.functional.comparison import holm, paired_wilcoxon, ratio_of_shares
+    from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
 
     kept = flipped_by_all(rows)
     counts = {name: np.where(kept, steps(rows, name), np.nan) for name in ORDERS}

@@ -85,7 +85,9 @@ class Correlation(NamedTuple):
 
 def correlation(tau: NDArray[np.floating], p: NDArray[np.floating]) -> Correlation:
     """Summarise tau (R,) and its p-values (R,), NaN where undefined; R is at least 1."""
-    from attnlight.functional import benjamini_hochberg, holm
+    from scipy.stats import false_discovery_control
+
+    from attnlight.statistics import holm
 
     defined = ~np.isnan(tau)
     kept, tested = tau[defined].astype(np.float64), p[defined]
@@ -97,7 +99,7 @@ def correlation(tau: NDArray[np.floating], p: NDArray[np.floating]) -> Correlati
         undefined=float(1 - len(kept) / len(tau)),
         significant=float(np.mean(tested <= LEVEL)),
         holm=float(np.mean(holm(tested) <= LEVEL)),
-        benjamini_hochberg=float(np.mean(benjamini_hochberg(tested) <= LEVEL)),
+        benjamini_hochberg=float(np.mean(false_discovery_control(tested) <= LEVEL)),
         defined=len(kept),
     )
 

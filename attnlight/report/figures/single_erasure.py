@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from attnlight.functional.statistics import MeanInterval
+    from attnlight.statistics.bootstrap import MeanInterval
 
 Values = NDArray[np.float64]
 
@@ -142,7 +142,7 @@ def _histogram(
 
 
 def _contingency(rows: Rows) -> Grid:
-    from attnlight.functional.comparison import contingency, holm, mcnemar
+    from attnlight.statistics.paired import contingency, holm, mcnemar
 
     tests = [mcnemar(rows[f"flip_top_{s}"], rows[f"flip_other_drawn_{s}"]) for s in SCORES]
     p_values = holm([test.p_value for test in tests])
@@ -196,7 +196,7 @@ def _movement(rows: Rows) -> Grid:
 
 
 def _first_items(rows: Rows) -> Grid:
-    from attnlight.functional.comparison import holm, mcnemar, paired_difference
+    from attnlight.statistics.paired import holm, mcnemar, paired_difference
 
     flips = {score: rows[f"flip_top_{score}"] for score in SCORES}
     tests = [mcnemar(flips[first], flips[second]) for first, second in PAIRS]

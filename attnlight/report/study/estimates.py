@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from attnlight.functional.f1 import resampled_f1
-from attnlight.functional.seeds import mean_of_models, resample_seeds, resampled_means
-from attnlight.functional.statistics import RESAMPLES, MeanInterval, percentile_interval
 from attnlight.report.study.reading import Study, StudyRun
 from attnlight.report.tables import interval, number
+from attnlight.statistics.bootstrap import RESAMPLES, MeanInterval, percentile_interval
+from attnlight.statistics.f1 import resampled_f1
+from attnlight.statistics.seed_bootstrap import mean_of_models, resample_seeds, resampled_means
 
 JS, TVD, F1, ACCURACY = "attention_js", "prediction_tvd", "f1", "accuracy"
 NOTE = (

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from attnlight.functional.statistics import MeanInterval
 from attnlight.report.study.estimates import F1, Estimate, Runs, SeedEstimates, models
 from attnlight.report.study.plan import Plan
 from attnlight.report.tables import interval, number
+from attnlight.statistics.bootstrap import MeanInterval
 
 FEWEST_SEEDS = 5
 Named = tuple[str, Runs]

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.functional.segments import VERY_STRONG, Segments, fit_segments
 from attnlight.report.study.estimates import JS
 from attnlight.report.study.lambdas import term_name
 from attnlight.report.study.plan import StudyRun
@@ -19,6 +18,7 @@ from attnlight.report.tagging.collapse import Collapse
 from attnlight.report.tagging.estimates import NLL_BASE, NLL_GOLD, TaggingEstimates
 from attnlight.report.tagging.groups import adversaries, terms
 from attnlight.report.tagging.reading import TaggingStudy
+from attnlight.statistics.changepoint import VERY_STRONG, Segments, fit_segments
 
 LOSSES = {NLL_BASE: "the base's labels", NLL_GOLD: "gold labels"}
 NO_BEND, KINK, JUMP, UNDECIDED = "no bend", "kink", "jump", "a bend, kink or jump"

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from attnlight.errors import InputError
-from attnlight.functional.collapse import collapse_share
 from attnlight.report.study.estimates import Runs
 from attnlight.report.study.plan import StudyRun
 from attnlight.report.tables import number
 from attnlight.report.tagging.estimates import NLL_BASE
 from attnlight.report.tagging.reading import TaggingStudy
+from attnlight.statistics.collapse import collapse_share
 
 
 class Collapse(NamedTuple):

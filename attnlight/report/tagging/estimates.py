@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from attnlight.functional.ratios import resampled_ratios
-from attnlight.functional.statistics import RESAMPLES
 from attnlight.report.study.estimates import (
     ACCURACY,
     F1,
@@ -22,6 +20,7 @@ from attnlight.report.study.estimates import (
 from attnlight.report.study.plan import StudyRun
 from attnlight.report.study.rows import Columns
 from attnlight.report.tagging.reading import TaggingStudy
+from attnlight.statistics.bootstrap import RESAMPLES, resampled_ratios
 
 NLL_GOLD, NLL_BASE, AGREEMENT = "nll_gold", "nll_base", "agreement"
 JS_MEAN, SHARE, TAU = "attention_js_mean", "attention_js_share", "attention_tau"

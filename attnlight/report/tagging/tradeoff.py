@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.functional.segments import Fit
 from attnlight.report.study.estimates import JS, Runs
 from attnlight.report.study.lambdas import term_name
 from attnlight.report.study.plan import StudyRun
@@ -20,6 +19,7 @@ from attnlight.report.tagging.collapse import Collapse
 from attnlight.report.tagging.estimates import NLL_BASE, NLL_GOLD, TaggingEstimates
 from attnlight.report.tagging.groups import adversaries, terms
 from attnlight.report.tagging.reading import TaggingStudy
+from attnlight.statistics.changepoint import Fit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

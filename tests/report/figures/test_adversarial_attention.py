@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from attnlight.functional.frontier import EPSILONS
 from attnlight.report.figures import draw, tables
 from attnlight.report.figures.adversarial_attention import shares_by_bin
+from attnlight.statistics.frontier import EPSILONS
 from tests.report.fake import Rows, rows_of
 
 CLASSES = ["negative", "positive"]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlight.functional.seeds import difference_of_groups, seeds_then_instances
 from attnlight.report.study import Study, read_study
 from attnlight.report.study.estimates import ACCURACY, F1, JS, TVD, Estimate, Estimates, _deviation
 from attnlight.report.study.lambdas import selection
 from attnlight.report.study.tables import adversaries_table, estimates_csv, table2, tables
+from attnlight.statistics.seed_bootstrap import difference_of_groups, seeds_then_instances
 from tests.report.study.fake import FakeStudy, whole
 
 

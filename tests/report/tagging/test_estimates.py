@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnlight.functional.statistics import RESAMPLES as PUBLISHED
 from attnlight.report.tagging import TaggingEstimates, TaggingStudy, read_tagging_study
 from attnlight.report.tagging.estimates import DISTANCE, NOTE, PREDICTION, head_measure
+from attnlight.statistics.bootstrap import RESAMPLES as PUBLISHED
 from tests.report.tagging.conftest import RESAMPLES
 from tests.report.tagging.fake import FakeTagging
 from tests.report.tagging.naive import drawn_means, ends, mean, measure

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlight.functional.segments import fit_segments
 from attnlight.report.tagging import TaggingEstimates, TaggingStudy, figures, read_tagging_study
 from attnlight.report.tagging.along import Along
 from attnlight.report.tagging.axes import LambdaAxis, spread
@@ -16,6 +15,7 @@ from attnlight.report.tagging.by_lambda import draw_heads, draw_outcome, draw_ra
 from attnlight.report.tagging.collapse import Collapse, find_collapses
 from attnlight.report.tagging.probes import draw_probes
 from attnlight.report.tagging.tradeoff import draw_tradeoff
+from attnlight.statistics.changepoint import fit_segments
 from tests.report.tagging.fake import FALLEN, GUIDES, KL, FakeTagging, add_adversary, whole
 from tests.report.tagging.naive import mean, measure
 

@@ -116,7 +116,7 @@ def test_collapses_and_epochs_by_lambda(grids: dict[str, Grid]) -> None:
 def test_bics_of_three_shapes(
     study: TaggingStudy, estimates: TaggingEstimates, grids: dict[str, Grid]
 ) -> None:
-    from attnlight.functional.segments import fit_segments
+    from attnlight.statistics.changepoint import fit_segments
 
     runs = study.finished("adversary")
     fits = fit_segments(*(estimates.per_seed(runs, m) for m in ("attention_js", "nll_gold")))

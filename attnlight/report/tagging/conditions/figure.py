@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.functional.exclusivity import COST, Curve, Runs, exclusivity_curve
 from attnlight.report.style import COLUMN_WIDTH, INK, MUTED, PALETTE, PAPER, new_figure, styled
 from attnlight.report.tagging.conditions.reading import Condition, settings
+from attnlight.statistics.exclusivity import COST, Curve, Runs, exclusivity_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

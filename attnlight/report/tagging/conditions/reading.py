@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from attnlight.errors import InputError
-from attnlight.functional.exclusivity import Exclusivity, Runs, exclusivity
-from attnlight.functional.statistics import RESAMPLES
 from attnlight.report.study.estimates import TVD
 from attnlight.report.study.groups import kl_first
 from attnlight.report.study.plan import FILE, StudyRun
 from attnlight.report.tagging.estimates import SHARE, TaggingEstimates
 from attnlight.report.tagging.reading import TaggingStudy, read_tagging_study
+from attnlight.statistics.bootstrap import RESAMPLES
+from attnlight.statistics.exclusivity import Exclusivity, Runs, exclusivity
 
 _POS = {True: "with POS", False: "without POS", None: "POS unknown"}
 

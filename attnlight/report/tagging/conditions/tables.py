@@ -8,14 +8,14 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from attnlight.functional.exclusivity import COST, Exclusivity, exclusivity_difference
-from attnlight.functional.statistics import RESAMPLES, MeanInterval
 from attnlight.report.grids import Grid
 from attnlight.report.study.estimates import ACCURACY, TVD
 from attnlight.report.tables import interval, number
 from attnlight.report.tagging.conditions.reading import Condition, settings
 from attnlight.report.tagging.estimates import SHARE
 from attnlight.report.tagging.reading import OF_TEXT, TEXT
+from attnlight.statistics.bootstrap import RESAMPLES, MeanInterval
+from attnlight.statistics.exclusivity import COST, Exclusivity, exclusivity_difference
 
 TARGETS = {"tokens": "every token's tag", "marked": "one marked token's tag"}
 TARGETS |= {"sentence": "a class of the sentence"}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attnlight.functional.exclusivity import COST, Exclusivity
-from attnlight.functional.statistics import MeanInterval
 from attnlight.report.study.sentences import FEWEST_SEEDS, Verdict, capital, inconclusive
 from attnlight.report.tables import interval, number
 from attnlight.report.tagging.conditions.reading import Condition
@@ -18,6 +16,8 @@ from attnlight.report.tagging.conditions.tables import (
     told,
 )
 from attnlight.report.tagging.groups import ROLES
+from attnlight.statistics.bootstrap import MeanInterval
+from attnlight.statistics.exclusivity import COST, Exclusivity
 
 
 def exclusivity_verdicts(

@@ -1,0 +1,113 @@
+"""Jain and Wallace's search by gradient for a different attention with the same prediction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from attnlight.functional.adversary.worst_case import best_of
+from attnlight.functional.divergence import js_divergence, total_variation
+from attnlight.functional.masking import masked_softmax
+from attnlight.functional.random import draw_keys
+from attnlight.functional.readout.affine import read
+from attnlight.functional.readout.heads import head_readout, own_attention, own_items
+from attnlight.functional.readout.opaque import Readout
+
+
+def search_adversary(
+    weights: Tensor,
+    item_logits: Tensor | Readout,
+    mask: Tensor,
+    epsilon: float,
+    rows: Tensor,
+    *,
+    seed: int = 0,
+    starts: int = 5,
+    steps: int = 500,
+    learning_rate: float = 0.01,
+    amsgrad: bool = True,
+    penalty: float = 500.0,
+    search_epsilon: float | None = None,
+    start_scale: float = 3.0,
+    spread: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """The most different attention that Jain and Wallace's gradient search finds.
+
+    Jain and Wallace (2019), section 4.2.2, with the constants of their released code: Adam on the
+    scores of several attentions at once ascends their JS from the model's own, less `penalty` times
+    the excess of the distance between predictions over `search_epsilon`, plus `spread` times the
+    mean JS between them. The best that keeps to `epsilon` at the end is returned, or the model's
+    own if none does. An instance's draws depend on the seed, its row and its length alone.
+
+    With several heads each is searched by itself, the others held. Gradients reach the scores alone.
+
+    Args:
+        weights: The model's attention (B, N), or (B, H, N).
+        item_logits: (B, N, C), or (B, H, N, C); where the readout is not affine, a function from
+            candidates (B, H, K, N) to logits (B, K, C) that gradients go through.
+        mask: What attention may reach, (B, N) bool.
+        epsilon: Largest total variation distance between the predictions of what is returned.
+        rows: Dataset index and position of each row, (B, 2) long.
+        seed: Any integer.
+        starts: Number of attentions K.
+        steps: Number of steps of Adam.
+        learning_rate: That of Adam.
+        amsgrad: Whether Adam uses the largest second moment so far.
+        penalty: Weight of the excess.
+        search_epsilon: Distance above which the excess counts, `epsilon` if None.
+        start_scale: Standard deviation of the normal scores at the start.
+        spread: Weight of the mean JS between the attentions of an instance.
+
+    Returns:
+        Adversary (B, N), or (B, H, N), and its JS in nats, (B,), or (B, H). All float64; JS is NaN
+        where logits are not finite.
+    """
+    own, reach = own_attention(weights, mask)
+    reader = _reader(weights, item_logits, own, reach)
+    base = reader(own.unsqueeze(1))
+    limit = epsilon if search_epsilon is None else search_epsilon
+    first, second = torch.triu_indices(starts, starts, 1, device=own.device)
+
+    def loss(scores: Tensor) -> Tensor:
+        attentions = masked_softmax(scores, reach)
+        moved = total_variation(reader(attentions).softmax(-1), base.softmax(-1))
+        gain = js_divergence(attentions, own[:, None]) - penalty * (moved - limit).relu()
+        between = 2 * js_divergence(attentions[:, first], attentions[:, second]) / starts**2
+        return -gain.sum() - spread * between.sum()
+
+    heads = len(own) // max(len(rows), 1)
+    scores = start_scale * _normal(seed, rows, heads, starts, reach)
+    with torch.enable_grad():
+        scores.requires_grad_()
+        optimizer = torch.optim.Adam([scores], lr=learning_rate, amsgrad=amsgrad)
+        for _ in range(steps):
+            # Not backward(): a model's parameters in a readout must gather no gradients.
+            (scores.grad,) = torch.autograd.grad(loss(scores), scores)
+            optimizer.step()
+    with torch.no_grad():
+        found = masked_softmax(scores, reach)
+        adversary, js = best_of(reader, own, epsilon, found.unbind(1))
+    js = js.masked_fill(~base.isfinite().all(-1).squeeze(1), math.nan)
+    return adversary.reshape(weights.shape), js.reshape(weights.shape[:-1])
+
+
+def _reader(
+    weights: Tensor, item_logits: Tensor | Readout, own: Tensor, reach: Tensor
+) -> Callable[[Tensor], Tensor]:
+    """A readout of attentions (R, K, N) of one head each to logits (R, K, C)."""
+    if not isinstance(item_logits, Tensor):
+        return head_readout(item_logits, weights)
+    items = own_items(own, item_logits, reach)
+    return lambda attentions: read(attentions, items)
+
+
+def _normal(seed: int, rows: Tensor, heads: int, starts: int, mask: Tensor) -> Tensor:
+    """Standard normal numbers (R, K, N), of each row's items in order, heads as rows."""
+    keys = draw_keys(seed, rows[:, 0], rows[:, 1], heads * starts, mask.shape[1])
+    uniform = ((keys >> 11).double() + (0.5 + 2**52)) / 2**53
+    normal: Tensor = torch.special.ndtri(uniform).unflatten(1, (heads, starts)).flatten(0, 1)
+    ordinals = (mask.long().cumsum(-1) - 1).clamp(min=0)
+    return normal.gather(-1, ordinals.unsqueeze(1).expand_as(normal))

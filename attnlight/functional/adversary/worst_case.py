@@ -1,0 +1,176 @@
+"""Attention as different as possible from the model's own while the prediction stays put.
+
+With several heads each is taken by itself, the others held as they are: item logits then have the
+other heads' logits added, which is exact. All results are float64: rounding an adversary to
+float32 can move its prediction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from attnlight.errors import InputError
+from attnlight.functional.adversary.exact import furthest_in_slab, furthest_js, js_from, one_item_js
+from attnlight.functional.adversary.linear_programs import attention_by_programs
+from attnlight.functional.adversary.multiclass import best_on_edges, log_ratio_bounds
+from attnlight.functional.adversary.upper_bound import bound_by_pairs
+from attnlight.functional.divergence import total_variation
+from attnlight.functional.readout.affine import read
+from attnlight.functional.readout.heads import own_attention, own_items
+
+# What rounding may add to the distance between predictions at a vertex.
+_ROUNDING = 1e-12
+
+
+def worst_case_attention(
+    weights: Tensor,
+    item_logits: Tensor,
+    mask: Tensor,
+    epsilon: float,
+    found: Tensor | None = None,
+    programs: bool = True,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The attention of largest JS from the model's own that moves the prediction by <= epsilon.
+
+    The question of Jain and Wallace (2019), section 4.2.2. For two classes the answer is exact: the
+    probability depends on the mean of one number over items, and JS, being convex, is largest at a
+    vertex of the attentions that keep it in bounds. For more classes it is exact where the item of
+    least weight alone keeps the prediction, since nothing is further than that. Elsewhere the
+    adversary is the best of a local maximum that linear programs climb to, attentions on one item
+    and on two items, and `found`; `upper` bounds every adversary: the least, over pairs of classes,
+    of the exact answer when the log ratio of that pair alone must stay in the bounds that epsilon
+    implies.
+
+    Args:
+        weights: The model's attention (B, N), or (B, H, N).
+        item_logits: (B, N, C), or (B, H, N, C).
+        mask: What attention may reach, (B, N) bool.
+        epsilon: Largest total variation distance between the predictions, above 0.
+        found: Attention found otherwise, such as by `search_adversary`, in the shape of `weights`;
+            with more than two classes it is the adversary where nothing better is found.
+        programs: With more than two classes, solve the linear programs: some milliseconds for each
+            program of each row, up to eight of them.
+
+    Returns:
+        Adversary (B, N), or (B, H, N); its JS in nats, (B,), or (B, H); and `upper`, the same as JS
+        for two classes. All float64; JS and `upper` are NaN where logits are not finite.
+
+    Raises:
+        InputError: If epsilon is not above 0.
+    """
+    require_positive(epsilon)
+    own, reach = own_attention(weights, mask)
+    items, broken = _finite(own, own_items(own, item_logits, reach))
+    if items.shape[-1] == 2:
+        q, p = read(own, items).softmax(-1).unbind(-1)
+        low, high = log_ratio_bounds(p, q, epsilon)
+        adversary = furthest_in_slab(own, items[..., 1] - items[..., 0], low, high, reach)
+        js = upper = js_from(own, adversary)
+    else:
+        others = [] if found is None else [found.double().reshape(own.shape)]
+        adversary, js, upper = _several_classes(own, items, reach, epsilon, others, programs)
+    js, upper = (js.masked_fill(broken, math.nan) for js in (js, upper))
+    shape = weights.shape[:-1]
+    return adversary.reshape(weights.shape), js.reshape(shape), upper.reshape(shape)
+
+
+def worst_case_js(weights: Tensor, item_logits: Tensor, mask: Tensor, epsilons: Tensor) -> Tensor:
+    """The JS of `worst_case_attention` for two classes at each of several tolerances.
+
+    Args:
+        weights: The model's attention (B, N), or (B, H, N).
+        item_logits: (B, N, 2), or (B, H, N, 2).
+        mask: What attention may reach, (B, N) bool.
+        epsilons: Largest total variation distances, (K,), above 0 and ascending.
+
+    Returns:
+        (B, K), or (B, H, K), float64 in nats, ascending; NaN where logits are not finite.
+
+    Raises:
+        InputError: If epsilons are not above 0 and ascending, or there are more than two classes.
+    """
+    if not (epsilons.diff(prepend=epsilons.new_zeros(1)) > 0).all():
+        raise InputError(f"epsilons are {epsilons.tolist()}, but must be above 0 and ascending")
+    if item_logits.shape[-1] != 2:
+        raise InputError(f"item logits are of {item_logits.shape[-1]} classes, but must be of 2")
+    own, reach = own_attention(weights, mask)
+    items, broken = _finite(own, own_items(own, item_logits, reach))
+    q, p = read(own, items).softmax(-1).unsqueeze(1).unbind(-1)
+    low, high = log_ratio_bounds(p, q, epsilons.to(own))
+    js = furthest_js(own, items[..., 1] - items[..., 0], low, high, reach)
+    return js.masked_fill(broken[:, None], math.nan).reshape(*weights.shape[:-1], -1)
+
+
+def require_positive(epsilon: float) -> None:
+    """Refuse a tolerance that is no number above 0.
+
+    Raises:
+        InputError: If it is not: the prediction of an attention equals another's to rounding only.
+    """
+    if not epsilon > 0:
+        raise InputError(f"epsilon is {epsilon}, but must be above 0")
+
+
+def best_of(
+    read: Callable[[Tensor], Tensor], own: Tensor, epsilon: float, attentions: Iterable[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The one of `own` and attentions (R, N) with the largest JS that keeps the prediction.
+
+    Args:
+        read: From attentions (R, K, N) to logits (R, K, C).
+        own: The model's attention, (R, N) float64.
+        epsilon: Largest total variation distance between the predictions.
+        attentions: Each (R, N) float64.
+
+    Returns:
+        Attention (R, N) and its JS (R,).
+    """
+    prediction = read(own.unsqueeze(1)).softmax(-1)
+    best, best_js = own, torch.zeros_like(own[:, 0])
+    for attention in attentions:
+        moved = total_variation(read(attention.unsqueeze(1)).softmax(-1), prediction).squeeze(1)
+        js = js_from(own, attention)
+        better = (moved <= epsilon + _ROUNDING) & (js > best_js)
+        best = torch.where(better[:, None], attention, best)
+        best_js = torch.where(better, js, best_js)
+    return best, best_js
+
+
+def _finite(own: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+    """Item logits, 0 in rows whose logits are not finite, and which rows these are."""
+    broken = ~read(own, items).isfinite().all(-1)
+    return items.masked_fill(broken[:, None, None], 0.0), broken
+
+
+def _several_classes(
+    own: Tensor, items: Tensor, mask: Tensor, epsilon: float, found: list[Tensor], programs: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The best adversary (R, N) that is found, its JS (R,) and an upper bound (R,)."""
+    light = one_item_js(own).masked_fill(~mask, -1.0).argmax(-1, keepdim=True)
+    lightest = torch.zeros_like(own).scatter(1, light, 1.0) * mask.any(-1, keepdim=True)
+    adversary, js = best_of(lambda a: read(a, items), own, epsilon, [lightest])
+    upper = js.clone()
+    # No attention is further than the lightest item alone.
+    hard = ((js == 0) & mask.any(-1)).nonzero().squeeze(-1)
+    if len(hard):
+        others = [attention[hard] for attention in found]
+        row = own[hard], items[hard], mask[hard], epsilon
+        answer = _without_lightest(*row, others, programs)
+        adversary[hard], js[hard], upper[hard] = answer
+    return adversary, js, upper
+
+
+def _without_lightest(
+    own: Tensor, items: Tensor, mask: Tensor, epsilon: float, found: list[Tensor], programs: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same where the lightest item alone moves the prediction by more than epsilon."""
+    tried = [*found, attention_by_programs(own, items, mask, epsilon)] if programs else found
+    adversary, js = best_of(lambda a: read(a, items), own, epsilon, tried)
+    edge, edge_js = best_on_edges(own, items, mask, epsilon, js)
+    adversary = torch.where((edge_js > js)[:, None], edge, adversary)
+    upper = bound_by_pairs(own, items, mask, epsilon)
+    return adversary, edge_js, torch.maximum(upper, edge_js)

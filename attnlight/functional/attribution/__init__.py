@@ -1,0 +1,1 @@
+"""How much each item counts: gradients and leave-one-out."""

@@ -1,0 +1,37 @@
+"""How much each item matters to a prediction, by gradients in closed form."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from attnlight.functional.readout.affine import read
+
+
+def weight_gradient(weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
+    """Gradient of the winning class's probability with respect to each attention weight.
+
+    As Serrano and Smith (2019) take it: the weights are free after the softmax and the bias is not
+    scaled by them. It is `p_y ((z_iy - b_y) - sum_c p_c (z_ic - b_c))`, summed here as
+    `p_y sum_c p_c ((z_iy - b_y) - (z_ic - b_c))`, which keeps its digits where p_y is nearly 1.
+
+    Args:
+        weights: (B, N), or (B, H, N), each row summing to 1.
+        item_logits: (B, N, C), or (B, H, N, C), with the bias folded in and shared over heads.
+        bias: Logits of an empty context, (C,) or (B, C).
+        mask: What attention may reach, (B, N) bool.
+
+    Returns:
+        (B, N), or (B, H, N), float64; 0 off the mask.
+    """
+    single = weights.ndim == 2
+    if single:
+        weights, item_logits = weights.unsqueeze(1), item_logits.unsqueeze(1)
+    off = ~mask.unsqueeze(1)
+    items = item_logits.double().masked_fill(off.unsqueeze(-1), 0.0)
+    probabilities = read(weights.double().masked_fill(off, 0.0), items).softmax(-1)
+    highest, winner = probabilities.max(-1)
+    effects = items - bias.double().expand_as(probabilities)[:, None, None] / weights.shape[1]
+    own = effects.gather(-1, winner[:, None, None, None].expand(*effects.shape[:-1], 1))
+    shares = (probabilities * highest[:, None])[:, None, None]
+    gradient = ((own - effects) * shares).sum(-1).masked_fill(off, 0.0)
+    return gradient.squeeze(1) if single else gradient

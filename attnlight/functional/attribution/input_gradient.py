@@ -1,0 +1,147 @@
+"""Gradient times input: how much each item's embedding moves the prediction."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.functional.attribution.leave_one_out import blocks, last_places
+from attnlight.functional.readout.instances import (
+    require_rows_of_tokens,
+    rows_are_texts,
+    texts_of_rows,
+)
+
+# Tokens whose gradients are taken together, with padding: more takes no less time on a CPU.
+_CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 10, 1 << 16
+
+
+def input_gradient(
+    model: AttentionModel, batch: TextBatch, output: AttentionOutput, *, detached: bool = True
+) -> Tensor:
+    """Gradient times embedding of each item, summed over the classes' probabilities.
+
+    Jain and Wallace (2019), section 4.1: the absolute value of `sum over e of dp_c / dE_e E_e`,
+    summed over classes c. It is divided here by the probability of all classes but the winner,
+    one number for all items of a text: near certainty probabilities have no gradient left to rank
+    items by, and log-odds do. With s that probability, q_c = p_c / s, and D_c the gradient times
+    embedding of the logit of class c less the winner's, it is
+    `(1 - s) |sum q_c D_c| + sum q_c |D_c - s sum q_k D_k|`, summed over all classes but the
+    winner. For two classes that is 2 (1 - s) |D|, from one backward pass; C classes take C - 1.
+
+    Where rows are tokens it is the absolute value of D, the gradient times embedding of the log odds
+    of the token's predicted class: that of the probability of this class alone, but for a number
+    that is one for all items of a row. A backward pass gives it for one token of each text.
+
+    An item that is a sentence gets the sum over its words, boundary tokens aside, before absolute
+    values are taken.
+
+    Args:
+        model: The model, in evaluation mode.
+        batch: B texts of N items: tokens, or sentences of tokens.
+        output: What the model said of them, one row per text or per token.
+        detached: Hold attention fixed (of several layers the last's), as published, or let the
+            gradient flow through it too.
+
+    Returns:
+        (R, N) float64; 0 off the mask, NaN where a logit is NaN or the largest is infinite.
+
+    Raises:
+        InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
+    """
+    if not rows_are_texts(batch, output):
+        return _of_tokens(model, batch, output, detached)
+    # cuDNN's recurrent networks refuse to be differentiated in evaluation mode.
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        embeddings = model.embed(batch).detach().requires_grad_()
+        weights = output.weights.detach() if detached else None
+        logits = model(batch, weights=weights, embeddings=embeddings).logits
+        effects = _effects(logits, embeddings)
+    if effects.ndim == 4:
+        effects = effects.masked_fill(~batch.attendable(), 0.0).sum(-1)
+    importance = _over_classes(effects, logits.detach().double())
+    return importance.masked_fill(~output.mask, 0.0)
+
+
+def _of_tokens(
+    model: AttentionModel, batch: TextBatch, output: AttentionOutput, detached: bool
+) -> Tensor:
+    """Importances (R, N) of the items to rows that are tokens, texts of like length together."""
+    text = require_rows_of_tokens(batch, output)
+    ends = last_places(batch.mask) + 1
+    order = ends.argsort(stable=True)
+    importance = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
+    tokens = _CPU_TOKENS if output.mask.device.type == "cpu" else _ACCELERATOR_TOKENS
+    for block in blocks(ends[order].tolist(), tokens):
+        texts = order[block].sort().values
+        rows, items = torch.isin(text, texts).nonzero().squeeze(-1), int(ends[texts].max())
+        # Without the padding that longer texts of the batch ask for.
+        part = batch.apply(partial(_shortened, texts=texts, items=items))
+        weights = output.weights[rows, :, :items].detach() if detached else None
+        importance[rows, :items] = _token_effects(model, part, weights).abs()
+    return importance.masked_fill(~output.mask, 0.0)
+
+
+def _shortened(values: Tensor, texts: Tensor, items: int) -> Tensor:
+    """The first items of some texts (r,) of a batch's values, (B,) or (B, N)."""
+    return values[texts] if values.ndim == 1 else values[texts, :items]
+
+
+def _token_effects(model: AttentionModel, batch: TextBatch, weights: Tensor | None) -> Tensor:
+    """Gradient times embedding of the log odds of each token's predicted class, (R, N) float64."""
+    # cuDNN's recurrent networks refuse to be differentiated in evaluation mode.
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        embeddings = model.embed(batch).detach().requires_grad_()
+        found = model(batch, weights=weights, embeddings=embeddings)
+        winner = found.logits.argmax(-1, keepdim=True)
+        others = found.logits.scatter(-1, winner, -torch.inf).logsumexp(-1)
+        odds = found.logits.gather(-1, winner).squeeze(-1) - others
+    text = texts_of_rows(found.rows)
+    first = torch.searchsorted(text, text)
+    slot = torch.arange(len(text), device=text.device) - first
+    effects = embeddings.new_zeros(len(text), embeddings.shape[1], dtype=torch.float64)
+    for number in range(int(slot.max()) + 1 if len(slot) else 0):
+        # Texts do not know of each other: one pass serves a token of each.
+        rows = (slot == number).nonzero().squeeze(-1)
+        chosen = torch.zeros_like(odds).index_fill(0, rows, 1.0)
+        (gradient,) = torch.autograd.grad(odds, embeddings, chosen, retain_graph=True)
+        effects[rows] = (gradient * embeddings).detach().double().sum(-1)[text[rows]]
+    return effects
+
+
+def _effects(logits: Tensor, embeddings: Tensor) -> Tensor:
+    """Gradient times embedding of each other class's logit less the winner's.
+
+    Args:
+        logits: (B, C).
+        embeddings: (B, N, E), or (B, S, N, E), that the logits depend on.
+
+    Returns:
+        (C - 1, B, N), or (C - 1, B, S, N), float64: the classes after the winner, cyclically.
+    """
+    classes = logits.shape[1]
+    winner = logits.argmax(-1, keepdim=True)
+    leads = [
+        (logits.gather(1, (winner + k) % classes) - logits.gather(1, winner)).sum()
+        for k in range(1, classes)
+    ]
+    found = []
+    for lead in leads:
+        (gradient,) = torch.autograd.grad(lead, embeddings, retain_graph=lead is not leads[-1])
+        found.append((gradient * embeddings).detach().double().sum(-1))
+    return torch.stack(found)
+
+
+def _over_classes(effects: Tensor, logits: Tensor) -> Tensor:
+    """Importances (B, N) from effects (C - 1, B, N) and logits (B, C), float64."""
+    classes = logits.shape[1]
+    winner = logits.argmax(-1, keepdim=True)
+    others = (winner + torch.arange(1, classes, device=logits.device)) % classes
+    share = logits.gather(1, others).softmax(-1).T.unsqueeze(-1)  # (C - 1, B, 1)
+    rest = logits.softmax(-1).gather(1, others).sum(-1)[:, None]
+    mean = (share * effects).sum(0)
+    spread = (share * (effects - rest * mean).abs()).sum(0)
+    return (1 - rest) * mean.abs() + spread

@@ -1,0 +1,1 @@
+"""Logits after items are erased, and the decisions that flip."""

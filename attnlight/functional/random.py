@@ -1,0 +1,194 @@
+"""Random draws that depend on what is drawn for, never on batches, padding or devices.
+
+Every number is a node of a tree of splitmix64 generators (Steele, Lea and Flood, 2014): the seed's
+stream has a child for each dataset index, that one for each position, that one for each draw, and
+that one for each item. The arithmetic is that of wrapping 64-bit integers and the same everywhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnlight.functional._cpu import Scratch, sorted_keys
+
+
+def _signed(value: int) -> int:
+    """The int64 that has the bits of `value` modulo 2^64."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+_GAMMA = _signed(0x9E3779B97F4A7C15)
+_FIRST = _signed(0xBF58476D1CE4E5B9)
+_SECOND = _signed(0x94D049BB133111EB)
+
+
+_STEPS = ((30, _FIRST), (27, _SECOND), (31, 1))
+# Numbers that a CPU mixes at once: what its second cache holds beside what they become.
+_CACHED = 1 << 16
+
+
+def _child(state: Tensor | int, number: Tensor) -> Tensor:
+    """Output `number` (from 0) of the splitmix64 generator that starts at `state`."""
+    bits = (number + 1) * _GAMMA + state
+    for by, factor in _STEPS:
+        # torch's shift copies the sign.
+        bits = (bits ^ ((bits >> by) & ((1 << (64 - by)) - 1))) * factor
+    return bits
+
+
+def _children(states: Tensor, count: int, scratch: Scratch) -> Tensor:
+    """The first outputs (R, K, M) of the generators that start at states (R, K).
+
+    On a CPU by numpy, whose product of such numbers takes half as long as torch's, and whose shift
+    knows numbers without a sign.
+    """
+    numbers = torch.arange(count, device=states.device)
+    if states.device.type != "cpu":
+        return _child(states[:, :, None], numbers)
+    found = scratch.take("bits", (*states.shape, count), states.dtype, states.device)
+    steps = _unsigned((numbers + 1) * _GAMMA)
+    rows = max(1, _CACHED // max(1, found[:1].numel()))
+    for state, bits in zip(torch.split(states, rows), torch.split(found, rows), strict=True):
+        _mix(_unsigned(state)[:, :, None] + steps, _unsigned(bits))
+    return found
+
+
+def _mix(bits: NDArray[np.uint64], into: NDArray[np.uint64]) -> None:
+    """The generator's output for its states; these are overwritten."""
+    for by, factor in _STEPS:
+        np.right_shift(bits, np.uint64(by), out=into)
+        if factor == 1:
+            np.bitwise_xor(bits, into, out=into)
+        else:
+            np.bitwise_xor(bits, into, out=bits)
+            np.multiply(bits, np.uint64(factor % 2**64), out=bits)
+
+
+def _unsigned(numbers: Tensor) -> NDArray[np.uint64]:
+    """The same memory."""
+    return numbers.numpy().view(np.uint64)
+
+
+def draw_states(seed: int, index: Tensor, position: Tensor, draws: int) -> Tensor:
+    """State of the generator of each draw of each row, (R, K); arguments as for `draw_keys`."""
+    row = _child(_child(_signed(seed), index), position)
+    return _child(row[:, None], torch.arange(draws, device=index.device))
+
+
+def draw_keys(seed: int, index: Tensor, position: Tensor, draws: int, length: int) -> Tensor:
+    """Uniform 64-bit random numbers, one for each draw and item of each row.
+
+    Each is a function of its seed, index, position, draw number and item ordinal alone.
+
+    Args:
+        seed: Any integer, taken modulo 2^64.
+        index: Dataset index of each row, (R,) long.
+        position: Position within the text of each row (0 for classifiers), (R,) long.
+        draws: Number of draws K.
+        length: Number of items N; more items change none of the numbers of the first ones.
+
+    Returns:
+        (R, K, N) int64.
+    """
+    states = draw_states(seed, index, position, draws)
+    return _child(states[:, :, None], torch.arange(length, device=index.device))
+
+
+def permutations(lengths: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor:
+    """Uniform random permutations of the first items of each row; the others stay in place.
+
+    Items are sorted by random keys of 31 bits, two from each number of `draw_keys`; equal keys, a
+    chance of 2^-31 for a pair of items, keep their order.
+
+    Args:
+        lengths: Number of items of each row, (R,) long.
+        rows: Dataset index and position of each row, (R, 2) long.
+        draws: Number of permutations K.
+        seed: Any integer.
+
+    Returns:
+        (R, K, N) long with N the largest length: item `[r, k, i]` comes to place i.
+    """
+    return shuffles(lengths, draw_states(seed, rows[:, 0], rows[:, 1], draws)).long()
+
+
+def shuffles(lengths: Tensor, states: Tensor, scratch: Scratch | None = None) -> Tensor:
+    """`permutations` of rows whose `draw_states` (R, K) are known, in memory of `scratch`.
+
+    They are int32 where that is less work.
+    """
+    scratch = scratch or Scratch()
+    longest = int(lengths.max())
+    numbers = _children(states, (longest + 1) // 2, scratch)
+    return sorted_by_keys(numbers.view(torch.int32)[..., :longest], lengths, scratch)
+
+
+# A sorting key: a zero, 31 random bits, and 32 bits for the item's ordinal.
+_HIGHEST_KEY, _ORDINAL = 0x7FFFFFFF_00000000, 0xFFFFFFFF
+# With more items too many of the short keys would be equal.
+_SHORT = 512
+
+
+def sorted_by_keys(bits: Tensor, lengths: Tensor, scratch: Scratch | None = None) -> Tensor:
+    """Ordinals of each row's first items sorted by their last 31 bits; the others stay in place.
+
+    Items with equal bits keep their order.
+
+    Args:
+        bits: (R, K, N) int32.
+        lengths: Number of items of each row, (R,) long, at least 1.
+        scratch: Memory to use on a CPU, for what is returned too.
+
+    Returns:
+        (R, K, N), int32 where that is what they are sorted by, else long.
+    """
+    if bits.device.type == "cpu" and bits.shape[-1] <= _SHORT:
+        return _sorted_by_short_keys(bits, lengths, scratch or Scratch())
+    return _sorted_by_long_keys(bits, lengths[:, None, None])
+
+
+def _sorted_by_long_keys(bits: Tensor, lengths: Tensor) -> Tensor:
+    """The same, for lengths that broadcast with the bits."""
+    ordinals = torch.arange(bits.shape[-1], device=bits.device)
+    # Items beyond a row's length get the highest key and so sort last. With the ordinal below it
+    # every key is unique, and any sorting algorithm gives the same answer.
+    tails = torch.where(ordinals < lengths, ordinals, ordinals | _HIGHEST_KEY)
+    keys = bits.to(torch.int64)
+    keys.bitwise_left_shift_(32).bitwise_and_(_HIGHEST_KEY).bitwise_or_(tails)
+    return sorted_keys(keys).bitwise_and_(_ORDINAL)
+
+
+def _sorted_by_short_keys(bits: Tensor, lengths: Tensor, scratch: Scratch) -> Tensor:
+    """The same by 32 bits: the highest of an item's bits above its ordinal.
+
+    numpy sorts them more than twice as fast. Where two items agree in these bits the others decide.
+    """
+    items = bits.shape[-1]
+    ordinal = (1 << (items - 1).bit_length()) - 1
+    highest = 0x7FFFFFFF & ~ordinal
+    ordinals = torch.arange(items, dtype=torch.int32)
+    beyond = ordinals >= lengths[:, None, None]
+    keys = scratch.take("keys", bits.shape, bits.dtype, bits.device)
+    torch.bitwise_and(bits, highest, out=keys)
+    keys = sorted_keys(keys.bitwise_or_(ordinals.where(~beyond, ordinals | highest)))
+    alike = _neighbours_alike(keys, ordinal, beyond, scratch)
+    order = keys.bitwise_and_(ordinal)
+    if alike.any():
+        row, draw = alike.nonzero(as_tuple=True)
+        order[row, draw] = _sorted_by_long_keys(bits[row, draw], lengths[row, None]).int()
+    return order
+
+
+def _neighbours_alike(keys: Tensor, ordinal: int, beyond: Tensor, scratch: Scratch) -> Tensor:
+    """Whether two of the sorted keys (R, K, N) of a draw differ in their ordinals only, (R, K)."""
+    rows, draws, items = keys.shape
+    if items < 2:
+        return beyond.new_zeros(rows, draws)
+    apart = scratch.take("apart", (rows, draws, items - 1), keys.dtype, keys.device)
+    torch.bitwise_xor(keys[..., 1:], keys[..., :-1], out=apart)
+    shortest = max(1, items - int(beyond.any(0).sum()))
+    apart[..., shortest - 1 :].masked_fill_(beyond[..., shortest:], ordinal + 1)
+    return apart.amin(-1) <= ordinal

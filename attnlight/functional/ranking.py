@@ -1,0 +1,116 @@
+"""Orders in which items are erased, and a random other item to compare the first with."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attnlight.functional._cpu import sorted_keys, unstable_argsort
+from attnlight.functional.random import draw_keys, permutations
+
+
+def ranking(scores: Tensor, mask: Tensor) -> Tensor:
+    """Items from the highest score to the lowest, tied ones from left to right.
+
+    Args:
+        scores: (B, N); ties as `dense_ranks` finds them.
+        mask: The items to rank, (B, N) bool.
+
+    Returns:
+        (B, N) long, what is off the mask last.
+    """
+    ranks, items = dense_ranks(scores, mask), mask.shape[1]
+    # Unique keys: from the highest rank to -1, within it from left to right.
+    keys = (items - ranks) * items + torch.arange(items, device=mask.device)
+    return sorted_keys(keys) % items
+
+
+def random_rankings(mask: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor:
+    """Uniform random orders of the items of each row.
+
+    A row's orders depend on the seed, the row and its number of items alone.
+
+    Args:
+        mask: The items to rank, (B, N) bool.
+        rows: Dataset index and position of each row, (B, 2) long.
+        draws: Number of orders K.
+        seed: Any integer.
+
+    Returns:
+        (B, K, N) long, what is off the mask last.
+    """
+    places = item_places(mask)
+    shuffles = permutations(mask.sum(-1), rows, draws, seed)
+    longest = shuffles.shape[-1]
+    wide = places.unsqueeze(1).expand(-1, draws, -1)
+    return torch.cat([wide.gather(-1, shuffles), wide[..., longest:]], dim=-1)
+
+
+def random_others(mask: Tensor, rows: Tensor, first: Tensor, seed: int) -> Tensor:
+    """For each of K items, one uniform draw among the other items of its row.
+
+    The draws of a row come from one number, so that rankings with the same first item are compared
+    with the same other one.
+
+    Args:
+        mask: The items to draw from, (B, N) bool.
+        rows: Dataset index and position of each row, (B, 2) long.
+        first: Places of the items that are not drawn, (B, K) long.
+        seed: Any integer.
+
+    Returns:
+        Places (B, K) long; meaningless in rows with fewer than two items.
+    """
+    drawn = _ordinal(mask, rows, seed)
+    own = mask.cumsum(-1).gather(-1, first) - 1
+    others = (drawn + (drawn >= own)).clamp(max=mask.shape[1] - 1)
+    return item_places(mask).gather(-1, others)
+
+
+def released_item(mask: Tensor, rows: Tensor, seed: int) -> Tensor:
+    """The "random non-top" item of Serrano and Smith's released code, (B,) long.
+
+    It draws from 1 to L - 1, as if into a ranking, and takes the number as a place in the text:
+    never the first item, and with probability 1 / (L - 1) the top one itself, unless that is the
+    first. Meaningless in rows with fewer than two items; arguments as for `random_others`.
+    """
+    drawn = (_ordinal(mask, rows, seed) + 1).clamp(max=mask.shape[1] - 1)
+    return item_places(mask).gather(-1, drawn).squeeze(-1)
+
+
+def _ordinal(mask: Tensor, rows: Tensor, seed: int) -> Tensor:
+    """A uniform draw from 0 to L - 2 for each row of L items, (B, 1) long."""
+    numbers = draw_keys(seed, rows[:, 0], rows[:, 1], 1, 1).squeeze(-1)
+    return (numbers & 0x7FFFFFFF_FFFFFFFF) % (mask.sum(-1, keepdim=True) - 1).clamp(min=1)
+
+
+def item_places(mask: Tensor) -> Tensor:
+    """Places of the items from left to right, then those of what is off the mask, (B, N) long."""
+    return mask.byte().sort(dim=-1, descending=True, stable=True).indices
+
+
+# Of the largest absolute score of an instance.
+TIE = 1e-5
+
+
+def dense_ranks(scores: Tensor, mask: Tensor) -> Tensor:
+    """Ranks from 0, ascending, in which scores that nearly agree are equal.
+
+    Sorted scores are of one rank as long as each is within 1e-5 of the instance's largest absolute
+    score of the one before it.
+
+    Args:
+        scores: (B, N); a row with a NaN in its mask is all tied.
+        mask: The items to rank, (B, N) bool.
+
+    Returns:
+        (B, N) long, -1 off the mask.
+    """
+    scores = scores.double()
+    largest = scores.abs().masked_fill(~mask, 0.0).amax(-1, keepdim=True)
+    scores = scores.masked_fill(~mask, torch.inf)
+    order = unstable_argsort(scores)
+    ordered = scores.gather(-1, order)
+    apart = ordered.diff(dim=-1) > TIE * largest
+    ranks = torch.zeros_like(order).scatter_(-1, order[:, 1:], apart.long().cumsum(-1))
+    return ranks.masked_fill(~mask, -1)

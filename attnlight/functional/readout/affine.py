@@ -1,0 +1,167 @@
+"""Logits of any attention, by algebra on weights and item logits (no encoder, no states)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attnlight.functional._cpu import Scratch
+from attnlight.functional.random import draw_states, shuffles
+
+# Keys of a block of shuffles: on a CPU enough to make the cost of the calls small, on an
+# accelerator enough to fill it.
+_CPU_KEYS, _ACCELERATOR_KEYS = 1 << 19, 1 << 22
+_SCRATCH = Scratch()
+
+
+def read(weights: Tensor, item_logits: Tensor) -> Tensor:
+    """Logits that attention reads out, `sum over heads and items of weights * item_logits`.
+
+    Args:
+        weights: (B, N), or (B, K, N) for K candidate attentions; with heads (B, H, N) or
+            (B, H, K, N).
+        item_logits: (B, N, C), or with heads (B, H, N, C); finite everywhere, padding included.
+
+    Returns:
+        (B, C), or (B, K, C) for K candidates.
+
+    Example:
+        >>> read(torch.tensor([[0.25, 0.75]]), torch.tensor([[[0.0, 4.0], [0.0, 8.0]]]))
+        tensor([[0., 7.]])
+    """
+    single = weights.ndim == item_logits.ndim - 1
+    candidates = weights.unsqueeze(-2) if single else weights
+    # Classes first: a product with a handful of rows is several times as fast as with columns.
+    logits = (item_logits.mT @ candidates.mT).mT
+    if item_logits.ndim == 4:
+        logits = logits.sum(1)
+    return logits.squeeze(-2) if single else logits
+
+
+def _blocks(lengths: list[int], draws: int, limit: int) -> Iterator[list[int]]:
+    """Row numbers in blocks of at most `limit` keys or one row, like lengths together."""
+    block: list[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if block and (len(block) + 1) * draws * lengths[row] > limit:
+            yield block
+            block = []
+        block.append(row)
+    if block:
+        yield block
+
+
+def _shuffles(
+    mask: Tensor, rows: Tensor, draws: int, seed: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Blocks of rows with the places (r, L) of their attendable items and shuffles (r, K, L)."""
+    lengths = mask.sum(-1)
+    places = _places(mask, lengths)
+    # Drawn once for rows that follow each other and share their draws, as a sentence's tokens do.
+    drawn_for = torch.cat([rows, lengths.unsqueeze(1)], dim=1)
+    keys, group = torch.unique_consecutive(drawn_for, dim=0, return_inverse=True)
+    states = draw_states(seed, keys[:, 0], keys[:, 1], draws)
+    scratch = _scratch(mask)
+    limit = _CPU_KEYS if mask.device.type == "cpu" else _ACCELERATOR_KEYS
+    for block in _blocks(lengths.tolist(), draws, limit):
+        chosen = torch.tensor(block, device=mask.device)
+        if len(keys) == len(rows):
+            drawn = shuffles(lengths[chosen], states[chosen], scratch)
+        else:
+            groups, member = torch.unique(group[chosen], return_inverse=True)
+            drawn = shuffles(keys[groups, 2], states[groups], scratch)[member]
+        yield chosen, places[chosen, : drawn.shape[-1]], drawn
+
+
+def _places(mask: Tensor, lengths: Tensor) -> Tensor:
+    """Places (R, N) of the True entries of each row of a mask in order, then of the others."""
+    ordinals = torch.arange(mask.shape[-1], device=mask.device)
+    if torch.equal(mask, ordinals < lengths.unsqueeze(1)):  # as a text's padding is
+        return ordinals.expand(mask.shape)
+    return mask.byte().sort(dim=-1, descending=True, stable=True).indices
+
+
+def _scratch(like: Tensor) -> Scratch | None:
+    """Memory that blocks share, unless a graph keeps what is in it for its backward pass."""
+    return None if torch.is_grad_enabled() or like.device.type != "cpu" else _SCRATCH
+
+
+def _shuffled(weights: Tensor, places: Tensor, drawn: Tensor) -> Tensor:
+    """Weights (r, H, N) of the items at places (r, L), under shuffles (r, K, L): (r, H, K, L)."""
+    heads = weights.shape[1]
+    compact = weights.gather(-1, places[:, None].expand(-1, heads, -1))
+    rows, draws, items = drawn.shape
+    shape = rows, heads, draws, items
+    if drawn.dtype != torch.int32:
+        return compact.unsqueeze(2).expand(shape).gather(-1, drawn.unsqueeze(1).expand(shape))
+    # From one line of numbers: on a CPU half the work of gathering from each row.
+    starts = torch.arange(rows * heads, dtype=torch.int32).mul_(items).view(rows, heads, 1, 1)
+    scratch = _scratch(weights)
+    if scratch is None:
+        return (
+            compact.flatten().index_select(0, (drawn.unsqueeze(1) + starts).flatten()).view(shape)
+        )
+    index = scratch.take("index", shape, drawn.dtype, drawn.device)
+    torch.add(drawn.unsqueeze(1), starts, out=index)
+    shuffled = scratch.take("shuffled", shape, weights.dtype, weights.device)
+    torch.index_select(compact.flatten(), 0, index.flatten(), out=shuffled.flatten())
+    return shuffled
+
+
+def permuted_logits(
+    weights: Tensor,
+    item_logits: Tensor,
+    mask: Tensor,
+    rows: Tensor,
+    draws: int,
+    seed: int,
+    by_head: bool = False,
+) -> Tensor:
+    """Logits under K random shuffles of the attention among the items it may reach.
+
+    The permutation test of Jain and Wallace (2019), section 4.2.1. All heads of a row are shuffled
+    alike. A row's shuffles depend on the seed, the row and its number of attendable items alone.
+
+    Args:
+        weights: (R, H, N), 0 off the mask.
+        item_logits: (R, H, N, C).
+        mask: What attention may reach, (R, N) bool.
+        rows: Dataset index and position of each row, (R, 2) long.
+        draws: Number of shuffles K.
+        seed: Any integer.
+        by_head: Give what each head adds to the logits, whose sum over heads they are.
+
+    Returns:
+        (R, K, C), or (R, H, K, C) by head.
+    """
+    heads, classes = item_logits.shape[1], item_logits.shape[-1]
+    shape = (heads, draws, classes) if by_head else (draws, classes)
+    logits = item_logits.new_zeros(len(weights), *shape)
+    columns = item_logits.mT  # so that classes lie first for `read`
+    for chosen, places, drawn in _shuffles(mask, rows, draws, seed):
+        wide = places[:, None, None].expand(-1, heads, classes, -1)
+        items = columns[chosen].gather(-1, wide).mT
+        shuffled = _shuffled(weights[chosen], places, drawn)
+        if by_head:
+            parts = read(shuffled.flatten(0, 1), items.flatten(0, 1))
+            logits[chosen] = parts.view(len(chosen), *shape)
+        else:
+            logits[chosen] = read(shuffled, items)
+    return logits
+
+
+def permuted_weights(weights: Tensor, mask: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor:
+    """The shuffled attention itself, for readouts that are not affine.
+
+    The same shuffles as those of `permuted_logits`, and the same arguments.
+
+    Returns:
+        (R, H, K, N), 0 off the mask.
+    """
+    shuffled = weights.new_zeros(*weights.shape[:2], draws, weights.shape[-1])
+    for chosen, places, drawn in _shuffles(mask, rows, draws, seed):
+        block = _shuffled(weights[chosen], places, drawn)
+        wide = places[:, None, None].expand(block.shape)
+        shuffled[chosen] = shuffled[chosen].scatter(-1, wide, block)
+    return shuffled

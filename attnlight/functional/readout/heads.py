@@ -1,0 +1,240 @@
+"""Heads taken one by one, the others held as they are: each head of a row becomes a row.
+
+Item logits then have the other heads' logits added, which is exact; where the readout is not affine
+the other heads' attention is read along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnlight.functional.readout.opaque import Readout
+
+# From some rows (r,) long, ascending, to the readout of their candidates alone.
+PartReadout = Callable[[Tensor], Readout]
+
+# Attention weights of candidates that are read at once: 8 MiB in single precision.
+_WEIGHTS = 1 << 21
+
+
+def own_attention(weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention with heads as rows, and what it may reach.
+
+    Args:
+        weights: (B, N), or (B, H, N).
+        mask: What attention may reach, (B, N) bool.
+
+    Returns:
+        Weights (R, N) float64, 0 off the mask and otherwise summing to 1, R = B H, and the mask of
+        each, (R, N).
+    """
+    wide = weights if weights.ndim == 3 else weights.unsqueeze(1)
+    reach = mask.unsqueeze(1).expand(wide.shape)
+    own = wide.detach().double().masked_fill(~reach, 0.0)
+    own = own / own.sum(-1, keepdim=True).clamp(min=torch.finfo(own.dtype).tiny)
+    return own.flatten(0, 1), reach.flatten(0, 1)
+
+
+def own_items(own: Tensor, item_logits: Tensor, reach: Tensor) -> Tensor:
+    """Item logits with heads as rows, those of the other heads read and added.
+
+    Args:
+        own: Weights as `own_attention` gives them, (R, N).
+        item_logits: (B, N, C), or (B, H, N, C).
+        reach: As `own_attention` gives it, (R, N).
+
+    Returns:
+        (R, N, C) float64, 0 off the mask.
+    """
+    single = item_logits.ndim == 3
+    items = (item_logits if single else item_logits.flatten(0, 1)).detach().double()
+    items = items.masked_fill(~reach.unsqueeze(-1), 0.0)
+    if single or item_logits.shape[1] == 1:
+        return items
+    logits = (own.unsqueeze(-1) * items).sum(1).reshape(*item_logits.shape[:2], items.shape[-1])
+    others = logits.sum(1, keepdim=True) - logits
+    folded: Tensor = items + others.flatten(0, 1).unsqueeze(1)
+    return folded
+
+
+def head_readout(readout: Readout, weights: Tensor) -> Callable[[Tensor], Tensor]:
+    """A readout of attentions of each head alone, beside the model's own in the others.
+
+    Args:
+        readout: From candidates (B, H, K, N) to logits (B, K, C).
+        weights: The model's attention (B, N), or (B, H, N).
+
+    Returns:
+        From attentions (R, K, N), R = B H, to logits (R, K, C) float64.
+    """
+    held = (weights if weights.ndim == 3 else weights.unsqueeze(1)).detach()
+    heads = held.shape[1]
+    changed = torch.eye(heads, dtype=torch.bool, device=held.device)[:, :, None, None]
+
+    def read(attentions: Tensor) -> Tensor:
+        count, items = attentions.shape[1:]
+        blocks = attentions.to(held.dtype).reshape(-1, 1, heads, count, items)
+        wide = torch.where(changed, blocks, held[:, :, None, None])  # (B, H, H, K, N)
+        logits = readout(wide.flatten(2, 3)).double()
+        return logits.reshape(len(attentions), count, -1)
+
+    return read
+
+
+class Candidates:
+    """Reads candidate attentions, however many of each row.
+
+    Rows with like numbers of candidates are read together, so that few are read in vain.
+
+    Args:
+        readout: From candidates (B, H, K, N) of all rows to logits (B, K, C).
+        weights: The model's attention (B, H, N).
+        part: The readouts of some rows alone; None: all rows are read whichever are asked about.
+    """
+
+    def __init__(self, readout: Readout, weights: Tensor, part: PartReadout | None = None) -> None:
+        self.held = weights.detach()
+        self._readout, self._part = readout, part
+
+    def own(self) -> Tensor:
+        """Logits (B, C) float64 of the model's own attention."""
+        return self._readout(self.held.unsqueeze(2)).squeeze(1).double()
+
+    def read(self, rows: Tensor, attentions: Tensor, heads: Tensor | None = None) -> Tensor:
+        """Logits (E, C) float64.
+
+        Args:
+            rows: Which of the B rows each candidate is of, in any order, (E,) long.
+            attentions: The candidates, (E, H, N), or (E, N) of one head each.
+            heads: Which, the others held as they are, (E,) long; None: candidates are of all heads.
+        """
+        if not len(rows):
+            return self.own()[:0]
+        order, sorted_rows = _ascending(rows)
+        counts = torch.bincount(sorted_rows, minlength=len(self.held))
+        first = counts.cumsum(0) - counts
+        logits: Tensor | None = None
+        for members, width in self._packs(counts):
+            # Where a row has fewer than others, those after its own are read in vain.
+            slots = torch.arange(width, device=rows.device)
+            own = slots < counts[members, None]
+            places = (first[members, None] + slots).clamp(max=len(rows) - 1)
+            places = places if order is None else order[places]
+            wide = self._wide(members, places, attentions, heads)
+            readout = self._readout if self._part is None else self._part(members)
+            found = readout(wide.transpose(1, 2))[own].double()
+            logits = found.new_empty(len(rows), found.shape[-1]) if logits is None else logits
+            logits[places[own]] = found
+        assert logits is not None
+        return logits
+
+    def _wide(
+        self, members: Tensor, places: Tensor, attentions: Tensor, heads: Tensor | None
+    ) -> Tensor:
+        """The candidates at places (r, W) of rows (r,), (r, W, H, N)."""
+        if heads is None:
+            return attentions[places].to(self.held.dtype)
+        wide = self.held[members].unsqueeze(1).repeat(1, places.shape[1], 1, 1)
+        index = heads[places][..., None, None].expand(-1, -1, 1, wide.shape[-1])
+        return wide.scatter_(2, index, attentions[places].to(wide.dtype).unsqueeze(2))
+
+    def _packs(self, counts: Tensor) -> list[tuple[Tensor, int]]:
+        """Rows (r,) that are read together, and of how many candidates each."""
+        asked = counts.nonzero().squeeze(-1)
+        if self._part is None:
+            return [(torch.arange(len(counts), device=counts.device), int(counts.max()))]
+        widths, packs = _widths(counts[asked]), []
+        for width in torch.unique(widths).tolist():
+            size = max(1, _WEIGHTS // (width * self.held[0].numel()))
+            packs += [(rows, width) for rows in torch.split(asked[widths == width], size)]
+        return packs
+
+
+def _ascending(rows: Tensor) -> tuple[Tensor | None, Tensor]:
+    """The order in which rows (E,) ascend, None if they do as they are, and the rows in it."""
+    if bool((rows[1:] >= rows[:-1]).all()):
+        return None, rows
+    order = rows.argsort(stable=True)
+    return order, rows[order]
+
+
+def _widths(counts: Tensor) -> Tensor:
+    """How many candidates are read for rows with so many, (r,): 1, 2, 4, 8, 12, 16, 24, 32, 48, ...
+
+    One readout for each number would cost more than it saves.
+    """
+    doubled = 2 ** counts.double().log2().ceil().long()
+    step = torch.where(doubled > 8, doubled // 4, doubled)
+    return (counts + step - 1) // step * step
+
+
+class HeadCandidates:
+    """Reads candidates of single heads, however many of each, the other heads held as they are.
+
+    Args:
+        readout: From candidates (B, H, K, N) of all rows to logits (B, K, C).
+        weights: The model's attention (B, N), or (B, H, N).
+        part: The readouts of some rows alone; None: all rows are read whichever are asked about.
+    """
+
+    def __init__(self, readout: Readout, weights: Tensor, part: PartReadout | None = None) -> None:
+        wide = weights if weights.ndim == 3 else weights.unsqueeze(1)
+        self._candidates = Candidates(readout, wide, part)
+
+    def own(self) -> Tensor:
+        """Logits (R, C) float64 of the model's own attention, R = B H."""
+        heads = self._candidates.held.shape[1]
+        return self._candidates.own().repeat_interleave(heads, dim=0)
+
+    def read(self, heads: Tensor, attentions: Tensor) -> Tensor:
+        """Logits (E, C) float64.
+
+        Args:
+            heads: Which of the R = B H heads each candidate is of, in any order, (E,) long.
+            attentions: The candidates, (E, N).
+        """
+        count = self._candidates.held.shape[1]
+        return self._candidates.read(heads // count, attentions, heads % count)
+
+
+def head_divergences(weights: Tensor, base: Tensor) -> Tensor:
+    """Jensen-Shannon divergence of each head of one model from each of another, summed over rows.
+
+    Sums of parts of the rows add up to that of all. Taken as the entropy of the mean less the mean
+    of the entropies, to 1e-13 or so a row, which sums of many rows do not notice.
+
+    Args:
+        weights: Attention (R, H, N), each row summing to 1, 0 off its mask.
+        base: The other model's, (R, H, N).
+
+    Returns:
+        (H, H) float64 in nats: of head b of the base and head h of the model at [b, h].
+    """
+    own, other = weights.double(), base.double()
+    apart = (_entropy(own) + _entropy(other)[:, None]) / 2
+    pairs = [_entropy((own + other[:, [head]]) / 2) for head in range(other.shape[1])]
+    return (torch.stack(pairs) - apart).clamp(min=0)
+
+
+def _entropy(weights: Tensor) -> Tensor:
+    """Entropy of each head (H,), in nats, summed over rows (R, H, N)."""
+    entropies: Tensor = torch.special.entr(weights)
+    return entropies.sum(-1).sum(0)
+
+
+def match_heads(divergences: Tensor) -> list[int]:
+    """The head of the model that stands for each head of the base, each for one.
+
+    Of all ways to pair them it is the one of the least divergence in sum (the assignment problem).
+
+    Args:
+        divergences: As `head_divergences` gives them, (H, H).
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    _, heads = linear_sum_assignment(np.asarray(divergences.cpu()))
+    return [int(head) for head in heads]

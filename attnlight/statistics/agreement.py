@@ -1,0 +1,125 @@
+"""How far several runs agree on which items matter. Arrays are NumPy's: scores come from records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnlight.functional.attribution.leave_one_out import blocks
+from attnlight.functional.correlation import kendall_tau
+from attnlight.functional.random import permutations
+from attnlight.functional.ranking import dense_ranks
+from attnlight.statistics.bootstrap import (
+    IN_MEMORY,
+    RESAMPLES,
+    MeanInterval,
+    percentile_interval,
+    resampled_sums,
+)
+
+Scores = Sequence[NDArray[np.floating]]
+_ITEMS = 1 << 18  # correlated at once
+
+
+def tau_between(first: Scores, second: Scores) -> NDArray[np.float64]:
+    """Kendall's tau-b of two scorings of the items of n instances, ties as `dense_ranks` has them.
+
+    Args:
+        first: Scores of each instance's items, one array for each.
+        second: Scores of the same items.
+
+    Returns:
+        (n,), NaN where undefined.
+    """
+    tau = np.full(len(first), np.nan)
+    for chosen in _blocks(first):
+        (one, mask), (other, _) = _padded(first, chosen), _padded(second, chosen)
+        found, _ = kendall_tau(dense_ranks(one, mask), dense_ranks(other, mask), mask)
+        tau[chosen] = found.numpy()
+    return tau
+
+
+def shuffled(scores: Scores, rows: NDArray[np.int64], seed: int = 0) -> list[NDArray[np.floating]]:
+    """Each instance's scores in an order drawn at random: what agreement by chance looks like.
+
+    Args:
+        scores: Scores of each instance's items, one array for each.
+        rows: Dataset index and position of each instance, (n, 2), on which, with the seed and the
+            number of items, the order depends.
+        seed: Any integer.
+    """
+    found = list(scores)
+    for chosen in _blocks(scores):
+        lengths = torch.tensor([len(scores[i]) for i in chosen])
+        orders = permutations(lengths, torch.from_numpy(rows[chosen]), draws=1, seed=seed)
+        for i, order in zip(chosen, orders[:, 0].numpy(), strict=True):
+            found[i] = scores[i][order[: len(scores[i])]]
+    return found
+
+
+def mean_over_pairs(
+    values: NDArray[np.floating],
+    seeds: int,
+    clusters: NDArray[np.int64],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> MeanInterval:
+    """Mean of what each pair of seeds has on each instance, each pair weighing alike.
+
+    The interval resamples seeds with replacement and, apart from that, instances. A pair counts as
+    often as both its seeds were drawn, a seed with itself not at all. With two seeds only the
+    instances vary, and the interval says nothing of other seeds.
+
+    Args:
+        values: (P, n) of the P pairs in the order of `itertools.combinations`, NaN where undefined.
+        seeds: Number of seeds S, with P = S (S - 1) / 2.
+        clusters: Cluster of each instance, (n,), in ascending order.
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the draws.
+
+    Returns:
+        The mean with its interval; `defined` counts values, at most P n.
+    """
+    pairs = np.array(list(combinations(range(seeds), 2)))
+    few = len(np.unique(clusters)) <= IN_MEMORY
+    drawn, total = resampled_sums(
+        [(values.T, clusters)], len(pairs), resamples=resamples, seed=seed, in_memory=few
+    )
+    random = np.random.default_rng([seed, 1])  # apart from the draws of instances
+    times = random.multinomial(seeds, np.full(seeds, 1 / seeds), resamples)
+    weights = times[:, pairs].prod(axis=-1)
+    low, high = percentile_interval(_weighted(drawn, weights))
+    (mean,) = _weighted(total[None], np.ones((1, len(pairs))))
+    return MeanInterval(float(mean), low, high, int((~np.isnan(values)).sum()))
+
+
+def _weighted(sums: NDArray[np.float64], weights: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Means over pairs (B,) from sums and counts (B, 2 P) and weights (B, P); NaN without any."""
+    totals, counts = np.split(sums, 2, axis=-1)
+    weights = weights * (counts > 0)
+    means = totals / np.maximum(counts, 1)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((means * weights).sum(axis=-1) / weights.sum(axis=-1))
+
+
+def _blocks(scores: Scores) -> Iterator[NDArray[np.intp]]:
+    """Numbers of instances with items, those of like length together."""
+    lengths = np.array([len(values) for values in scores])
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    for block in blocks(lengths[order].tolist(), _ITEMS):
+        yield order[block]
+
+
+def _padded(scores: Scores, chosen: NDArray[np.intp]) -> tuple[Tensor, Tensor]:
+    """Scores (B, N) of some instances, and which of them are there."""
+    rows = [torch.from_numpy(np.array(scores[i], dtype=np.float64)) for i in chosen]
+    padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    lengths = torch.tensor([len(row) for row in rows])
+    return padded, torch.arange(padded.shape[1]) < lengths[:, None]

@@ -1,0 +1,244 @@
+"""Intervals of means. Arrays are NumPy's: records are read without a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+RESAMPLES = 1_000
+CONFIDENCE = 0.95
+IN_MEMORY = 100_000
+_PIECE = 2_048
+
+
+class MeanInterval(NamedTuple):
+    """A mean with its percentile interval.
+
+    Attributes:
+        mean: Mean of the defined values; NaN where there is none.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        defined: How many values the mean is over.
+    """
+
+    mean: float
+    low: float
+    high: float
+    defined: int
+
+
+def bootstrap_means(
+    values: NDArray[np.floating],
+    clusters: NDArray[np.int64],
+    *,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> list[MeanInterval]:
+    """Mean of each column with a percentile interval that resamples whole clusters.
+
+    Rows of one cluster (the tokens of a sentence) are not independent, so clusters are drawn with
+    replacement, each with all its rows. NaN is left out of the mean. Above 100,000 clusters each
+    draw is replaced by an independent Poisson(1) weight per cluster.
+
+    Args:
+        values: (R, M), NaN where undefined.
+        clusters: Cluster of each row, (R,), in ascending order.
+        resamples: Number of bootstrap resamples.
+        confidence: Coverage of the interval.
+        seed: Seed of the draws.
+
+    Returns:
+        One interval per column.
+    """
+    return bootstrap_pieces(
+        [(values, clusters)],
+        values.shape[1],
+        resamples=resamples,
+        confidence=confidence,
+        seed=seed,
+        in_memory=len(np.unique(clusters)) <= IN_MEMORY,
+    )
+
+
+def bootstrap_pieces(
+    pieces: Iterable[tuple[NDArray[np.floating], NDArray[np.int64]]],
+    columns: int,
+    *,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+    in_memory: bool,
+) -> list[MeanInterval]:
+    """`bootstrap_means` over rows that come in pieces, in ascending order of cluster.
+
+    Args:
+        pieces: Values (r, M) and clusters (r,) of each piece; a cluster may span two pieces.
+        columns: M.
+        resamples: Number of bootstrap resamples.
+        confidence: Coverage of the interval.
+        seed: Seed of the draws.
+        in_memory: True draws clusters exactly, holding the cluster sums in memory; False weighs
+            each cluster by Poisson(1), in constant memory.
+    """
+    drawn, total = resampled_sums(
+        pieces, columns, resamples=resamples, seed=seed, in_memory=in_memory
+    )
+    return _intervals(drawn, total, confidence)
+
+
+def resampled_sums(
+    pieces: Iterable[tuple[NDArray[np.floating], NDArray[np.int64]]],
+    columns: int,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    in_memory: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sums of the defined values in each bootstrap resample, from which any ratio of means follows.
+
+    All columns share the draws of a resample, so that differences and ratios of columns are paired.
+
+    Args:
+        pieces: As for `bootstrap_pieces`.
+        columns: M.
+        resamples: Number of bootstrap resamples B.
+        seed: Seed of the draws.
+        in_memory: As for `bootstrap_pieces`.
+
+    Returns:
+        For each resample (B, 2 M), and for the rows as they are (2 M,): the sum of each column's
+        defined values, then how many they are.
+    """
+    random = np.random.default_rng(seed)
+    drawn = np.zeros((resamples, 2 * columns))
+    total = np.zeros(2 * columns)
+    sums = _cluster_sums(pieces, columns)
+    if in_memory:
+        held = np.concatenate([np.empty((0, 2 * columns)), *sums])
+        total = held.sum(axis=0)
+        for row in drawn:
+            chosen = random.integers(0, len(held), size=len(held))
+            row[:] = np.bincount(chosen, minlength=len(held)) @ held
+    else:
+        for piece in sums:
+            total += piece.sum(axis=0)
+            for start in range(0, len(piece), _PIECE):
+                part = piece[start : start + _PIECE]
+                drawn += _poisson(random, (resamples, len(part))) @ part
+    return drawn, total
+
+
+def _cluster_sums(
+    pieces: Iterable[tuple[NDArray[np.floating], NDArray[np.int64]]], columns: int
+) -> Iterator[NDArray[np.float64]]:
+    """Per cluster, the sum of each column's defined values beside their number, (G, 2 M)."""
+    carried_id: int | None = None
+    carried = np.zeros((1, 2 * columns))
+    for values, clusters in pieces:
+        if not len(clusters):
+            continue
+        defined = ~np.isnan(values)
+        both = np.concatenate([np.where(defined, values, 0.0), defined], axis=1, dtype=np.float64)
+        starts = np.flatnonzero(np.diff(clusters, prepend=clusters[0] - 1))
+        sums = np.add.reduceat(both, starts, axis=0)
+        if carried_id == clusters[0]:
+            sums[0] += carried[0]
+        elif carried_id is not None:
+            yield carried
+        yield sums[:-1]
+        carried_id, carried = int(clusters[-1]), sums[-1:]
+    if carried_id is not None:
+        yield carried
+
+
+def _poisson(random: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Poisson(1) draws to a resolution of 1 / 65,536, many times faster than NumPy's own."""
+    weights: NDArray[np.float64] = _POISSON[random.integers(0, 65_536, shape, dtype=np.uint16)]
+    return weights
+
+
+def _poisson_table() -> NDArray[np.float64]:
+    counts = np.arange(9)
+    factorials = np.cumprod(np.concatenate([[1], counts[1:]]))
+    ends = np.round(np.cumsum(np.exp(-1.0) / factorials) * 65_536)
+    return np.searchsorted(ends, np.arange(65_536), side="right").astype(np.float64)
+
+
+_POISSON = _poisson_table()
+
+
+def _intervals(
+    drawn: NDArray[np.float64], total: NDArray[np.float64], confidence: float
+) -> list[MeanInterval]:
+    columns = len(total) // 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = total[:columns] / total[columns:]
+        resampled = drawn[:, :columns] / drawn[:, columns:]
+    ends = [percentile_interval(resampled[:, m], confidence) for m in range(columns)]
+    return [
+        MeanInterval(float(means[m]), low, high, int(total[columns + m]))
+        for m, (low, high) in enumerate(ends)
+    ]
+
+
+def percentile_interval(
+    values: NDArray[np.float64], confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Ends of the percentile interval of a statistic's values in B resamples, (B,).
+
+    Resamples where the statistic is NaN are left out; NaN where no other is left.
+    """
+    defined = values[~np.isnan(values)]
+    if not len(defined):
+        return (float("nan"), float("nan"))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(defined, [tail, 1 - tail])
+    return (float(low), float(high))
+
+
+Floats = NDArray[np.float64]
+
+
+def resampled_ratios(
+    tops: Floats, bottoms: Floats, *, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[Floats, Floats]:
+    """Ratios of the sums of some pairs of columns, all on the same resamples of the instances.
+
+    An instance is left out of a pair where either of its two numbers is undefined.
+
+    Args:
+        tops: What the numerators sum, (n, M), NaN where undefined.
+        bottoms: What the denominators sum, (n, M).
+        resamples: Number of bootstrap resamples B.
+        seed: Seed of the draws, which are those of `attnlight.statistics.seed_bootstrap`.
+
+    Returns:
+        The ratios as they are, (M,), and in each resample, (B, M); NaN where a denominator is not
+        above 0.
+
+    Example:
+        >>> held, drawn = resampled_ratios(np.array([[2.0], [1.0]]), np.array([[2.0], [4.0]]))
+        >>> held, sorted(set(drawn[:, 0].round(2).tolist()))
+        (array([0.5]), [0.25, 0.5, 1.0])
+    """
+    undefined = np.isnan(tops) | np.isnan(bottoms)
+    pairs = np.where(np.tile(undefined, 2), np.nan, np.concatenate([tops, bottoms], axis=1))
+    drawn, total = resampled_sums(
+        [(pairs, np.arange(len(pairs)))],
+        pairs.shape[1],
+        resamples=resamples,
+        seed=seed,
+        in_memory=len(pairs) <= IN_MEMORY,
+    )
+    held, resampled = (_ratios(sums, tops.shape[1]) for sums in (total, drawn))
+    return held, resampled
+
+
+def _ratios(sums: Floats, pairs: int) -> Floats:
+    """Ratios (..., M) from the sums and counts of M numerators, then M denominators (..., 4 M)."""
+    top, bottom = sums[..., :pairs], sums[..., pairs : 2 * pairs]
+    return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)

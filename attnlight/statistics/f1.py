@@ -1,0 +1,99 @@
+"""F1 of several runs, as it is and resampled over instances.
+
+F1 is no mean over instances, so its resamples are computed from counts: each resample sums, for
+every run and class, the hits and the rows that are or were called the class. The draws are those
+of `attnlight.statistics.seed_bootstrap`, so a table of F1 and of means is read on the same resamples.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.statistics.bootstrap import IN_MEMORY, RESAMPLES, resampled_sums
+
+Integers = NDArray[np.integer]
+Floats = NDArray[np.float64]
+
+
+def f1_by_class(predictions: Integers, label: Integers, classes: int) -> Floats:
+    """F1 of each class in each run; arguments as for `resampled_f1`.
+
+    Returns:
+        (S, K) for K classes, NaN for a class that is neither among the labels nor predicted.
+    """
+    counts = _counts(predictions, label, np.arange(classes))
+    return _ratios(counts.sum(axis=0), len(predictions))
+
+
+def resampled_f1(
+    predictions: Integers,
+    label: Integers,
+    classes: int,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[Floats, Floats]:
+    """F1 of each run as it is, (S,), and in each resample of the instances, (B, S).
+
+    F1 is that of class 1 where there are two classes, else the mean over classes. A class that is
+    neither among the labels nor predicted has no F1 and is left out of the mean; a run is NaN where
+    no class has one.
+
+    Args:
+        predictions: Predicted class of each of S runs, (S, n); a negative one is no class and
+            counts as a miss.
+        label: True class of each instance, (n,); instances with a negative one are left out.
+        classes: Number of classes.
+        resamples: Number of bootstrap resamples B.
+        seed: Seed of the draws, which are those of `attnlight.statistics.seed_bootstrap`.
+
+    Example:
+        >>> resampled_f1(np.array([[1, 1, 0, 0]]), np.array([1, 0, 1, 0]), classes=2)[0]
+        array([0.5])
+    """
+    counts = _counts(predictions, label, _judged(classes))
+    drawn, total = resampled_sums(
+        [(counts, np.arange(len(label)))],
+        counts.shape[1],
+        resamples=resamples,
+        seed=seed,
+        in_memory=len(label) <= IN_MEMORY,
+    )
+    own = counts.shape[1]
+    return _f1(total[:own], len(predictions)), _f1(drawn[:, :own], len(predictions))
+
+
+def _judged(classes: int) -> Integers:
+    """The classes that count."""
+    return np.array([1]) if classes == 2 else np.arange(classes)
+
+
+def _counts(predictions: Integers, label: Integers, judged: Integers) -> Floats:
+    """For each run and class, twice the hits and how often it is label or prediction, (n, S K 2)."""
+    true = label[:, None, None] == judged
+    called = predictions.T[:, :, None] == judged
+    known = (label >= 0)[:, None, None, None]
+    both = np.stack([2.0 * (true & called), true.astype(np.float64) + called], axis=-1)
+    return np.where(known, both, 0.0).reshape(len(label), -1)
+
+
+def _f1(sums: Floats, runs: int) -> Floats:
+    """F1 (..., S) from the sums of `_counts`, (..., S K 2)."""
+    return _defined_mean(_ratios(sums, runs))
+
+
+def _ratios(sums: Floats, runs: int) -> Floats:
+    """F1 of each class (..., S, K) from the sums of `_counts`, NaN where it has none."""
+    counts = sums.reshape(*sums.shape[:-1], runs, -1, 2)
+    hits, seen = counts[..., 0], counts[..., 1]
+    return np.divide(hits, seen, out=np.full_like(hits, np.nan), where=seen > 0)
+
+
+def _defined_mean(values: Floats) -> Floats:
+    """Mean over the last dimension of what is defined, NaN where nothing is."""
+    defined = ~np.isnan(values)
+    count = defined.sum(axis=-1)
+    total = np.where(defined, values, 0.0).sum(axis=-1)
+    means: Floats = np.divide(total, count, out=np.full(np.shape(total), np.nan), where=count > 0)
+    return means

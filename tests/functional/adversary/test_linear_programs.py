@@ -1,0 +1,165 @@
+"""Worst-case attention by linear programs, against many starts of SciPy's SLSQP and by its bounds."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import softmax
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attnlight.functional import worst_case_attention
+from attnlight.functional.adversary.linear_programs import _Instance, attention_by_programs
+from attnlight.functional.adversary.multiclass import best_on_edges
+from tests.functional.adversaries import KINDS, case, jensen_shannon, moved
+
+Vector = NDArray[np.float64]
+
+
+def readouts(rows: int, items: int, classes: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Random affine readouts whose rows are all of the same length."""
+    random = torch.Generator().manual_seed(seed)
+    scores = torch.randn(rows, items, dtype=torch.float64, generator=random)
+    logits = 2 * torch.randn(rows, items, classes, dtype=torch.float64, generator=random)
+    return scores.softmax(-1), logits, torch.ones(rows, items, dtype=torch.bool)
+
+
+def js_of(attention: Vector, weights: Vector) -> float:
+    return float(jensen_shannon(torch.from_numpy(attention), torch.from_numpy(weights)))
+
+
+def by_slsqp(weights: Vector, logits: Vector, epsilon: float, starts: int) -> float:
+    """The largest JS that SLSQP finds; total variation is the largest over all sets of classes."""
+    items, classes = logits.shape
+    sets = np.array(list(itertools.product([0, 1], repeat=classes)), dtype=float)
+    own = sets @ softmax(weights @ logits)
+    constraints = [
+        {"type": "eq", "fun": lambda a: a.sum() - 1},
+        {"type": "ineq", "fun": lambda a: epsilon + own - sets @ softmax(a @ logits)},
+    ]
+    random, best = np.random.default_rng(0), 0.0
+    for start in random.dirichlet(np.full(items, 0.3), starts):
+        found = minimize(
+            lambda a: -js_of(np.clip(a, 0, None), weights),
+            start,
+            bounds=[(0, 1)] * items,
+            constraints=constraints,
+            method="SLSQP",
+            options={"maxiter": 60},
+        )
+        attention = np.clip(found.x, 0, None)
+        attention /= attention.sum()
+        if (sets @ softmax(attention @ logits) - own).max() <= epsilon + 1e-9:
+            best = max(best, js_of(attention, weights))
+    return best
+
+
+def test_comes_near_the_best_of_many_searches() -> None:
+    """6 items, 4 classes: at most .005 nats below on average, and the bound holds for both."""
+    weights, logits, mask = readouts(50, 6, 4)
+    adversary, js, upper = worst_case_attention(weights, logits, mask, 0.01)
+    best = np.array(
+        [
+            by_slsqp(w, z, 0.01, starts=6)
+            for w, z in zip(weights.numpy(), logits.numpy(), strict=True)
+        ]
+    )
+    assert best.mean() > 0.15
+    assert np.maximum(best - js.numpy(), 0).mean() <= 0.005
+    assert (best <= upper.numpy() + 1e-6).all()
+    assert (moved(adversary, weights, logits) <= 0.01 + 1e-12).all()
+
+
+@pytest.mark.parametrize(("classes", "least"), [(6, 0.6), (12, 0.5), (20, 0.4)])
+def test_many_classes_leave_attention_free(classes: int, least: float) -> None:
+    """Where no attention on one or two items keeps the prediction, many items together do."""
+    weights, logits, mask = readouts(4, 60, classes)
+    edges = best_on_edges(weights, logits, mask, 0.01, torch.zeros(4, dtype=torch.float64))[1]
+    adversary, js, upper = worst_case_attention(weights, logits, mask, 0.01)
+    assert (js >= edges).all()
+    if classes > 6:
+        assert (edges == 0).all()
+    assert js.mean() > least
+    assert (js <= upper).all()
+    assert ((adversary > 1e-6).sum(-1) > 2).any()
+    without = worst_case_attention(weights, logits, mask, 0.01, programs=False)[1]
+    torch.testing.assert_close(without, edges, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.01, 0.3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_keeps_the_prediction(kind: str, epsilon: float) -> None:
+    weights, logits, mask = case(kind, rows=12, items=7, classes=5)
+    found = attention_by_programs(weights, logits, mask, epsilon)
+    assert (found >= 0).all()
+    assert (found[~mask] == 0).all()
+    torch.testing.assert_close(found.sum(-1), torch.ones(12).double(), rtol=1e-12, atol=0)
+    assert (moved(found, weights, logits) <= epsilon + 1e-12).all()
+    assert torch.equal(found[mask.sum(-1) == 1], weights[mask.sum(-1) == 1])
+
+
+def test_neither_padding_nor_order_nor_the_batch_change_a_digit() -> None:
+    weights, logits, mask = case("zeros", rows=12, items=9, classes=4)
+    together = attention_by_programs(weights, logits, mask, 0.05)
+    turned = attention_by_programs(weights.flip(0), logits.flip(0), mask.flip(0), 0.05)
+    assert torch.equal(turned.flip(0), together)
+    for row in range(12):
+        one = slice(row, row + 1)
+        wide = pad(logits[one], (0, 0, 2, 3), value=math.nan)
+        alone = attention_by_programs(pad(weights[one], (2, 3)), wide, pad(mask[one], (2, 3)), 0.05)
+        assert torch.equal(alone[:, 2:-3], together[one])
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.2])
+def test_bounds_hold_and_are_exact_where_they_are_made(epsilon: float) -> None:
+    """What a program spends of epsilon against both sums, by their definition."""
+    random = np.random.default_rng(0)
+    places = 0
+    for _ in range(20):
+        weights, logits = random.dirichlet(np.ones(8)), 3 * random.standard_normal((8, 6))
+        instance = _Instance.of(weights, logits, epsilon)
+        prediction = np.exp(instance.log_prediction)
+        at = np.minimum(random.standard_normal(6), instance.highest)
+        (first, last), rise, fall, spent = instance._bounds(at)
+        np.testing.assert_allclose(prediction * np.expm1(first + last), epsilon, rtol=1e-9)
+        for x in [at, *np.linspace(-6, instance.highest, 200)]:
+            one, below = np.clip(x, 0, first), np.clip(-x, 0, None)
+            rest = np.clip(x - first, 0, None)
+            risen = epsilon * (rise[0] @ one + rise[1] @ rest)
+            fallen = epsilon * (spent + fall[0] @ one + fall[1] @ below)
+            exact = prediction * np.expm1(x)
+            assert risen >= exact.clip(min=0).sum() - 1e-12
+            assert fallen >= (-exact).clip(min=0).sum() - 1e-12
+            if x is at:
+                np.testing.assert_allclose(risen, exact.clip(min=0).sum(), atol=1e-12)
+                np.testing.assert_allclose(fallen, (-exact).clip(min=0).sum(), atol=1e-12)
+                places += 1
+    assert places == 20
+
+
+def test_a_climb_never_descends() -> None:
+    weights, logits, _ = readouts(6, 30, 8)
+    for row in range(6):
+        instance = _Instance.of(weights[row].numpy(), logits[row].numpy(), 0.02)
+        attention, costs, reached = instance.weights, instance.weights, []
+        for _ in range(4):
+            attention = instance._solve(costs, instance._moved(attention), None)
+            reached.append(instance._js(attention))
+            assert reached[-1] == pytest.approx(js_of(attention, instance.weights), abs=1e-12)
+            costs = -instance._slope(attention)
+        assert reached[-1] > 0.3
+        # Up to the weight at which the gradient of items without any is taken.
+        assert (np.diff(reached) > -5e-3).all()
+
+
+def test_search_and_edges_are_never_lost() -> None:
+    weights, logits, mask = case("sharp", rows=24, items=8, classes=3)
+    edges = best_on_edges(weights, logits, mask, 0.05, torch.zeros(24, dtype=torch.float64))[1]
+    programs = jensen_shannon(attention_by_programs(weights, logits, mask, 0.05), weights)
+    js = worst_case_attention(weights, logits, mask, 0.05)[1]
+    assert (js >= torch.maximum(edges, programs) - 1e-12).all()
+    assert (programs > edges + 1e-6).any()

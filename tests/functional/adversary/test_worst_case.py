@@ -1,0 +1,347 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import jensenshannon
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attnlight.errors import InputError
+from attnlight.functional import (
+    masked_softmax,
+    read,
+    search_adversary,
+    total_variation,
+    worst_case_attention,
+    worst_case_js,
+)
+from tests.functional.adversaries import KINDS, case, jensen_shannon, moved
+
+
+def every_vertex(weights: Tensor, logits: Tensor, epsilon: float) -> list[float]:
+    """JS of each vertex of one instance of two classes, by loops over items and pairs."""
+    e = (logits[:, 1] - logits[:, 0]).tolist()
+    own = 1 / (1 + math.exp(-float(weights @ torch.tensor(e, dtype=torch.float64))))
+    bounds = [
+        math.log(p / (1 - p)) if 0 < p < 1 else math.copysign(math.inf, p - 0.5)
+        for p in (own - epsilon, own + epsilon)
+    ]
+    vertices = [np.eye(len(e))[i] for i in range(len(e)) if bounds[0] <= e[i] <= bounds[1]]
+    for bound, i, j in itertools.product(bounds, range(len(e)), range(len(e))):
+        if math.isfinite(bound) and e[i] < bound < e[j]:
+            share = (bound - e[i]) / (e[j] - e[i])
+            vertices.append((1 - share) * np.eye(len(e))[i] + share * np.eye(len(e))[j])
+    return jensen_shannon(torch.from_numpy(np.array(vertices)), weights).tolist()
+
+
+def on_the_boundary(
+    weights: Tensor, logits: Tensor, mask: Tensor, epsilon: float, count: int, seed: int
+) -> Tensor:
+    """Random attentions (B, K, N), drawn back towards the model's own as far as epsilon asks."""
+    random = torch.Generator().manual_seed(seed)
+    noise = torch.randn(len(mask), count, mask.shape[1], dtype=torch.float64, generator=random)
+    scale = 10 ** (2 * torch.rand(len(mask), count, 1, dtype=torch.float64, generator=random))
+    target = masked_softmax(noise * scale, mask)
+    low, high = torch.zeros_like(scale), torch.ones_like(scale)
+    for _ in range(50):
+        share = (low + high) / 2
+        mixed = torch.lerp(weights.unsqueeze(1), target, share)
+        own = read(weights, logits).softmax(-1).unsqueeze(1)
+        kept = total_variation(read(mixed, logits).softmax(-1), own) <= epsilon
+        low, high = (
+            torch.where(kept[..., None], share, low),
+            torch.where(kept[..., None], high, share),
+        )
+    return torch.lerp(weights.unsqueeze(1), target, low)
+
+
+def check_attained(
+    found: tuple[Tensor, Tensor, Tensor],
+    weights: Tensor,
+    logits: Tensor,
+    mask: Tensor,
+    epsilon: float,
+) -> None:
+    adversary, js, upper = found
+    assert adversary.dtype == js.dtype == upper.dtype == torch.float64
+    assert (adversary >= 0).all()
+    assert (adversary[~mask] == 0).all()
+    torch.testing.assert_close(adversary.sum(-1), torch.ones_like(js), rtol=1e-12, atol=0)
+    torch.testing.assert_close(js, jensen_shannon(adversary, weights), rtol=1e-12, atol=1e-14)
+    assert (moved(adversary, weights, logits) <= epsilon + 1e-9).all()
+    assert (js <= upper).all()
+    assert (upper <= math.log(2)).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "extreme"])
+def test_two_classes_equal_the_best_of_all_vertices(kind: str, epsilon: float) -> None:
+    weights, logits, mask = case(kind, rows=24, items=12)
+    found = worst_case_attention(weights, logits, mask, epsilon)
+    check_attained(found, weights, logits, mask, epsilon)
+    for row in range(24):
+        kept = mask[row]
+        best = max(every_vertex(weights[row, kept], logits[row, kept], epsilon))
+        assert found[1][row].item() == pytest.approx(best, abs=1e-12)
+    assert torch.equal(found[1], found[2])
+
+
+@pytest.mark.parametrize(("rows", "items"), [(400, 16), (12, 60)])
+@pytest.mark.parametrize("kind", ["random", "sharp", "uniform", "few values"])
+def test_pruning_loses_no_pair(
+    kind: str, rows: int, items: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnlight.functional.adversary.exact._PAIRS", 5)
+    weights, logits, mask = case(kind, rows, items)
+    e = logits[..., 1] - logits[..., 0]
+    p = (weights * e).sum(-1).sigmoid()
+    bounds = torch.stack([(p - 0.02).clamp(min=0).logit(), (p + 0.02).clamp(max=1).logit()], dim=1)[
+        ..., None
+    ]
+    below, above = (bounds - e[:, None])[..., None], (e[:, None] - bounds)[:, :, None]
+    pairs = (below > 0) & (above > 0) & mask[:, None, :, None] & mask[:, None, None, :]
+    one = torch.eye(items, dtype=torch.float64)
+    share = (below / (below + above))[..., None]
+    vertices = (1 - share) * one[:, None] + share * one
+    js = jensen_shannon(vertices, weights[:, None, None, None]).masked_fill(~pairs, 0.0)
+    inside = mask & (bounds[:, 0] <= e) & (e <= bounds[:, 1])
+    single = jensen_shannon(one, weights[:, None]).masked_fill(~inside, 0.0)
+    best = torch.maximum(js.amax((1, 2, 3)), single.amax(-1))
+    found = worst_case_attention(weights, logits, mask, 0.02)[1]
+    torch.testing.assert_close(found, best, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 0.1, 0.45])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_random_attention_is_further(kind: str, epsilon: float) -> None:
+    weights, logits, mask = case(kind, rows=24, items=12, seed=1)
+    found = worst_case_attention(weights, logits, mask, epsilon)
+    check_attained(found, weights, logits, mask, epsilon)
+    others = on_the_boundary(weights, logits, mask, epsilon, count=400, seed=2)
+    js = jensen_shannon(others, weights.unsqueeze(1))
+    assert (js <= found[1][:, None] + 1e-12).all()
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_no_search_is_further(classes: int) -> None:
+    weights, logits, mask = case("random", rows=10, items=10, classes=classes)
+    rows = torch.arange(20).reshape(10, 2)
+    found, js = search_adversary(weights, logits, mask, 0.01, rows, learning_rate=0.05)
+    assert (moved(found, weights, logits) <= 0.01 + 1e-9).all()
+    torch.testing.assert_close(jensen_shannon(found, weights), js)
+    assert js[0] == 0  # one item
+    assert js.mean() > 0.1
+    alone = worst_case_attention(weights, logits, mask, 0.01)
+    assert (js <= alone[2] + 1e-12).all()
+    assert alone[1].mean() > js.mean()
+    if classes == 2:
+        assert (js <= alone[1] + 1e-12).all()
+    joined = worst_case_attention(weights, logits, mask, 0.01, found)
+    check_attained(joined, weights, logits, mask, 0.01)
+    assert (joined[1] >= torch.maximum(js, alone[1])).all()
+    assert torch.equal(joined[2], torch.maximum(alone[2], joined[1]))
+
+
+def test_by_hand() -> None:
+    # p = 1/2; with 1/5 more the logit is ln(7/3), and every item is a tenth of that or more away.
+    weights = torch.tensor([[0.5, 0.5]])
+    logits = torch.tensor([[[0.0, -5.0], [0.0, 5.0]]])
+    adversary, js, _ = worst_case_attention(weights, logits, torch.ones(1, 2).bool(), 0.2)
+    share = 0.5 + math.log(7 / 3) / 10
+    expected = sorted([share, 1 - share])
+    assert sorted(adversary[0].tolist()) == pytest.approx(expected)
+    assert js.item() == pytest.approx(jensenshannon([share, 1 - share], [0.5, 0.5]) ** 2)
+
+
+def test_a_large_epsilon_allows_the_item_of_least_weight() -> None:
+    weights, logits, mask = case("random", rows=24, items=12)
+    adversary, _, _ = worst_case_attention(weights, logits, mask, 1.0)
+    least = weights.masked_fill(~mask, 2.0).argmin(-1)
+    assert torch.equal(adversary.argmax(-1), least)
+    assert (adversary.amax(-1) == 1).all()
+
+
+class TestSeveralTolerances:
+    EPSILONS = torch.tensor([1e-4, 0.01, 0.05, 0.3, 0.9, 1.0], dtype=torch.float64)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_each_is_that_of_the_attention_at_it(self, kind: str) -> None:
+        weights, logits, mask = case(kind, rows=24, items=12)
+        found = worst_case_js(weights, logits, mask, self.EPSILONS)
+        for epsilon, js in zip(self.EPSILONS.tolist(), found.unbind(-1), strict=True):
+            expected = worst_case_attention(weights, logits, mask, epsilon)[1]
+            torch.testing.assert_close(js, expected, rtol=0, atol=1e-12)
+        assert (found.diff() >= 0).all()
+
+    def test_heads_and_logits_that_are_not_finite(self) -> None:
+        weights, logits, mask = case("random", rows=12, items=6)
+        logits[3, 0, 1] = math.nan
+        heads, items = torch.stack([weights, weights], 1), torch.stack([logits, 0 * logits], 1)
+        found = worst_case_js(heads, items, mask, self.EPSILONS)
+        assert found.shape == (12, 2, 6)
+        assert found[3].isnan().all()
+        alone = worst_case_js(weights, logits, mask, self.EPSILONS)
+        torch.testing.assert_close(found[:, 0], alone, rtol=0, atol=1e-12, equal_nan=True)
+
+    @pytest.mark.parametrize("epsilons", [[0.0, 0.1], [0.2, 0.1], [0.1, 0.1], [math.nan]])
+    def test_epsilons_must_ascend_from_above_0(self, epsilons: list[float]) -> None:
+        with pytest.raises(InputError, match="above 0 and ascending"):
+            worst_case_js(*case("random", 2, 3), torch.tensor(epsilons))
+
+    def test_classes_must_be_two(self) -> None:
+        with pytest.raises(InputError, match="of 3 classes, but must be of 2"):
+            worst_case_js(*case("random", 2, 3, classes=3), self.EPSILONS)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -0.1, math.nan])
+def test_epsilon_must_be_above_0(epsilon: float) -> None:
+    with pytest.raises(InputError, match=r"epsilon is .* must be above 0"):
+        worst_case_attention(*case("random", 2, 3), epsilon)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_float32_keeps_to_epsilon_as_it_is_read(classes: int) -> None:
+    weights, logits, mask = case("random", rows=60, items=30, classes=classes)
+    weights, logits = weights.float(), logits.float()
+    adversary, js, _ = worst_case_attention(weights, logits, mask, 0.01)
+    assert (moved(adversary.float(), weights, logits) <= 0.01 + 1e-6).all()
+    assert js.mean() > 0.3
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_logits_that_are_not_finite_spoil_their_own_row_alone(classes: int) -> None:
+    weights, logits, mask = case("random", rows=12, items=12, classes=classes)
+    clean = worst_case_attention(weights, logits, mask, 0.01)
+    logits[7, 2, 0], logits[9, 1, 1] = math.nan, math.inf
+    logits[~mask] = math.nan
+    broken = worst_case_attention(weights, logits, mask, 0.01)
+    assert broken[1].isnan().nonzero().flatten().tolist() == [7, 9]
+    assert broken[2].isnan().nonzero().flatten().tolist() == [7, 9]
+    others = [row for row in range(12) if row not in (7, 9)]
+    for one, other in zip(clean, broken, strict=True):
+        assert torch.equal(one[others], other[others])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_neither_padding_nor_the_batch_nor_blocks_change_anything(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights, logits, mask = case("random", rows=24, items=12, classes=classes)
+    together = worst_case_attention(weights, logits, mask, 0.05)
+    monkeypatch.setattr("attnlight.functional.adversary.exact._PAIRS", 7)
+    monkeypatch.setattr("attnlight.functional.adversary.multiclass._PAIRS", 300)
+    monkeypatch.setattr("attnlight.functional.adversary.multiclass._EDGES", 5)
+    for row in range(24):
+        one = slice(row, row + 1)
+        alone = worst_case_attention(
+            pad(weights[one], (2, 3)),
+            pad(logits[one], (0, 0, 2, 3), value=9.0),
+            pad(mask[one], (2, 3)),
+            0.05,
+        )
+        torch.testing.assert_close(alone[0][:, 2:-3], together[0][one], rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(alone[1], together[1][one], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(alone[2], together[2][one], rtol=1e-10, atol=1e-12)
+
+
+def test_rows_without_items_and_batches_without_rows() -> None:
+    for classes in (2, 3):
+        weights, logits = torch.zeros(2, 3), torch.ones(2, 3, classes)
+        mask = torch.zeros(2, 3).bool()
+        adversary, js, _ = worst_case_attention(weights, logits, mask, 0.1)
+        assert (adversary == 0).all()
+        assert (js == 0).all()
+        none = worst_case_attention(weights[:0], logits[:0], mask[:0], 0.1)
+        assert [tuple(part.shape) for part in none] == [(0, 3), (0,), (0,)]
+
+
+@pytest.mark.parametrize("kind", ["random", "uniform", "sharp"])
+def test_a_class_without_probability_does_not_count(kind: str) -> None:
+    weights, logits, mask = case(kind, rows=24, items=12)
+    third = pad(logits, (0, 1), value=-3000.0)
+    expected = worst_case_attention(weights, logits, mask, 0.03)
+    found = worst_case_attention(weights, third, mask, 0.03)
+    torch.testing.assert_close(found[1], expected[1], rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(found[2], expected[1], rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.2])
+@pytest.mark.parametrize("classes", [3, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_classes_are_bounded(kind: str, classes: int, epsilon: float) -> None:
+    weights, logits, mask = case(kind, rows=16, items=8, classes=classes)
+    found = worst_case_attention(weights, logits, mask, epsilon)
+    check_attained(found, weights, logits, mask, epsilon)
+    others = on_the_boundary(weights, logits, mask, epsilon, count=200, seed=3)
+    assert (jensen_shannon(others, weights.unsqueeze(1)) <= found[2][:, None] + 1e-12).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.2])
+@pytest.mark.parametrize("classes", [3, 4])
+def test_several_classes_reach_the_best_of_a_fine_grid_on_every_edge(
+    classes: int, epsilon: float
+) -> None:
+    weights, logits, mask = case("random", rows=64, items=8, classes=classes)
+    js = worst_case_attention(weights, logits, mask, epsilon)[1]
+    share = torch.linspace(0, 1, 1001, dtype=torch.float64)
+    best = torch.zeros_like(js)
+    for i, j in itertools.combinations(range(8), 2):
+        attention = torch.zeros(64, 1001, 8, dtype=torch.float64)
+        attention[:, :, i], attention[:, :, j] = 1 - share, share
+        own = read(weights, logits).softmax(-1).unsqueeze(1)
+        kept = total_variation(read(attention, logits).softmax(-1), own) <= epsilon
+        kept &= (mask[:, i] & mask[:, j])[:, None]
+        values = jensen_shannon(attention, weights.unsqueeze(1)).masked_fill(~kept, 0.0)
+        best = torch.maximum(best, values.amax(-1))
+    assert (best > 0.1).sum() > 20
+    assert (js >= best - 1e-9).all()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_heads_are_taken_one_by_one_with_the_others_held(classes: int) -> None:
+    random = torch.Generator().manual_seed(0)
+    mask = torch.arange(6) < 1 + torch.arange(12)[:, None] % 6
+    weights = masked_softmax(torch.randn(12, 2, 6, dtype=torch.float64, generator=random), mask)
+    logits = torch.randn(12, 2, 6, classes, dtype=torch.float64, generator=random)
+    rows = torch.arange(24).reshape(12, 2)
+    own = read(weights, logits)
+    found = worst_case_attention(weights, logits, mask, 0.02)
+    searched = search_adversary(weights, logits, mask, 0.02, rows, steps=20)
+    assert found[0].shape == searched[0].shape == (12, 2, 6)
+    assert all(part.shape == (12, 2) for part in (*found[1:], searched[1]))
+    for head in range(2):
+        folded = logits[:, head] + read(weights[:, 1 - head], logits[:, 1 - head]).unsqueeze(1)
+        alone = worst_case_attention(weights[:, head], folded, mask, 0.02)
+        torch.testing.assert_close(found[1][:, head], alone[1])
+        torch.testing.assert_close(found[2][:, head], alone[2])
+        for adversary in (found[0], searched[0]):
+            changed = weights.clone()
+            changed[:, head] = adversary[:, head]
+            distance = total_variation(read(changed, logits).softmax(-1), own.softmax(-1))
+            assert (distance <= 0.02 + 1e-9).all()
+
+
+weight = st.one_of(st.sampled_from([0.0, 1e-30, 1e-8, 1.0]), st.floats(0, 1))
+logit = st.one_of(st.sampled_from([-1e4, -1.0, 0.0, 1.0, 1e4]), st.floats(-5, 5))
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.tuples(weight, logit), min_size=1, max_size=7).filter(
+        lambda pairs: sum(pair[0] for pair in pairs) > 1e-20
+    ),
+    st.sampled_from([1e-4, 0.01, 0.05, 0.5, 0.9]),
+)
+def test_any_instance_of_two_classes(pairs: list[tuple[float, float]], epsilon: float) -> None:
+    columns = torch.tensor(pairs, dtype=torch.float64)
+    weights = (columns[:, 0] / columns[:, 0].sum())[None]
+    logits = pad(columns[None, :, 1:], (1, 0))
+    mask = torch.ones_like(weights).bool()
+    found = worst_case_attention(weights, logits, mask, epsilon)
+    check_attained(found, weights, logits, mask, epsilon)
+    others = on_the_boundary(weights, logits, mask, epsilon, count=50, seed=0)
+    assert (jensen_shannon(others, weights.unsqueeze(1)) <= found[1][:, None] + 1e-12).all()

@@ -1,0 +1,176 @@
+"""Leave-one-out of any model, from its shortened texts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.errors import InputError
+from attnlight.functional import leave_one_out, left_out_logits, reencode
+from attnlight.functional.attribution.leave_one_out import blocks, prediction_change, without
+from tests.models import test_hierarchical as hierarchical
+from tests.outside import Texts, TwoHeads, collate
+
+
+class Watched(TwoHeads):
+    """The outside model, which remembers the batches that it read."""
+
+    def __init__(self, affine: bool = True) -> None:
+        torch.manual_seed(0)
+        super().__init__(affine)
+        self.read: list[TextBatch] = []
+        with torch.no_grad():
+            self.scores.weight.mul_(3)
+            self.values.weight.mul_(5)
+        self.double()
+
+    def forward(
+        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+    ) -> AttentionOutput:
+        self.read.append(batch)
+        return super().forward(batch, weights, embeddings)
+
+    def decode(self, context: Tensor) -> Tensor:
+        return super().decode(context.double())
+
+
+def whole() -> TextBatch:
+    texts = Texts()
+    return collate([texts[i] for i in range(len(texts))])
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_outside_model_equals_a_loop_over_lists(affine: bool) -> None:
+    model, texts, batch = Watched(affine), Texts(), whole()
+    with torch.no_grad():
+        output = model(batch)
+        found = leave_one_out(model, batch, output)
+        assert found.dtype == torch.float64
+        for row, (index, tokens) in enumerate(texts[i] for i in range(len(texts))):
+            own = output.logits[row].softmax(-1)
+            assert (found[row, len(tokens) :] == 0).all()
+            for place in range(len(tokens)):
+                left = torch.cat([tokens[:place], tokens[place + 1 :]])
+                if not len(left):
+                    assert found[row, place].isnan()
+                    continue
+                moved = model(collate([(index, left)])).logits[0].softmax(-1) - own
+                assert found[row, place] == pytest.approx(float(moved.abs().sum()) / 2, abs=1e-12)
+    assert found.nan_to_num().max() > 0.1
+
+
+@pytest.mark.parametrize("budget", [1, 20, 10_000])
+def test_budget_bounds_what_is_read_and_changes_nothing(budget: int) -> None:
+    model, batch = Watched(), whole()
+    with torch.no_grad():
+        output = model(batch)
+        expected = left_out_logits(model, batch, output)
+        model.read.clear()
+        found = reencode(model, batch, output, budget)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12, equal_nan=True)
+    lengths = batch.mask.sum(-1)
+    assert sum(len(part) for part in model.read) == int(lengths[lengths > 1].sum())
+    for part in model.read:
+        assert len(part) == 1 or part.tokens.numel() <= budget
+        assert part.mask.any(0).all(), "padding that no text of the batch needs"
+
+
+def test_sentences_of_any_model() -> None:
+    """The generic path, on a model whose own is hidden."""
+
+    class Plain:
+        def __init__(self) -> None:
+            self.model = hierarchical.model()
+            self.embed, self.readout = self.model.embed, self.model.readout
+
+        def __call__(
+            self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+        ) -> AttentionOutput:
+            output: AttentionOutput = self.model(batch, weights, embeddings)
+            return output
+
+    model, texts = Plain(), hierarchical.corpus()
+    batch = hierarchical.collate(texts, sentences=1)
+    with torch.no_grad():
+        found = left_out_logits(model, batch, model(batch), budget=200)
+        for row, text in enumerate(texts):
+            for place in range(len(text)):
+                shortened = text[:place] + text[place + 1 :]
+                if not shortened:
+                    assert found[row, place].isnan().all()
+                    continue
+                expected = model(hierarchical.collate([shortened])).logits[0]
+                torch.testing.assert_close(found[row, place], expected, rtol=1e-10, atol=1e-10)
+    assert found[:, -1].isnan().all()
+
+
+def test_without_takes_a_column_from_all_that_follows_tokens() -> None:
+    tokens = torch.tensor([[5, 6, 7, 8], [9, 4, 0, 0]])
+    batch = TextBatch(
+        index=torch.tensor([3, 8]),
+        tokens=tokens,
+        mask=tokens != 0,
+        labels=torch.tensor([1, 0]),
+        query=torch.tensor([[1, 2], [3, 4]]),
+        query_mask=torch.ones(2, 2, dtype=torch.bool),
+        extras={"evidence": tokens * 10},
+    )
+    found = without(batch, torch.tensor([1, 0, 0]), torch.tensor([1, 0, 3]), items=4)
+    assert found.index.tolist() == [8, 3, 3]
+    assert found.tokens.tolist() == [[9, 0, 0], [6, 7, 8], [5, 6, 7]]
+    assert found.mask.tolist() == [[True, False, False], [True] * 3, [True] * 3]
+    assert found.extras["evidence"].tolist() == [[90, 0, 0], [60, 70, 80], [50, 60, 70]]
+    assert found.query is not None
+    assert found.query.tolist() == [[3, 4], [1, 2], [1, 2]]
+    assert found.labels is None
+
+
+def test_change_of_two_classes_is_the_difference_of_probability() -> None:
+    logits = torch.tensor([[[0.0, 1.0], [0.0, -2.0], [5.0, 5.0]]])
+    moved = prediction_change(logits, torch.tensor([[0.0, 1.0]]))
+    own = 1 / (1 + math.exp(-1))
+    assert moved.tolist()[0] == pytest.approx([0, own - 1 / (1 + math.exp(2)), own - 0.5])
+
+
+def test_change_keeps_its_digits_near_certainty() -> None:
+    moved = prediction_change(torch.tensor([[[0.0, 61.0], [60.0, 0.0]]]), torch.tensor([[0.0, 60]]))
+    lost = math.exp(-60) - math.exp(-61)  # up to a factor 1 - exp(-60)
+    assert float(moved[0, 0]) == pytest.approx(lost, rel=1e-12)
+    assert float(moved[0, 1]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_change_is_half_the_sum_of_differences(classes: int) -> None:
+    random = torch.Generator().manual_seed(classes)
+    logits = torch.randn(5, 4, classes, dtype=torch.float64, generator=random)
+    own = torch.randn(5, classes, dtype=torch.float64, generator=random)
+    expected = (logits.softmax(-1) - own.softmax(-1).unsqueeze(1)).abs().sum(-1) / 2
+    torch.testing.assert_close(prediction_change(logits, own), expected, rtol=1e-12, atol=1e-15)
+    logits[2, 1, 0], own[3, 1] = torch.nan, torch.inf
+    moved = prediction_change(logits, own)
+    assert moved.isnan().nonzero().tolist() == [[2, 1], [3, 0], [3, 1], [3, 2], [3, 3]]
+
+
+def test_rows_that_are_not_texts_are_refused() -> None:
+    model, batch = Watched(), whole()
+    output = model(batch)
+    with pytest.raises(InputError, match=r"one row per text.* this one gave 46 rows for 23 texts"):
+        leave_one_out(model, batch, replace(output, rows=output.rows.repeat(2, 1)))
+
+
+@given(st.lists(st.integers(0, 30)), st.integers(0, 60))
+def test_blocks_cover_all_and_keep_the_budget(lengths: list[int], budget: int) -> None:
+    lengths.sort()
+    found = list(blocks(lengths, budget))
+    assert [n for block in found for n in lengths[block]] == lengths
+    for block in found:
+        part = lengths[block]
+        assert part
+        assert len(part) == 1 or len(part) * part[-1] <= budget

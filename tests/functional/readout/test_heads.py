@@ -1,0 +1,132 @@
+"""Heads as rows: changing one head among others, written out."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import jensenshannon
+from torch import Tensor
+
+from attnlight.functional import masked_softmax, read
+from attnlight.functional.readout.heads import (
+    Candidates,
+    HeadCandidates,
+    head_divergences,
+    head_readout,
+    match_heads,
+    own_attention,
+    own_items,
+)
+from attnlight.functional.readout.opaque import Readout
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_one_head_changed_beside_the_others(heads: int) -> None:
+    random = torch.Generator().manual_seed(0)
+    mask = torch.arange(5) < 1 + torch.arange(6)[:, None] % 5
+    weights = masked_softmax(torch.randn(6, heads, 5, generator=random).double(), mask)
+    logits = torch.randn(6, heads, 5, 4, generator=random).double()
+    logits[~mask.unsqueeze(1).expand(-1, heads, -1)] = torch.nan
+    finite = logits.nan_to_num()
+    others = masked_softmax(torch.randn(6, heads, 2, 5, generator=random).double(), mask)
+    own, reach = own_attention(weights, mask)
+    torch.testing.assert_close(own.reshape(weights.shape), weights)
+    assert torch.equal(reach.reshape(weights.shape), mask.unsqueeze(1).expand_as(weights))
+    folded = read(others.flatten(0, 1), own_items(own, logits, reach))
+    asked = head_readout(lambda given: read(given, finite), weights)(others.flatten(0, 1))
+    for head in range(heads):
+        for candidate in range(2):
+            changed = weights.clone()
+            changed[:, head] = others[:, head, candidate]
+            expected = read(changed, finite)
+            for found in (folded, asked):
+                one = found.reshape(6, heads, 2, 4)[:, head, candidate]
+                torch.testing.assert_close(one, expected)
+
+
+def test_without_a_head_dimension() -> None:
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    weights = torch.tensor([[0.5, 0.25, 9.0], [2.0, 0.0, 0.0]])
+    logits = torch.arange(12.0).reshape(2, 3, 2)
+    own, reach = own_attention(weights, mask)
+    third = 1 / 3
+    torch.testing.assert_close(
+        own, torch.tensor([[2 * third, third, 0], [1, 0, 0]], dtype=torch.float64)
+    )
+    items = own_items(own, logits, reach)
+    assert torch.equal(items[reach], logits.double()[mask])
+    assert (items[~reach] == 0).all()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("ascending", [False, True])
+def test_candidates_are_read_where_they_stand(apart: bool, ascending: bool) -> None:
+    random = torch.Generator().manual_seed(0)
+    items, held = torch.randn(6, 2, 5, 3, generator=random), torch.rand(6, 2, 5, generator=random)
+    rows = torch.randint(0, 5, (40,), generator=random)  # the last row has no candidate
+    rows = torch.cat([rows.sort().values if ascending else rows, torch.tensor([4])])
+    whole, heads = torch.rand(41, 2, 5, generator=random), torch.arange(41) % 2
+
+    def part(some: torch.Tensor) -> Readout:
+        return lambda given: read(given, items[some])
+
+    given = (lambda given: read(given, items), held, part if apart else None)
+    found = Candidates(*given).read(rows, whole)
+    alone = HeadCandidates(*given).read(2 * rows + heads, whole[:, 0])
+    for place, row in enumerate(rows.tolist()):
+        expected = torch.einsum("hn,hnc->c", whole[place], items[row]).double()
+        torch.testing.assert_close(found[place], expected, atol=1e-5, rtol=1e-5)
+        changed = held[row].clone()
+        changed[heads[place]] = whole[place, 0]
+        expected = torch.einsum("hn,hnc->c", changed, items[row]).double()
+        torch.testing.assert_close(alone[place], expected, atol=1e-5, rtol=1e-5)
+    assert not len(Candidates(*given).read(rows[:0], whole[:0]))
+
+
+ROWS, ITEMS = 11, 6
+
+
+def attention(heads: int, seed: int) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    mask = torch.arange(ITEMS) < 1 + torch.arange(ROWS)[:, None] % ITEMS
+    return masked_softmax(2 * torch.randn(ROWS, heads, ITEMS, generator=random), mask), mask
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_divergences_equal_a_loop_over_heads_and_rows(heads: int) -> None:
+    (own, mask), (base, _) = attention(heads, 0), attention(heads, 1)
+    found = head_divergences(own, base)
+    assert found.dtype == torch.float64
+    for b in range(heads):
+        for h in range(heads):
+            summed = 0.0
+            for row in range(ROWS):
+                p, q = (w[row, n][mask[row]].double().numpy() for w, n in ((own, h), (base, b)))
+                summed += jensenshannon(p, q) ** 2
+            assert found[b, h].item() == pytest.approx(summed, abs=1e-6)
+    halves = head_divergences(own[:4], base[:4]) + head_divergences(own[4:], base[4:])
+    torch.testing.assert_close(halves, found)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_other_order_is_closer(seed: int) -> None:
+    divergences = torch.rand(4, 4, generator=torch.Generator().manual_seed(seed)).double()
+    sums = {
+        order: sum(float(divergences[b, h]) for b, h in enumerate(order))
+        for order in permutations(range(4))
+    }
+    assert tuple(match_heads(divergences)) == min(sums, key=sums.__getitem__)
+
+
+def test_an_order_is_found_again() -> None:
+    base, _ = attention(5, 3)
+    order = [3, 0, 4, 1, 2]
+    moved = base[:, order]
+    found = match_heads(head_divergences(moved, base))
+    assert torch.equal(moved[:, found], base)
+    np.testing.assert_array_equal(np.argsort(order), found)
+
+
+def test_nothing_to_go_by_keeps_the_order() -> None:
+    assert match_heads(torch.zeros(3, 3)) == [0, 1, 2]

@@ -1,0 +1,42 @@
+"""Memory shared by the turns of a loop."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+from attnlight.functional._cpu import Scratch
+
+CPU = torch.device("cpu")
+
+
+def test_a_name_keeps_its_memory_until_more_is_asked_for() -> None:
+    scratch = Scratch()
+    first = scratch.take("a", (3, 4), torch.int64, CPU)
+    again = scratch.take("a", (2, 5), torch.int64, CPU)
+    assert again.shape == (2, 5)
+    assert again.data_ptr() == first.data_ptr()
+    assert scratch.take("b", (3, 4), torch.int64, CPU).data_ptr() != first.data_ptr()
+    more = scratch.take("a", (5, 5), torch.int64, CPU)
+    assert more.shape == (5, 5)
+    assert scratch.take("a", (5, 5), torch.int64, CPU).data_ptr() == more.data_ptr()
+
+
+def test_another_type_gets_other_memory() -> None:
+    scratch = Scratch()
+    scratch.take("a", (8,), torch.int64, CPU)
+    assert scratch.take("a", (4,), torch.int32, CPU).dtype == torch.int32
+
+
+def test_threads_share_nothing() -> None:
+    scratch = Scratch()
+    mine = scratch.take("a", (4,), torch.int64, CPU).fill_(1)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: scratch.take("a", (4,), torch.int64, CPU).fill_(2)).result()
+    assert mine.tolist() == [1, 1, 1, 1]
+
+
+def test_memory_taken_in_inference_mode_can_be_written_outside_it() -> None:
+    scratch = Scratch()
+    with torch.inference_mode():
+        scratch.take("a", (4,), torch.int64, CPU)
+    assert scratch.take("a", (4,), torch.int64, CPU).add_(1).shape == (4,)

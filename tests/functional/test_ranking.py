@@ -1,0 +1,197 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attnlight.functional import dense_ranks, random_rankings, ranking
+from attnlight.functional.ranking import random_others, released_item
+
+
+def keys(rows: int, start: int = 0) -> Tensor:
+    """Keys of rows whose dataset index counts up from `start`."""
+    return torch.stack([torch.arange(start, start + rows), torch.zeros(rows).long()], dim=1)
+
+
+def every(rows: int, items: int) -> Tensor:
+    return torch.ones(rows, items, dtype=torch.bool)
+
+
+class TestRanking:
+    def test_is_descending_with_the_rest_last(self) -> None:
+        scores = torch.tensor([[9.0, -3.0, 0.5, -8.0, 9.0, 2.0]])
+        mask = torch.tensor([[False, True, True, True, False, True]])
+        assert ranking(scores, mask).tolist() == [[5, 2, 1, 3, 0, 4]]
+
+    def test_ties_go_from_left_to_right_whatever_the_rounding(self) -> None:
+        scores = torch.tensor([[0.3, 0.7, 0.3, 0.7, 0.3]], dtype=torch.float64)
+        random = torch.Generator().manual_seed(0)
+        for _ in range(20):
+            noise = 1e-6 * torch.rand(1, 5, dtype=torch.float64, generator=random)
+            assert ranking(scores + noise, every(1, 5)).tolist() == [[1, 3, 0, 2, 4]]
+
+    def test_equals_a_stable_sort_of_separate_scores(self) -> None:
+        scores = torch.randint(-5, 5, (300, 20), generator=torch.Generator().manual_seed(0)).float()
+        expected = scores.argsort(dim=-1, descending=True, stable=True)
+        assert torch.equal(ranking(scores, every(300, 20)), expected)
+
+    def test_padding_changes_nothing(self) -> None:
+        scores = torch.randn(40, 7, generator=torch.Generator().manual_seed(0))
+        wide = ranking(pad(scores, (0, 4), value=torch.nan), pad(every(40, 7), (0, 4)))
+        assert torch.equal(wide[:, :7], ranking(scores, every(40, 7)))
+
+    def test_rows_that_are_undefined_or_empty_still_hold_every_place(self) -> None:
+        scores = torch.tensor([[torch.nan, 1.0, 2.0], [5.0, 6.0, 7.0]])
+        mask = torch.tensor([[True, True, True], [False, False, False]])
+        assert ranking(scores, mask).tolist() == [[0, 1, 2]] * 2
+
+
+class TestRandomRankings:
+    def test_are_permutations_with_the_rest_last(self) -> None:
+        mask = torch.rand(60, 11, generator=torch.Generator().manual_seed(0)) < 0.6
+        found = random_rankings(mask, keys(60), 4, seed=1)
+        assert torch.equal(found.sort(-1).values, torch.arange(11).expand(60, 4, 11))
+        reached = mask.unsqueeze(1).expand(-1, 4, -1).gather(-1, found)
+        assert torch.equal(
+            reached, mask.sort(-1, descending=True).values[:, None].expand(-1, 4, -1)
+        )
+
+    def test_are_uniform(self) -> None:
+        found = random_rankings(every(40, 3), keys(40), 150, seed=0).flatten(0, 1)
+        counts = Counter(map(tuple, found.tolist()))
+        assert len(counts) == 6
+        assert stats.chisquare(list(counts.values())).pvalue > 1e-3
+
+    def test_are_a_function_of_seed_row_draw_and_length(self) -> None:
+        mask = torch.arange(8) < 1 + torch.arange(30)[:, None] % 8
+        found = random_rankings(mask, keys(30), 5, seed=3)
+        for row in range(30):
+            length = int(mask[row].sum())
+            alone = random_rankings(every(1, length), keys(1, row), 2, seed=3)
+            assert torch.equal(alone[0], found[row, :2, :length])
+        assert not torch.equal(found, random_rankings(mask, keys(30), 5, seed=4))
+        moved = random_rankings(pad(mask, (2, 1)), keys(30), 5, seed=3)
+        assert torch.equal(moved[-1, :, :6], found[-1, :, :6] + 2)
+
+    def test_nothing_to_order(self) -> None:
+        found = random_rankings(torch.zeros(2, 3).bool(), keys(2), 2, seed=0)
+        assert torch.equal(found, torch.arange(3).expand(2, 2, 3))
+
+
+class TestRandomOthers:
+    @pytest.mark.parametrize("top", range(4))
+    def test_are_uniform_and_never_the_given_item(self, top: int) -> None:
+        mask = torch.tensor([[False, True, True, False, True, True]]).expand(3_000, -1)
+        place = [1, 2, 4, 5][top]
+        first = torch.full((3_000, 1), place)
+        counts = Counter(random_others(mask, keys(3_000), first, seed=0).flatten().tolist())
+        assert set(counts) == {1, 2, 4, 5} - {place}
+        assert stats.chisquare(list(counts.values())).pvalue > 1e-3
+
+    def test_equal_items_have_equal_others_and_rows_are_on_their_own(self) -> None:
+        mask = torch.arange(9) < 2 + torch.arange(40)[:, None] % 8
+        first = torch.randint(0, 2, (40, 3), generator=torch.Generator().manual_seed(0))
+        found = random_others(mask, keys(40), first, seed=5)
+        assert (found != first).all()
+        assert mask.gather(-1, found).all()
+        for row in range(40):
+            length = int(mask[row].sum())
+            alone = random_others(every(1, length), keys(1, row), first[row : row + 1], seed=5)
+            assert torch.equal(alone[0], found[row])
+            same = first[row] == first[row, 0]
+            assert found[row][same].unique().numel() == 1
+
+    def test_no_other_item(self) -> None:
+        mask = torch.tensor([[True], [False]])
+        assert random_others(mask, keys(2), torch.zeros(2, 1).long(), seed=0).tolist() == [[0], [0]]
+
+
+class TestReleasedItem:
+    """Defect D1 of the released code: a number from 1 to L - 1, used as a place."""
+
+    @pytest.mark.parametrize("length", [2, 3, 5])
+    def test_is_any_place_but_the_first(self, length: int) -> None:
+        mask = pad(every(4_000, length), (1, 2))
+        counts = Counter(released_item(mask, keys(4_000), seed=0).tolist())
+        assert set(counts) == set(range(2, length + 1))
+        if length > 2:
+            assert stats.chisquare(list(counts.values())).pvalue > 1e-3
+
+    def test_meets_the_top_item_once_in_so_many(self) -> None:
+        top = 3
+        found = released_item(every(6_000, 5), keys(6_000), seed=0)
+        test = stats.binomtest(int((found == top).sum()), 6_000, 1 / 4)
+        assert test.pvalue > 1e-3
+        assert not (found == 0).any()
+
+
+def naive(scores: list[float]) -> list[int]:
+    """Ranks of one row, walking up its sorted scores."""
+    within = 1e-5 * max(map(abs, scores))
+    ranks, rank, before = {}, -1, -np.inf
+    for place in sorted(range(len(scores)), key=lambda n: scores[n]):
+        rank += scores[place] - before > within
+        ranks[place], before = rank, scores[place]
+    return [ranks[n] for n in range(len(scores))]
+
+
+def everything(scores: Tensor) -> Tensor:
+    return torch.ones_like(scores, dtype=torch.bool)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ranks_of_separate_scores_are_scipys(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(0)
+    scores = torch.randint(-9, 9, (200, 12), generator=random).to(dtype)
+    expected = stats.rankdata(scores.numpy(), method="dense", axis=1) - 1
+    assert np.array_equal(dense_ranks(scores, everything(scores)).numpy(), expected)
+
+
+def test_scores_within_a_hundred_thousandth_of_the_largest_are_ties() -> None:
+    scores = torch.tensor([[-4.0, 1.0, 1.00003, 1.1], [0.0, 4e-6, 1.0, 1.00003]])
+    assert dense_ranks(scores, everything(scores)).tolist() == [[0, 1, 1, 2], [0, 0, 1, 2]]
+
+
+def test_ties_chain() -> None:
+    scores = torch.tensor([[1.0, 1 - 9e-6, 1 - 18e-6, 0.9]], dtype=torch.float64)
+    assert dense_ranks(scores, everything(scores)).tolist() == [[1, 1, 1, 0]]
+
+
+def test_equal_scores_zero_scores_and_undefined_ones_are_all_tied() -> None:
+    scores = torch.tensor([[0.0, -0.0, 0.0], [-2.0, -2.0, -2.0], [1.0, torch.nan, 2.0]])
+    assert dense_ranks(scores, everything(scores)).tolist() == [[0, 0, 0]] * 3
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(
+        st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0, 1 + 3e-6, 1 + 9e-6]),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_equals_a_naive_walk(scores: list[float]) -> None:
+    row = torch.tensor([scores], dtype=torch.float64)
+    assert dense_ranks(row, everything(row))[0].tolist() == naive(scores)
+
+
+def test_what_is_off_the_mask_is_not_read() -> None:
+    random = torch.Generator().manual_seed(1)
+    scores = torch.randint(0, 4, (50, 6), generator=random).double()
+    own = dense_ranks(scores, everything(scores))
+    mask = pad(everything(scores), (2, 3))
+    for strange in (torch.nan, torch.inf, -torch.inf, 1e9, 0.0):
+        found = dense_ranks(pad(scores, (2, 3), value=strange), mask)
+        assert torch.equal(found, pad(own, (2, 3), value=-1))
+    nothing = dense_ranks(scores, torch.zeros_like(scores, dtype=torch.bool))
+    assert (nothing == -1).all()
+
+
+def test_scores_on_a_graph_are_ranked() -> None:
+    scores = torch.tensor([[3.0, 1.0]], requires_grad=True)
+    assert dense_ranks(scores, everything(scores)).tolist() == [[1, 0]]

@@ -1,0 +1,119 @@
+"""Agreement of runs, against scipy and a naive bootstrap."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import combinations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from attnlight.statistics import agreement as reliability
+from attnlight.statistics.agreement import mean_over_pairs, shuffled, tau_between
+
+Lists = list[NDArray[np.float64]]
+
+
+def lists(seed: int, n: int = 60) -> Lists:
+    """Scores of 0 to 39 items, the same lengths for every seed."""
+    lengths = np.random.default_rng(0).integers(0, 40, n)
+    random = np.random.default_rng(seed)
+    return [np.round(random.normal(size=length), 1) for length in lengths]
+
+
+@pytest.mark.parametrize("most", [1, 100, 1 << 18])
+def test_tau_equals_scipy(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reliability, "_ITEMS", most)
+    first, second = lists(1), lists(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = [kendalltau(a, b).statistic for a, b in zip(first, second, strict=True)]
+    assert np.isnan(expected).any()
+    np.testing.assert_allclose(tau_between(first, second), expected, rtol=1e-12)
+
+
+def test_rounding_is_a_tie() -> None:
+    close = [np.array([1.0, 1.0 + 1e-7, 2.0, 3.0])]
+    tied = [np.array([1.0, 1.0, 2.0, 3.0])]
+    other = [np.array([2.0, 1.0, 3.0, 4.0])]
+    assert tau_between(close, other) == tau_between(tied, other) < 1
+
+
+def test_shuffles_depend_on_key_and_seed_alone() -> None:
+    scores = lists(3)
+    rows = np.stack([np.arange(60) * 7, np.zeros(60, dtype=np.int64)], axis=1)
+    found = shuffled(scores, rows)
+    assert any((a != b).any() for a, b in zip(found, scores, strict=True))
+    for a, b in zip(found, scores, strict=True):
+        np.testing.assert_array_equal(np.sort(a), np.sort(b))
+    part = shuffled(scores[20:40], rows[20:40])
+    for a, b in zip(part, found[20:40], strict=True):
+        np.testing.assert_array_equal(a, b)
+    again = shuffled(scores, rows, seed=1)
+    assert any((a != b).any() for a, b in zip(found, again, strict=True))
+
+
+def test_tau_with_a_shuffled_order_is_zero_on_average() -> None:
+    scores = [np.arange(12.0)] * 2000
+    rows = np.stack([np.arange(2000), np.zeros(2000, dtype=np.int64)], axis=1)
+    tau = tau_between(scores, shuffled(scores, rows))
+    deviation = np.sqrt(2 * (2 * 12 + 5) / (9 * 12 * 11))  # Kendall's, under independence
+    assert abs(tau.mean()) < 4 * deviation / np.sqrt(2000)
+    assert tau.std() == pytest.approx(deviation, rel=0.1)
+
+
+def values(seeds: int, n: int, effect: float) -> NDArray[np.float64]:
+    """Pairs (P, n) whose means differ by how far their seeds are apart, some undefined."""
+    random = np.random.default_rng(seeds)
+    pairs = list(combinations(range(seeds), 2))
+    found = np.array([effect * (i + j) + random.normal(size=n) for i, j in pairs])
+    found[random.random(found.shape) < 0.1] = np.nan
+    return found
+
+
+def test_mean_weighs_pairs_alike() -> None:
+    found = values(4, 50, 1.0)
+    found[0, 5:] = np.nan
+    mean = mean_over_pairs(found, 4, np.arange(50))
+    assert mean.mean == pytest.approx(np.mean([np.nanmean(pair) for pair in found]))
+    assert mean.defined == (~np.isnan(found)).sum()
+
+
+@pytest.mark.parametrize(("seeds", "effect"), [(2, 1.0), (5, 0.0), (5, 2.0)])
+def test_interval_equals_a_naive_bootstrap(seeds: int, effect: float) -> None:
+    n = 80
+    found = values(seeds, n, effect)
+    pairs = list(combinations(range(seeds), 2))
+    random = np.random.default_rng(99)
+    means = []
+    for _ in range(3000):
+        drawn = random.integers(0, seeds, seeds)
+        instances = random.integers(0, n, n)
+        own = [
+            np.nanmean(found[pairs.index((min(a, b), max(a, b)))][instances])
+            for a, b in combinations(drawn, 2)
+            if a != b
+        ]
+        if own:
+            means.append(np.mean(own))
+    mean = mean_over_pairs(found, seeds, np.arange(n), resamples=3000)
+    low, high = np.quantile(means, [0.025, 0.975])
+    width = high - low
+    assert mean.low == pytest.approx(low, abs=0.12 * width)
+    assert mean.high == pytest.approx(high, abs=0.12 * width)
+
+
+def test_interval_resamples_whole_clusters() -> None:
+    found = np.repeat(values(3, 40, 0.0), 25, axis=1)
+    alone = mean_over_pairs(found, 3, np.arange(1000))
+    together = mean_over_pairs(found, 3, np.repeat(np.arange(40), 25))
+    assert together.high - together.low > 1.2 * (alone.high - alone.low)
+
+
+def test_nothing_defined() -> None:
+    mean = mean_over_pairs(np.full((3, 4), np.nan), 3, np.arange(4))
+    assert np.isnan(mean.mean)
+    assert np.isnan(mean.low)
+    assert mean.defined == 0

@@ -1,0 +1,259 @@
+"""Bootstrap intervals against a naive loop, SciPy, and the truth of simulated data."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from attnlight.statistics import bootstrap as statistics
+from attnlight.statistics.bootstrap import (
+    MeanInterval,
+    bootstrap_means,
+    bootstrap_pieces,
+    percentile_interval,
+    resampled_ratios,
+)
+from attnlight.statistics.seed_bootstrap import (
+    difference_of_groups,
+    resample_seeds,
+    seeds_then_instances,
+)
+
+Array = NDArray[np.floating]
+
+
+def naive(values: Array, clusters: NDArray[np.int64], resamples: int, seed: int) -> Array:
+    """Means of resampled clusters, one draw and one row at a time."""
+    random = np.random.default_rng(seed)
+    names = list(dict.fromkeys(clusters.tolist()))
+    rows = {name: values[clusters == name] for name in names}
+    means = np.empty(resamples)
+    for k in range(resamples):
+        drawn = [rows[names[j]] for j in random.integers(len(names), size=len(names))]
+        pooled = np.concatenate(drawn)
+        means[k] = np.mean(pooled[~np.isnan(pooled)])
+    return means
+
+
+def clustered(seed: int, groups: int = 80) -> tuple[Array, NDArray[np.int64]]:
+    """Rows of uneven clusters that share an effect, a tenth of them undefined."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, 9, groups)
+    clusters = np.repeat(np.sort(random.choice(10_000, groups, replace=False)), sizes)
+    values = np.repeat(random.normal(size=groups), sizes) + 0.3 * random.normal(size=sizes.sum())
+    values[random.random(len(values)) < 0.1] = np.nan
+    return values, clusters
+
+
+def one(
+    values: Array,
+    clusters: NDArray[np.int64] | None = None,
+    *,
+    in_memory: bool = True,
+    resamples: int = 1_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> MeanInterval:
+    clusters = np.arange(len(values)) if clusters is None else clusters
+    (found,) = bootstrap_pieces(
+        [(values[:, None], clusters)],
+        1,
+        resamples=resamples,
+        confidence=confidence,
+        seed=seed,
+        in_memory=in_memory,
+    )
+    return found
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+class TestInterval:
+    def test_equals_a_naive_loop_within_monte_carlo_error(self, in_memory: bool) -> None:
+        values, clusters = clustered(0, groups=400)
+        found = one(values, clusters, in_memory=in_memory, resamples=8_000)
+        drawn = naive(values, clusters, 4_000, seed=1)
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        # Standard error of a tail quantile of K normal draws: 2.67 s / sqrt(K); K = 4,000.
+        tolerance = 4 * 2.67 * drawn.std() / np.sqrt(4_000)
+        assert found.low == pytest.approx(low, abs=tolerance)
+        assert found.high == pytest.approx(high, abs=tolerance)
+        assert tolerance < 0.2 * (high - low)
+
+    def test_rows_of_a_cluster_are_not_independent(self, in_memory: bool) -> None:
+        values, clusters = clustered(0, groups=400)
+        together = one(values, clusters, in_memory=in_memory)
+        apart = one(values, in_memory=in_memory)
+        assert together.mean == pytest.approx(apart.mean, rel=1e-12)
+        assert together.high - together.low > 1.8 * (apart.high - apart.low)
+
+    def test_equals_scipy_for_single_rows(self, in_memory: bool) -> None:
+        values = np.random.default_rng(3).exponential(size=500)
+        found = one(values, in_memory=in_memory, resamples=8_000)
+        expected = stats.bootstrap(
+            (values,), np.mean, n_resamples=8_000, method="percentile", rng=4
+        )
+        tolerance = 4 * 2.67 * np.sqrt(2 / 8_000) * expected.standard_error
+        assert found.low == pytest.approx(expected.confidence_interval.low, abs=tolerance)
+        assert found.high == pytest.approx(expected.confidence_interval.high, abs=tolerance)
+
+    @pytest.mark.parametrize(("confidence", "z"), [(0.5, 0.674), (0.95, 1.960), (0.99, 2.576)])
+    def test_has_the_confidence_asked_for(
+        self, in_memory: bool, confidence: float, z: float
+    ) -> None:
+        values = np.random.default_rng(5).normal(size=2_000)
+        found = one(values, in_memory=in_memory, resamples=4_000, confidence=confidence)
+        expected = 2 * z * values.std() / np.sqrt(2_000)
+        assert found.high - found.low == pytest.approx(expected, rel=0.08)
+
+    def test_covers_the_truth_as_often_as_it_says(self, in_memory: bool) -> None:
+        covered = 0
+        trials = 300
+        for trial in range(trials):
+            values, clusters = clustered(1_000 + trial)
+            found = one(values, clusters, in_memory=in_memory, resamples=400, seed=trial)
+            covered += found.low <= 0 <= found.high
+        # 95 %, a little less for the percentile method on 80 clusters; 3 standard errors: 3.8 %.
+        assert 0.90 <= covered / trials <= 0.985
+
+    def test_is_a_function_of_the_seed(self, in_memory: bool) -> None:
+        values, clusters = clustered(0)
+        first = one(values, clusters, in_memory=in_memory, seed=7)
+        assert first == one(values, clusters, in_memory=in_memory, seed=7)
+        assert first != one(values, clusters, in_memory=in_memory, seed=8)
+
+    def test_pieces_do_not_show(self, in_memory: bool) -> None:
+        values, clusters = clustered(2, groups=60)
+        both = np.stack([values, np.abs(values)], axis=1)
+        whole = bootstrap_pieces([(both, clusters)], 2, in_memory=in_memory)
+        # Every cut, so that most fall inside a cluster; one cluster over three pieces; nothing.
+        longest = np.bincount(np.unique(clusters, return_inverse=True)[1]).argmax()
+        inside = int(np.searchsorted(clusters, np.unique(clusters)[longest]))
+        cuts = [
+            list(range(1, len(values))),
+            [inside + 1, inside + 2],
+            [0, 17, 17, len(values)],
+        ]
+        for cut in cuts:
+            pieces = zip(np.split(both, cut), np.split(clusters, cut), strict=True)
+            parts = bootstrap_pieces(pieces, 2, in_memory=in_memory)
+            if in_memory:
+                np.testing.assert_allclose(parts, whole, rtol=1e-12)
+            else:  # draws differ with the pieces, the mean and the count do not
+                np.testing.assert_allclose(parts, whole, atol=0.12)
+                assert [part.defined for part in parts] == [part.defined for part in whole]
+                means = [part.mean for part in parts]
+                np.testing.assert_allclose(means, [part.mean for part in whole], rtol=1e-12)
+
+    def test_undefined_values_are_left_out(self, in_memory: bool) -> None:
+        values = np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, 2.0], [4.0, np.nan, 2.0]])
+        first, none, equal = bootstrap_pieces([(values, np.arange(3))], 3, in_memory=in_memory)
+        assert first.mean == 2.5
+        assert first.defined == 2
+        assert (first.low, first.high) == (1.0, 4.0)
+        assert np.isnan([none.mean, none.low, none.high]).all()
+        assert none.defined == 0
+        assert equal == MeanInterval(2.0, 2.0, 2.0, 3)
+
+    def test_nothing_at_all(self, in_memory: bool) -> None:
+        for pieces in ([], [(np.empty((0, 1)), np.empty(0, dtype=np.int64))]):
+            (found,) = bootstrap_pieces(pieces, 1, in_memory=in_memory)
+            assert np.isnan([found.mean, found.low, found.high]).all()
+            assert found.defined == 0
+
+    def test_single_precision_is_summed_in_double(self, in_memory: bool) -> None:
+        values = np.full(300_000, 0.1, dtype=np.float32)
+        found = one(values, np.arange(300_000) // 3_000, in_memory=in_memory, resamples=20)
+        assert found.mean == pytest.approx(float(np.float32(0.1)), rel=1e-12)
+
+
+class TestMeans:
+    def test_columns_are_averaged_apart(self) -> None:
+        values, clusters = clustered(4)
+        both = bootstrap_means(np.stack([values, 3 * values - 1], axis=1), clusters)
+        np.testing.assert_allclose(both[0], one(values, clusters), rtol=1e-12)
+        for end in ("mean", "low", "high"):
+            assert getattr(both[1], end) == pytest.approx(3 * getattr(both[0], end) - 1)
+        assert both[0].defined == both[1].defined == np.sum(~np.isnan(values))
+
+    def test_many_clusters_are_weighed_by_poisson(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        values, clusters = clustered(4)
+        groups = len(np.unique(clusters))
+        monkeypatch.setattr(statistics, "IN_MEMORY", groups)
+        assert bootstrap_means(values[:, None], clusters) == [one(values, clusters)]
+        monkeypatch.setattr(statistics, "IN_MEMORY", groups - 1)
+        assert bootstrap_means(values[:, None], clusters) == [
+            one(values, clusters, in_memory=False)
+        ]
+
+
+def test_poisson_draws_weigh_every_cluster_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(6).exponential(size=600)
+    whole = one(values, in_memory=False, resamples=8_000)
+    monkeypatch.setattr(statistics, "_PIECE", 3)
+    parts = one(values, in_memory=False, resamples=8_000)
+    tolerance = 4 * 2.67 * np.sqrt(2 / 8_000) * values.std() / np.sqrt(600)
+    assert parts.low == pytest.approx(whole.low, abs=tolerance)
+    assert parts.high == pytest.approx(whole.high, abs=tolerance)
+
+
+def test_poisson_weights_have_the_distribution_of_poisson() -> None:
+    table = statistics._POISSON
+    shares = np.bincount(table.astype(int), minlength=9) / len(table)
+    np.testing.assert_allclose(shares, stats.poisson(1).pmf(range(9)), atol=1 / 65_536)
+    assert table.mean() == pytest.approx(1, abs=2e-5)
+    assert table.var() == pytest.approx(1, abs=2e-4)
+    drawn = statistics._poisson(np.random.default_rng(0), (300, 400))
+    assert drawn.shape == (300, 400)
+    counts = np.bincount(drawn.astype(int).ravel(), minlength=6)[:6]
+    expected = stats.poisson(1).pmf(range(6)) * drawn.size
+    assert (np.abs(counts - expected) < 4 * np.sqrt(expected)).all()
+
+
+def loop(tops: list[float], bottoms: list[float], chosen: list[int]) -> float:
+    """The ratio of two sums, each instance in turn."""
+    top = bottom = 0.0
+    for k in chosen:
+        if not (math.isnan(tops[k]) or math.isnan(bottoms[k])):
+            top += tops[k]
+            bottom += bottoms[k]
+    return top / bottom if bottom > 0 else math.nan
+
+
+@pytest.fixture
+def pairs() -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(4)
+    tops, bottoms = random.random((30, 3)), random.integers(0, 9, (30, 3)).astype(float)
+    tops[3, 0] = bottoms[8, 1] = np.nan
+    bottoms[:, 2] = 0.0
+    return tops, bottoms
+
+
+def test_equal_a_loop_in_every_resample(pairs: tuple[np.ndarray, np.ndarray]) -> None:
+    tops, bottoms = pairs
+    held, drawn = resampled_ratios(tops, bottoms, resamples=25, seed=7)
+    random = np.random.default_rng(7)
+    rows = [random.integers(0, 30, 30).tolist() for _ in range(25)]
+    for column in range(3):
+        own = tops[:, column].tolist(), bottoms[:, column].tolist()
+        assert held[column] == pytest.approx(loop(*own, list(range(30))), nan_ok=True)
+        expected = [loop(*own, chosen) for chosen in rows]
+        assert drawn[:, column] == pytest.approx(expected, nan_ok=True)
+    assert np.isnan(held[2])
+
+
+def test_are_means_where_every_instance_counts_once() -> None:
+    random = np.random.default_rng(5)
+    values = [random.normal(size=(seeds, 40)) for seeds in (3, 4)]
+    groups = []
+    for group in values:
+        parts = [resampled_ratios(run[:, None], np.ones((40, 1)), resamples=60) for run in group]
+        groups.append((np.concatenate([p[0] for p in parts]), np.hstack([p[1] for p in parts])))
+    ((mean, drawn),) = resample_seeds(groups[:1])
+    expected = seeds_then_instances(values[0], resamples=60)
+    assert (mean, *percentile_interval(drawn)) == pytest.approx(expected[:3])
+    (first, one), (second, other) = resample_seeds(groups)
+    less = difference_of_groups(*values, resamples=60)
+    found = first - second, *percentile_interval(one - other)
+    assert found == pytest.approx(less[:3])

@@ -1,0 +1,49 @@
+"""Collapsed runs, counted by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import entropy
+
+from attnlight.errors import InputError
+from attnlight.statistics import collapse_share, frequency_loss
+
+
+def test_the_loss_of_frequencies_is_their_entropy() -> None:
+    counts = np.array([40, 0, 7, 3])
+    assert frequency_loss(counts) == pytest.approx(entropy(counts))
+    each = -np.repeat(np.log(counts[counts > 0] / 50), counts[counts > 0])
+    assert frequency_loss(counts) == pytest.approx(each.mean())
+    assert frequency_loss(np.array([5])) == 0.0
+    with pytest.raises(InputError, match="at least one instance"):
+        frequency_loss(np.zeros(3, int))
+
+
+def test_shares_by_hand() -> None:
+    lambdas = np.array([0.1, 0, 0, 0.1, 1, 1, 1, 0, 0.1])
+    losses = np.array([0.3, 0.2, 0.4, 1.2, 1.5, math.nan, math.inf, 0.3, 1.1])
+    found = collapse_share(lambdas, losses, ignorant=2.1)
+    assert found.threshold == pytest.approx(1.2)  # half of 0.3 + 2.1
+    assert found.lambdas.tolist() == [0, 0.1, 1]
+    assert found.runs.tolist() == [3, 3, 3]
+    assert found.collapsed.tolist() == [0, 0, 3]
+    assert found.share.tolist() == [0, 0, 1]
+    losses[3] = 1.2001
+    assert collapse_share(lambdas, losses, 2.1).share.tolist() == pytest.approx([0, 1 / 3, 1])
+
+
+def test_order_and_a_control_that_diverged_change_nothing() -> None:
+    lambdas, losses = np.array([0, 0, 0, 0.5]), np.array([0.2, 0.4, math.nan, 0.9])
+    found = collapse_share(lambdas, losses, 1.0)
+    assert found.threshold == pytest.approx(0.65)
+    assert found.share.tolist() == pytest.approx([1 / 3, 1])
+    turned = collapse_share(lambdas[::-1], losses[::-1], 1.0)
+    assert turned.share.tolist() == found.share.tolist()
+
+
+def test_what_cannot_be_told_is_refused() -> None:
+    with pytest.raises(InputError, match="no run of it has a finite loss"):
+        collapse_share(np.array([0.0, 1.0]), np.array([math.nan, 0.3]), 2.0)
+    with pytest.raises(InputError, match=r"above the median of lambda 0, 0\.3"):
+        collapse_share(np.array([0.0]), np.array([0.3]), 0.3)

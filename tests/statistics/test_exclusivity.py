@@ -1,0 +1,164 @@
+"""Curves of adversaries against a naive reading, and their intervals against all resamples."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from attnlight.errors import InputError
+from attnlight.statistics import exclusivity, exclusivity_curve, exclusivity_difference
+from attnlight.statistics.exclusivity import Runs
+
+LAMBDAS = np.array([0.0, 0.001, 0.01, 0.1, 1.0])
+
+
+def grid(seeds: int, shift: float = 0.0, noise: float = 0.02) -> Runs:
+    """Runs whose share rises with their cost, with noise in both."""
+    random = np.random.default_rng(int(1000 * shift))
+    lambdas = np.tile(LAMBDAS, seeds)
+    cost = np.tile([0.0, 0.002, 0.01, 0.05, 0.3], seeds)
+    share = np.tile([0.2, 0.3, 0.5, 0.7, 0.75], seeds) + shift
+    names = np.repeat(np.arange(seeds) + 40, len(LAMBDAS))
+    return Runs(
+        names,
+        lambdas,
+        0.1 + cost + noise / 10 * random.normal(size=len(cost)),
+        share + noise * random.normal(size=len(cost)),
+    )
+
+
+def naive(lambdas: np.ndarray, tvd: np.ndarray, share: np.ndarray, at: float) -> float:
+    """The height at a cost: between the best run that costs no more and the next better one."""
+    start = np.mean([t for lam, t in zip(lambdas, tvd, strict=True) if lam == 0])
+    level = np.mean([s for lam, s in zip(lambdas, share, strict=True) if lam == 0])
+    points = [(0.0, level)]
+    for lam, t, s in zip(lambdas, tvd, share, strict=True):
+        if lam != 0:
+            points.append((max(t - start, 0.0), s))
+    corners = [p for p in points if all(q[1] < p[1] or q == p for q in points if q[0] <= p[0])]
+    below = max(p for p in corners if p[0] <= at)
+    after = [p for p in corners if p[0] > at]
+    if not after:
+        return below[1]
+    above = min(after)
+    return below[1] + (above[1] - below[1]) * (at - below[0]) / (above[0] - below[0])
+
+
+def of_seed(runs: Runs, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    own = runs.seeds == seed
+    return runs.lambdas[own], runs.tvd[own], runs.share[own]
+
+
+def test_the_curve_by_hand() -> None:
+    tvd = np.array([0.10, 0.09, 0.12, 0.15, 0.30])
+    share = np.array([0.2, 0.3, 0.25, 0.6, 0.5])
+    curve = exclusivity_curve(LAMBDAS, tvd, share)
+    np.testing.assert_allclose(curve.cost, [0.0, 0.05])  # the second run costs less than lambda 0
+    assert curve.share.tolist() == [0.3, 0.6]
+    assert curve.end == pytest.approx(0.2)
+
+
+def test_runs_of_lambda_0_are_averaged() -> None:
+    curve = exclusivity_curve(
+        np.array([0.0, 0.0, 1.0]), np.array([0.1, 0.2, 0.25]), np.array([0.1, 0.3, 0.9])
+    )
+    np.testing.assert_allclose(curve.cost, [0.0, 0.1])
+    np.testing.assert_allclose(curve.share, [0.2, 0.9])
+
+
+@pytest.mark.parametrize("at", [0.003, 0.02, 0.04, 0.25])
+def test_equals_a_naive_reading(at: float) -> None:
+    runs = grid(6, noise=0.1)
+    expected = [naive(*of_seed(runs, seed), at) for seed in np.unique(runs.seeds)]
+    found = exclusivity(runs, at=at)
+    assert found.value == pytest.approx(np.mean(expected), abs=1e-12)
+    assert (found.seeds, found.censored) == (6, 0)
+
+
+def test_order_of_runs_changes_nothing() -> None:
+    runs = grid(4)
+    order = np.random.default_rng(0).permutation(len(runs.seeds))
+    assert exclusivity(runs) == exclusivity(Runs(*(values[order] for values in runs)))
+
+
+def test_the_interval_is_that_of_all_resamples() -> None:
+    runs = grid(4, noise=0.1)
+    heights = [naive(*of_seed(runs, seed), 0.02) for seed in np.unique(runs.seeds)]
+    means = [np.mean(chosen) for chosen in itertools.product(heights, repeat=4)]
+    low, high = np.quantile(means, [0.025, 0.975])
+    found = exclusivity(runs, resamples=20_000)
+    spread = np.ptp(heights)
+    assert found.low == pytest.approx(low, abs=0.02 * spread)
+    assert found.high == pytest.approx(high, abs=0.02 * spread)
+    assert exclusivity(runs) == exclusivity(runs)
+
+
+def test_a_seed_that_does_not_reach_the_cost_is_censored() -> None:
+    runs = grid(3, noise=0.0)
+    cheap = Runs(*(values[(runs.seeds != 41) | (runs.lambdas < 0.1)] for values in runs))
+    found = exclusivity(cheap)
+    whole, ends = 0.5 + 0.2 * 0.01 / 0.04, 0.5
+    assert found.value == pytest.approx((2 * whole + ends) / 3)
+    assert (found.seeds, found.censored) == (3, 1)
+    assert found.high > (2 * whole + 1) / 3 > found.low  # it may be anything up to 1
+    alone = Runs(*(values[cheap.seeds == 41] for values in cheap))
+    assert exclusivity(alone)[:4] == (0.5, 0.5, 1.0, 1)
+
+
+def test_a_flat_end_is_not_censored() -> None:
+    """An expensive run that is no corner still shows what there is at its cost."""
+    tvd, share = np.array([0.1, 0.105, 0.4]), np.array([0.2, 0.6, 0.5])
+    found = exclusivity(Runs(np.zeros(3, int), np.array([0.0, 0.1, 1.0]), tvd, share))
+    assert (found.value, found.censored) == (0.6, 0)
+
+
+def test_a_collapsed_run_hardly_lifts_what_is_before_it() -> None:
+    lambdas = np.array([0.0, 0.01, 0.1])
+    stays = Runs(np.zeros(3, int), lambdas, np.array([0.1, 0.11, 0.125]), np.array([0.2, 0.6, 0.6]))
+    falls = stays._replace(tvd=np.array([0.1, 0.11, 0.8]), share=np.array([0.2, 0.6, 1.0]))
+    assert exclusivity(falls).value - exclusivity(stays).value < 0.01
+
+
+def test_a_difference_by_all_resamples() -> None:
+    a, b = grid(3, noise=0.1), grid(4, shift=0.1, noise=0.1)
+    heights = [
+        [naive(*of_seed(runs, seed), 0.02) for seed in np.unique(runs.seeds)] for runs in (a, b)
+    ]
+    first, second = (
+        [np.mean(chosen) for chosen in itertools.product(found, repeat=len(found))]
+        for found in heights
+    )
+    both = np.subtract.outer(first, second).ravel()
+    found = exclusivity_difference(a, b, resamples=20_000)
+    assert found.value == pytest.approx(np.mean(heights[0]) - np.mean(heights[1]))
+    assert found.low == pytest.approx(np.quantile(both, 0.025), abs=0.03 * np.ptp(both))
+    assert found.high == pytest.approx(np.quantile(both, 0.975), abs=0.03 * np.ptp(both))
+    assert (found.seeds, found.censored) == (7, 0)
+
+
+def test_a_difference_with_censored_seeds_is_bounded() -> None:
+    whole = grid(2, noise=0.0)
+    cheap = Runs(*(values[whole.lambdas < 0.1] for values in whole))
+    height = 0.5 + 0.2 * 0.01 / 0.04
+    found = exclusivity_difference(whole, cheap)
+    assert np.isnan(found.value)
+    assert found[1:] == (pytest.approx(height - 1), pytest.approx(height - 0.5), 4, 2)
+    other = exclusivity_difference(cheap, whole)
+    assert other[1:3] == (pytest.approx(0.5 - height), pytest.approx(1 - height))
+
+
+def test_a_run_without_measures_is_left_out() -> None:
+    runs = grid(2)
+    broken = runs.tvd.copy()
+    broken[runs.lambdas == 1.0] = np.nan
+    fewer = Runs(*(values[runs.lambdas < 1.0] for values in runs))
+    assert exclusivity(runs._replace(tvd=broken)) == exclusivity(fewer)
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    runs = grid(2)
+    without = Runs(*(values[(runs.seeds == 40) | (runs.lambdas > 0)] for values in runs))
+    with pytest.raises(InputError, match="needs a run of lambda 0"):
+        exclusivity(without)
+    with pytest.raises(InputError, match="read at 0, but a cost is above 0"):
+        exclusivity(runs, at=0)

@@ -1,0 +1,106 @@
+"""The frontier of mean divergence and mean change, against every assignment of tolerances."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from attnlight.errors import InputError
+from attnlight.functional import masked_softmax, read, total_variation, worst_case_js
+from attnlight.statistics import frontier
+from attnlight.statistics.frontier import EPSILONS
+from tests.functional.adversaries import case, jensen_shannon
+
+Floats = NDArray[np.float64]
+
+
+def assignments(js: Floats, epsilons: Floats) -> tuple[Floats, Floats]:
+    """Mean change and mean JS of each way to give every instance one interval of the grid."""
+    lower = np.concatenate([[0.0], epsilons[:-1]])
+    ways = list(itertools.product(range(len(epsilons)), repeat=len(js)))
+    tvd = np.array([lower[list(way)].mean() for way in ways])
+    mean = np.array([js[np.arange(len(js)), list(way)].mean() for way in ways])
+    return tvd, mean
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_equals_the_best_of_all_assignments(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    js = np.sort(random.random((4, 5)), axis=1)
+    js[0] = js[0].round(1)  # flat pieces and ties
+    epsilons = np.sort(random.random(5))
+    tvd, mean = frontier(js, epsilons)
+    every_tvd, every_mean = assignments(js, epsilons)
+    for slope in [0.0, *random.exponential(2, 40)]:
+        best = (every_mean - slope * every_tvd).max()
+        assert (mean - slope * tvd).max() == pytest.approx(best, abs=1e-12)
+    beyond = every_tvd <= tvd[-1]
+    assert (every_mean[beyond] <= np.interp(every_tvd[beyond], tvd, mean) + 1e-12).all()
+    assert every_mean.max() == pytest.approx(mean[-1])
+    for corner in zip(tvd, mean, strict=True):  # where slopes tie, corners lie between assignments
+        distance = np.hypot(every_tvd - corner[0], every_mean - corner[1])
+        assert distance.min() < 1e-12 or seed == 0
+    slopes = np.diff(mean) / np.diff(tvd)
+    assert (np.diff(slopes) <= 1e-9).all()
+    assert (slopes > 0).all()
+
+
+def test_one_tolerance_for_all_is_no_bound() -> None:
+    """Two instances with weights (.5, .5) and logit differences (-5, 5)."""
+    weights = torch.full((2, 2), 0.5, dtype=torch.float64)
+    logits = torch.tensor([[0.0, -5.0], [0.0, 5.0]], dtype=torch.float64).expand(2, 2, 2)
+    grid = torch.tensor([*np.linspace(0.001, 0.499, 499), 1.0], dtype=torch.float64)
+    js = worst_case_js(weights, logits, torch.ones(2, 2).bool(), grid).numpy()
+    shared = js[:, grid.numpy().searchsorted(0.25)].mean()
+    assert shared == pytest.approx(0.006, abs=0.0005)
+    assert js[0, -1] / 2 == pytest.approx(0.108, abs=0.0005)
+    tvd, mean = frontier(js, grid.numpy())
+    assert np.interp(0.25, tvd, mean) >= 0.108 > 10 * shared
+
+
+def test_no_attention_lies_above() -> None:
+    weights, logits, mask = case("random", rows=40, items=8, seed=3)
+    js = worst_case_js(weights, logits, mask, torch.tensor(EPSILONS, dtype=torch.float64))
+    tvd, mean = frontier(js.numpy(), np.array(EPSILONS))
+    random = torch.Generator().manual_seed(0)
+    own = read(weights, logits).softmax(-1)
+    near, far = [], []
+    for scale in (0.05, 0.3, 1, 4, 12):
+        noise = torch.randn(200, *mask.shape, dtype=torch.float64, generator=random)
+        for scores in scale * noise:
+            other = masked_softmax(weights.clamp(min=1e-9).log() + scores, mask)
+            moved = total_variation(read(other, logits).softmax(-1), own).mean().item()
+            near.append(jensen_shannon(other, weights).mean().item())
+            far.append(np.interp(moved, tvd, mean))
+    assert (np.array(near) < far).all()
+    assert max(near) > 0.2
+
+
+def test_grid_ends_where_attention_may_be_anything() -> None:
+    weights, logits, mask = case("sharp", rows=12, items=6)
+    js = worst_case_js(weights, logits, mask, torch.tensor([*EPSILONS], dtype=torch.float64))
+    one = torch.eye(6, dtype=torch.float64)
+    alone = jensen_shannon(one, weights.unsqueeze(1)).masked_fill(~mask, 0.0)
+    torch.testing.assert_close(js[:, -1], alone.amax(-1), rtol=0, atol=1e-12)
+
+
+def test_undefined_rows_are_left_out() -> None:
+    js = np.array([[0.1, 0.5], [math.nan, math.nan], [0.1, 0.3]], dtype=np.float32)
+    epsilons = np.array([0.1, 1.0])
+    for one, other in zip(frontier(js, epsilons), frontier(js[[0, 2]], epsilons), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert all(not len(part) for part in frontier(js[1:2], epsilons))
+
+
+def test_a_grid_of_one_edge_is_a_point() -> None:
+    tvd, mean = frontier(np.array([[0.2], [0.4]]), np.array([1.0]))
+    assert (tvd.tolist(), mean.tolist()) == ([0.0], [pytest.approx(0.3)])
+
+
+@pytest.mark.parametrize("epsilons", [[0.1], [0.2, 0.1], [0.0, 0.1]])
+def test_the_grid_must_fit(epsilons: list[float]) -> None:
+    with pytest.raises(InputError, match=r"JS \(n, K\) at K epsilons that ascend"):
+        frontier(np.zeros((3, 2)), np.array(epsilons))

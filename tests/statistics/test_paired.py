@@ -1,0 +1,225 @@
+"""Paired comparisons against SciPy, naive restatements, hand-computed cases and known truths."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from attnlight.errors import InputError
+from attnlight.statistics import bootstrap as statistics
+from attnlight.statistics.bootstrap import bootstrap_means
+from attnlight.statistics.paired import (
+    contingency,
+    holm,
+    mcnemar,
+    paired_difference,
+    paired_wilcoxon,
+    ratio_of_shares,
+)
+
+NAN = math.nan
+
+
+def with_gaps(seed: int, size: int = 200) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Two related columns of small counts, so that many differ by nothing, a tenth undefined."""
+    random = np.random.default_rng(seed)
+    x = random.poisson(3, size).astype(float)
+    y = x + random.integers(-1, 3, size)
+    x[random.random(size) < 0.1] = NAN
+    y[random.random(size) < 0.1] = NAN
+    return x, y
+
+
+class TestWilcoxon:
+    @pytest.mark.parametrize("size", [200, 12])
+    def test_equals_scipy_on_complete_pairs_that_differ(self, size: int) -> None:
+        x, y = with_gaps(0, size)
+        kept = ~np.isnan(x) & ~np.isnan(y)
+        expected = stats.wilcoxon(x[kept], y[kept], zero_method="wilcox")
+        found = paired_wilcoxon(x, y)
+        assert found.statistic == expected.statistic
+        assert found.p_value == pytest.approx(expected.pvalue, rel=1e-12)
+        assert found.n == kept.sum()
+
+    def test_equals_all_signs_of_a_few_ranks(self) -> None:
+        differences = np.array([3.0, -1.0, 4.0, 5.5, 9.0])
+        ranks = stats.rankdata(np.abs(differences))
+        positive = [
+            sum(r for r, s in zip(ranks, signs, strict=True) if s)
+            for signs in product([0, 1], repeat=5)
+        ]
+        smaller = np.minimum(positive, ranks.sum() - np.array(positive))
+        found = paired_wilcoxon(differences, np.zeros(5))
+        assert found.statistic == 1.0
+        assert found.p_value == pytest.approx(np.mean(smaller <= 1.0))
+
+    def test_without_a_difference_p_is_one(self) -> None:
+        assert paired_wilcoxon([1.0, 2.0, NAN], [1.0, 2.0, 5.0]) == (0.0, 1.0, 2)
+
+    @pytest.mark.filterwarnings("error")
+    @pytest.mark.parametrize(
+        ("x", "y"), [([], []), ([NAN, 1.0], [1.0, NAN]), ([math.inf], [math.inf])]
+    )
+    def test_without_a_pair_it_is_undefined(self, x: list[float], y: list[float]) -> None:
+        found = paired_wilcoxon(x, y)
+        assert np.isnan([found.statistic, found.p_value]).all()
+        assert found.n == 0
+
+    @pytest.mark.filterwarnings("error")
+    def test_one_pair_tells_nothing(self) -> None:
+        assert paired_wilcoxon([1.0], [0.0]) == (0.0, 1.0, 1)
+
+    def test_sides_may_be_swapped(self) -> None:
+        x, y = with_gaps(1)
+        assert paired_wilcoxon(x, y) == paired_wilcoxon(y, x)
+
+
+class TestMcNemar:
+    def test_equals_the_binomial_sum(self) -> None:
+        first = [1, 1, 1, 1, 1, 1, 0, 0, 1, 0, NAN, 1]
+        second = [0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, NAN]
+        # Six of seven discordant pairs for the first: 2 (C(7,0) + C(7,1)) / 2^7.
+        assert mcnemar(first, second) == (1.0, pytest.approx(2 * 8 / 128), 10)
+
+    def test_takes_bool_columns(self) -> None:
+        first, second = np.random.default_rng(0).random((2, 300)) < [[0.5], [0.35]]
+        only_first, only_second = (first & ~second).sum(), (second & ~first).sum()
+        expected = stats.binomtest(int(only_first), int(only_first + only_second))
+        assert mcnemar(first, second).p_value == pytest.approx(expected.pvalue, rel=1e-12)
+
+    def test_balanced_and_concordant_pairs(self) -> None:
+        assert mcnemar([1, 0], [0, 1]) == (1.0, 1.0, 2)
+        assert mcnemar([1, 0, 1], [1, 0, NAN]) == (0.0, 1.0, 2)
+        assert np.isnan(mcnemar([NAN], [1.0]).p_value)
+
+    @pytest.mark.parametrize("strange", [-1.0, 2.0, 0.5, math.inf])
+    def test_counts_and_sentinels_are_refused(self, strange: float) -> None:
+        with pytest.raises(InputError, match=f"holds {strange:g}; expected 0, 1 or NaN"):
+            mcnemar([1.0, strange], [0.0, 1.0])
+
+
+class TestAdjusted:
+    P = np.array([0.04, NAN, 0.01, 0.03, 1.0, 0.03, NAN, 0.2])
+
+    def test_holm_equals_its_definition(self) -> None:
+        defined = sorted(self.P[~np.isnan(self.P)])
+        expected = [
+            min(1.0, max((len(defined) - j) * q for j, q in enumerate(defined) if q <= p))
+            if not np.isnan(p)
+            else NAN
+            for p in self.P
+        ]
+        np.testing.assert_allclose(holm(self.P), expected, rtol=1e-15)
+
+    def test_edges(self) -> None:
+        given = self.P.copy()
+        holm(self.P)
+        np.testing.assert_array_equal(self.P, given)
+        assert holm([0.03]) == [0.03]
+        assert len(holm([])) == 0
+        assert np.isnan(holm([NAN, NAN])).all()
+        assert holm([0.0, 1.0]).tolist() == [0.0, 1.0]
+
+    def test_order_does_not_matter(self) -> None:
+        random = np.random.default_rng(2)
+        p = random.random(50) ** 3
+        order = random.permutation(50)
+        np.testing.assert_array_equal(holm(p[order]), holm(p)[order])
+        assert (holm(p) >= p).all()
+
+
+def flags(seed: int, size: int = 400) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    random = np.random.default_rng(seed)
+    first = (random.random(size) < 0.4).astype(float)
+    second = np.where(random.random(size) < 0.3, first, random.random(size) < 0.2).astype(float)
+    first[::17] = NAN
+    second[::13] = NAN
+    return first, second
+
+
+class TestContingency:
+    def test_shares_are_counted(self) -> None:
+        first, second = flags(0)
+        pairs = [p for p in zip(first, second, strict=True) if not np.isnan(p).any()]
+        found = contingency(first, second, np.arange(400))
+        for cell, values in zip(found, [(1, 1), (1, 0), (0, 1), (0, 0)], strict=True):
+            assert cell.mean == pytest.approx(pairs.count(values) / len(pairs))
+            assert cell.low < cell.mean < cell.high
+            assert cell.defined == len(pairs)
+        assert sum(cell.mean for cell in found) == pytest.approx(1)
+
+    def test_interval_is_about_the_binomial_one(self) -> None:
+        first, second = flags(1, 4_000)
+        cell = contingency(first, second, np.arange(4_000)).only_first
+        width = 2 * 1.96 * math.sqrt(cell.mean * (1 - cell.mean) / cell.defined)
+        assert cell.high - cell.low == pytest.approx(width, rel=0.12)
+
+    def test_rows_of_a_cluster_go_together(self) -> None:
+        first, second = (np.repeat(x, 4) for x in flags(2))
+        apart = contingency(first, second, np.arange(1_600)).both
+        together = contingency(first, second, np.arange(1_600) // 4).both
+        assert together.mean == apart.mean
+        assert together.high - together.low == pytest.approx(2 * (apart.high - apart.low), rel=0.15)
+
+
+def test_paired_difference_is_the_mean_of_complete_pairs() -> None:
+    x, y = with_gaps(3)
+    found = paired_difference(x, y, np.arange(200))
+    kept = ~np.isnan(x) & ~np.isnan(y)
+    assert found.mean == pytest.approx(x[kept].mean() - y[kept].mean())
+    assert found == bootstrap_means((x - y)[:, None], np.arange(200))[0]
+    # Pairing removes what the columns share: x and y alone spread far more.
+    assert found.high - found.low < 2 * 1.96 * math.sqrt((x[kept].var() + y[kept].var()) / 160)
+
+
+class TestRatio:
+    def test_interval_equals_resampled_ratios(self) -> None:
+        first, second = flags(4)
+        found = ratio_of_shares(first, second, np.arange(400))
+        pairs = np.stack([first, second], axis=1)
+        pairs = pairs[~np.isnan(pairs).any(axis=1)]
+        assert found.mean == pytest.approx(pairs[:, 0].sum() / pairs[:, 1].sum())
+        assert found.defined == len(pairs)
+        random = np.random.default_rng(9)
+        draws = pairs[random.integers(0, len(pairs), (4_000, len(pairs)))].sum(axis=1)
+        low, high = np.quantile(draws[:, 0] / draws[:, 1], [0.025, 0.975])
+        spread = (high - low) / 3.92
+        assert found.low == pytest.approx(low, abs=0.35 * spread)
+        assert found.high == pytest.approx(high, abs=0.35 * spread)
+
+    def test_interval_covers_the_truth_as_often_as_it_says(self) -> None:
+        random = np.random.default_rng(5)
+        covered = 0
+        for _ in range(200):
+            a, b = random.random((2, 150)) < [[0.4], [0.25]]
+            found = ratio_of_shares(a, b, np.arange(150))
+            covered += found.low <= 1.6 <= found.high
+        assert 0.89 <= covered / 200 <= 0.99
+
+    @pytest.mark.filterwarnings("error")
+    def test_may_be_infinite_or_undefined(self) -> None:
+        rows = np.arange(60)
+        never, often = np.zeros(60), rows % 2 == 0
+        assert ratio_of_shares(often, never, rows) == (math.inf, math.inf, math.inf, 60)
+        assert ratio_of_shares(never, often, rows) == (0.0, 0.0, 0.0, 60)
+        assert np.isnan(ratio_of_shares(never, never, rows)[:3]).all()
+        # One instance holds b: a third of the resamples miss it.
+        rare = ratio_of_shares(often, rows == 0, rows)
+        assert rare.mean == 30
+        assert 0 < rare.low < 30
+        assert rare.high == math.inf
+        assert ratio_of_shares([NAN], [1.0], np.arange(1)).defined == 0
+
+    def test_many_clusters_are_weighed_by_poisson(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        first, second = flags(6, 3_000)
+        whole = ratio_of_shares(first, second, np.arange(3_000))
+        monkeypatch.setattr("attnlight.statistics.paired.IN_MEMORY", 100)
+        assert statistics.IN_MEMORY > 3_000
+        parts = ratio_of_shares(first, second, np.arange(3_000))
+        assert parts != whole
+        assert parts.mean == whole.mean
+        assert parts.low == pytest.approx(whole.low, rel=0.05)
+        assert parts.high == pytest.approx(whole.high, rel=0.05)
