@@ -13,7 +13,7 @@ LEVELS = (
     {"callbacks", "tasks"},
     {"reference"},
     {"report", "datamodules", "models"},
-    {"statistics"},
+    {"problems", "statistics"},
     {"functional", "data"},
     {
         "arguments",

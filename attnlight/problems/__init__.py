@@ -1,0 +1,1 @@
+"""What is asked of a text: its instances, labels, loss, metrics and words."""
