@@ -1,4 +1,4 @@
-"""Write what the guard expects, with the code at hand: `python -m tests.guard`.
+"""Write what the guard expects, with the code at hand: `python -m tests.guard [PART ...]`.
 
 It is run only for a change of numbers that a commit names with its reason. Kept checkpoints are not
 written again: they are of the first format.
@@ -13,33 +13,20 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-import tests.conftest  # noqa: F401
-from tests.guard import running, runs, values
+import tests.conftest  # noqa: F401  no W&B, no hub
+from tests.guard import running, values
 
 
-def main() -> None:
-    """Write the values of each part, all parts or those that are named."""
+def main(named: list[str]) -> None:
+    """Write the values of the parts that are named, or of all."""
     torch.set_num_threads(1)
-    named = sys.argv[1:]
-    with TemporaryDirectory() as folder:
-        here = Path(folder)
-        os.environ["ATTNLIGHT_CACHE"] = str(here / "cache")
-        running.prepare(here)
-        for corpus in runs.BASES:
-            if not named or corpus in named:
-                found = running.base(here, corpus)
-                running.keep_base(here, corpus)
-                values.write(running.kept(corpus), found | running.variants(here, corpus))
-        for study in runs.STUDIES.iterdir():
-            if not named or study.name in named:
-                values.write(running.kept(study.name), running.report(here, study))
-        for name, part in (
-            ("conditions", lambda: running.conditions(here)),
-            ("docs", running.docs),
-        ):
-            if not named or name in named:
-                values.write(running.kept(name), part())
+    for part in named or running.PARTS:
+        with TemporaryDirectory() as folder:
+            os.environ["ATTNLIGHT_CACHE"] = str(Path(folder, "cache"))
+            running.prepare(Path(folder))
+            found = running.PARTS[part](Path(folder))
+            values.write(running.EXPECTED / f"{part}.parquet", found)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,11 +22,6 @@ EXPECTED, CHUNKS = HERE / "expected", HERE / "chunks"
 DOCS = HERE.parents[1] / "docs"
 PAGES = ("results.md", "known_answers.md")
 KEPT = ("best.ckpt", "fit.yaml")  # of a base in the first format
-
-
-def kept(part: str) -> Path:
-    """Where the values of a part are kept: of a corpus, a study, the conditions or the docs."""
-    return EXPECTED / f"{part}.parquet"
 
 
 @contextmanager
@@ -77,37 +73,41 @@ def keep_base(here: Path, corpus: str) -> None:
             shutil.copy(here / "runs" / corpus / "base" / name, EXPECTED / corpus / name)
 
 
-def base(here: Path, corpus: str) -> Values:
-    """Fit and test the base of a corpus."""
-    call(here, runs.fit_base(corpus), runs.test(Path("runs", corpus, "base"), runs.ALL))
-    return run_of(here, corpus, "base") | report(here, Path("runs", corpus, "base"))
-
-
-def variants(here: Path, corpus: str) -> Values:
-    """Fit and test the variants of a corpus, by turns of the kept base and of that of `base`."""
-    found: Values = {}
+def fitted(here: Path, corpus: str) -> Values:
+    """Fit the base of a corpus and its variants, by turns from the kept base and from that."""
+    folder = Path("runs", corpus, "base")
+    call(here, runs.fit_base(corpus))
+    keep_base(here, corpus)
+    found = _run(here, folder) | _report(here, folder)
     for number, name in enumerate(runs.VARIANTS[corpus]):
-        folder = kept_base(here, corpus) if number % 2 else Path("runs", corpus, "base")
-        fit = runs.fit_variant(corpus, name, folder / "best.ckpt")
-        call(here, fit, runs.test(Path("runs", corpus, name), runs.DIVERGENCE))
-        found |= run_of(here, corpus, name)
+        base = kept_base(here, corpus) if number % 2 else folder
+        call(here, runs.fit_variant(corpus, name, base / "best.ckpt"))
+        if name in runs.TESTED:
+            call(here, runs.test(folder.with_name(name), runs.DIVERGENCE))
+        found |= _run(here, folder.with_name(name))
     return found
 
 
-def run_of(here: Path, corpus: str, name: str) -> Values:
-    """What a run of a corpus left, by corpus and run."""
-    return values.under(f"{corpus}/{name}", values.of_run(here / "runs" / corpus / name))
+def tested(here: Path, corpus: str) -> Values:
+    """Test the kept base of a corpus."""
+    folder = kept_base(here, corpus)
+    call(here, runs.test(folder, runs.ALL))
+    return _run(here, folder) | _report(here, folder)
 
 
-def report(here: Path, folder: Path) -> Values:
-    """The page of a run or of a study, by its last two folders."""
-    name = "/".join(folder.parts[-2:])
-    output = here / "reports" / name
-    call(here, runs.report(folder, output))
-    return values.under(f"report/{name}", values.of_report(output))
+def study(here: Path, name: str) -> Values:
+    """The page of a kept study."""
+    return _report(here, runs.STUDIES / name)
 
 
-def docs() -> Values:
+def conditions(here: Path) -> Values:
+    """The comparison of the kept studies that are conditions of one."""
+    with undrawn():
+        runs.report_conditions(here / "conditions")
+    return values.under("report/conditions", values.of_report(here / "conditions"))
+
+
+def docs(_: Path) -> Values:
     """The tables of the pages of results."""
     found: Values = {}
     for page in PAGES:
@@ -116,8 +116,22 @@ def docs() -> Values:
     return found
 
 
-def conditions(here: Path) -> Values:
-    """The comparison of the kept studies that are conditions of one."""
-    with undrawn():
-        runs.report_conditions(here / "conditions")
-    return values.under("report/conditions", values.of_report(here / "conditions"))
+def _run(here: Path, folder: Path) -> Values:
+    return values.under("/".join(folder.parts[-2:]), values.of_run(here / folder))
+
+
+def _report(here: Path, folder: Path) -> Values:
+    output = here / "reports" / folder.parent.name / folder.name
+    call(here, runs.report(folder, output))
+    name = "/".join(folder.parts[-2:])
+    return values.under(f"report/{name}", values.of_report(output))
+
+
+# What makes the values of each part, in a folder that `prepare` made.
+PARTS: dict[str, Callable[[Path], Values]] = {
+    **{corpus: partial(fitted, corpus=corpus) for corpus in runs.BASES},
+    **{f"{corpus}_first_format": partial(tested, corpus=corpus) for corpus in runs.BASES},
+    **{path.name: partial(study, name=path.name) for path in sorted(runs.STUDIES.iterdir())},
+    "conditions": conditions,
+    "docs": docs,
+}

@@ -81,6 +81,7 @@ VARIANTS = {
     "tagging": _TAGGERS,
     "tagging_study": {name: _TAGGERS[name] for name in ("guided", "adversarial")},
 }
+TESTED = ("uniform", "seed", "guided", "adversarial")  # the others are fitted alone
 
 
 def fit_base(corpus: str) -> list[str]:

@@ -12,52 +12,19 @@ from tests.guard import running, runs, values
 from tests.guard.values import Values, differences
 
 RENAMED = yaml.safe_load((running.HERE / "renamed.yaml").read_text(encoding="utf-8"))
-OF_TEST = ("/best/epoch", "/logged/test/", "/records/test/")
 SHOWN = 40  # lines of a failure
+SLOW = {part: pytest.mark.slow for part in runs.BASES}
 
 
-def hold(part: str, found: Values, only: tuple[str, ...] = ("",)) -> None:
-    """Compare values with those that are kept of a part, or with some of these."""
-    expected = values.read(running.kept(part))
-    expected = {key: value for key, value in expected.items() if any(o in key for o in only)}
-    said = differences(expected, found, RENAMED)
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=SLOW.get(part, ())) for part in running.PARTS]
+)
+def test_nothing_changes(part: str, tmp_path: Path) -> None:
+    running.prepare(tmp_path)
+    expected = values.read(running.EXPECTED / f"{part}.parquet")
+    said = differences(expected, running.PARTS[part](tmp_path), RENAMED)
     more = [f"and {len(said) - SHOWN} more"] if len(said) > SHOWN else []
     assert not said, "\n".join([f"{len(said)} of {len(expected)} keys:", *said[:SHOWN], *more])
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Path:
-    running.prepare(tmp_path)
-    return tmp_path
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("corpus", runs.BASES)
-def test_runs_and_their_pages(here: Path, corpus: str) -> None:
-    hold(corpus, running.base(here, corpus) | running.variants(here, corpus))
-
-
-@pytest.mark.parametrize("corpus", runs.BASES)
-def test_a_checkpoint_of_the_first_format_is_tested(here: Path, corpus: str) -> None:
-    folder = running.kept_base(here, corpus)
-    running.call(here, runs.test(folder, runs.ALL))
-    found = values.under(f"{corpus}/base", values.of_run(here / folder))
-    hold(corpus, found, tuple(f"{corpus}/base{part}" for part in OF_TEST))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("study", sorted(runs.STUDIES.iterdir()), ids=lambda path: path.name)
-def test_pages_of_kept_studies(here: Path, study: Path) -> None:
-    hold(study.name, running.report(here, study))
-
-
-@pytest.mark.slow
-def test_the_page_of_conditions(here: Path) -> None:
-    hold("conditions", running.conditions(here))
-
-
-def test_tables_of_the_docs() -> None:
-    hold("docs", running.docs())
 
 
 class TestDifferences:

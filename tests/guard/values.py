@@ -90,7 +90,7 @@ def cells(rows: Sequence[Sequence[str]]) -> Values:
         if any(NUMBER.search(row[left]) for row in body):
             break
         left += 1
-    labels, columns = _named(" · ".join(row[:left]) for row in body), _named(head)
+    labels, columns = _named("/".join(row[:left]) for row in body), _named(head)
     return {
         f"{label}/{column}": np.array([cell], dtype=np.str_)
         for label, row in zip(labels, body, strict=True)
