@@ -42,7 +42,11 @@ _TAGGER = [
 ]
 DATA = {
     "text": [f"--data={CONFIGS}/data/planted.yaml", *_PLANTED],
-    "sentences": [f"--data={CONFIGS}/data/planted_sentences.yaml", *_PLANTED],
+    "sentences": [
+        f"--data={CONFIGS}/data/planted_sentences.yaml",
+        *_PLANTED,
+        "--data.sentence_length=3",
+    ],
     "tagging": _CHUNKS,
     "tagging_study": _CHUNKS,
 }
@@ -51,6 +55,9 @@ BASES = {
     "sentences": [
         *(f"--model={CONFIGS}/models/han_rnn.yaml", "--model.vectors=null", *_SMALL),
         *("--model.attention_size=6", "--model.embedding_scale=1.0"),
+        # Decisions differ, and flip, after so few steps.
+        *("--model.learning_rate=0.08", "--model.embedding_dropout=0"),
+        *("--model.sentence_dropout=0", "--model.dropout=0"),
     ],
     "tagging": [f"--model={CONFIGS}/models/tagger_residual.yaml", *_TAGGER],
     "tagging_study": [f"--model={CONFIGS}/models/tagger_study.yaml", *_TAGGER],
