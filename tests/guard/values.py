@@ -85,9 +85,11 @@ def markdown_tables(text: str) -> Values:
 def cells(rows: Sequence[Sequence[str]]) -> Values:
     """The cells below a head by the row's first cells and the column's heading."""
     head, *body = rows
-    left = 1  # columns that name a row: the first, and while that leaves twins those without digits
+    left = (
+        1  # columns that name a row: the first, and while that leaves twins those without numbers
+    )
     while len({tuple(row[:left]) for row in body}) < len(body) and left < len(head):
-        if any(NUMBER.search(row[left]) for row in body):
+        if any(NUMBER.match(row[left]) for row in body):
             break
         left += 1
     labels, columns = _named("/".join(row[:left]) for row in body), _named(head)
