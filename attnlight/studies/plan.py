@@ -7,11 +7,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-from attnlight.studies.file import Study
-from attnlight.studies.sections import read_experiment, read_yaml
+from attnlight.studies.spec import Study, read_experiment
+from attnlight.studies.values import read_yaml
 
 ROLES = ("base", "uniform", "seed", "guide", "adversary")
 _NOT_GIVEN = ("uniform", "learned")  # guides whose attention queries and keys have no part in
@@ -29,11 +28,11 @@ class PlannedRun:
         seed: Its seed.
         base: The run that it is made from; None for a base.
         guide: Whose attention guides it; None for all but guided models.
-        told_by: The run of that attention, where the plan knows it.
+        guide_run: The run of that attention, where the plan knows it.
         term: Attention term of an adversary.
         lambda_: Its weight.
-        head: The head of a tagger that alone is uniform.
-        context: What a guided tagger makes of its guide's attention.
+        head: The head that alone is uniform.
+        context: What a guided model makes of its guide's attention, where there are several ways.
         needs: The runs that must be done before.
         options: What it is told beyond the experiment, as options of `fit`.
     """
@@ -43,7 +42,7 @@ class PlannedRun:
     seed: int
     base: str | None = None
     guide: str | None = None
-    told_by: str | None = None
+    guide_run: str | None = None
     term: str | None = None
     lambda_: float | None = None
     head: int | None = None
@@ -59,16 +58,18 @@ class PlannedRun:
 
 def plan(study: Study) -> list[PlannedRun]:
     """The runs of a study, each after those that it needs."""
-    guided = list(_guided(study))
+    bases = [
+        PlannedRun(base_name(seed), "base", seed, options=study.base.options)
+        for seed in study.base.seeds
+    ]
+    adversaries = list(_adversaries(study))
+    guided = list(_guided(study, adversaries))
     return [
-        *(
-            PlannedRun(base_name(seed), "base", seed, options=study.base.options)
-            for seed in study.base.seeds
-        ),
+        *bases,
         *_uniform(study),
-        *_seeds(study),
+        *_other_seeds(study),
         *(run for run in guided if not run.selects),
-        *_adversaries(study),
+        *adversaries,
         *(run for run in guided if run.selects),
     ]
 
@@ -79,77 +80,61 @@ def base_name(seed: int) -> str:
 
 
 def _uniform(study: Study) -> Iterator[PlannedRun]:
-    base = base_name(study.base.seeds[0])
-    for head, seed in product((None, *study.uniform.heads), study.uniform.seeds):
-        yield PlannedRun(
-            f"uniform-s{seed}" if head is None else f"uniform-h{head}-s{seed}",
-            "uniform",
-            seed,
-            base,
-            head=head,
-            needs=(base,),
-            options=study.uniform.options,
-        )
+    held, base = study.uniform, base_name(study.base.seeds[0])
+    for head, seed in product((None, *held.heads), held.seeds):
+        name = f"uniform-s{seed}" if head is None else f"uniform-h{head}-s{seed}"
+        needs = (base,)
+        yield PlannedRun(name, "uniform", seed, base, head=head, needs=needs, options=held.options)
 
 
-def _seeds(study: Study) -> Iterator[PlannedRun]:
-    for of in study.base.seeds:
-        base = base_name(of)
-        for seed in study.seeds.seeds:
-            if seed != of:
-                yield PlannedRun(
-                    f"seed-b{of}-s{seed}",
-                    "seed",
-                    seed,
-                    base,
-                    needs=(base,),
-                    options=study.seeds.options,
-                )
+def _other_seeds(study: Study) -> Iterator[PlannedRun]:
+    for of, seed in product(study.base.seeds, study.seeds.seeds):
+        if seed != of:
+            base, name, options = base_name(of), f"seed-b{of}-s{seed}", study.seeds.options
+            yield PlannedRun(name, "seed", seed, base, needs=(base,), options=options)
 
 
 def _adversaries(study: Study) -> Iterator[PlannedRun]:
     held = study.adversaries
-    if held is None:
-        return
-    for of in held.bases:
+    for of, (term, weights) in product(held.bases, held.lambdas.items()):
         base = base_name(of)
         first = "" if of == study.base.seeds[0] else f"-b{of}"
-        for term, lambdas in held.lambdas.items():
-            for weight in lambdas:
-                for seed in held.seeds[term]:
-                    yield PlannedRun(
-                        f"adversary{first}-{term}-l{_number(weight)}-s{seed}",
-                        "adversary",
-                        seed,
-                        base,
-                        term=term,
-                        lambda_=weight,
-                        needs=(base,),
-                        options=held.options,
-                    )
+        for weight, seed in product(weights, held.seeds.get(term, ())):
+            short = f"{weight:g}"  # a short name of a number that no other number has
+            number = short if float(short) == weight else repr(weight)
+            yield PlannedRun(
+                f"adversary{first}-{term}-l{number}-s{seed}",
+                "adversary",
+                seed,
+                base,
+                term=term,
+                lambda_=weight,
+                needs=(base,),
+                options=held.options,
+            )
 
 
-def _number(value: float) -> str:
-    """A short name of a number that no other number has."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
-
-
-def _guided(study: Study) -> Iterator[PlannedRun]:
+def _guided(study: Study, adversaries: Sequence[PlannedRun]) -> Iterator[PlannedRun]:
     base, held = base_name(study.base.seeds[0]), study.guides
+    selectable = [
+        run.name
+        for run in adversaries
+        if (run.base, run.term) == (base, study.adversaries.term) and run.lambda_
+    ]
     for name, context, seed in product(held.names, held.contexts, held.seeds):
         if context == "query_key" and name in _NOT_GIVEN:
             continue
-        told_by = _other(study, seed) if name == "other" else None
+        guide_run = _other(study, seed) if name == "other" else None
+        needs = selectable if name == "adversary" else [guide_run] if guide_run else []
         yield PlannedRun(
             f"guide-{name}-s{seed}" if context == "full" else f"guide-{name}-{context}-s{seed}",
             "guide",
             seed,
             base,
             guide=name,
-            told_by=told_by,
-            context=context if study.tagger else None,
-            needs=(base, told_by) if told_by else (base, *selectable(study, name)),
+            guide_run=guide_run,
+            context=context if study.clustered else None,
+            needs=(base, *needs),
             options=held.options,
         )
 
@@ -159,18 +144,6 @@ def _other(study: Study, seed: int) -> str:
     first = study.base.seeds[0]
     there = [other for other in study.seeds.seeds if other != first]
     return f"seed-b{first}-s{seed if seed in there else there[0]}"
-
-
-def selectable(study: Study, guide: str) -> tuple[str, ...]:
-    """Names of the adversaries of which one will guide, where the guide is one."""
-    if guide != "adversary" or study.adversaries is None:
-        return ()
-    base, term = base_name(study.base.seeds[0]), study.adversaries.term
-    return tuple(
-        run.name
-        for run in _adversaries(study)
-        if (run.base, run.term) == (base, term) and run.lambda_
-    )
 
 
 def deal(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun]:
@@ -189,21 +162,14 @@ def deal(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun
 def digests(study: Study, runs: Sequence[PlannedRun]) -> dict[str, str]:
     """For each run a hash of all that decides it: options and the content of configurations."""
     experiment = read_experiment(study.experiment).content
-    shared = [read_yaml(study.trainer), experiment, _contents(study.tests)]
-    base_tests = _contents(study.base_tests)
+    shared = [read_yaml(study.trainer), experiment, [read_yaml(path) for path in study.tests]]
+    base_tests = [read_yaml(path) for path in study.base.tests]
     found = {}
     for run in runs:
-        told: list[Any] = [shared, _decisive(run)]
-        told += [base_tests] if run.role == "base" else []
-        text = json.dumps(told, sort_keys=True, default=str)
+        own: dict[str, Any] = asdict(run) | {"needs": None}
+        own["told_by"] = own.pop("guide_run")  # its name when studies began
+        own = {key: held for key, held in own.items() if key not in _LATER or held is not None}
+        decisive = [shared, own, *([base_tests] if run.role == "base" else [])]
+        text = json.dumps(decisive, sort_keys=True, default=str)
         found[run.name] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return found
-
-
-def _decisive(run: PlannedRun) -> dict[str, Any]:
-    held = asdict(run) | {"needs": None}
-    return {key: value for key, value in held.items() if key not in _LATER or value is not None}
-
-
-def _contents(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    return [read_yaml(path) for path in paths]

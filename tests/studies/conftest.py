@@ -12,9 +12,9 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.studies import command, locks, runner
-from attnlight.studies.file import Study, read_studies
+from attnlight.studies import cli, executor, state
 from attnlight.studies.plan import plan
+from attnlight.studies.spec import Study, read_studies
 from attnlight.studies.state import StudyFolder
 from tests.commands import CONFIGS
 from tests.studies.fake import Instant
@@ -84,7 +84,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     calls = tmp_path / "calls"
     monkeypatch.setenv("FAKE_CHECKPOINT", str(tmp_path / "fake.ckpt"))
     monkeypatch.setenv("FAKE_CALLS", str(calls))
-    monkeypatch.setattr(runner, "Popen", Instant)
-    monkeypatch.setattr(command, "report", lambda folder: [])
-    monkeypatch.setattr(locks, "_PATIENCE", 0.0)
+    monkeypatch.setattr(executor, "Popen", Instant)
+    monkeypatch.setattr(cli, "report", lambda folder: [])
+    monkeypatch.setattr(state, "_PATIENCE", 0.0)
     return Lab(tmp_path, calls)

@@ -6,18 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
-from attnlight.studies.collect import Validation, collect, report
-from attnlight.studies.comparison import compare
-from attnlight.studies.file import Study, read_studies
-from attnlight.studies.listing import table
-from attnlight.studies.locks import alone, keep_plan, require_same_plan, working
+from attnlight.studies.collect import Validation, collect, compare, report
+from attnlight.studies.executor import Executor, Outcome, minutes
 from attnlight.studies.plan import ROLES, PlannedRun, deal, digests, plan
-from attnlight.studies.runner import Outcome, Runner
 from attnlight.studies.selection import Selection
-from attnlight.studies.state import StudyFolder
+from attnlight.studies.spec import Study, read_studies
+from attnlight.studies.state import StudyFolder, collecting, require_same_plan, working
 
 _INTERRUPTED = 130
 DESCRIPTION = """\
@@ -68,20 +66,29 @@ def main(argv: list[str]) -> int:
             another study or another process is at work there, or a file cannot be written.
     """
     options = parser().parse_args(argv)
+    name, part = options.name or options.file.stem, re.fullmatch(r"(\d+)/(\d+)", options.shard)
     if options.jobs < 1:
         raise InputError(f"--jobs is {options.jobs}; it must be at least 1.")
-    shard = _shard(options.shard)
-    whole = options.root / _name(options.name or options.file.stem)
+    if part is None or not 1 <= int(part[1]) <= int(part[2]):
+        raise InputError(f"--shard is {options.shard!r}; expected I/N with I from 1 to N.")
+    # W&B's group and a folder; jsonargparse would read a name of digits as a number.
+    if not re.fullmatch(r"[A-Za-z_][\w.+-]*", name):
+        raise InputError(
+            f"{name!r} is no name of a study: give one in --name, a letter and then letters, "
+            "digits, and any of _.+-."
+        )
+    shard = int(part[1]), int(part[2])
+    whole = options.root / name
     parts = [_part(study, whole, shard, options.only) for study in read_studies(options.file)]
     if options.dry_run:
-        print("\n\n".join(_listed(part) for part in parts))
+        print("\n\n".join(map(_listed, parts)))
         return 0
     statuses = []
-    for part in parts:
-        statuses.append(_worked(part, shard, options.jobs))
+    for held in parts:
+        statuses.append(_worked(held, shard, options.jobs))
         if statuses[-1] == _INTERRUPTED:
             return _INTERRUPTED
-    compare([part.folder for part in parts], whole)
+    compare([held.folder for held in parts], whole)
     return max(statuses, key=(0, 3, 1).index)
 
 
@@ -92,86 +99,72 @@ class _Part:
     folder: StudyFolder
     runs: Sequence[PlannedRun]
     asked: Sequence[PlannedRun]
-    decided: Mapping[str, str]
+    digests: Mapping[str, str]
 
 
 def _part(study: Study, whole: Path, shard: tuple[int, int], only: str) -> _Part:
-    name = whole.name if study.condition is None else f"{whole.name}-{study.condition}"
-    folder, runs = StudyFolder(whole.with_name(name), study), plan(study)
-    asked, decided = _asked(deal(runs, *shard), only), digests(study, runs)
-    require_same_plan(folder.path, decided)
-    return _Part(folder, runs, asked, decided)
-
-
-def _listed(part: _Part) -> str:
-    listed = table(part.folder, part.runs, part.asked)
-    return listed if part.folder.study.condition is None else f"{part.folder.path}\n{listed}"
-
-
-def _worked(part: _Part, shard: tuple[int, int], jobs: int) -> int:
-    """Do what is asked for of a part, and collect it; the exit status."""
-    path = part.folder.path
-    with working(path, *shard) as lock:
-        require_same_plan(path, part.decided)
-        keep_plan(path, part.decided)
-        try:
-            return _work(part.folder, part.runs, part.asked, jobs, lock)
-        except KeyboardInterrupt:
-            print("interrupted: the same command goes on where it was.")
-            return _INTERRUPTED
-
-
-def _name(name: str) -> str:
-    # W&B's group and a folder; jsonargparse would read a name of digits as a number.
-    if not re.fullmatch(r"[A-Za-z_][\w.+-]*", name):
-        raise InputError(
-            f"{name!r} is no name of a study: give one in --name, a letter and then letters, "
-            "digits, and any of _.+-."
-        )
-    return name
-
-
-def _shard(given: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)/(\d+)", given)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise InputError(f"--shard is {given!r}; expected I/N with I from 1 to N.")
-    return int(found[1]), int(found[2])
-
-
-def _asked(runs: Sequence[PlannedRun], only: str) -> list[PlannedRun]:
     roles = [role for role in only.split(",") if role] or list(ROLES)
     for role in roles:
         if role not in ROLES:
             raise InputError(f"--only has {role!r}, which is no role; they are {', '.join(ROLES)}.")
-    return [run for run in runs if run.role in roles]
+    name = "-".join(filter(None, (whole.name, study.condition)))
+    folder, runs = StudyFolder(whole.with_name(name), study), plan(study)
+    asked = [run for run in deal(runs, *shard) if run.role in roles]
+    part = _Part(folder, runs, asked, digests(study, runs))
+    require_same_plan(folder.path, part.digests)
+    return part
 
 
-def _work(
-    folder: StudyFolder,
-    runs: Sequence[PlannedRun],
-    asked: Sequence[PlannedRun],
-    jobs: int,
-    lock: int,
-) -> int:
-    folder.require_sound_bases(runs)
-    validation = Validation(folder)
-    selecting = [run for run in runs if run.selects]
-    choices = {name for run in selecting for name in run.needs}
+def _listed(part: _Part) -> str:
+    """The plan as a table, with what is there of it and how long the rest may take."""
+    seconds: dict[str, list[float]] = {}
+    for run in part.runs:
+        took = part.folder.seconds(run)
+        if took is not None:
+            seconds.setdefault(run.role, []).append(took)
+    lines = [("run", "role", "state", "needs", "estimate")]
+    left: list[list[float]] = []
+    for run in part.asked:
+        state, needs, estimate = part.folder.state(run), ", ".join(run.needs[:2]), "-"
+        needs += f" and {len(run.needs) - 2} more" if len(run.needs) > 2 else ""
+        if state != "finished":
+            left.append(seconds.get(run.role, seconds.get("base", [])))
+            estimate = minutes(median(left[-1])) if left[-1] else "unknown"
+        lines.append((run.name, run.role, state, needs, estimate))
+    widths = [max(len(line[column]) for line in lines) for column in range(5)]
+    rows = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    total = minutes(sum(map(median, left))) if all(left) else "unknown"
+    rows.append(f"{len(part.asked)} runs of {len(part.runs)}; one after the other: {total}")
+    return "\n".join([str(part.folder.path)] * (part.folder.study.condition is not None) + rows)
+
+
+def _worked(part: _Part, shard: tuple[int, int], jobs: int) -> int:
+    """Do what is asked for of a part, and collect it; the exit status."""
+    folder, runs, validation = part.folder, part.runs, Validation(part.folder)
+    choices = {name for run in runs if run.selects for name in run.needs}
     adversaries = [run for run in runs if run.name in choices and run.term]
 
     def selected() -> Selection | None:
-        held = folder.study.adversaries
-        return None if held is None else validation.selection(adversaries, held.term)
+        return validation.selection(adversaries, folder.study.adversaries.term)
 
-    runner = Runner(folder, runs, selected, jobs=jobs, lock=lock)
-    print(f"{folder.path}: {len(asked)} of {len(runs)} runs are asked for", flush=True)
-    outcome = runner.work({run.name for run in asked})
-    _tell(outcome)
-    with alone(folder.path):
-        if collect(folder, runs, validation):
-            report(folder.path)
-            print(folder.path / "report")
-    return outcome.status
+    with working(folder.path, *shard, part.digests) as lock:
+        try:
+            folder.require_sound_bases(runs)
+            executor = Executor(folder, runs, selected, jobs=jobs, lock=lock)
+            print(f"{folder.path}: {len(part.asked)} of {len(runs)} runs are asked for", flush=True)
+            outcome = executor.work({run.name for run in part.asked})
+            _tell(outcome)
+            with collecting(folder.path):
+                if collect(folder, runs, validation):
+                    report(folder.path)
+                    print(folder.path / "report")
+            return outcome.status
+        except KeyboardInterrupt:
+            print("interrupted: the same command goes on where it was.")
+            return _INTERRUPTED
 
 
 def _tell(outcome: Outcome) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from attnlight.errors import InputError
-from attnlight.studies.commands import evaluation_commands, first_command, fit_command, joined
-from attnlight.studies.file import read_studies
+from attnlight.studies.argv import evaluation_commands, fit_command
+from attnlight.studies.executor import first_command, joined
 from attnlight.studies.plan import PlannedRun, digests, plan
+from attnlight.studies.spec import read_studies
 from tests.commands import CONFIGS
 from tests.studies.conftest import CONTENT, Lab
 
@@ -28,16 +28,14 @@ TAGGER: dict[str, Any] = CONTENT | {
     },
     "adversaries": {"lambdas": {"kl": [0, 0.01], "compat": [2.1]}, "seeds": [0]},
 }
-ADVERSARIES = TAGGER["adversaries"]
-MARKED = {"options": {"data": {"target": "marked"}}}
 
 
 def runs_of(lab: Lab, content: dict[str, Any] = TAGGER) -> dict[str, PlannedRun]:
     return {run.name: run for run in plan(lab.study(content))}
 
 
-def model_of(lab: Lab, name: str, told_by: str | None = None) -> list[str]:
-    words = fit_command(lab.study(TAGGER), runs_of(lab)[name], Path("r/t"), told_by)
+def model_of(lab: Lab, name: str, guide_run: str | None = None) -> list[str]:
+    words = fit_command(lab.study(TAGGER), runs_of(lab)[name], Path("r/t"), guide_run)
     return [word.partition("=")[2] for word in words if word.startswith("--model")]
 
 
@@ -154,87 +152,3 @@ def test_head_and_context_decide_a_run(lab: Lab) -> None:
     study = lab.study(TAGGER)
     decided = digests(study, plan(study))
     assert len(set(decided.values())) == len(decided)
-
-
-def changed(**parts: Any) -> dict[str, Any]:
-    return TAGGER | parts
-
-
-CLASSIFIER = {"experiment": CONTENT["experiment"], "uniform": None, "guides": None}
-CLASSIFIER["adversaries"] = None
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (changed(**CLASSIFIER | {"uniform": {"heads": [0]}}), "uniform has the key 'heads'"),
-        (changed(**CLASSIFIER | {"guides": {"contexts": ["full"]}}), "the key 'contexts'"),
-        (
-            changed(**CLASSIFIER | {"adversaries": ADVERSARIES}),
-            "lambdas has the key 'compat', which is none; they are kl, js, tvd",
-        ),
-        (changed(uniform={"seeds": [0], "heads": [-1]}), "heads has -1; a head is a whole number"),
-        (changed(uniform={"seeds": [0], "heads": [1, 1]}), "heads names 1 twice"),
-        (
-            changed(guides={"names": ["base"], "contexts": ["words"]}),
-            "contexts has 'words', which is none; they are full, tokens, query_key",
-        ),
-        (
-            changed(adversaries=ADVERSARIES | {"lambdas": {"kl": [0]}}),
-            "guide adversary needs `adversaries`",
-        ),
-        (changed(**MARKED), "compat is the loss of target tokens, but the corpus of tiny has"),
-        (
-            changed(conditions={"one": {}, "two": MARKED}),
-            "but the corpus of tiny-two has target marked",
-        ),
-        (changed(conditions={}), "conditions is empty"),
-        (changed(conditions=["one"]), "conditions is ['one']; expected a mapping"),
-        (changed(conditions={"a/b": {}}), "conditions has 'a/b'; a name is text of letters"),
-        (changed(conditions={1: {}}), "conditions has 1; a name is text"),
-        (changed(conditions={"one": {"seeds": [1]}}), "conditions: one has the key 'seeds'"),
-        (changed(conditions={"one": {"base": {"seeds": [1]}}}), "one: base has the key 'seeds'"),
-        (
-            changed(conditions={"one": {"adversaries": {"bases": [0]}}}),
-            "one: adversaries has the key 'bases'",
-        ),
-        (
-            changed(conditions={"one": {"adversaries": {"lambdas": {"l2": [0]}}}}),
-            "lambdas has the key 'l2'",
-        ),
-    ],
-)
-def test_mistake_is_told(lab: Lab, content: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError) as error:
-        read_studies(lab.write(content))
-    assert said in str(error.value)
-    assert "tiny.yaml" in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_conditions_add_to_what_all_are_told(lab: Lab) -> None:
-    told = {"options": {"trainer": {"max_epochs": 2}}, "base": {"options": {"model": {"heads": 2}}}}
-    content = CONTENT | {
-        "options": {"trainer": {"max_epochs": 1}},
-        "uniform": {"seeds": [0], "options": {"trainer": {"max_epochs": 3}}},
-        "conditions": {"plain": None, "longer": told},
-    }
-    plain, longer = read_studies(lab.write(content))
-    assert (plain.name, plain.condition) == ("tiny-plain", "plain")
-    assert plain.base.options == ("--trainer.max_epochs=1",)
-    epochs = ("--trainer.max_epochs=1", "--trainer.max_epochs=2")
-    assert longer.base.options == (*epochs, "--model.heads=2")
-    assert longer.uniform.options == (*epochs, "--trainer.max_epochs=3")
-
-
-def test_a_condition_has_adversaries_of_its_own(lab: Lab) -> None:
-    grid = {"lambdas": {"kl": [0, 0.1]}, "seeds": [0, 1], "bases": [0]}
-    fewer, other = {"seeds": [0]}, {"lambdas": {"js": [0.2]}}
-    conditions = {"all": None, "fewer": {"adversaries": fewer}, "other": {"adversaries": other}}
-    content = CONTENT | {"guides": None, "adversaries": grid, "conditions": conditions}
-    held = [study.adversaries for study in read_studies(lab.write(content))]
-    assert [(one.lambdas, one.seeds) for one in held if one is not None] == [
-        ({"kl": (0.0, 0.1)}, {"kl": (0, 1)}),
-        ({"kl": (0.0, 0.1)}, {"kl": (0,)}),
-        ({"js": (0.2,)}, {"js": (0, 1)}),
-    ]

@@ -1,7 +1,15 @@
-"""Do what is missing of a plan, several runs at a time."""
+"""Do what is missing of a plan, several runs at a time, each in a process that ends when this does.
+
+A study that is killed leaves no run behind that goes on alone, so that it can be started again at
+once. Elsewhere than on Linux such a run goes on, and the lock that it inherited keeps others off.
+
+Started as a program, this is a run: its commands follow each other in one process, which imports
+all and reads the corpus once.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -9,14 +17,17 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
-from typing import IO
 
+from attnlight.__main__ import main
 from attnlight.files import named_errors
-from attnlight.studies.commands import PROGRAM, evaluation_commands, fit_command, joined
+from attnlight.processes import end_with_parent
+from attnlight.studies.argv import evaluation_commands, fit_command
 from attnlight.studies.plan import PlannedRun
 from attnlight.studies.selection import Selection
 from attnlight.studies.state import StudyFolder
 
+PROGRAM = (sys.executable, "-m", "attnlight.studies.executor")
+_THEN = "then"  # stands between the words of two commands
 _POLL = 0.05
 _PATIENCE = 20.0
 
@@ -52,10 +63,8 @@ class _Active:
     began: float
 
 
-class Runner:
-    """Runs that are asked for, each after those that it needs.
-
-    A run is `fit` and then `test`, in a process of its own that ends with this one.
+class Executor:
+    """Does runs that are asked for, each after those that it needs.
 
     Args:
         folder: Where they are.
@@ -100,31 +109,30 @@ class Runner:
         return self.outcome
 
     def _done(self, run: PlannedRun) -> bool:
-        """Whether a run is done, told by the guide that is selected now where it has one."""
+        """Whether a run is done, guided by the adversary that is selected now where one guides."""
         if run.name in self._known:
             return True
         done = self._folder.done(run)
         if done and run.selects:
             done = all(self._done(self._runs[need]) for need in run.needs)
-            done = done and self._folder.told_by(run) == self._told_by(run)
+            done = done and self._folder.guide_run(run) == self._guide_run(run)
         if done:
             self._known.add(run.name)
         return done
 
-    def _told_by(self, run: PlannedRun) -> str | None:
+    def _guide_run(self, run: PlannedRun) -> str | None:
         if not run.selects:
-            return run.told_by
+            return run.guide_run
         selected = self._selected()
-        return None if selected is None else selected.told_by(run.seed)
+        return None if selected is None else selected.guide_run(run.seed)
 
     def _start_what_can(self) -> None:
         for run in list(self._pending):
-            lost = {*self.outcome.failed, *self.outcome.skipped}
-            if lost & set(run.needs):
+            lost = [n for n in run.needs if n in self.outcome.failed or n in self.outcome.skipped]
+            if lost:
                 self._pending.remove(run)
                 self.outcome.skipped.append(run.name)
-                need = next(need for need in run.needs if need in lost)
-                self._say(run, f"skipped: it needs {need}")
+                self._say(run, f"skipped: it needs {lost[0]}")
             elif len(self._active) < self._jobs and self._ready(run):
                 self._pending.remove(run)
                 self._begin(run)
@@ -137,35 +145,29 @@ class Runner:
         )
 
     def _begin(self, run: PlannedRun) -> None:
-        told_by, folder = self._told_by(run), self._folder
-        same_guide = folder.told_by(run) == told_by
+        """Start what is missing of a run: `fit`, or what follows it alone."""
+        folder, guide_run = self._folder, self._guide_run(run)
         commands = evaluation_commands(folder.study, run, folder.path)
+        same_guide = folder.guide_run(run) == guide_run
         if not folder.fitted(run) or not same_guide:
             resume = folder.resumable(run) and same_guide
             how = ("--ckpt_path", "last") if resume else ("--overwrite",)
-            commands.insert(0, fit_command(folder.study, run, folder.path, told_by, how))
-        self._active.append(_Active(run, self._launch(run, commands), time.monotonic()))
-
-    def _launch(self, run: PlannedRun, commands: Sequence[Sequence[str]]) -> Popen[bytes]:
-        log = self._folder.log(run.name)
+            commands.insert(0, fit_command(folder.study, run, folder.path, guide_run, how))
+        log = folder.log(run.name)
         with named_errors(log):
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as file:
-                return self._process(run, commands, file)
-
-    def _process(
-        self, run: PlannedRun, commands: Sequence[Sequence[str]], log: IO[bytes]
-    ) -> Popen[bytes]:
-        log.write(f"$ attnlight {' '.join(commands[0])}\n".encode())
-        log.flush()
-        return Popen(
-            [*PROGRAM, *joined(commands)],
-            stdin=DEVNULL,
-            stdout=log,
-            stderr=STDOUT,
-            env=_environment(run.role, self._jobs),
-            pass_fds=(self._lock,),
-        )
+                file.write(f"$ attnlight {' '.join(commands[0])}\n".encode())
+                file.flush()
+                process = Popen(
+                    [*PROGRAM, *joined(commands)],
+                    stdin=DEVNULL,
+                    stdout=file,
+                    stderr=STDOUT,
+                    env=_environment(run.role, self._jobs),
+                    pass_fds=(self._lock,),
+                )
+        self._active.append(_Active(run, process, time.monotonic()))
 
     def _wait(self) -> None:
         """Wait for a process to end, and take note of its run's."""
@@ -219,12 +221,9 @@ def minutes(seconds: float) -> str:
 
 def _environment(role: str, jobs: int) -> Mapping[str, str]:
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    threads = max(1, cores // jobs)
-    own = {"OMP_NUM_THREADS": str(threads), "WANDB_JOB_TYPE": role}
-    given = dict(os.environ)
+    own = {"OMP_NUM_THREADS": str(max(1, cores // jobs)), "WANDB_JOB_TYPE": role}
     # In a SLURM allocation of several tasks Lightning would wait for those that srun starts.
-    given.pop("SLURM_NTASKS", None)
-    return own | given
+    return own | {key: value for key, value in os.environ.items() if key != "SLURM_NTASKS"}
 
 
 def _why(status: int, log: bytes) -> str:
@@ -234,3 +233,52 @@ def _why(status: int, log: bytes) -> str:
         return "it left no readable checkpoint, or not all records"
     lines = [line.strip() for line in log.decode("utf-8", "replace").splitlines()]
     return next((line for line in reversed(lines) if line), "it printed nothing")
+
+
+def joined(commands: Sequence[Sequence[str]]) -> list[str]:
+    """The words of several commands for one process."""
+    return [word for command in commands for word in (_THEN, *command)][1:]
+
+
+def first_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The first of the commands that `joined` put together, and the words of the others.
+
+    Example:
+        >>> first_command(joined([["fit", "--run=a"], ["test"]]))
+        (['fit', '--run=a'], ['test'])
+    """
+    end = words.index(_THEN) if _THEN in words else len(words)
+    return list(words[:end]), list(words[end + 1 :])
+
+
+def run_commands(words: Sequence[str]) -> int:
+    """Run commands one after the other, until one fails.
+
+    Args:
+        words: The arguments of all, as `joined` puts them together.
+
+    Returns:
+        The exit status of the last one that ran.
+    """
+    import torch
+
+    surroundings = dict(os.environ)
+    status, left = 0, list(words)
+    while left and not status:
+        command, left = first_command(left)
+        sys.argv[1:] = command  # with which Lightning starts other ranks
+        status = main()
+        # Lightning leaves a seed, a rank and a port there, which a second command would take over.
+        os.environ.clear()
+        os.environ.update(surroundings)
+        gc.collect()
+        if left and not status:
+            print(f"$ attnlight {' '.join(first_command(left)[0])}", flush=True)
+            if torch.distributed.is_initialized():  # a process is of one group of ranks in its life
+                os.execv(PROGRAM[0], [*PROGRAM, *left])
+    return status
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    sys.exit(run_commands(sys.argv[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from seqeval.metrics import f1_score
 from sklearn.metrics import f1_score as f1_of_classes
 
 from attnlight.errors import InputError
+from attnlight.problems.words import words_of
 from attnlight.records import read_record
-from attnlight.studies import comparison
+from attnlight.studies import collect
+from attnlight.studies.collect import measures, text_rows
+from attnlight.studies.instances import read_instances
 from attnlight.studies.plan import plan
-from attnlight.studies.tagging import rows, validation
 from tests.commands import CONFIGS
 from tests.studies.conftest import CONTENT, Lab
-from tests.studies.fake_tagger import CLASSES, write_records
+from tests.studies.fake_records import CLASSES, write_records
 from tests.studies.sentences import SUMS, collected, expected, loss, tokens
 
 STUDY: dict[str, Any] = CONTENT | {
@@ -113,6 +116,7 @@ def test_what_is_said_of_the_study(lab: Lab) -> None:
     assert lab.run(STUDY) == 0
     held = lab.collected()
     runs = held.pop("runs")
+    assert held.pop("problem") == asdict(words_of("tagging", "tokens", CLASSES))
     selected = {"run": "adversary-kl-l0.05-s0", "term": "kl", "lambda": 0.05, "reached": True}
     assert held["selected"] == held["best"]["kl"]
     assert held["selected"] in (
@@ -185,11 +189,11 @@ def test_one_head(lab: Lab) -> None:
     run = runs["seed-b0-s1"]
     for stage in ("val", "test"):
         write_records(folder.run(run.name) / "records" / stage, "tokens", js=0.1, heads=1)
-    found = rows(folder, run)
+    found = text_rows(folder, run)
     assert found["attention_js_heads"].shape == (6, 1)
     np.testing.assert_array_equal(found["attention_js_heads"][:, 0], found["attention_js"])
     np.testing.assert_array_equal(found["attention_js_mean"], found["attention_js"])
-    held = validation(folder, run)
+    held = measures(read_instances(folder, run, "val"))
     assert held["attention_js_heads"] == [held["attention_js"]]
 
 
@@ -197,8 +201,8 @@ def test_records_of_other_tokens(lab: Lab) -> None:
     assert lab.run(STUDY) == 0
     folder, run = lab.state(STUDY), plan(lab.study(STUDY))[1]
     write_records(folder.run(run.name) / "records/test", "marked", js=0.1)
-    with pytest.raises(InputError, match="holds other tokens than the records beside it"):
-        rows(folder, run)
+    with pytest.raises(InputError, match="holds other rows than the records beside it"):
+        text_rows(folder, run)
 
 
 class TestRuns:
@@ -238,7 +242,7 @@ class TestConditions:
             calls.append({**folders, "": output})
             return [output / "exclusivity.md"]
 
-        monkeypatch.setattr(comparison, "write", write)
+        monkeypatch.setattr(collect, "write_comparison", write)
         return calls
 
     def test_each_has_a_folder(self, lab: Lab, compared: list[dict[str, Path]]) -> None:

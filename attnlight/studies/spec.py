@@ -1,0 +1,274 @@
+"""A study file: its keys as dataclasses, and what its experiment is of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from attnlight.errors import InputError
+from attnlight.problems.words import problem_of, words_of
+from attnlight.studies.values import Options, Seeds, Weights, read_value, read_yaml
+
+Term = Literal["kl", "js", "tvd", "compat"]
+Guide = Literal["uniform", "learned", "base", "shuffled", "adversary", "other"]
+Context = Literal["full", "tokens", "query_key"]
+COMPAT = "compat"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """Runs that share options."""
+
+    options: Options = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group(Told):
+    """Runs of one role, one for each seed."""
+
+    seeds: Seeds = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bases(Group):
+    """The bases, the first of which is that of all that has only one, and tests of theirs alone."""
+
+    seeds: Seeds = (0,)
+    tests: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uniform(Group):
+    """Uniform attention, of all heads and of each of these alone, the others learned."""
+
+    heads: Seeds = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guides(Group):
+    """Guided models, for each guide and each context.
+
+    Attributes:
+        names: Whose attention guides them.
+        contexts: What they make of it: `full`, with the base's encoder and readout; `tokens`, over
+            tokens read alone; `query_key`, moved by trained queries and keys.
+    """
+
+    names: tuple[Guide, ...] = ()
+    contexts: tuple[Context, ...] = ("full",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adversaries(Told):
+    """Adversaries of some bases; none where there are no lambdas.
+
+    Attributes:
+        lambdas: For each attention term the weights to try, ascending; `compat` is KL on the scale
+            of Yang's (2020) released code.
+        seeds: For each attention term the seeds.
+        bases: Seeds of the bases to be unlike; by default the first.
+    """
+
+    lambdas: dict[Term, Weights] = field(default_factory=dict)
+    seeds: dict[Term, Seeds] = field(default_factory=dict)
+    bases: Seeds = ()
+
+    @property
+    def term(self) -> Term:
+        """The attention term whose adversary guides: KL, as the paper's, or else the first."""
+        return "kl" if "kl" in self.lambdas else next(iter(self.lambdas), "kl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition(Told):
+    """What is added for all runs and for the bases alone, and adversaries in place of the study's."""
+
+    base: Told = Told()
+    adversaries: dict[Literal["lambdas", "seeds"], Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyFile(Told):
+    """The keys of a study file, which `configs/README.md` explains."""
+
+    trainer: Path
+    experiment: Path
+    tests: tuple[Path, ...] = ()
+    base: Bases = Bases()
+    uniform: Uniform = Uniform()
+    seeds: Group = Group()
+    guides: Guides = Guides()
+    adversaries: Adversaries = Adversaries()
+    conditions: dict[str, Condition] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(StudyFile):
+    """A study file, or one of its conditions; options of a group begin with those of all runs.
+
+    Attributes:
+        path: The file.
+        condition: Name of the condition; None where the file has none.
+        corpus: Name of the corpus.
+        problem: Name of the problem that the models solve.
+        target: What the corpus asks of a text, where an instance is a part of it; else None.
+    """
+
+    path: Path
+    condition: str | None
+    corpus: str
+    problem: str
+    target: str | None
+
+    @property
+    def name(self) -> str:
+        """The stem of the file, with a condition `<stem>-<condition>`."""
+        return "-".join(filter(None, (self.path.stem, self.condition)))
+
+    @property
+    def clustered(self) -> bool:
+        """Whether an instance is a part of a text, not a text of its own."""
+        words = words_of(self.problem)
+        return words.instance != words.cluster
+
+
+def read_studies(path: Path) -> tuple[Study, ...]:
+    """Read a study file: one study, or one for each of its conditions.
+
+    Args:
+        path: YAML; `configs/README.md` lists its keys. Paths in it are relative to it.
+
+    Raises:
+        InputError: The file is missing or no YAML, names a file that is not there, has an unknown
+            key, or a value out of range.
+    """
+    content, place = read_yaml(path), f"{path}: conditions"
+    if content.get("conditions") is None:
+        return (_study(path, content, None, Condition()),)
+    named = read_value(dict[str, Condition], content["conditions"], place, path.parent)
+    if not named:
+        raise InputError(f"{place} is empty: leave it out where there are none.")
+    for name in named:
+        if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
+            raise InputError(
+                f"{place} has {name!r}; a name is text of letters, digits, and any of _.+-."
+            )
+    return tuple(_study(path, content, name, condition) for name, condition in named.items())
+
+
+def _study(path: Path, content: dict[str, Any], name: str | None, condition: Condition) -> Study:
+    """A study under one condition."""
+    grid = content.get("adversaries")
+    if condition.adversaries and isinstance(grid, dict | None):
+        grid = {**(grid or {}), **condition.adversaries}
+    if isinstance(grid, dict) and isinstance(grid.get("seeds"), list):
+        grid = grid | {"seeds": dict.fromkeys(grid.get("lambdas") or (), grid["seeds"])}
+    for key in ("trainer", "experiment"):
+        if content.get(key) is None:
+            raise InputError(f"{path} has no {key}, which is the path of a file.")
+    file: StudyFile = read_value(StudyFile, content | {"adversaries": grid}, str(path), path.parent)
+    shared, experiment = file.options + condition.options, read_experiment(file.experiment)
+    groups: dict[str, Any] = {
+        key: replace(held, options=shared + held.options)
+        for key, held in vars(file).items()
+        if isinstance(held, Told)
+    }
+    base = replace(groups["base"], options=groups["base"].options + condition.base.options)
+    bases = file.adversaries.bases or base.seeds[:1]
+    groups |= {"base": base, "adversaries": replace(groups["adversaries"], bases=bases)}
+    study = Study(
+        **(vars(file) | groups),
+        path=path,
+        condition=name,
+        corpus=experiment.corpus,
+        problem=problem_of(experiment.model),
+        target=None,
+    )
+    if study.clustered:
+        study = replace(study, target=_target(experiment, base.options))
+    _require_possible(study, adversaries=grid is not None)
+    return study
+
+
+def _target(experiment: Experiment, options: Options) -> str:
+    """What the corpus asks for: the last of the options, or else its file."""
+    pattern = re.compile(r"--data\.(?:init_args\.)?target=(.*)")
+    told = [found[1] for option in options if (found := pattern.fullmatch(option))]
+    data: Any = experiment.content["data"]
+    own = data.get("init_args") if isinstance(data, dict) else None
+    return told[-1] if told else str((own or {}).get("target", "tokens"))
+
+
+def _require_possible(study: Study, *, adversaries: bool) -> None:
+    """Refuse what no run of the study can be.
+
+    Raises:
+        InputError: There is such a thing.
+    """
+    held, seeds, target = study.adversaries, study.base.seeds, study.target
+    first, terms = seeds[:1], ", ".join(get_args(Term))
+    chosen = any(held.lambdas.get(held.term, ())) and held.seeds.get(held.term)
+    many = {
+        "uniform: heads": study.uniform.heads,
+        "guides: contexts": study.guides.contexts != ("full",),
+        "adversaries: lambdas: compat": COMPAT in held.lambdas,
+    }
+    key = next((key for key, given in many.items() if given and not study.clustered), None)
+    mistakes = {
+        "base: seeds is empty; a study needs a base": not seeds,
+        f"adversaries: lambdas needs a list for one of {terms}": adversaries and not held.lambdas,
+        "adversaries: lambdas names no lambda of a term": not all(held.lambdas.values()),
+        "adversaries: seeds has a term without lambdas": held.seeds.keys() - held.lambdas.keys(),
+        f"adversaries: bases must be seeds of `base`, which has {list(seeds)}": (
+            set(held.bases) - set(seeds)
+        ),
+        f"guide adversary needs `adversaries` of the base of seed {', '.join(map(str, first))} "
+        "with seeds and a lambda above 0": "adversary" in study.guides.names
+        and not (chosen and set(first) <= set(held.bases)),
+        "guide other is a model of `seeds`, which has no seed but the base's": (
+            "other" in study.guides.names and set(study.seeds.seeds) <= set(first)
+        ),
+        f"{key} is for models that answer for each token, which that of {study.experiment} "
+        "does not": key,
+        f"{COMPAT} is the loss of target tokens, but the corpus of {study.name} has target "
+        f"{target}": COMPAT in held.lambdas and target != "tokens",
+    }
+    for sentence, wrong in mistakes.items():
+        if wrong:
+            raise InputError(f"{study.path}: {sentence}.")
+
+
+class Experiment(NamedTuple):
+    """An experiment file.
+
+    Attributes:
+        content: What it says, with the files that it names as `model` and `data` in their places.
+        corpus: Name of the corpus: the stem of its file, or else its class.
+        model: Class of the model without its package, "" where there is none.
+    """
+
+    content: Mapping[str, Any]
+    corpus: str
+    model: str
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read an experiment with its model and its corpus.
+
+    Raises:
+        InputError: One of these files is missing or no YAML, or no corpus is named.
+    """
+    content, corpus, classes = read_yaml(path), "", {"model": "", "data": ""}
+    for key in classes:
+        part = content.get(key)
+        if isinstance(part, str) and (path.parent / part).is_file():
+            corpus = Path(part).stem if key == "data" else ""
+            part = content[key] = read_yaml(path.parent / part)
+        named = part.get("class_path") if isinstance(part, dict) else part
+        classes[key] = named.rpartition(".")[2] if isinstance(named, str) else ""
+    if not (corpus or classes["data"]):
+        raise InputError(f"{path} has no `data`: a study needs its corpus.")
+    return Experiment(content, corpus or classes["data"], classes["model"])
