@@ -67,12 +67,24 @@ def fit_command(
         guide_run: The run whose attention guides it, where one does.
         how: What is to be done with what is there: `--ckpt_path last` or `--overwrite`.
     """
+    model: dict[str, object] = {
+        "base": None if run.base is None else checkpoint(folder, run.base),
+        "guide": run.guide,
+        "guide_run": None if guide_run is None else checkpoint(folder, guide_run),
+        "lambda": run.lambda_,
+        "term": "kl" if run.term == COMPAT else run.term,
+        "head": run.head,
+        "query_key": "true" if run.context == "query_key" else None,
+        "context": None if run.context == "query_key" else run.context,
+        COMPAT: "true" if run.term == COMPAT else None,
+    }
     # A record with several rows for each text is too much to keep of every epoch.
     names = () if study.clustered else attached(run)
     return [
         "fit",
         *_configs(study.trainer, study.experiment, *study.tests),
-        *_model(study, run, folder, guide_run),
+        *([] if run.base is None else [f"--model={TASKS[study.problem][run.role]}"]),
+        *(f"--model.{OPTIONS[k]}={value}" for k, value in model.items() if value is not None),
         *(f"--trainer.callbacks+={CALLBACKS[name]}" for name in names),
         "--trainer.enable_progress_bar=false",
         "--trainer.enable_model_summary=false",
@@ -89,25 +101,6 @@ def _configs(*paths: Path) -> list[str]:
     return [word for path in paths for word in ("-c", str(path))]
 
 
-def _model(study: Study, run: PlannedRun, folder: Path, guide_run: str | None) -> list[str]:
-    """The variant in place of the experiment's model."""
-    if run.base is None:
-        return []
-    given: dict[str, object] = {
-        "base": checkpoint(folder, run.base),
-        "guide": run.guide,
-        "guide_run": None if guide_run is None else checkpoint(folder, guide_run),
-        "lambda": run.lambda_,
-        "term": "kl" if run.term == COMPAT else run.term,
-        "head": run.head,
-        "query_key": "true" if run.context == "query_key" else None,
-        "context": None if run.context == "query_key" else run.context,
-        COMPAT: "true" if run.term == COMPAT else None,
-    }
-    options = [f"--model.{OPTIONS[k]}={value}" for k, value in given.items() if value is not None]
-    return [f"--model={TASKS[study.problem][run.role]}", *options]
-
-
 def evaluated(study: Study) -> tuple[Stage, ...]:
     """The splits that are recorded once a run is trained."""
     return ("val", "test") if study.clustered else ("test",)
@@ -118,22 +111,19 @@ def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[lis
 
     It is `test` where validation was recorded in `fit`, else `validate` and `test`.
     """
-    return [_evaluation(study, run, folder, stage) for stage in evaluated(study)]
-
-
-def _evaluation(study: Study, run: PlannedRun, folder: Path, stage: Stage) -> list[str]:
-    of_bases = study.base.tests if run.base is None and stage == "test" else ()
     options: dict[str, dict[str, Any]] = {PREDICTIONS: {}, DIVERGENCE: {}}
     if study.clustered:  # whose study has figures of its own
-        options = {
-            PREDICTIONS: {"figures": False},
-            DIVERGENCE: {"figures": False, "rankings": True},
-        }
+        options = {name: {"figures": False} for name in options}
+        options[DIVERGENCE]["rankings"] = True
     tests = [{"class_path": CALLBACKS[k], "init_args": options[k]} for k in attached(run)]
+    of_bases = {"test": study.base.tests if run.base is None else ()}
     return [
-        "validate" if stage == "val" else "test",
-        *_configs(folder / run.name / "fit.yaml", *study.tests, *of_bases),
-        *(option for option in run.options if option.startswith("--trainer.callbacks+=")),
-        f"--trainer.callbacks+={json.dumps(tests)}",
-        f"--ckpt_path={checkpoint(folder, run.name)}",
+        [
+            "validate" if stage == "val" else "test",
+            *_configs(folder / run.name / "fit.yaml", *study.tests, *of_bases.get(stage, ())),
+            *(option for option in run.options if option.startswith("--trainer.callbacks+=")),
+            f"--trainer.callbacks+={json.dumps(tests)}",
+            f"--ckpt_path={checkpoint(folder, run.name)}",
+        ]
+        for stage in evaluated(study)
     ]

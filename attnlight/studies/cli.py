@@ -10,7 +10,7 @@ from statistics import median
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
-from attnlight.studies.collect import Validation, collect, compare, report
+from attnlight.studies.collect import JSON, Validation, collect
 from attnlight.studies.executor import Executor, Outcome, minutes
 from attnlight.studies.plan import ROLES, PlannedRun, deal, digests, plan
 from attnlight.studies.selection import Selection
@@ -88,7 +88,7 @@ def main(argv: list[str]) -> int:
         statuses.append(_worked(held, shard, options.jobs))
         if statuses[-1] == _INTERRUPTED:
             return _INTERRUPTED
-    compare([held.folder for held in parts], whole)
+    _compare(parts, whole)
     return max(statuses, key=(0, 3, 1).index)
 
 
@@ -119,9 +119,9 @@ def _listed(part: _Part) -> str:
     """The plan as a table, with what is there of it and how long the rest may take."""
     seconds: dict[str, list[float]] = {}
     for run in part.runs:
-        took = part.folder.seconds(run)
-        if took is not None:
-            seconds.setdefault(run.role, []).append(took)
+        note = part.folder.note(run)
+        if note.get("state") == "finished":
+            seconds.setdefault(run.role, []).append(float(note["seconds"]))
     lines = [("run", "role", "state", "needs", "estimate")]
     left: list[list[float]] = []
     for run in part.asked:
@@ -159,7 +159,9 @@ def _worked(part: _Part, shard: tuple[int, int], jobs: int) -> int:
             _tell(outcome)
             with collecting(folder.path):
                 if collect(folder, runs, validation):
-                    report(folder.path)
+                    from attnlight.report.study import write_study
+
+                    write_study(folder.path)
                     print(folder.path / "report")
             return outcome.status
         except KeyboardInterrupt:
@@ -175,3 +177,20 @@ def _tell(outcome: Outcome) -> None:
     if outcome.waiting:
         names = ", ".join(outcome.waiting[:3]) + (", ..." if len(outcome.waiting) > 3 else "")
         print(f"{names} wait for runs of another shard or role: start this again when they end.")
+
+
+def _compare(parts: Sequence[_Part], output: Path) -> None:
+    """Compare conditions whose adversaries are all finished, by what a text's instances sum to."""
+    there = {}
+    for part in parts:
+        study, path = part.folder.study, part.folder.path
+        adversaries = [run for run in part.runs if run.role == "adversary"]
+        if not (study.condition and study.clustered and adversaries and (path / JSON).is_file()):
+            continue
+        if all(part.folder.done(run) for run in adversaries):
+            there[study.condition] = path
+    if there:
+        from attnlight.report.tagging import write_exclusivity
+
+        with collecting(output):
+            print(write_exclusivity(there, output)[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,12 @@ from attnlight.records import Record, read_metadata, read_record
 from attnlight.records.parquet import open_writer
 from attnlight.statistics.collapse import frequency_loss
 from attnlight.statistics.f1 import f1_by_class
-from attnlight.statistics.frontier import frontier
+from attnlight.statistics.frontier import frontier, thinned
 from attnlight.studies.argv import DIVERGENCE, OPTIONS, checkpoint
 from attnlight.studies.instances import COMPARED, HEADS, Instances, read_instances
-from attnlight.studies.plan import PlannedRun, base_name, plan
+from attnlight.studies.plan import PlannedRun, base_name
 from attnlight.studies.selection import Measures, Selection, chosen_epoch, select
-from attnlight.studies.state import StudyFolder, collecting
+from attnlight.studies.state import StudyFolder
 
 SCHEMA = 1
 JSON, PARQUET = "study.json", "study.parquet"
@@ -187,46 +186,19 @@ def _described(
     if clustered or run.guide is not None:
         said["told_by"] = folder.guide_run(run)
     if not clustered:
-        return said | _frontier(folder, run)
-    said["epochs"] = folder.epochs(run)
+        record = _adversaries(folder, run)
+        if record is not None and "frontier_js" in record.columns:
+            epsilons = np.array(record.metadata["frontier_epsilons"])
+            tvd, js = thinned(*frontier(record.columns["frontier_js"], epsilons))
+            said["frontier"] = {"tvd": tvd.tolist(), "js": js.tolist()}
+        return said
+    said["epochs"] = folder.status(run).get("epochs")
     if run.base is not None:
         said["heads"] = read_metadata(folder.record(run.name, "test", DIVERGENCE)).get("heads")
         return said
     held = read_instances(folder, run, "val")
     counts = np.bincount(held.prediction[held.measured], minlength=len(held.classes))
     return said | {"ignorant": frequency_loss(counts)}
-
-
-def _frontier(folder: StudyFolder, run: PlannedRun) -> dict[str, Any]:
-    """The bound on attentions over a base's own encoder, where its record has one."""
-    record = _adversaries(folder, run)
-    if record is None or "frontier_js" not in record.columns:
-        return {}
-    epsilons = np.array(record.metadata["frontier_epsilons"])
-    tvd, js = thinned(*frontier(record.columns["frontier_js"], epsilons))
-    return {"frontier": {"tvd": tvd.tolist(), "js": js.tolist()}}
-
-
-def thinned(
-    x: NDArray[np.float64], y: NDArray[np.float64], corners: int = 400
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Some of a concave curve's corners, evenly along it, its ends among them.
-
-    Ten thousand corners would make a file that is kept large; 400 move the curve by less than a
-    thousandth of its height.
-
-    Args:
-        x: Ascending, (P,).
-        y: Ascending, (P,).
-        corners: How many to keep at most.
-    """
-    if len(x) <= corners:
-        return x, y
-    steps = np.hypot(np.diff(x) / np.ptp(x), np.diff(y) / np.ptp(y))
-    along = np.concatenate([[0.0], np.cumsum(steps)])
-    kept = np.unique(np.searchsorted(along, np.linspace(0.0, along[-1], corners)))
-    kept = np.minimum(kept, len(x) - 1)
-    return x[kept], y[kept]
 
 
 def _adversaries(folder: StudyFolder, run: PlannedRun) -> Record | None:
@@ -286,39 +258,3 @@ def _column(values: NDArray[Any] | None, kind: pa.DataType, rows: int) -> pa.Arr
         return pa.ListArray.from_arrays(pa.array(offsets), flat)
     undefined = np.isnan(values) if values.dtype.kind == "f" else None
     return pa.array(values, kind, mask=undefined, safe=False)
-
-
-def report(folder: Path) -> list[Path]:
-    """Write the tables and figures of a study that is collected."""
-    from attnlight.report.study import write_study
-
-    return write_study(folder)
-
-
-def compare(folders: Sequence[StudyFolder], output: Path) -> None:
-    """Compare the conditions of a study whose adversaries are all finished, by sums over texts.
-
-    Args:
-        folders: The conditions' folders, or that of a study without any.
-        output: The folder that the comparison goes to.
-
-    Raises:
-        InputError: A file cannot be read or written.
-    """
-    there = {}
-    for folder in folders:
-        adversaries = [run for run in plan(folder.study) if run.role == "adversary"]
-        if folder.study.condition is None or not folder.study.clustered or not adversaries:
-            continue
-        if (folder.path / JSON).is_file() and all(folder.done(run) for run in adversaries):
-            there[folder.study.condition] = folder.path
-    if there:
-        with collecting(output):
-            print(write_comparison(there, output)[0])
-
-
-def write_comparison(folders: Mapping[str, Path], output: Path) -> list[Path]:
-    """Write how exclusive attention is under each condition, by its name and its study's folder."""
-    from attnlight.report.tagging import write_exclusivity
-
-    return write_exclusivity(folders, output)

@@ -54,15 +54,6 @@ class Outcome:
         return 1 if self.failed else 3 if self.waiting else 0
 
 
-@dataclass
-class _Active:
-    """A run that is going on."""
-
-    run: PlannedRun
-    process: Popen[bytes]
-    began: float
-
-
 class Executor:
     """Does runs that are asked for, each after those that it needs.
 
@@ -85,7 +76,7 @@ class Executor:
     ) -> None:
         self._folder, self._runs, self._selected = folder, {r.name: r for r in runs}, selected
         self._jobs, self._lock = jobs, lock
-        self._active: list[_Active] = []
+        self._active: dict[str, tuple[Popen[bytes], float]] = {}  # by run; when it began
         self._known: set[str] = set()
         self._pending: list[PlannedRun] = []
         self._of = 0
@@ -138,7 +129,7 @@ class Executor:
                 self._begin(run)
 
     def _ready(self, run: PlannedRun) -> bool:
-        under_way = {held.name for held in self._pending} | {a.run.name for a in self._active}
+        under_way = {held.name for held in self._pending} | self._active.keys()
         return all(
             need in self._known or (need not in under_way and self._done(self._runs[need]))
             for need in run.needs
@@ -150,7 +141,8 @@ class Executor:
         commands = evaluation_commands(folder.study, run, folder.path)
         same_guide = folder.guide_run(run) == guide_run
         if not folder.fitted(run) or not same_guide:
-            resume = folder.resumable(run) and same_guide
+            left, over = (folder.path / run.name / n for n in ("last.ckpt", "status.json"))
+            resume = left.is_file() and not over.is_file() and same_guide
             how = ("--ckpt_path", "last") if resume else ("--overwrite",)
             commands.insert(0, fit_command(folder.study, run, folder.path, guide_run, how))
         log = folder.log(run.name)
@@ -167,29 +159,28 @@ class Executor:
                     env=_environment(run.role, self._jobs),
                     pass_fds=(self._lock,),
                 )
-        self._active.append(_Active(run, process, time.monotonic()))
+        self._active[run.name] = process, time.monotonic()
 
     def _wait(self) -> None:
         """Wait for a process to end, and take note of its run's."""
-        while all(active.process.poll() is None for active in self._active):
+        while all(process.poll() is None for process, _ in self._active.values()):
             time.sleep(_POLL)
-        for active in [a for a in self._active if a.process.returncode is not None]:
-            self._active.remove(active)
-            self._end(active)
+        for name, (process, began) in list(self._active.items()):
+            if process.returncode is not None:
+                del self._active[name]
+                self._end(self._runs[name], process.returncode, time.monotonic() - began)
 
-    def _end(self, active: _Active) -> None:
-        run, seconds = active.run, time.monotonic() - active.began
-        if active.process.returncode == 0 and self._done(run):
+    def _end(self, run: PlannedRun, status: int, seconds: float) -> None:
+        if status == 0 and self._done(run):
             # As large as the best epoch, and of no use to a run that is done.
-            (self._folder.run(run.name) / "last.ckpt").unlink(missing_ok=True)
-            self._folder.note(run, "finished", seconds)
+            (self._folder.path / run.name / "last.ckpt").unlink(missing_ok=True)
+            self._folder.keep_note(run, "finished", seconds)
             self.outcome.finished.append(run.name)
             self._say(run, f"finished in {minutes(seconds)}")
             return
         log = self._folder.log(run.name)
-        why = _why(active.process.returncode, log.read_bytes())
-        self._folder.note(run, "failed", seconds)
-        self.outcome.failed[run.name] = why
+        why = self.outcome.failed[run.name] = _why(status, log.read_bytes())
+        self._folder.keep_note(run, "failed", seconds)
         self._say(run, f"failed after {minutes(seconds)}: {why} ({log})")
 
     def _say(self, run: PlannedRun, what: str) -> None:
@@ -198,15 +189,16 @@ class Executor:
 
     def _stop(self) -> None:
         """End what is going on, after an interruption."""
-        for active in self._active:
-            active.process.terminate()
+        processes = [process for process, _ in self._active.values()]
+        for process in processes:
+            process.terminate()
         deadline = time.monotonic() + _PATIENCE
-        for active in self._active:
+        for process in processes:
             try:
-                active.process.wait(max(0.0, deadline - time.monotonic()))
+                process.wait(max(0.0, deadline - time.monotonic()))
             except TimeoutExpired:
-                active.process.kill()
-                active.process.wait()
+                process.kill()
+                process.wait()
 
 
 def minutes(seconds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -56,94 +56,72 @@ class PlannedRun:
         return self.guide == "adversary"
 
 
-def plan(study: Study) -> list[PlannedRun]:
-    """The runs of a study, each after those that it needs."""
-    bases = [
-        PlannedRun(base_name(seed), "base", seed, options=study.base.options)
-        for seed in study.base.seeds
-    ]
-    adversaries = list(_adversaries(study))
-    guided = list(_guided(study, adversaries))
-    return [
-        *bases,
-        *_uniform(study),
-        *_other_seeds(study),
-        *(run for run in guided if not run.selects),
-        *adversaries,
-        *(run for run in guided if run.selects),
-    ]
-
-
 def base_name(seed: int) -> str:
     """Name of the base of a seed."""
     return f"base-s{seed}"
 
 
-def _uniform(study: Study) -> Iterator[PlannedRun]:
-    held, base = study.uniform, base_name(study.base.seeds[0])
-    for head, seed in product((None, *held.heads), held.seeds):
+def plan(study: Study) -> list[PlannedRun]:
+    """The runs of a study, each after those that it needs."""
+    adversaries = list(_adversaries(study))
+    guided = list(_guided(study, adversaries))
+    runs = [
+        *(PlannedRun(base_name(seed), "base", seed) for seed in study.base.seeds),
+        *_uniform_and_seeds(study),
+        *(run for run in guided if not run.selects),
+        *adversaries,
+        *(run for run in guided if run.selects),
+    ]
+    groups = (study.base, study.uniform, study.seeds, study.guides, study.adversaries)
+    options = {role: group.options for role, group in zip(ROLES, groups, strict=True)}
+    return [
+        replace(run, needs=(*filter(None, (run.base,)), *run.needs), options=options[run.role])
+        for run in runs
+    ]
+
+
+def _uniform_and_seeds(study: Study) -> Iterator[PlannedRun]:
+    base = base_name(study.base.seeds[0])
+    for head, seed in product((None, *study.uniform.heads), study.uniform.seeds):
         name = f"uniform-s{seed}" if head is None else f"uniform-h{head}-s{seed}"
-        needs = (base,)
-        yield PlannedRun(name, "uniform", seed, base, head=head, needs=needs, options=held.options)
-
-
-def _other_seeds(study: Study) -> Iterator[PlannedRun]:
+        yield PlannedRun(name, "uniform", seed, base, head=head)
     for of, seed in product(study.base.seeds, study.seeds.seeds):
         if seed != of:
-            base, name, options = base_name(of), f"seed-b{of}-s{seed}", study.seeds.options
-            yield PlannedRun(name, "seed", seed, base, needs=(base,), options=options)
+            yield PlannedRun(f"seed-b{of}-s{seed}", "seed", seed, base_name(of))
 
 
 def _adversaries(study: Study) -> Iterator[PlannedRun]:
     held = study.adversaries
     for of, (term, weights) in product(held.bases, held.lambdas.items()):
-        base = base_name(of)
-        first = "" if of == study.base.seeds[0] else f"-b{of}"
+        prefix = f"adversary-{term}" if of == study.base.seeds[0] else f"adversary-b{of}-{term}"
         for weight, seed in product(weights, held.seeds.get(term, ())):
-            short = f"{weight:g}"  # a short name of a number that no other number has
-            number = short if float(short) == weight else repr(weight)
-            yield PlannedRun(
-                f"adversary{first}-{term}-l{number}-s{seed}",
-                "adversary",
-                seed,
-                base,
-                term=term,
-                lambda_=weight,
-                needs=(base,),
-                options=held.options,
-            )
+            short = f"{weight:g}"  # which another number may have
+            name = f"{prefix}-l{short if float(short) == weight else repr(weight)}-s{seed}"
+            yield PlannedRun(name, "adversary", seed, base_name(of), term=term, lambda_=weight)
 
 
 def _guided(study: Study, adversaries: Sequence[PlannedRun]) -> Iterator[PlannedRun]:
-    base, held = base_name(study.base.seeds[0]), study.guides
-    selectable = [
-        run.name
-        for run in adversaries
-        if (run.base, run.term) == (base, study.adversaries.term) and run.lambda_
-    ]
-    for name, context, seed in product(held.names, held.contexts, held.seeds):
-        if context == "query_key" and name in _NOT_GIVEN:
+    first, held = study.base.seeds[0], study.guides
+    base, term = base_name(first), study.adversaries.term
+    selectable = [r.name for r in adversaries if (r.base, r.term) == (base, term) and r.lambda_]
+    others = [seed for seed in study.seeds.seeds if seed != first]
+    for guide, context, seed in product(held.names, held.contexts, held.seeds):
+        if context == "query_key" and guide in _NOT_GIVEN:
             continue
-        guide_run = _other(study, seed) if name == "other" else None
-        needs = selectable if name == "adversary" else [guide_run] if guide_run else []
+        needs, other = selectable if guide == "adversary" else [], None
+        if guide == "other":  # the seed variant that has this seed, or else the first one
+            other = f"seed-b{first}-s{seed if seed in others else others[0]}"
+            needs = [other]
         yield PlannedRun(
-            f"guide-{name}-s{seed}" if context == "full" else f"guide-{name}-{context}-s{seed}",
+            f"guide-{guide}-s{seed}" if context == "full" else f"guide-{guide}-{context}-s{seed}",
             "guide",
             seed,
             base,
-            guide=name,
-            guide_run=guide_run,
+            guide=guide,
+            guide_run=other,
             context=context if study.clustered else None,
-            needs=(base, *needs),
-            options=held.options,
+            needs=tuple(needs),
         )
-
-
-def _other(study: Study, seed: int) -> str:
-    """The seed variant of the first base that has this seed, or else the first one."""
-    first = study.base.seeds[0]
-    there = [other for other in study.seeds.seeds if other != first]
-    return f"seed-b{first}-s{seed if seed in there else there[0]}"
 
 
 def deal(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun]:

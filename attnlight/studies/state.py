@@ -11,7 +11,7 @@ import re
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -43,40 +43,40 @@ class StudyFolder:
     path: Path
     study: Study
 
-    def run(self, name: str) -> Path:
-        """A run's folder."""
-        return self.path / name
-
-    def log(self, name: str) -> Path:
+    def log(self, run: str) -> Path:
         """What a run's processes print."""
-        return self.path / "logs" / f"{name}.log"
+        return self.path / "logs" / f"{run}.log"
 
     def record(self, run: str, stage: Stage, name: str, epoch: int | None = None) -> Path:
         """A record of a run, by the names of both: of one epoch of `fit`, or of the best epoch."""
         file = name if epoch is None else f"{name}-{epoch}"
-        return self.run(run) / "records" / stage / f"{file}.parquet"
+        return self.path / run / "records" / stage / f"{file}.parquet"
+
+    def records(self, run: PlannedRun) -> list[Path]:
+        """The records that are left of a run once it is trained."""
+        found = []
+        for stage in evaluated(self.study):
+            of_bases = self.study.base.tests if run.base is None and stage == "test" else ()
+            names = list(attached(run))
+            for tests in (read_yaml(path) for path in (*self.study.tests, *of_bases)):
+                for callback in tests.get("trainer", {}).get("callbacks+", []):
+                    kind = str(callback["class_path"]).rpartition(".")[2]
+                    names.append(re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower())
+            found += [self.record(run.name, stage, name) for name in dict.fromkeys(names)]
+        return found
+
+    def status(self, run: PlannedRun) -> dict[str, Any]:
+        """What `fit` says of itself: its `state`, and of how many `epochs` it was."""
+        return _read_json(self.path / run.name / "status.json")
 
     def fitted(self, run: PlannedRun) -> bool:
         """Whether `fit` came to its end here and its best epoch is there."""
         whole = zipfile.is_zipfile(checkpoint(self.path, run.name))
-        return self._status(run).get("state") == "finished" and whole
-
-    def epochs(self, run: PlannedRun) -> int | None:
-        """How many epochs a run was trained."""
-        epochs = self._status(run).get("epochs")
-        return None if epochs is None else int(epochs)
-
-    def _status(self, run: PlannedRun) -> dict[str, Any]:
-        return _read_json(self.run(run.name) / "status.json")
-
-    def resumable(self, run: PlannedRun) -> bool:
-        """Whether an interrupted `fit` can go on."""
-        folder = self.run(run.name)
-        return (folder / "last.ckpt").is_file() and not (folder / "status.json").is_file()
+        return self.status(run).get("state") == "finished" and whole
 
     def setting(self, run: str, part: str, option: str) -> Any:  # noqa: ANN401
         """What the configuration of a run that is there gives as an option of its model or data."""
-        path = self.run(run) / "fit.yaml"
+        path = self.path / run / "fit.yaml"
         content = read_yaml(path) if path.is_file() else {}
         return content.get(part, {}).get("init_args", {}).get(option)
 
@@ -87,41 +87,25 @@ class StudyFolder:
 
     def done(self, run: PlannedRun) -> bool:
         """Whether a run is trained and all its records are there and readable."""
-        if not self.fitted(run):
-            return False
         try:
-            return all(read_metadata(path) for path in self.records(run))
+            return self.fitted(run) and all(read_metadata(path) for path in self.records(run))
         except RecordError:
             return False
-
-    def records(self, run: PlannedRun) -> list[Path]:
-        """The records that are left of a run once it is trained."""
-        of_bases = self.study.base.tests if run.base is None else ()
-        own = {"val": self.study.tests, "test": self.study.tests + of_bases}
-        return [
-            self.record(run.name, stage, name)
-            for stage in evaluated(self.study)
-            for name in dict.fromkeys([*attached(run), *_attached_by(own[stage])])
-        ]
 
     def state(self, run: PlannedRun) -> State:
         """What became of a run: one that fails is tried again when the study is started again."""
         if self.done(run):
             return "finished"
-        return "failed" if _read_json(self._note(run)).get("state") == "failed" else "missing"
+        return "failed" if self.note(run).get("state") == "failed" else "missing"
 
-    def seconds(self, run: PlannedRun) -> float | None:
-        """How long the processes of a finished run took."""
-        note = _read_json(self._note(run))
-        return float(note["seconds"]) if note.get("state") == "finished" else None
+    def note(self, run: PlannedRun) -> dict[str, Any]:
+        """How the processes of a run ended: the `state`, and after how many `seconds`."""
+        return _read_json(self.log(run.name).with_suffix(".json"))
 
-    def note(self, run: PlannedRun, state: State, seconds: float) -> None:
-        """Keep how the processes of a run ended."""
+    def keep_note(self, run: PlannedRun, state: State, seconds: float) -> None:
+        """Keep what `note` reads."""
         content = {"state": state, "seconds": round(seconds, 1)}
-        write_text(self._note(run), json.dumps(content) + "\n")
-
-    def _note(self, run: PlannedRun) -> Path:
-        return self.log(run.name).with_suffix(".json")
+        write_text(self.log(run.name).with_suffix(".json"), json.dumps(content) + "\n")
 
     def require_sound_bases(self, runs: Sequence[PlannedRun]) -> None:
         """Refuse a base whose checkpoint is not the one that its records are of.
@@ -130,26 +114,18 @@ class StudyFolder:
             InputError: It was damaged or replaced since it was tested.
         """
         for run in runs:
-            path = self.record(run.name, "test", PREDICTIONS)
+            path, best = self.record(run.name, "test", PREDICTIONS), checkpoint(self.path, run.name)
             if run.role != "base" or not path.is_file():
                 continue
-            best = checkpoint(self.path, run.name)
-            if not best.is_file() or read_metadata(path).get("checkpoint_hash") != _digest(best):
+            found = None
+            if best.is_file():
+                with best.open("rb") as file:
+                    found = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+            if found is None or read_metadata(path).get("checkpoint_hash") != found:
                 raise InputError(
                     f"{best} is not the file that was tested, it is damaged or another one: delete "
-                    f"{self.run(run.name)}, and the same command makes it anew."
+                    f"{best.parent}, and the same command makes it anew."
                 )
-
-
-def _attached_by(files: Sequence[Path]) -> list[str]:
-    """Names of the tests that configurations attach, as records have them."""
-    callbacks = [
-        callback
-        for file in files
-        for callback in read_yaml(file).get("trainer", {}).get("callbacks+", [])
-    ]
-    names = [str(callback["class_path"]).rpartition(".")[2] for callback in callbacks]
-    return [re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in names]
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -159,12 +135,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _digest(path: Path) -> str:
-    """The hash by which records know their checkpoint."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 @contextmanager
@@ -196,7 +166,8 @@ def working(
                     with _locked(other, "all that work there at a time must split it alike"):
                         pass
             descriptor = held.enter_context(_locked(own, "wait for it, or end it"))
-            _remove_leftovers(folder, PLAN)
+            for left in folder.glob(LEFTOVER.format(PLAN)):
+                left.unlink()
             known = require_same_plan(folder, digests or {})
             both = known | dict(digests or {})
             if both != known:
@@ -213,13 +184,9 @@ def collecting(folder: Path) -> Iterator[None]:
     What one that was killed left half-written of it is removed.
     """
     with _locked(folder / ".lock-collect"):
-        _remove_leftovers(folder, "study.*")
+        for left in folder.glob(LEFTOVER.format("study.*")):
+            left.unlink()
         yield
-
-
-def _remove_leftovers(folder: Path, name: str) -> None:
-    for left in folder.glob(LEFTOVER.format(name)):
-        left.unlink()
 
 
 @contextmanager
@@ -238,7 +205,10 @@ def _locked(path: Path, advice: str | None = None) -> Iterator[int]:
         held = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         deadline = time.monotonic() + (math.inf if advice is None else _PATIENCE)
-        while not _taken(held):
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             if time.monotonic() > deadline:
                 part, _, whole = path.name.removeprefix(".lock-").partition("of")
                 name = "the whole" if whole == "1" else f"shard {part}/{whole}"
@@ -249,14 +219,6 @@ def _locked(path: Path, advice: str | None = None) -> Iterator[int]:
         yield held
     finally:
         os.close(held)
-
-
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def require_same_plan(folder: Path, digests: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.studies import cli, executor, state
+from attnlight.studies import executor, state
 from attnlight.studies.plan import plan
 from attnlight.studies.spec import Study, read_studies
 from attnlight.studies.state import StudyFolder
@@ -85,6 +85,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setenv("FAKE_CHECKPOINT", str(tmp_path / "fake.ckpt"))
     monkeypatch.setenv("FAKE_CALLS", str(calls))
     monkeypatch.setattr(executor, "Popen", Instant)
-    monkeypatch.setattr(cli, "report", lambda folder: [])
+    monkeypatch.setattr("attnlight.report.study.write_study", lambda folder: [])
     monkeypatch.setattr(state, "_PATIENCE", 0.0)
     return Lab(tmp_path, calls)

@@ -21,7 +21,8 @@ from torchmetrics.functional.classification import (
 from attnlight.problems import words
 from attnlight.problems.words import words_of
 from attnlight.records import ShardWriter, merge_shards
-from attnlight.studies.collect import CLUSTERS, Validation, collect, measures, thinned
+from attnlight.statistics.frontier import thinned
+from attnlight.studies.collect import CLUSTERS, Validation, collect, measures
 from attnlight.studies.instances import Instances
 from attnlight.studies.plan import plan
 from attnlight.studies.state import StudyFolder
@@ -156,17 +157,17 @@ class TestProblemThatWasMadeUp:
         own = np.array([0, 0, 2, 1, 0, 0])
         js, tvd = np.linspace(0.1, 0.6, 6), np.full(6, 0.25)
         for run, prediction in (("base-s0", self.BASE), ("uniform-s0", own)):
-            (folder.run(run)).mkdir(parents=True)
-            torch.save({"epoch": 1}, folder.run(run) / "best.ckpt")
-            (folder.run(run) / "status.json").write_text('{"state": "finished", "epochs": 2}')
+            (folder.path / run).mkdir(parents=True)
+            torch.save({"epoch": 1}, (folder.path / run) / "best.ckpt")
+            ((folder.path / run) / "status.json").write_text('{"state": "finished", "epochs": 2}')
             for stage in ("val/{}" if known else "val/{}-1", "test/{}"):
                 path = f"records/{stage}.parquet"
                 told = {"label": self.LABEL, "prediction": prediction}
-                self.write(folder.run(run), path.format("predictions"), **told)
+                self.write((folder.path / run), path.format("predictions"), **told)
                 if run != "base-s0":
                     told = {"prediction": prediction, "base_prediction": self.BASE}
                     told |= {"attention_js": js, "prediction_tvd": tvd}
-                    self.write(folder.run(run), path.format("base_divergence"), **told)
+                    self.write((folder.path / run), path.format("base_divergence"), **told)
         assert collect(folder, plan(study), Validation(folder))
 
         held = json.loads((folder.path / "study.json").read_text())

@@ -16,7 +16,6 @@ from sklearn.metrics import f1_score as f1_of_classes
 from attnlight.errors import InputError
 from attnlight.problems.words import words_of
 from attnlight.records import read_record
-from attnlight.studies import collect
 from attnlight.studies.collect import measures, text_rows
 from attnlight.studies.instances import read_instances
 from attnlight.studies.plan import plan
@@ -188,7 +187,7 @@ def test_one_head(lab: Lab) -> None:
     folder, runs = lab.state(STUDY), {run.name: run for run in plan(lab.study(STUDY))}
     run = runs["seed-b0-s1"]
     for stage in ("val", "test"):
-        write_records(folder.run(run.name) / "records" / stage, "tokens", js=0.1, heads=1)
+        write_records((folder.path / run.name) / "records" / stage, "tokens", js=0.1, heads=1)
     found = text_rows(folder, run)
     assert found["attention_js_heads"].shape == (6, 1)
     np.testing.assert_array_equal(found["attention_js_heads"][:, 0], found["attention_js"])
@@ -200,7 +199,7 @@ def test_one_head(lab: Lab) -> None:
 def test_records_of_other_tokens(lab: Lab) -> None:
     assert lab.run(STUDY) == 0
     folder, run = lab.state(STUDY), plan(lab.study(STUDY))[1]
-    write_records(folder.run(run.name) / "records/test", "marked", js=0.1)
+    write_records((folder.path / run.name) / "records/test", "marked", js=0.1)
     with pytest.raises(InputError, match="holds other rows than the records beside it"):
         text_rows(folder, run)
 
@@ -242,7 +241,7 @@ class TestConditions:
             calls.append({**folders, "": output})
             return [output / "exclusivity.md"]
 
-        monkeypatch.setattr(collect, "write_comparison", write)
+        monkeypatch.setattr("attnlight.report.tagging.write_exclusivity", write)
         return calls
 
     def test_each_has_a_folder(self, lab: Lab, compared: list[dict[str, Path]]) -> None:

@@ -18,7 +18,7 @@ import yaml
 
 from attnlight.__main__ import main
 from attnlight.records import read_record
-from attnlight.studies import cli, executor
+from attnlight.studies import executor
 from tests.commands import CONFIGS
 from tests.studies.sentences import collected, expected, tokens
 from tests.tasks.test_tagging import FILES, SEES, SMALL, written
@@ -68,7 +68,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         patch.setattr(executor, "Popen", Here)
-        patch.setattr(cli, "report", lambda folder: [])
+        patch.setattr("attnlight.report.study.write_study", lambda folder: [])
         assert main(["study", "tiny.yaml", f"--root={root}"]) == 0
     return root / "tiny"
 
