@@ -143,7 +143,10 @@ def collect(folder: StudyFolder, runs: Sequence[PlannedRun], validation: Validat
             "pos": folder.setting(base, "data", "pos"),
         }
     grid = study.adversaries
-    best = {t: _selected(validation.selection(finished, t)) for t in grid.lambdas}
+    best = {}
+    for term in grid.lambdas:
+        found = validation.selection(finished, term)
+        best[term] = None if found is None else found.described()
     content = {
         "schema": SCHEMA,
         "study": folder.path.name,
@@ -161,13 +164,6 @@ def collect(folder: StudyFolder, runs: Sequence[PlannedRun], validation: Validat
     }
     write_text(folder.path / JSON, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return True
-
-
-def _selected(found: Selection | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    run = next(iter(found.runs.values()))
-    return {"run": run, "term": found.term, "lambda": found.lambda_, "reached": found.reached}
 
 
 def _described(
@@ -221,9 +217,9 @@ def text_rows(folder: StudyFolder, run: PlannedRun) -> Mapping[str, NDArray[Any]
     record = _adversaries(folder, run)
     if record is not None:  # which may be of some texts alone
         own = record.columns["index"]
-        places = np.minimum(np.searchsorted(own, held.index), len(own) - 1)
+        places = np.minimum(np.searchsorted(own, held.columns["index"]), len(own) - 1)
         for name in set(_OF_BASES) & record.columns.keys():
-            there = own[places] == held.index
+            there = own[places] == held.columns["index"]
             found[name] = np.where(there, record.columns[name][places], np.nan)
     return found
 

@@ -119,21 +119,18 @@ class Executor:
 
     def _start_what_can(self) -> None:
         for run in list(self._pending):
+            under_way = {held.name for held in self._pending} | self._active.keys()
             lost = [n for n in run.needs if n in self.outcome.failed or n in self.outcome.skipped]
             if lost:
                 self._pending.remove(run)
                 self.outcome.skipped.append(run.name)
                 self._say(run, f"skipped: it needs {lost[0]}")
-            elif len(self._active) < self._jobs and self._ready(run):
+            elif len(self._active) < self._jobs and all(
+                need in self._known or (need not in under_way and self._done(self._runs[need]))
+                for need in run.needs
+            ):
                 self._pending.remove(run)
                 self._begin(run)
-
-    def _ready(self, run: PlannedRun) -> bool:
-        under_way = {held.name for held in self._pending} | self._active.keys()
-        return all(
-            need in self._known or (need not in under_way and self._done(self._runs[need]))
-            for need in run.needs
-        )
 
     def _begin(self, run: PlannedRun) -> None:
         """Start what is missing of a run: `fit`, or what follows it alone."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ from numpy.typing import NDArray
 from attnlight.errors import InputError
 from attnlight.problems.counts import Places, count_of
 from attnlight.records import EXCLUDED, KEY, Record, RecordError, read_record
-from attnlight.studies.argv import DIVERGENCE, PREDICTIONS, Stage, attached, checkpoint, evaluated
+from attnlight.studies.argv import DIVERGENCE, PREDICTIONS, Stage, attached
 from attnlight.studies.plan import PlannedRun
-from attnlight.studies.selection import chosen_epoch
 from attnlight.studies.state import StudyFolder
 
 Floats = NDArray[np.float64]
@@ -37,10 +35,13 @@ class Instances:
     """R instances that a run was asked for, those of a text one after the other.
 
     Attributes:
-        columns: Those of its predictions, (R,) or (R, K), NaN where a value is null.
+        columns: Those of its predictions, (R,) or (R, K), NaN where a value is null; `index` is the
+            dataset row of the text, ascending.
         label: True class of each, (R,), -1 where it has none.
+        prediction: Predicted class of each, (R,), -1 where it was not measured.
         classes: Names of the classes.
         divergence: Columns of `BaseDivergence`, (R,) or (R, H), NaN where undefined; none of a base.
+        starts: Place of the first instance of each of S texts, (S,).
         places: Where starts what the problem counts: of the labels, of the predictions, of both;
             None where it counts nothing.
         clustered: Whether an instance is a part of a text, not a text of its own.
@@ -48,20 +49,12 @@ class Instances:
 
     columns: Mapping[str, NDArray[Any]]
     label: NDArray[np.int64]
+    prediction: NDArray[np.int64]
     classes: Sequence[str]
     divergence: Mapping[str, NDArray[Any]]
+    starts: NDArray[np.int64]
     places: tuple[Places, Places, Places] | None
     clustered: bool
-
-    @property
-    def index(self) -> NDArray[np.int64]:
-        """Dataset row of the text of each, (R,), ascending."""
-        return self.columns["index"]
-
-    @property
-    def prediction(self) -> NDArray[np.int64]:
-        """Predicted class of each, (R,), -1 where it was not measured."""
-        return self.columns["prediction"]
 
     @property
     def measured(self) -> NDArray[np.bool_]:
@@ -72,11 +65,6 @@ class Instances:
     def correct(self) -> NDArray[np.bool_]:
         """Whether each was measured and its prediction is its label, (R,)."""
         return self.measured & np.equal(self.prediction, self.label)
-
-    @cached_property
-    def starts(self) -> NDArray[np.int64]:
-        """Place of the first instance of each of S texts, (S,)."""
-        return text_starts(self.index)
 
     def losses(self, classes: NDArray[np.int64]) -> Floats:
         """Negative log-likelihood in nats of a class of each, (R,), NaN where it is -1.
@@ -97,7 +85,7 @@ class Instances:
         """
         if not self.divergence:
             return {}
-        unknown = np.full(len(self.index), np.nan)
+        unknown = np.full(len(self.label), np.nan)
         found: dict[str, NDArray[Any]] = {k: self.divergence.get(k, unknown) for k in COMPARED}
         if HEADS not in self.divergence:  # one head, or nothing was measured
             found["attention_js_mean"] = found["attention_js"]
@@ -120,16 +108,12 @@ class Instances:
             values |= compared
             values["choices"] = ~np.isnan(compared["attention_js_share"])
             values["tau_rows"] = ~np.isnan(compared["attention_tau"])
-        return {"index": self.index[self.starts]} | {k: self._sum(v) for k, v in values.items()}
-
-    def _sum(self, values: NDArray[Any]) -> NDArray[Any]:
-        numbers = values.astype(np.int64 if values.dtype == bool else np.float64)
-        return np.add.reduceat(np.where(np.isnan(values), 0, numbers), self.starts, axis=0)
-
-
-def text_starts(index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Place of the first instance of each of S texts, (S,)."""
-    return np.flatnonzero(np.diff(index, prepend=index[:1] - 1))
+        found = {"index": self.columns["index"][self.starts]}
+        for name, column in values.items():
+            numbers = column.astype(np.int64 if column.dtype == bool else np.float64)
+            defined = np.where(np.isnan(column), 0, numbers)
+            found[name] = np.add.reduceat(defined, self.starts, axis=0)
+        return found
 
 
 def known_classes(classes: NDArray[Any]) -> NDArray[np.int64]:
@@ -152,30 +136,26 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
         RecordError: A record is missing or damaged.
         InputError: A record holds other instances than that of the base.
     """
-    study, path = folder.study, _path(folder, run.name, stage, PREDICTIONS)
+    study, path = folder.study, folder.record(run.name, stage, PREDICTIONS)
     record = labels = read_record(path)
     index, prediction = (record.columns[name] for name in ("index", "prediction"))
-    starts, classes = text_starts(index), record.metadata["classes"]
+    starts = np.flatnonzero(np.diff(index, prepend=index[:1] - 1))
     clustered = study.clustered or len(starts) < len(index)
     divergence: Mapping[str, NDArray[Any]] = {}
     if DIVERGENCE in attached(run):
-        own = read_record(_path(folder, run.name, stage, DIVERGENCE))
+        own = read_record(folder.record(run.name, stage, DIVERGENCE))
         divergence = _same_rows(own, record, path).columns
         if clustered:
-            other = _path(folder, str(run.base), stage, PREDICTIONS)
+            other = folder.record(str(run.base), stage, PREDICTIONS)
             labels = _same_rows(read_record(other, [*KEY, "label"]), record, path)
     if "label" not in labels.columns:
         raise RecordError(f"{path}: no instance has a label, or none was measured.")
-    label, count = known_classes(labels.columns["label"]), count_of(study.problem, study.target)
+    label, classes = known_classes(labels.columns["label"]), record.metadata["classes"]
+    count = count_of(study.problem, study.target)
     places = None if count is None else count(label, prediction, starts, classes)
-    return Instances(record.columns, label, classes, divergence, places, clustered)
-
-
-def _path(folder: StudyFolder, run: str, stage: Stage, name: str) -> Path:
-    """A record of a run's best epoch, on validation one of `fit` unless `validate` wrote it after."""
-    if stage in evaluated(folder.study):
-        return folder.record(run, stage, name)
-    return folder.record(run, stage, name, chosen_epoch(checkpoint(folder.path, run)))
+    return Instances(
+        record.columns, label, prediction, classes, divergence, starts, places, clustered
+    )
 
 
 def _same_rows(record: Record, other: Record, path: Path) -> Record:

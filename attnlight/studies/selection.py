@@ -37,6 +37,11 @@ class Selection:
         """The adversary that guides a run: that of its seed, or else the first."""
         return self.runs.get(seed) or next(iter(self.runs.values()))
 
+    def described(self) -> dict[str, Any]:
+        """What `study.json` says of it."""
+        run = next(iter(self.runs.values()))
+        return {"run": run, "term": self.term, "lambda": self.lambda_, "reached": self.reached}
+
 
 def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Selection | None:
     """Choose the lambda of one term by means over seeds on validation.

@@ -21,6 +21,7 @@ from attnlight.files import LEFTOVER, named_errors, write_text
 from attnlight.records import RecordError, read_metadata
 from attnlight.studies.argv import OPTIONS, PREDICTIONS, Stage, attached, checkpoint, evaluated
 from attnlight.studies.plan import PlannedRun
+from attnlight.studies.selection import chosen_epoch
 from attnlight.studies.spec import Study
 from attnlight.studies.values import read_yaml
 
@@ -47,10 +48,17 @@ class StudyFolder:
         """What a run's processes print."""
         return self.path / "logs" / f"{run}.log"
 
-    def record(self, run: str, stage: Stage, name: str, epoch: int | None = None) -> Path:
-        """A record of a run, by the names of both: of one epoch of `fit`, or of the best epoch."""
-        file = name if epoch is None else f"{name}-{epoch}"
-        return self.path / run / "records" / stage / f"{file}.parquet"
+    def record(self, run: str, stage: Stage, name: str) -> Path:
+        """A record of a run's best epoch, by the names of both.
+
+        That of validation is one of `fit`, unless `validate` wrote it after.
+
+        Raises:
+            InputError: The checkpoint, which tells the epoch, cannot be read.
+        """
+        if stage not in evaluated(self.study):
+            name = f"{name}-{chosen_epoch(checkpoint(self.path, run))}"
+        return self.path / run / "records" / stage / f"{name}.parquet"
 
     def records(self, run: PlannedRun) -> list[Path]:
         """The records that are left of a run once it is trained."""

@@ -33,7 +33,11 @@ def scores(label: np.ndarray, prediction: np.ndarray, classes: int) -> dict[str,
     """Measures of texts of which a base said no more."""
     columns = {"index": np.arange(len(label)), "prediction": prediction}
     names = [str(number) for number in range(classes)]
-    found = measures(Instances(columns, label, names, {}, None, clustered=False))
+    found = measures(
+        Instances(
+            columns, label, prediction, names, {}, np.arange(len(label)), None, clustered=False
+        )
+    )
     assert (found.pop("attention_js"), found.pop("prediction_tvd")) == (None, None)
     return found
 
