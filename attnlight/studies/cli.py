@@ -81,11 +81,11 @@ def main(argv: list[str]) -> int:
     whole = options.root / name
     parts = [_part(study, whole, shard, options.only) for study in read_studies(options.file)]
     if options.dry_run:
-        print("\n\n".join(map(_listed, parts)))
+        print("\n\n".join(map(_table, parts)))
         return 0
     statuses = []
-    for held in parts:
-        statuses.append(_worked(held, shard, options.jobs))
+    for one in parts:
+        statuses.append(_work(one, shard, options.jobs))
         if statuses[-1] == _INTERRUPTED:
             return _INTERRUPTED
     _compare(parts, whole)
@@ -115,7 +115,7 @@ def _part(study: Study, whole: Path, shard: tuple[int, int], only: str) -> _Part
     return part
 
 
-def _listed(part: _Part) -> str:
+def _table(part: _Part) -> str:
     """The plan as a table, with what is there of it and how long the rest may take."""
     seconds: dict[str, list[float]] = {}
     for run in part.runs:
@@ -141,7 +141,7 @@ def _listed(part: _Part) -> str:
     return "\n".join([str(part.folder.path)] * (part.folder.study.condition is not None) + rows)
 
 
-def _worked(part: _Part, shard: tuple[int, int], jobs: int) -> int:
+def _work(part: _Part, shard: tuple[int, int], jobs: int) -> int:
     """Do what is asked for of a part, and collect it; the exit status."""
     folder, runs, validation = part.folder, part.runs, Validation(part.folder)
     choices = {name for run in runs if run.selects for name in run.needs}
@@ -156,7 +156,7 @@ def _worked(part: _Part, shard: tuple[int, int], jobs: int) -> int:
             executor = Executor(folder, runs, selected, jobs=jobs, lock=lock)
             print(f"{folder.path}: {len(part.asked)} of {len(runs)} runs are asked for", flush=True)
             outcome = executor.work({run.name for run in part.asked})
-            _tell(outcome)
+            _print_outcome(outcome)
             with collecting(folder.path):
                 if collect(folder, runs, validation):
                     from attnlight.report.study import write_study
@@ -169,7 +169,7 @@ def _worked(part: _Part, shard: tuple[int, int], jobs: int) -> int:
             return _INTERRUPTED
 
 
-def _tell(outcome: Outcome) -> None:
+def _print_outcome(outcome: Outcome) -> None:
     counts = {name: len(getattr(outcome, name)) for name in vars(outcome)}
     print(", ".join(f"{count} {name}" for name, count in counts.items() if count), flush=True)
     for name, why in outcome.failed.items():

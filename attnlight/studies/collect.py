@@ -26,7 +26,7 @@ from attnlight.studies.state import StudyFolder
 
 SCHEMA = 1
 JSON, PARQUET = "study.json", "study.parquet"
-# Rows that are compressed together: what a base says of a text is the same in all its variants.
+# Rows that are compressed together: a text's columns of the base are the same in all its variants.
 _GROUP = 1 << 17
 _ADVERSARY = "adversarial_attention"
 _OF_VARIANTS = ("attention_js", "prediction_tvd", "base_max_attention")
@@ -70,7 +70,7 @@ class Validation:
         return select(own, {run.name: self.of(run)[1] for run in own})
 
 
-def measures(held: Instances) -> Measures:
+def measures(instances: Instances) -> Measures:
     """Measures of a run on a split.
 
     Returns:
@@ -82,24 +82,26 @@ def measures(held: Instances) -> Measures:
         `attention_js_heads`. None where there is nothing to take a mean of. An instance that was
         not measured is a miss; a class that is neither a label nor predicted has no F1.
     """
-    accuracy = float(held.correct.mean())
-    if held.places is not None:
-        gold, found, both = (int(where.sum()) for where in held.places)
+    accuracy = float(instances.correct.mean())
+    if instances.places is not None:
+        gold, found, both = (int(where.sum()) for where in instances.places)
         f1 = 2 * both / (gold + found) if gold + found else 0.0
     else:
-        (by_class,) = f1_by_class(held.prediction[None], held.label, len(held.classes))
+        (by_class,) = f1_by_class(
+            instances.prediction[None], instances.label, len(instances.classes)
+        )
         f1 = float(np.nanmean(by_class))
-        if not held.clustered:
+        if not instances.clustered:
             positive = float(by_class[1]) if len(by_class) == 2 else None
             names = ("attention_js", "prediction_tvd")
-            means = {name: _mean(held.divergence.get(name), None) for name in names}
+            means = {name: _mean(instances.divergence.get(name), None) for name in names}
             return {"accuracy": accuracy, "macro_f1": f1, "f1": positive} | means
-    compared = held.compared()
+    compared = instances.compared()
     heads = [_mean(column) for column in compared[HEADS].T] if compared else []
     return {
         "f1": f1,
         "accuracy": accuracy,
-        "nll_gold": _mean(held.losses(held.label)),
+        "nll_gold": _mean(instances.losses(instances.label)),
         **{name: _mean(compared.get(name)) for name in ("nll_base", *COMPARED)},
         HEADS: [mean for mean in heads if mean is not None] or None,
     }
@@ -132,10 +134,10 @@ def collect(folder: StudyFolder, runs: Sequence[PlannedRun], validation: Validat
     study, first = folder.study, read_instances(folder, finished[0], "test")
     _write_rows(folder, finished, CLUSTERS if first.clustered else TEXTS)
     words = words_of(study.problem, study.target, first.classes)
-    about: dict[str, Any] = {}
+    of_clusters: dict[str, Any] = {}
     if first.clustered:
         base = base_name(study.base.seeds[0])
-        about = {
+        of_clusters = {
             "task": words.problem,
             "target": study.target,
             "options": study.condition,
@@ -154,7 +156,7 @@ def collect(folder: StudyFolder, runs: Sequence[PlannedRun], validation: Validat
         "corpus": study.corpus,
         "classes": first.classes,
         "problem": asdict(words),
-        **about,
+        **of_clusters,
         "selected": best.get(grid.term),
         "best": best,
         "runs": [
@@ -171,30 +173,30 @@ def _described(
 ) -> dict[str, Any]:
     """What `study.json` says of a run."""
     keys = ("name", "role", "seed", "base", "guide", "term")
-    said: dict[str, Any] = {key: getattr(run, key) for key in keys}
-    said |= {"lambda": run.lambda_, "state": state, "epoch": None, "validation": None}
+    row: dict[str, Any] = {key: getattr(run, key) for key in keys}
+    row |= {"lambda": run.lambda_, "state": state, "epoch": None, "validation": None}
     if clustered:
-        said |= {"context": run.context, "head": run.head, "told_by": run.guide_run}
-        said |= {"epochs": None, "heads": None}
+        row |= {"context": run.context, "head": run.head, "told_by": run.guide_run}
+        row |= {"epochs": None, "heads": None}
     if state != "finished":
-        return said
-    said["epoch"], said["validation"] = validation.of(run)
+        return row
+    row["epoch"], row["validation"] = validation.of(run)
     if clustered or run.guide is not None:
-        said["told_by"] = folder.guide_run(run)
+        row["told_by"] = folder.guide_run(run)
     if not clustered:
         record = _adversaries(folder, run)
         if record is not None and "frontier_js" in record.columns:
             epsilons = np.array(record.metadata["frontier_epsilons"])
             tvd, js = thinned(*frontier(record.columns["frontier_js"], epsilons))
-            said["frontier"] = {"tvd": tvd.tolist(), "js": js.tolist()}
-        return said
-    said["epochs"] = folder.status(run).get("epochs")
+            row["frontier"] = {"tvd": tvd.tolist(), "js": js.tolist()}
+        return row
+    row["epochs"] = folder.status(run).get("epochs")
     if run.base is not None:
-        said["heads"] = read_metadata(folder.record(run.name, "test", DIVERGENCE)).get("heads")
-        return said
-    held = read_instances(folder, run, "val")
-    counts = np.bincount(held.prediction[held.measured], minlength=len(held.classes))
-    return said | {"ignorant": frequency_loss(counts)}
+        row["heads"] = read_metadata(folder.record(run.name, "test", DIVERGENCE)).get("heads")
+        return row
+    instances = read_instances(folder, run, "val")
+    counts = np.bincount(instances.prediction[instances.measured], minlength=len(instances.classes))
+    return row | {"ignorant": frequency_loss(counts)}
 
 
 def _adversaries(folder: StudyFolder, run: PlannedRun) -> Record | None:
@@ -209,17 +211,19 @@ def text_rows(folder: StudyFolder, run: PlannedRun) -> Mapping[str, NDArray[Any]
         RecordError: A record is missing or damaged.
         InputError: A record holds other instances than that of the base.
     """
-    held = read_instances(folder, run, "test")
-    if held.clustered:
-        return held.sums()
-    found = dict(held.columns)
-    found |= {name: held.divergence[name] for name in _OF_VARIANTS if name in held.divergence}
+    instances = read_instances(folder, run, "test")
+    if instances.clustered:
+        return instances.sums()
+    found = dict(instances.columns)
+    found |= {
+        name: instances.divergence[name] for name in _OF_VARIANTS if name in instances.divergence
+    }
     record = _adversaries(folder, run)
     if record is not None:  # which may be of some texts alone
         own = record.columns["index"]
-        places = np.minimum(np.searchsorted(own, held.columns["index"]), len(own) - 1)
+        places = np.minimum(np.searchsorted(own, instances.columns["index"]), len(own) - 1)
         for name in set(_OF_BASES) & record.columns.keys():
-            there = own[places] == held.columns["index"]
+            there = own[places] == instances.columns["index"]
             found[name] = np.where(there, record.columns[name][places], np.nan)
     return found
 

@@ -119,7 +119,7 @@ class Executor:
 
     def _start_what_can(self) -> None:
         for run in list(self._pending):
-            under_way = {held.name for held in self._pending} | self._active.keys()
+            under_way = {other.name for other in self._pending} | self._active.keys()
             lost = [n for n in run.needs if n in self.outcome.failed or n in self.outcome.skipped]
             if lost:
                 self._pending.remove(run)

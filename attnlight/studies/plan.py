@@ -34,7 +34,7 @@ class PlannedRun:
         head: The head that alone is uniform.
         context: What a guided model makes of its guide's attention, where there are several ways.
         needs: The runs that must be done before.
-        options: What it is told beyond the experiment, as options of `fit`.
+        options: What is set beyond the experiment, as options of `fit`.
     """
 
     name: str
@@ -91,21 +91,21 @@ def _uniform_and_seeds(study: Study) -> Iterator[PlannedRun]:
 
 
 def _adversaries(study: Study) -> Iterator[PlannedRun]:
-    held = study.adversaries
-    for of, (term, weights) in product(held.bases, held.lambdas.items()):
+    grid = study.adversaries
+    for of, (term, weights) in product(grid.bases, grid.lambdas.items()):
         prefix = f"adversary-{term}" if of == study.base.seeds[0] else f"adversary-b{of}-{term}"
-        for weight, seed in product(weights, held.seeds.get(term, ())):
+        for weight, seed in product(weights, grid.seeds.get(term, ())):
             short = f"{weight:g}"  # which another number may have
             name = f"{prefix}-l{short if float(short) == weight else repr(weight)}-s{seed}"
             yield PlannedRun(name, "adversary", seed, base_name(of), term=term, lambda_=weight)
 
 
 def _guided(study: Study, adversaries: Sequence[PlannedRun]) -> Iterator[PlannedRun]:
-    first, held = study.base.seeds[0], study.guides
+    first, guides = study.base.seeds[0], study.guides
     base, term = base_name(first), study.adversaries.term
     selectable = [r.name for r in adversaries if (r.base, r.term) == (base, term) and r.lambda_]
     others = [seed for seed in study.seeds.seeds if seed != first]
-    for guide, context, seed in product(held.names, held.contexts, held.seeds):
+    for guide, context, seed in product(guides.names, guides.contexts, guides.seeds):
         if context == "query_key" and guide in _NOT_GIVEN:
             continue
         needs, other = selectable if guide == "adversary" else [], None
@@ -146,7 +146,7 @@ def digests(study: Study, runs: Sequence[PlannedRun]) -> dict[str, str]:
     for run in runs:
         own: dict[str, Any] = asdict(run) | {"needs": None}
         own["told_by"] = own.pop("guide_run")  # its name when studies began
-        own = {key: held for key, held in own.items() if key not in _LATER or held is not None}
+        own = {k: v for k, v in own.items() if k not in _LATER or v is not None}
         decisive = [shared, own, *([base_tests] if run.role == "base" else [])]
         text = json.dumps(decisive, sort_keys=True, default=str)
         found[run.name] = hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -75,8 +75,8 @@ def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Sele
 
 def _means(measures: Sequence[Measures]) -> tuple[float, float, float]:
     """F1, JS and TVD, each the mean over runs; NaN where one has none."""
-    f1 = [held["macro_f1"] if held["f1"] is None else held["f1"] for held in measures]
-    js, tvd = ([held[name] for held in measures] for name in ("attention_js", "prediction_tvd"))
+    f1 = [own["macro_f1"] if own["f1"] is None else own["f1"] for own in measures]
+    js, tvd = ([own[name] for own in measures] for name in ("attention_js", "prediction_tvd"))
     means = [float(np.mean(np.array(values, dtype=float))) for values in (f1, js, tvd)]
     return means[0], means[1], means[2]
 
@@ -92,7 +92,7 @@ def chosen_epoch(best: Path) -> int:
     try:  # mapped, so that no tensor is read; torch does not look at the checksum of the rest
         with ZipFile(best) as file:
             file.read(next(name for name in file.namelist() if name.endswith("/data.pkl")))
-        held = torch.load(best, map_location="cpu", weights_only=True, mmap=True)
-        return int(held["epoch"])
+        content = torch.load(best, map_location="cpu", weights_only=True, mmap=True)
+        return int(content["epoch"])
     except Exception as error:  # torch raises nearly anything on a damaged file
         raise InputError(f"{best} is no readable checkpoint: it is damaged.") from error

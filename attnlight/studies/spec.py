@@ -19,14 +19,14 @@ COMPAT = "compat"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class Configured:
     """Runs that share options."""
 
     options: Options = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group(Told):
+class Group(Configured):
     """Runs of one role, one for each seed."""
 
     seeds: Seeds = ()
@@ -62,7 +62,7 @@ class Guides(Group):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adversaries(Told):
+class Adversaries(Configured):
     """Adversaries of some bases; none where there are no lambdas.
 
     Attributes:
@@ -83,15 +83,15 @@ class Adversaries(Told):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition(Told):
+class Condition(Configured):
     """What is added for all runs and for the bases alone, and adversaries in place of the study's."""
 
-    base: Told = Told()
+    base: Configured = Configured()
     adversaries: dict[Literal["lambdas", "seeds"], Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyFile(Told):
+class StudyFile(Configured):
     """The keys of a study file, which `configs/README.md` explains."""
 
     trainer: Path
@@ -172,9 +172,9 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
     file: StudyFile = read_value(StudyFile, content | {"adversaries": grid}, str(path), path.parent)
     shared, experiment = file.options + condition.options, read_experiment(file.experiment)
     groups: dict[str, Any] = {
-        key: replace(held, options=shared + held.options)
-        for key, held in vars(file).items()
-        if isinstance(held, Told)
+        key: replace(group, options=shared + group.options)
+        for key, group in vars(file).items()
+        if isinstance(group, Configured)
     }
     base = replace(groups["base"], options=groups["base"].options + condition.base.options)
     bases = file.adversaries.bases or base.seeds[:1]
@@ -189,52 +189,59 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
     )
     if study.clustered:
         study = replace(study, target=_target(experiment, base.options))
-    _require_possible(study, adversaries=grid is not None)
+    _require_possible(study, some=grid is not None)
     return study
 
 
 def _target(experiment: Experiment, options: Options) -> str:
     """What the corpus asks for: the last of the options, or else its file."""
     pattern = re.compile(r"--data\.(?:init_args\.)?target=(.*)")
-    told = [found[1] for option in options if (found := pattern.fullmatch(option))]
+    given = [found[1] for option in options if (found := pattern.fullmatch(option))]
     data: Any = experiment.content["data"]
     own = data.get("init_args") if isinstance(data, dict) else None
-    return told[-1] if told else str((own or {}).get("target", "tokens"))
+    return given[-1] if given else str((own or {}).get("target", "tokens"))
 
 
-def _require_possible(study: Study, *, adversaries: bool) -> None:
+def _require_possible(study: Study, *, some: bool) -> None:
     """Refuse what no run of the study can be.
+
+    Args:
+        study: The study.
+        some: Whether its file has adversaries.
 
     Raises:
         InputError: There is such a thing.
     """
-    held, seeds, target = study.adversaries, study.base.seeds, study.target
+    adversaries, seeds, target = study.adversaries, study.base.seeds, study.target
     first, terms = seeds[:1], ", ".join(get_args(Term))
-    chosen = any(held.lambdas.get(held.term, ())) and held.seeds.get(held.term)
+    chosen = any(adversaries.lambdas.get(adversaries.term, ())) and adversaries.seeds.get(
+        adversaries.term
+    )
     many = {
         "uniform: heads": study.uniform.heads,
         "guides: contexts": study.guides.contexts != ("full",),
-        "adversaries: lambdas: compat": COMPAT in held.lambdas,
+        "adversaries: lambdas: compat": COMPAT in adversaries.lambdas,
     }
     key = next((key for key, given in many.items() if given and not study.clustered), None)
     mistakes = {
         "base: seeds is empty; a study needs a base": not seeds,
-        f"adversaries: lambdas needs a list for one of {terms}": adversaries and not held.lambdas,
-        "adversaries: lambdas names no lambda of a term": not all(held.lambdas.values()),
-        "adversaries: seeds has a term without lambdas": held.seeds.keys() - held.lambdas.keys(),
+        f"adversaries: lambdas needs a list for one of {terms}": some and not adversaries.lambdas,
+        "adversaries: lambdas names no lambda of a term": not all(adversaries.lambdas.values()),
+        "adversaries: seeds has a term without lambdas": adversaries.seeds.keys()
+        - adversaries.lambdas.keys(),
         f"adversaries: bases must be seeds of `base`, which has {list(seeds)}": (
-            set(held.bases) - set(seeds)
+            set(adversaries.bases) - set(seeds)
         ),
         f"guide adversary needs `adversaries` of the base of seed {', '.join(map(str, first))} "
         "with seeds and a lambda above 0": "adversary" in study.guides.names
-        and not (chosen and set(first) <= set(held.bases)),
+        and not (chosen and set(first) <= set(adversaries.bases)),
         "guide other is a model of `seeds`, which has no seed but the base's": (
             "other" in study.guides.names and set(study.seeds.seeds) <= set(first)
         ),
         f"{key} is for models that answer for each token, which that of {study.experiment} "
         "does not": key,
         f"{COMPAT} is the loss of target tokens, but the corpus of {study.name} has target "
-        f"{target}": COMPAT in held.lambdas and target != "tokens",
+        f"{target}": COMPAT in adversaries.lambdas and target != "tokens",
     }
     for sentence, wrong in mistakes.items():
         if wrong:

@@ -167,13 +167,13 @@ def working(
             the folder holds another study, or cannot be written.
     """
     own = folder / f".lock-{shard}of{shards}"
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with _locked(folder / ".lock"):
             for other in folder.glob(".lock-*of*"):
                 if not other.name.endswith(f"of{shards}"):
                     with _locked(other, "all that work there at a time must split it alike"):
                         pass
-            descriptor = held.enter_context(_locked(own, "wait for it, or end it"))
+            descriptor = stack.enter_context(_locked(own, "wait for it, or end it"))
             for left in folder.glob(LEFTOVER.format(PLAN)):
                 left.unlink()
             known = require_same_plan(folder, digests or {})
@@ -210,12 +210,12 @@ def _locked(path: Path, advice: str | None = None) -> Iterator[int]:
     """
     with named_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        held = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         deadline = time.monotonic() + (math.inf if advice is None else _PATIENCE)
         while True:
             with suppress(BlockingIOError):
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             if time.monotonic() > deadline:
                 part, _, whole = path.name.removeprefix(".lock-").partition("of")
@@ -224,9 +224,9 @@ def _locked(path: Path, advice: str | None = None) -> Iterator[int]:
                     f"another process is at work on {name} of {path.parent}: {advice}."
                 )
             time.sleep(0.1)
-        yield held
+        yield descriptor
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def require_same_plan(folder: Path, digests: Mapping[str, str]) -> dict[str, str]:
@@ -249,16 +249,16 @@ def require_same_plan(folder: Path, digests: Mapping[str, str]) -> dict[str, str
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["schema"] != _SCHEMA:
             raise ValueError(f"its schema is {content['schema']}, not {_SCHEMA}")
-        held = dict(content["runs"])
+        kept = dict(content["runs"])
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not what `attnlight study` writes: {error}.") from error
-    different = [name for name, digest in digests.items() if held.get(name, digest) != digest]
-    if different or (held and digests and not held.keys() & digests.keys()):
+    different = [name for name, digest in digests.items() if kept.get(name, digest) != digest]
+    if different or (kept and digests and not kept.keys() & digests.keys()):
         which = f"{different[0]} differs" if different else "no run is the same"
         raise InputError(
             f"{folder} holds another study, or this one with other settings ({which}): give "
             "another --name or --root, or delete the folder."
         )
-    return held
+    return kept
