@@ -164,23 +164,23 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
     grid = content.get("adversaries")
     if condition.adversaries and isinstance(grid, dict | None):
         grid = {**(grid or {}), **condition.adversaries}
-    if isinstance(grid, dict) and isinstance(grid.get("seeds"), list):
-        grid = grid | {"seeds": dict.fromkeys(grid.get("lambdas") or (), grid["seeds"])}
+    if isinstance(grid, dict) and isinstance(grid.get("seeds"), list):  # of all terms
+        terms = grid.get("lambdas")
+        of_terms = dict.fromkeys(terms, grid["seeds"]) if isinstance(terms, dict) else None
+        grid = grid | {"seeds": of_terms}
     for key in ("trainer", "experiment"):
         if content.get(key) is None:
             raise InputError(f"{path} has no {key}, which is the path of a file.")
     file: StudyFile = read_value(StudyFile, content | {"adversaries": grid}, str(path), path.parent)
     shared, experiment = file.options + condition.options, read_experiment(file.experiment)
-    groups: dict[str, Any] = {
-        key: replace(group, options=shared + group.options)
-        for key, group in vars(file).items()
-        if isinstance(group, Configured)
-    }
-    base = replace(groups["base"], options=groups["base"].options + condition.base.options)
+    own: dict[str, Any] = vars(file)
+    own = {k: v for k, v in own.items() if isinstance(v, Configured)}
+    own = {key: replace(group, options=shared + group.options) for key, group in own.items()}
+    base = replace(own["base"], options=own["base"].options + condition.base.options)
     bases = file.adversaries.bases or base.seeds[:1]
-    groups |= {"base": base, "adversaries": replace(groups["adversaries"], bases=bases)}
+    own |= {"base": base, "adversaries": replace(own["adversaries"], bases=bases)}
     study = Study(
-        **(vars(file) | groups),
+        **(vars(file) | own),
         path=path,
         condition=name,
         corpus=experiment.corpus,
@@ -189,7 +189,7 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
     )
     if study.clustered:
         study = replace(study, target=_target(experiment, base.options))
-    _require_possible(study, some=grid is not None)
+    _require_possible(study, adversaries=grid is not None)
     return study
 
 
@@ -202,48 +202,48 @@ def _target(experiment: Experiment, options: Options) -> str:
     return given[-1] if given else str((own or {}).get("target", "tokens"))
 
 
-def _require_possible(study: Study, *, some: bool) -> None:
+def _require_possible(study: Study, *, adversaries: bool) -> None:
     """Refuse what no run of the study can be.
 
     Args:
         study: The study.
-        some: Whether its file has adversaries.
+        adversaries: Whether its file has some.
 
     Raises:
         InputError: There is such a thing.
     """
-    adversaries, seeds, target = study.adversaries, study.base.seeds, study.target
-    first, terms = seeds[:1], ", ".join(get_args(Term))
-    chosen = any(adversaries.lambdas.get(adversaries.term, ())) and adversaries.seeds.get(
-        adversaries.term
+    grid, bases, others = study.adversaries, study.base.seeds, study.seeds.seeds
+    lambdas, guides, terms = grid.lambdas, study.guides, ", ".join(get_args(Term))
+    first, compat = bases[0] if bases else 0, COMPAT in lambdas
+    selectable = any(lambdas.get(grid.term, ())) and grid.seeds.get(grid.term)
+    alone, target = not study.clustered, f"target {study.target}"
+    tokens = f"is for models that answer for each token, which that of {study.experiment} does not"
+    mistakes = (
+        (alone and study.uniform.heads, f"uniform: heads {tokens}"),
+        (alone and guides.contexts != ("full",), f"guides: contexts {tokens}"),
+        (alone and compat, f"adversaries: lambdas: {COMPAT} {tokens}"),
+        (not bases, "base: seeds is empty; a study needs a base"),
+        (adversaries and not lambdas, f"adversaries: lambdas needs a list for one of {terms}"),
+        (not all(lambdas.values()), "adversaries: lambdas names no lambda of a term"),
+        (grid.seeds.keys() - lambdas.keys(), "adversaries: seeds has a term without lambdas"),
+        (
+            set(grid.bases) - set(bases),
+            f"adversaries: bases must be seeds of `base`, which has {list(bases)}",
+        ),
+        (
+            "adversary" in guides.names and not (selectable and first in grid.bases),
+            f"guide adversary needs `adversaries` of base seed {first} with seeds and a lambda above 0",
+        ),
+        (
+            "other" in guides.names and set(others) <= {first},
+            "guide other is a model of `seeds`, which has no seed but the base's",
+        ),
+        (
+            compat and study.target != "tokens",
+            f"{COMPAT} is the loss of target tokens, but the corpus of {study.name} has {target}",
+        ),
     )
-    many = {
-        "uniform: heads": study.uniform.heads,
-        "guides: contexts": study.guides.contexts != ("full",),
-        "adversaries: lambdas: compat": COMPAT in adversaries.lambdas,
-    }
-    key = next((key for key, given in many.items() if given and not study.clustered), None)
-    mistakes = {
-        "base: seeds is empty; a study needs a base": not seeds,
-        f"adversaries: lambdas needs a list for one of {terms}": some and not adversaries.lambdas,
-        "adversaries: lambdas names no lambda of a term": not all(adversaries.lambdas.values()),
-        "adversaries: seeds has a term without lambdas": adversaries.seeds.keys()
-        - adversaries.lambdas.keys(),
-        f"adversaries: bases must be seeds of `base`, which has {list(seeds)}": (
-            set(adversaries.bases) - set(seeds)
-        ),
-        f"guide adversary needs `adversaries` of the base of seed {', '.join(map(str, first))} "
-        "with seeds and a lambda above 0": "adversary" in study.guides.names
-        and not (chosen and set(first) <= set(adversaries.bases)),
-        "guide other is a model of `seeds`, which has no seed but the base's": (
-            "other" in study.guides.names and set(study.seeds.seeds) <= set(first)
-        ),
-        f"{key} is for models that answer for each token, which that of {study.experiment} "
-        "does not": key,
-        f"{COMPAT} is the loss of target tokens, but the corpus of {study.name} has target "
-        f"{target}": COMPAT in adversaries.lambdas and target != "tokens",
-    }
-    for sentence, wrong in mistakes.items():
+    for wrong, sentence in mistakes:
         if wrong:
             raise InputError(f"{study.path}: {sentence}.")
 
