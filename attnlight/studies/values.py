@@ -44,13 +44,11 @@ def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
         InputError: It has an unknown key, is not of the type, or names a file that is not there.
     """
     if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        content = _mapping(given, hints, place).items()
-        known = {k: v for k, v in content if v is not None}
         make: Any = kind
-        return make(
-            **{k: read_value(hints[k], v, f"{place}: {k}", folder) for k, v in known.items()}
-        )
+        hints = get_type_hints(kind)
+        known = {k: v for k, v in _mapping(given, hints, place).items() if v is not None}
+        parts = {k: read_value(hints[k], v, f"{place}: {k}", folder) for k, v in known.items()}
+        return make(**parts)
     if get_origin(kind) is dict:
         keys, inner = get_args(kind)
         content = _mapping(given, get_args(keys), place).items()
@@ -67,9 +65,7 @@ def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
         raise InputError(f"{place} is {given!r}; expected {_expected(kind, given)}.") from None
     if isinstance(value, tuple) and len(set(value)) < len(value):
         twice = next(one for one in value if value.count(one) > 1)
-        raise InputError(
-            f"{place} names {str(twice) if isinstance(twice, Path) else twice!r} twice."
-        )
+        raise InputError(f"{place} names {twice} twice.")
     if kind is Path:
         return _existing(value, place, folder)
     if kind == tuple[Path, ...]:

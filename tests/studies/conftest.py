@@ -30,6 +30,13 @@ WHOLE: dict[str, Any] = CONTENT | {
     "guides": {"names": ["base", "adversary", "other"], "seeds": [0]},
     "adversaries": {"lambdas": {"kl": [0, 0.05, 0.06]}, "seeds": [0, 1]},
 }
+TAGGER: dict[str, Any] = CONTENT | {
+    "experiment": str(CONFIGS / "experiments/conll2000_study.yaml"),
+    "uniform": {"seeds": [0], "heads": [2]},
+    "seeds": {"seeds": [1]},
+    "guides": {"names": ["adversary"], "contexts": ["full", "tokens"], "seeds": [0]},
+    "adversaries": {"lambdas": {"kl": [0, 0.05, 0.06], "compat": [2.1]}, "seeds": [0, 1]},
+}
 
 
 class Lab:

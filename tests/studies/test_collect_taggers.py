@@ -19,20 +19,12 @@ from attnlight.records import read_record
 from attnlight.studies.collect import measures, text_rows
 from attnlight.studies.instances import read_instances
 from attnlight.studies.plan import plan
-from tests.commands import CONFIGS
-from tests.studies.conftest import CONTENT, Lab
+from tests.studies.conftest import CONTENT, TAGGER, Lab
 from tests.studies.fake_records import CLASSES, write_records
 from tests.studies.sentences import SUMS, collected, expected, loss, tokens
 
-STUDY: dict[str, Any] = CONTENT | {
-    "experiment": str(CONFIGS / "experiments/conll2000_study.yaml"),
-    "uniform": {"seeds": [0], "heads": [2]},
-    "seeds": {"seeds": [1]},
-    "guides": {"names": ["adversary"], "contexts": ["full", "tokens"], "seeds": [0]},
-    "adversaries": {"lambdas": {"kl": [0, 0.05, 0.06], "compat": [2.1]}, "seeds": [0, 1]},
-}
 MARKED: dict[str, Any] = CONTENT | {
-    "experiment": STUDY["experiment"],
+    "experiment": TAGGER["experiment"],
     "options": {"data": {"target": "marked"}},
     "adversaries": {"lambdas": {"kl": [0, 0.05]}, "seeds": [0]},
 }
@@ -44,7 +36,7 @@ def close(value: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("content", "group"),
-    [(STUDY, 1 << 17), (STUDY, 10), (MARKED, 1)],
+    [(TAGGER, 1 << 17), (TAGGER, 10), (MARKED, 1)],
     ids=["tokens", "tokens in groups", "marked"],
 )
 def test_rows_are_what_a_loop_finds(
@@ -56,7 +48,7 @@ def test_rows_are_what_a_loop_finds(
     assert lab.run(content) == 0
     found = collected(lab.root / "tiny")
     assert list(found) == lab.names(content)
-    whole, checked = content is STUDY, 0
+    whole, checked = content is TAGGER, 0
     for run in plan(lab.study(content)):
         folder = lab.root / "tiny" / run.name / "records/test"
         base = None if run.base is None else lab.root / "tiny" / run.base / "records/test"
@@ -76,7 +68,7 @@ def test_rows_are_what_a_loop_finds(
 def test_validation_is_of_all_tokens(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_BREAKS", "adversary-kl-l0.05-s0")
     monkeypatch.setenv("FAKE_BROKEN", "20")
-    assert lab.run(STUDY) == 0
+    assert lab.run(TAGGER) == 0
     for run in lab.collected()["runs"]:
         folder = lab.root / "tiny" / run["name"] / "records/val"
         base = None if run["base"] is None else lab.root / "tiny" / run["base"] / "records/val"
@@ -112,7 +104,7 @@ def test_validation_is_of_all_tokens(lab: Lab, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_is_said_of_the_study(lab: Lab) -> None:
-    assert lab.run(STUDY) == 0
+    assert lab.run(TAGGER) == 0
     held = lab.collected()
     runs = held.pop("runs")
     assert held.pop("problem") == asdict(words_of("tagging", "tokens", CLASSES))
@@ -159,7 +151,7 @@ def test_what_is_said_of_the_study(lab: Lab) -> None:
 def test_a_run_that_cannot_be_measured(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_BREAKS", "adversary-kl-l0.06-s1")
     monkeypatch.setenv("FAKE_BROKEN", "0 10 20 30 40 50")
-    assert lab.run(STUDY) == 0
+    assert lab.run(TAGGER) == 0
     held = lab.collected()
     assert held["selected"]["lambda"] == 0.05, "its lambda has no mean"
     own = next(run for run in held["runs"] if run["name"] == "adversary-kl-l0.06-s1")
@@ -183,8 +175,8 @@ def test_one_answer_a_sentence(lab: Lab) -> None:
 
 
 def test_one_head(lab: Lab) -> None:
-    assert lab.run(STUDY) == 0
-    folder, runs = lab.state(STUDY), {run.name: run for run in plan(lab.study(STUDY))}
+    assert lab.run(TAGGER) == 0
+    folder, runs = lab.state(TAGGER), {run.name: run for run in plan(lab.study(TAGGER))}
     run = runs["seed-b0-s1"]
     for stage in ("val", "test"):
         write_records((folder.path / run.name) / "records" / stage, "tokens", js=0.1, heads=1)
@@ -197,27 +189,11 @@ def test_one_head(lab: Lab) -> None:
 
 
 def test_records_of_other_tokens(lab: Lab) -> None:
-    assert lab.run(STUDY) == 0
-    folder, run = lab.state(STUDY), plan(lab.study(STUDY))[1]
+    assert lab.run(TAGGER) == 0
+    folder, run = lab.state(TAGGER), plan(lab.study(TAGGER))[1]
     write_records((folder.path / run.name) / "records/test", "marked", js=0.1)
     with pytest.raises(InputError, match="holds other rows than the records beside it"):
         text_rows(folder, run)
-
-
-class TestRuns:
-    def test_each_is_trained_validated_and_tested(self, lab: Lab) -> None:
-        assert lab.run(STUDY) == 0
-        verbs = ("fit", "validate", "test")
-        assert sorted(lab.started()) == sorted(
-            (verb, name) for name in lab.names(STUDY) for verb in verbs
-        )
-
-    def test_without_a_record_of_validation_is_not_done(self, lab: Lab) -> None:
-        assert lab.run(STUDY) == 0
-        lab.calls()
-        (lab.root / "tiny/seed-b0-s1/records/val/base_divergence.parquet").unlink()
-        assert lab.run(STUDY) == 0
-        assert lab.started() == [("validate", "seed-b0-s1"), ("test", "seed-b0-s1")]
 
 
 CONDITIONS: dict[str, Any] = {

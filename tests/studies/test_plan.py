@@ -16,7 +16,7 @@ from attnlight.studies.argv import fit_command
 from attnlight.studies.plan import PlannedRun, deal, digests, plan
 from attnlight.studies.spec import Study, read_studies
 from tests.commands import CONFIGS
-from tests.studies.conftest import CONTENT, WHOLE, Lab
+from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
 
 FILES = sorted((CONFIGS / "studies").glob("*.yaml"))
 
@@ -220,12 +220,24 @@ class TestCommands:
         assert str(search) not in words
         assert words[-1] == "--ckpt_path=r/t/uniform-s0/best.ckpt"
 
-    def test_name_what_is_measured_after_fit(self, lab: Lab) -> None:
+    @pytest.mark.parametrize(
+        ("content", "verbs"), [(WHOLE, ["test"]), (TAGGER, ["validate", "test"])]
+    )
+    def test_name_what_is_measured_after_fit(
+        self, lab: Lab, content: dict[str, Any], verbs: list[str]
+    ) -> None:
         """A `fit.yaml` gives no tests, so the command names those of the study and its own two."""
         tests = str(CONFIGS / "tests/decision_flip.yaml")
-        study = lab.study(WHOLE | {"tests": [tests]})
-        (words,) = argv.evaluation_commands(study, by_name(study)["uniform-s0"], Path("r/t"))
-        assert tests in words
-        (attached,) = (word for word in words if "callbacks" in word)
-        names = [item["class_path"] for item in json.loads(attached.partition("=")[2])]
-        assert names == [f"attnlight.callbacks.{n}" for n in ("Predictions", "BaseDivergence")]
+        study = lab.study(content | {"tests": [tests]})
+        run = by_name(study)["uniform-s0"]
+        words = fit_command(study, run, Path("r/t"), None)
+        in_fit = [word for word in words if "callbacks" in word]
+        assert len(in_fit) == (2 if verbs == ["test"] else 0), "or of the best epoch alone"
+        commands = argv.evaluation_commands(study, run, Path("r/t"))
+        assert [command[0] for command in commands] == verbs
+        for command in commands:
+            assert command[1:3] == ["-c", "r/t/uniform-s0/fit.yaml"]
+            assert tests in command
+            (attached,) = (word for word in command if "callbacks" in word)
+            names = [item["class_path"] for item in json.loads(attached.partition("=")[2])]
+            assert names == [f"attnlight.callbacks.{n}" for n in ("Predictions", "BaseDivergence")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attnlight.studies.argv import evaluation_commands, fit_command
+from attnlight.studies.argv import fit_command
 from attnlight.studies.executor import first_command, joined
 from attnlight.studies.plan import PlannedRun, digests, plan
 from attnlight.studies.spec import read_studies
@@ -121,22 +120,12 @@ class TestCommands:
         assert model_of(lab, told) == [*adversary, "0.01", "kl"]
         assert model_of(lab, "adversary-compat-l2.1-s0") == [*adversary, "2.1", "kl", "true"]
 
-    def test_records_are_of_the_best_epoch_alone(self, lab: Lab) -> None:
-        study, run = lab.study(TAGGER), runs_of(lab)["uniform-s0"]
-        words = fit_command(study, run, Path("r/t"), None)
-        assert not [word for word in words if "callbacks" in word]
-        commands = evaluation_commands(study, run, Path("r/t"))
-        assert [command[0] for command in commands] == ["validate", "test"]
-        for command in commands:
-            assert command[1:3] == ["-c", "r/t/uniform-s0/fit.yaml"]
-            (attached,) = (word for word in command if "callbacks" in word)
-            names = [held["class_path"] for held in json.loads(attached.partition("=")[2])]
-            assert names == [f"attnlight.callbacks.{n}" for n in ("Predictions", "BaseDivergence")]
-        assert [path.parts[-2:] for path in lab.state(TAGGER).records(run)] == [
-            ("val", "predictions.parquet"),
-            ("val", "base_divergence.parquet"),
-            ("test", "predictions.parquet"),
-            ("test", "base_divergence.parquet"),
+    def test_records_are_of_validation_and_test(self, lab: Lab) -> None:
+        records = lab.state(TAGGER).records(runs_of(lab)["uniform-s0"])
+        assert [path.parts[-2:] for path in records] == [
+            (stage, f"{name}.parquet")
+            for stage in ("val", "test")
+            for name in ("predictions", "base_divergence")
         ]
 
     def test_come_apart_as_they_were_joined(self) -> None:
