@@ -30,9 +30,10 @@ class Words:
     guided: str
 
 
-def problem_of(task: str) -> str:
-    """Name of the problem that a task's class, without its package, solves."""
-    return _PROBLEMS.get(task, "classification")
+def problem_of(model: object) -> str:
+    """Name of the problem that a model of a configuration solves: a class path, or a mapping."""
+    path = model.get("class_path") if isinstance(model, dict) else model
+    return _PROBLEMS.get(str(path).rpartition(".")[2], "classification")
 
 
 def words_of(problem: str, target: str | None = None, classes: Sequence[str] = ()) -> Words:

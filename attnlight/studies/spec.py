@@ -184,7 +184,7 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
         path=path,
         condition=name,
         corpus=experiment.corpus,
-        problem=problem_of(experiment.model),
+        problem=experiment.problem,
         target=None,
     )
     if study.clustered:
@@ -252,14 +252,14 @@ class Experiment(NamedTuple):
     """An experiment file.
 
     Attributes:
-        content: What it says, with the files that it names as `model` and `data` in their places.
+        content: Its content, with the files that it names as `model` and `data` in their places.
         corpus: Name of the corpus: the stem of its file, or else its class.
-        model: Class of the model without its package, "" where there is none.
+        problem: Name of the problem that its model solves.
     """
 
     content: Mapping[str, Any]
     corpus: str
-    model: str
+    problem: str
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -268,14 +268,14 @@ def read_experiment(path: Path) -> Experiment:
     Raises:
         InputError: One of these files is missing or no YAML, or no corpus is named.
     """
-    content, corpus, classes = read_yaml(path), "", {"model": "", "data": ""}
-    for key in classes:
+    content = read_yaml(path)
+    data = content.get("data")
+    named = data.get("class_path") if isinstance(data, dict) else data
+    for key in ("model", "data"):
         part = content.get(key)
         if isinstance(part, str) and (path.parent / part).is_file():
-            corpus = Path(part).stem if key == "data" else ""
-            part = content[key] = read_yaml(path.parent / part)
-        named = part.get("class_path") if isinstance(part, dict) else part
-        classes[key] = named.rpartition(".")[2] if isinstance(named, str) else ""
-    if not (corpus or classes["data"]):
+            content[key] = read_yaml(path.parent / part)
+    if not isinstance(named, str):
         raise InputError(f"{path} has no `data`: a study needs its corpus.")
-    return Experiment(content, corpus or classes["data"], classes["model"])
+    corpus = named.rpartition(".")[2] if content["data"] is data else Path(named).stem
+    return Experiment(content, corpus, problem_of(content.get("model")))

@@ -143,21 +143,21 @@ def test_group_options_follow_those_of_all_runs(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "corpus", "model"),
+    ("said", "corpus", "problem"),
     [
-        ("{model: m.yaml, data: d.yaml}", "d", "ChunkTagger"),
-        ("{model: a.b.ChunkTagger, data: {class_path: a.Corpus}}", "Corpus", "ChunkTagger"),
-        ("{data: a.b.Corpus}", "Corpus", ""),
+        ("{model: m.yaml, data: d.yaml}", "d", "tagging"),
+        ("{model: a.b.ChunkTagger, data: {class_path: a.Corpus}}", "Corpus", "tagging"),
+        ("{data: a.b.Corpus}", "Corpus", "classification"),
     ],
 )
 def test_an_experiment_is_read_with_what_it_names(
-    tmp_path: Path, said: str, corpus: str, model: str
+    tmp_path: Path, said: str, corpus: str, problem: str
 ) -> None:
     (tmp_path / "m.yaml").write_text("class_path: a.b.ChunkTagger")
     (tmp_path / "d.yaml").write_text("class_path: a.b.Corpus")
     (tmp_path / "e.yaml").write_text(said)
     found = read_experiment(tmp_path / "e.yaml")
-    assert (found.corpus, found.model) == (corpus, model)
+    assert (found.corpus, found.problem) == (corpus, problem)
     if "m.yaml" in said:
         classes = {"model": "a.b.ChunkTagger", "data": "a.b.Corpus"}
         assert found.content == {key: {"class_path": name} for key, name in classes.items()}
