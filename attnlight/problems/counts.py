@@ -1,4 +1,4 @@
-"""What a problem counts in finished records beyond right instances; arrays are NumPy's."""
+"""What F1 counts in finished records, where it is not of classes; arrays are NumPy's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Count = Callable[[Integers, Integers, Integers, Sequence[str]], tuple[Places, Pl
 def chunk_places(
     label: Integers, prediction: Integers, starts: Integers, classes: Sequence[str]
 ) -> tuple[Places, Places, Places]:
-    """Where chunks start, as conlleval reads tags: those of the labels, predictions, and of both.
+    """First tokens of chunks, as conlleval reads tags: of the labels, of the predictions, of both.
 
     A token without a class is outside all chunks.
 
@@ -51,5 +51,5 @@ def chunk_places(
 
 
 def count_of(problem: str, target: str | None) -> Count | None:
-    """How a problem, by its name, finds what F1 is of; None where it is of classes."""
+    """The count of a problem by its name and its target; None where F1 is of classes."""
     return chunk_places if (problem, target) == ("tagging", "tokens") else None

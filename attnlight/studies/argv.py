@@ -1,4 +1,4 @@
-"""The command lines of a run: `fit`, then `test`, with `validate` between where it records the best epoch."""
+"""The command lines of a run: `fit` and `test`, with `validate` between where instances are many."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CALLBACKS = {
     PREDICTIONS: "attnlight.callbacks.Predictions",
     DIVERGENCE: "attnlight.callbacks.BaseDivergence",
 }
-# The class of a variant by the problem of its base and by its role, and what its options are called.
+# The variant of each role by the problem of its base, and the names of options of its model.
 TASKS: Mapping[str, Mapping[str, str]] = {
     "classification": {
         "uniform": "attnlight.tasks.UniformClassifier",

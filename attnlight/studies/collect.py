@@ -1,4 +1,4 @@
-"""What a study came to: `study.json` and `study.parquet`, enough for every table and figure."""
+"""A study's results: `study.json` and `study.parquet`, enough for every table and figure."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def collect(folder: StudyFolder, runs: Sequence[PlannedRun], validation: Validat
 def _described(
     folder: StudyFolder, run: PlannedRun, state: str, validation: Validation, *, clustered: bool
 ) -> dict[str, Any]:
-    """What `study.json` says of a run."""
+    """The entry of a run in `study.json`."""
     keys = ("name", "role", "seed", "base", "guide", "term")
     row: dict[str, Any] = {key: getattr(run, key) for key in keys}
     row |= {"lambda": run.lambda_, "state": state, "epoch": None, "validation": None}

@@ -1,4 +1,4 @@
-"""What a run said of each instance of a split, read from its records, and sums over clusters."""
+"""The instances of one split as a run's records hold them, and sums over the texts they belong to."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEAST = float(np.finfo(np.float32).smallest_subnormal)
 
 @dataclass(frozen=True)
 class Instances:
-    """R instances that a run was asked for, those of a text one after the other.
+    """R instances of a split, those of a text one after the other.
 
     Attributes:
         columns: Those of its predictions, (R,) or (R, K), NaN where a value is null; `index` is the
@@ -42,8 +42,8 @@ class Instances:
         classes: Names of the classes.
         divergence: Columns of `BaseDivergence`, (R,) or (R, H), NaN where undefined; none of a base.
         starts: Place of the first instance of each of S texts, (S,).
-        places: Where starts what the problem counts: of the labels, of the predictions, of both;
-            None where it counts nothing.
+        places: Where the chunks start that the problem counts: those of the labels, of the
+            predictions, and of both; None where it counts nothing.
         clustered: Whether an instance is a part of a text, not a text of its own.
     """
 
@@ -79,10 +79,7 @@ class Instances:
         return np.where(classes < 0, np.nan, losses)
 
     def compared(self) -> dict[str, NDArray[Any]]:
-        """What tells how far each is from the base, (R,) or (R, H), NaN where undefined.
-
-        Empty of a base.
-        """
+        """Distances from the base, (R,) or (R, H), NaN where undefined; none of a base itself."""
         if not self.divergence:
             return {}
         unknown = np.full(len(self.label), np.nan)
@@ -97,7 +94,7 @@ class Instances:
         }
 
     def sums(self) -> dict[str, NDArray[Any]]:
-        """Counts and sums over the instances of each text, (S,) or (S, H), of what is defined."""
+        """Counts and sums of defined values over the instances of each text, (S,) or (S, H)."""
         values: dict[str, NDArray[Any]] = {
             "tokens": self.measured,
             "correct": self.correct,
@@ -122,7 +119,7 @@ def known_classes(classes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instances:
-    """Read what a finished run said of a split at its best epoch.
+    """The instances of a split at the best epoch of a finished run.
 
     Where an instance is a part of a text, it takes its label from the base's record: that of the run
     itself is null where it was not measured.

@@ -38,7 +38,7 @@ class Selection:
         return self.runs.get(seed) or next(iter(self.runs.values()))
 
     def described(self) -> dict[str, Any]:
-        """What `study.json` says of it."""
+        """Its entry in `study.json`."""
         run = next(iter(self.runs.values()))
         return {"run": run, "term": self.term, "lambda": self.lambda_, "reached": self.reached}
 

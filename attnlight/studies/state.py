@@ -1,4 +1,4 @@
-"""What is on disk of a study: its runs, its plan, and who is at work there."""
+"""The state of a study on disk: its runs, its plan, and the locks of those at work there."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StudyFolder:
 
     Attributes:
         path: `<root>/<study>`.
-        study: What it is of.
+        study: The study.
     """
 
     path: Path
@@ -74,7 +74,7 @@ class StudyFolder:
         return found
 
     def status(self, run: PlannedRun) -> dict[str, Any]:
-        """What `fit` says of itself: its `state`, and of how many `epochs` it was."""
+        """The `state` in which `fit` ended, and its number of `epochs`."""
         return _read_json(self.path / run.name / "status.json")
 
     def fitted(self, run: PlannedRun) -> bool:
@@ -83,7 +83,7 @@ class StudyFolder:
         return self.status(run).get("state") == "finished" and whole
 
     def setting(self, run: str, part: str, option: str) -> Any:  # noqa: ANN401
-        """What the configuration of a run that is there gives as an option of its model or data."""
+        """An option of the model or data in the configuration of a run that is there."""
         path = self.path / run / "fit.yaml"
         content = read_yaml(path) if path.is_file() else {}
         return content.get(part, {}).get("init_args", {}).get(option)
@@ -101,13 +101,13 @@ class StudyFolder:
             return False
 
     def state(self, run: PlannedRun) -> State:
-        """What became of a run: one that fails is tried again when the study is started again."""
+        """The state of a run; one that failed is tried again when the study is started again."""
         if self.done(run):
             return "finished"
         return "failed" if self.note(run).get("state") == "failed" else "missing"
 
     def note(self, run: PlannedRun) -> dict[str, Any]:
-        """How the processes of a run ended: the `state`, and after how many `seconds`."""
+        """The `state` in which the process of a run ended, and after how many `seconds`."""
         return _read_json(self.log(run.name).with_suffix(".json"))
 
     def keep_note(self, run: PlannedRun, state: State, seconds: float) -> None:
