@@ -58,7 +58,7 @@ attnlight fit --help lists the options.
 TRAINER_VERBS = ("fit", "validate", "test", "predict")
 OTHER_VERBS = {
     "report": "attnlight.report.command",
-    "study": "attnlight.studies.command",
+    "study": "attnlight.studies.cli",
     "reliability": "attnlight.report.reliability",
     "vectors": "attnlight.vectors",
 }

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+# By the class of the model that a study compares others with.
+_PROBLEMS = {"AttentionClassifier": "classification", "ChunkTagger": "tagging"}
 
 
 @dataclass(frozen=True)
@@ -24,3 +28,26 @@ class Words:
     quality: str
     criterion: str
     guided: str
+
+
+def problem_of(model: object) -> str:
+    """Name of the problem that a model of a configuration solves: a class path, or a mapping."""
+    path = model.get("class_path") if isinstance(model, dict) else model
+    return _PROBLEMS.get(str(path).rpartition(".")[2], "classification")
+
+
+def words_of(problem: str, target: str | None = None, classes: Sequence[str] = ()) -> Words:
+    """The words of a problem by its name.
+
+    Args:
+        problem: Its name.
+        target: What the corpus asks of a text, where it may ask for several things.
+        classes: Names of the classes.
+    """
+    if problem == "classification":
+        f1 = f"F1 of {classes[1]}" if len(classes) == 2 else "macro F1"
+        return Words(problem, "text", "text", f1, f1, "an MLP")
+    if problem == "tagging":
+        quality = ("chunk F1", "chunk F1") if target == "tokens" else ("accuracy", "macro F1")
+        return Words(problem, "token", "sentence", *quality, "a tagger")
+    return Words(problem, "instance", "text", "accuracy", "macro F1", "a guided model")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-from attnlight.studies.file import Study
-from attnlight.studies.sections import read_experiment, read_yaml
+from attnlight.studies.spec import Study, read_experiment
+from attnlight.studies.values import read_yaml
 
 ROLES = ("base", "uniform", "seed", "guide", "adversary")
 _NOT_GIVEN = ("uniform", "learned")  # guides whose attention queries and keys have no part in
@@ -29,13 +28,13 @@ class PlannedRun:
         seed: Its seed.
         base: The run that it is made from; None for a base.
         guide: Whose attention guides it; None for all but guided models.
-        told_by: The run of that attention, where the plan knows it.
+        guide_run: The run of that attention, where the plan knows it.
         term: Attention term of an adversary.
         lambda_: Its weight.
-        head: The head of a tagger that alone is uniform.
-        context: What a guided tagger makes of its guide's attention.
+        head: The head that alone is uniform.
+        context: What a guided model makes of its guide's attention, where there are several ways.
         needs: The runs that must be done before.
-        options: What it is told beyond the experiment, as options of `fit`.
+        options: What is set beyond the experiment, as options of `fit`.
     """
 
     name: str
@@ -43,7 +42,7 @@ class PlannedRun:
     seed: int
     base: str | None = None
     guide: str | None = None
-    told_by: str | None = None
+    guide_run: str | None = None
     term: str | None = None
     lambda_: float | None = None
     head: int | None = None
@@ -57,120 +56,72 @@ class PlannedRun:
         return self.guide == "adversary"
 
 
-def plan(study: Study) -> list[PlannedRun]:
-    """The runs of a study, each after those that it needs."""
-    guided = list(_guided(study))
-    return [
-        *(
-            PlannedRun(base_name(seed), "base", seed, options=study.base.options)
-            for seed in study.base.seeds
-        ),
-        *_uniform(study),
-        *_seeds(study),
-        *(run for run in guided if not run.selects),
-        *_adversaries(study),
-        *(run for run in guided if run.selects),
-    ]
-
-
 def base_name(seed: int) -> str:
     """Name of the base of a seed."""
     return f"base-s{seed}"
 
 
-def _uniform(study: Study) -> Iterator[PlannedRun]:
+def plan(study: Study) -> list[PlannedRun]:
+    """The runs of a study, each after those that it needs."""
+    adversaries = list(_adversaries(study))
+    guided = list(_guided(study, adversaries))
+    runs = [
+        *(PlannedRun(base_name(seed), "base", seed) for seed in study.base.seeds),
+        *_uniform_and_seeds(study),
+        *(run for run in guided if not run.selects),
+        *adversaries,
+        *(run for run in guided if run.selects),
+    ]
+    groups = (study.base, study.uniform, study.seeds, study.guides, study.adversaries)
+    options = {role: group.options for role, group in zip(ROLES, groups, strict=True)}
+    return [
+        replace(run, needs=(*filter(None, (run.base,)), *run.needs), options=options[run.role])
+        for run in runs
+    ]
+
+
+def _uniform_and_seeds(study: Study) -> Iterator[PlannedRun]:
     base = base_name(study.base.seeds[0])
     for head, seed in product((None, *study.uniform.heads), study.uniform.seeds):
-        yield PlannedRun(
-            f"uniform-s{seed}" if head is None else f"uniform-h{head}-s{seed}",
-            "uniform",
-            seed,
-            base,
-            head=head,
-            needs=(base,),
-            options=study.uniform.options,
-        )
-
-
-def _seeds(study: Study) -> Iterator[PlannedRun]:
-    for of in study.base.seeds:
-        base = base_name(of)
-        for seed in study.seeds.seeds:
-            if seed != of:
-                yield PlannedRun(
-                    f"seed-b{of}-s{seed}",
-                    "seed",
-                    seed,
-                    base,
-                    needs=(base,),
-                    options=study.seeds.options,
-                )
+        name = f"uniform-s{seed}" if head is None else f"uniform-h{head}-s{seed}"
+        yield PlannedRun(name, "uniform", seed, base, head=head)
+    for of, seed in product(study.base.seeds, study.seeds.seeds):
+        if seed != of:
+            yield PlannedRun(f"seed-b{of}-s{seed}", "seed", seed, base_name(of))
 
 
 def _adversaries(study: Study) -> Iterator[PlannedRun]:
-    held = study.adversaries
-    if held is None:
-        return
-    for of in held.bases:
-        base = base_name(of)
-        first = "" if of == study.base.seeds[0] else f"-b{of}"
-        for term, lambdas in held.lambdas.items():
-            for weight in lambdas:
-                for seed in held.seeds[term]:
-                    yield PlannedRun(
-                        f"adversary{first}-{term}-l{_number(weight)}-s{seed}",
-                        "adversary",
-                        seed,
-                        base,
-                        term=term,
-                        lambda_=weight,
-                        needs=(base,),
-                        options=held.options,
-                    )
+    grid = study.adversaries
+    for of, (term, weights) in product(grid.bases, grid.lambdas.items()):
+        prefix = f"adversary-{term}" if of == study.base.seeds[0] else f"adversary-b{of}-{term}"
+        for weight, seed in product(weights, grid.seeds.get(term, ())):
+            short = f"{weight:g}"  # which another number may have
+            name = f"{prefix}-l{short if float(short) == weight else repr(weight)}-s{seed}"
+            yield PlannedRun(name, "adversary", seed, base_name(of), term=term, lambda_=weight)
 
 
-def _number(value: float) -> str:
-    """A short name of a number that no other number has."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
-
-
-def _guided(study: Study) -> Iterator[PlannedRun]:
-    base, held = base_name(study.base.seeds[0]), study.guides
-    for name, context, seed in product(held.names, held.contexts, held.seeds):
-        if context == "query_key" and name in _NOT_GIVEN:
+def _guided(study: Study, adversaries: Sequence[PlannedRun]) -> Iterator[PlannedRun]:
+    first, guides = study.base.seeds[0], study.guides
+    base, term = base_name(first), study.adversaries.term
+    selectable = [r.name for r in adversaries if (r.base, r.term) == (base, term) and r.lambda_]
+    others = [seed for seed in study.seeds.seeds if seed != first]
+    for guide, context, seed in product(guides.names, guides.contexts, guides.seeds):
+        if context == "query_key" and guide in _NOT_GIVEN:
             continue
-        told_by = _other(study, seed) if name == "other" else None
+        needs, other = selectable if guide == "adversary" else [], None
+        if guide == "other":  # the seed variant that has this seed, or else the first one
+            other = f"seed-b{first}-s{seed if seed in others else others[0]}"
+            needs = [other]
         yield PlannedRun(
-            f"guide-{name}-s{seed}" if context == "full" else f"guide-{name}-{context}-s{seed}",
+            f"guide-{guide}-s{seed}" if context == "full" else f"guide-{guide}-{context}-s{seed}",
             "guide",
             seed,
             base,
-            guide=name,
-            told_by=told_by,
-            context=context if study.tagger else None,
-            needs=(base, told_by) if told_by else (base, *selectable(study, name)),
-            options=held.options,
+            guide=guide,
+            guide_run=other,
+            context=context if study.clustered else None,
+            needs=tuple(needs),
         )
-
-
-def _other(study: Study, seed: int) -> str:
-    """The seed variant of the first base that has this seed, or else the first one."""
-    first = study.base.seeds[0]
-    there = [other for other in study.seeds.seeds if other != first]
-    return f"seed-b{first}-s{seed if seed in there else there[0]}"
-
-
-def selectable(study: Study, guide: str) -> tuple[str, ...]:
-    """Names of the adversaries of which one will guide, where the guide is one."""
-    if guide != "adversary" or study.adversaries is None:
-        return ()
-    base, term = base_name(study.base.seeds[0]), study.adversaries.term
-    return tuple(
-        run.name
-        for run in _adversaries(study)
-        if (run.base, run.term) == (base, term) and run.lambda_
-    )
 
 
 def deal(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun]:
@@ -189,21 +140,14 @@ def deal(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun
 def digests(study: Study, runs: Sequence[PlannedRun]) -> dict[str, str]:
     """For each run a hash of all that decides it: options and the content of configurations."""
     experiment = read_experiment(study.experiment).content
-    shared = [read_yaml(study.trainer), experiment, _contents(study.tests)]
-    base_tests = _contents(study.base_tests)
+    shared = [read_yaml(study.trainer), experiment, [read_yaml(path) for path in study.tests]]
+    base_tests = [read_yaml(path) for path in study.base.tests]
     found = {}
     for run in runs:
-        told: list[Any] = [shared, _decisive(run)]
-        told += [base_tests] if run.role == "base" else []
-        text = json.dumps(told, sort_keys=True, default=str)
+        own: dict[str, Any] = asdict(run) | {"needs": None}
+        own["told_by"] = own.pop("guide_run")  # its name when studies began
+        own = {k: v for k, v in own.items() if k not in _LATER or v is not None}
+        decisive = [shared, own, *([base_tests] if run.role == "base" else [])]
+        text = json.dumps(decisive, sort_keys=True, default=str)
         found[run.name] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return found
-
-
-def _decisive(run: PlannedRun) -> dict[str, Any]:
-    held = asdict(run) | {"needs": None}
-    return {key: value for key, value in held.items() if key not in _LATER or value is not None}
-
-
-def _contents(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    return [read_yaml(path) for path in paths]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 
+from attnlight.errors import InputError
 from attnlight.studies.plan import PlannedRun
-from attnlight.studies.validation import Measures
 
 REQUIRED_JS = 0.4
+Measures = dict[str, Any]  # numbers, None where undefined, or a list of one for each head
 
 
 @dataclass(frozen=True)
@@ -29,19 +33,14 @@ class Selection:
     runs: Mapping[int, str]
     reached: bool
 
-    def told_by(self, seed: int) -> str:
+    def guide_run(self, seed: int) -> str:
         """The adversary that guides a run: that of its seed, or else the first."""
         return self.runs.get(seed) or next(iter(self.runs.values()))
 
-
-@dataclass(frozen=True)
-class _Weight:
-    """Means over seeds at one lambda."""
-
-    lambda_: float
-    f1: float
-    js: float
-    tvd: float
+    def described(self) -> dict[str, Any]:
+        """Its entry in `study.json`."""
+        run = next(iter(self.runs.values()))
+        return {"run": run, "term": self.term, "lambda": self.lambda_, "reached": self.reached}
 
 
 def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Selection | None:
@@ -64,18 +63,36 @@ def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Sele
             grid.setdefault(run.lambda_, []).append(run)
     if not grid:
         return None
-    weights = [_mean(weight, [measures[run.name] for run in of]) for weight, of in grid.items()]
-    far = [weight for weight in weights if weight.js >= REQUIRED_JS]
-    best = (
-        max(far, key=lambda weight: (weight.f1, -weight.tvd))
-        if far
-        else max(weights, key=lambda weight: -np.inf if np.isnan(weight.js) else weight.js)
-    )
-    chosen = {run.seed: run.name for run in grid[best.lambda_]}
-    return Selection(grid[best.lambda_][0].term or "", best.lambda_, chosen, reached=bool(far))
+    means = {weight: _means([measures[run.name] for run in of]) for weight, of in grid.items()}
+    far = [weight for weight, (_, js, _) in means.items() if js >= REQUIRED_JS]
+    if far:
+        best = max(far, key=lambda weight: (means[weight][0], -means[weight][2]))
+    else:
+        best = max(means, key=lambda weight: np.nan_to_num(means[weight][1], nan=-np.inf))
+    chosen = {run.seed: run.name for run in grid[best]}
+    return Selection(grid[best][0].term or "", best, chosen, reached=bool(far))
 
 
-def _mean(weight: float, measures: Sequence[Measures]) -> _Weight:
-    f1 = [held["macro_f1"] if held["f1"] is None else held["f1"] for held in measures]
-    js, tvd = ([held[name] for held in measures] for name in ("attention_js", "prediction_tvd"))
-    return _Weight(weight, *(float(np.mean(np.array(v, dtype=float))) for v in (f1, js, tvd)))
+def _means(measures: Sequence[Measures]) -> tuple[float, float, float]:
+    """F1, JS and TVD, each the mean over runs; NaN where one has none."""
+    f1 = [own["macro_f1"] if own["f1"] is None else own["f1"] for own in measures]
+    js, tvd = ([own[name] for own in measures] for name in ("attention_js", "prediction_tvd"))
+    means = [float(np.mean(np.array(values, dtype=float))) for values in (f1, js, tvd)]
+    return means[0], means[1], means[2]
+
+
+def chosen_epoch(best: Path) -> int:
+    """The epoch, from 0, of a checkpoint.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    import torch
+
+    try:  # mapped, so that no tensor is read; torch does not look at the checksum of the rest
+        with ZipFile(best) as file:
+            file.read(next(name for name in file.namelist() if name.endswith("/data.pkl")))
+        content = torch.load(best, map_location="cpu", weights_only=True, mmap=True)
+        return int(content["epoch"])
+    except Exception as error:  # torch raises nearly anything on a damaged file
+        raise InputError(f"{best} is no readable checkpoint: it is damaged.") from error

@@ -12,9 +12,9 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.studies import command, locks, runner
-from attnlight.studies.file import Study, read_studies
+from attnlight.studies import executor, state
 from attnlight.studies.plan import plan
+from attnlight.studies.spec import Study, read_studies
 from attnlight.studies.state import StudyFolder
 from tests.commands import CONFIGS
 from tests.studies.fake import Instant
@@ -29,6 +29,13 @@ WHOLE: dict[str, Any] = CONTENT | {
     "seeds": {"seeds": [1]},
     "guides": {"names": ["base", "adversary", "other"], "seeds": [0]},
     "adversaries": {"lambdas": {"kl": [0, 0.05, 0.06]}, "seeds": [0, 1]},
+}
+TAGGER: dict[str, Any] = CONTENT | {
+    "experiment": str(CONFIGS / "experiments/conll2000_study.yaml"),
+    "uniform": {"seeds": [0], "heads": [2]},
+    "seeds": {"seeds": [1]},
+    "guides": {"names": ["adversary"], "contexts": ["full", "tokens"], "seeds": [0]},
+    "adversaries": {"lambdas": {"kl": [0, 0.05, 0.06], "compat": [2.1]}, "seeds": [0, 1]},
 }
 
 
@@ -84,7 +91,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     calls = tmp_path / "calls"
     monkeypatch.setenv("FAKE_CHECKPOINT", str(tmp_path / "fake.ckpt"))
     monkeypatch.setenv("FAKE_CALLS", str(calls))
-    monkeypatch.setattr(runner, "Popen", Instant)
-    monkeypatch.setattr(command, "report", lambda folder: [])
-    monkeypatch.setattr(locks, "_PATIENCE", 0.0)
+    monkeypatch.setattr(executor, "Popen", Instant)
+    monkeypatch.setattr("attnlight.report.study.write_study", lambda folder: [])
+    monkeypatch.setattr(state, "_PATIENCE", 0.0)
     return Lab(tmp_path, calls)

@@ -20,8 +20,8 @@ import numpy as np
 from attnlight.errors import InputError
 from attnlight.files import write_text
 from attnlight.records import ShardWriter, merge_shards
-from attnlight.studies.commands import first_command
-from tests.studies.fake_tagger import write_records
+from attnlight.studies.executor import first_command
+from tests.studies.fake_records import write_records
 
 TEXTS = 10
 
@@ -121,7 +121,7 @@ class Instant:
     def __init__(
         self, command: Sequence[str], *, stdout: IO[bytes], env: Mapping[str, str], **_: Any
     ) -> None:
-        left = list(command[3:])  # python -m attnlight.studies.launched
+        left = list(command[3:])  # python -m attnlight.studies.executor
         self.returncode = 0
         while left and not self.returncode:
             arguments, left = first_command(left)

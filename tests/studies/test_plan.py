@@ -11,12 +11,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlight.studies import commands
-from attnlight.studies.commands import fit_command
-from attnlight.studies.file import Study, read_studies
+from attnlight.studies import argv
+from attnlight.studies.argv import fit_command
 from attnlight.studies.plan import PlannedRun, deal, digests, plan
+from attnlight.studies.spec import Study, read_studies
 from tests.commands import CONFIGS
-from tests.studies.conftest import CONTENT, WHOLE, Lab
+from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
 
 FILES = sorted((CONFIGS / "studies").glob("*.yaml"))
 
@@ -91,8 +91,8 @@ def test_further_bases(lab: Lab) -> None:
         "seed-b1-s2",
     ]
     assert runs["uniform-s0"].base == "base-s3"
-    assert runs["guide-other-s2"].told_by == "seed-b3-s2"
-    assert runs["guide-other-s9"].told_by == "seed-b3-s1"
+    assert runs["guide-other-s2"].guide_run == "seed-b3-s2"
+    assert runs["guide-other-s9"].guide_run == "seed-b3-s1"
     assert {name: runs[name].base for name in runs if "adversary" in name} == {
         "adversary-js-l1e-07-s0": "base-s3",
         "adversary-js-l0.1234567-s0": "base-s3",
@@ -170,7 +170,8 @@ class TestDigests:
 
     def test_further_tests_of_bases_are_theirs_alone(self, lab: Lab) -> None:
         study = lab.study(WHOLE)
-        told = replace(study, base_tests=(CONFIGS / "tests/adversarial_search.yaml",))
+        tests = (CONFIGS / "tests/adversarial_search.yaml",)
+        told = replace(study, base=replace(study.base, tests=tests))
         held, now = (digests(one, plan(one)) for one in (study, told))
         assert [name for name in held if now[name] != held[name]] == ["base-s0"]
 
@@ -212,19 +213,31 @@ class TestCommands:
         search = CONFIGS / "tests/adversarial_search.yaml"
         study = lab.study(WHOLE | {"base": {"seeds": [0], "tests": [str(search)]}})
         runs = by_name(study)
-        (words,) = commands.evaluation_commands(study, runs["base-s0"], Path("r/t"))
+        (words,) = argv.evaluation_commands(study, runs["base-s0"], Path("r/t"))
         assert str(search) in words
-        (words,) = commands.evaluation_commands(study, runs["uniform-s0"], Path("r/t"))
+        (words,) = argv.evaluation_commands(study, runs["uniform-s0"], Path("r/t"))
         assert words[:3] == ["test", "-c", "r/t/uniform-s0/fit.yaml"]
         assert str(search) not in words
         assert words[-1] == "--ckpt_path=r/t/uniform-s0/best.ckpt"
 
-    def test_name_what_is_measured_after_fit(self, lab: Lab) -> None:
+    @pytest.mark.parametrize(
+        ("content", "verbs"), [(WHOLE, ["test"]), (TAGGER, ["validate", "test"])]
+    )
+    def test_name_what_is_measured_after_fit(
+        self, lab: Lab, content: dict[str, Any], verbs: list[str]
+    ) -> None:
         """A `fit.yaml` gives no tests, so the command names those of the study and its own two."""
         tests = str(CONFIGS / "tests/decision_flip.yaml")
-        study = lab.study(WHOLE | {"tests": [tests]})
-        (words,) = commands.evaluation_commands(study, by_name(study)["uniform-s0"], Path("r/t"))
-        assert tests in words
-        (attached,) = (word for word in words if "callbacks" in word)
-        names = [item["class_path"] for item in json.loads(attached.partition("=")[2])]
-        assert names == [f"attnlight.callbacks.{n}" for n in ("Predictions", "BaseDivergence")]
+        study = lab.study(content | {"tests": [tests]})
+        run = by_name(study)["uniform-s0"]
+        words = fit_command(study, run, Path("r/t"), None)
+        in_fit = [word for word in words if "callbacks" in word]
+        assert len(in_fit) == (2 if verbs == ["test"] else 0), "or of the best epoch alone"
+        commands = argv.evaluation_commands(study, run, Path("r/t"))
+        assert [command[0] for command in commands] == verbs
+        for command in commands:
+            assert command[1:3] == ["-c", "r/t/uniform-s0/fit.yaml"]
+            assert tests in command
+            (attached,) = (word for word in command if "callbacks" in word)
+            names = [item["class_path"] for item in json.loads(attached.partition("=")[2])]
+            assert names == [f"attnlight.callbacks.{n}" for n in ("Predictions", "BaseDivergence")]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from attnlight.studies.locks import alone, working
+from attnlight.errors import InputError
+from attnlight.studies.state import collecting, require_same_plan, working
 from tests.studies.conftest import CONTENT, Lab
 
 PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
@@ -41,7 +42,7 @@ def test_negative_lambda_and_missing_experiment(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = {"lambdas": {"kl": [-1]}, "seeds": [0]}
-    assert "the lambda -1" in refused(lab, capsys, adversaries=told)
+    assert "lambdas: kl is [-1]" in refused(lab, capsys, adversaries=told)
     assert "nowhere.yaml, which is no file" in refused(lab, capsys, experiment="nowhere.yaml")
 
 
@@ -64,16 +65,22 @@ class TestLocks:
         with working(lab.root / "tiny", 1, 1):
             assert lab.run(PAIR, "--dry-run") == 0
 
-    def test_what_a_killed_one_left_of_its_results_goes(self, lab: Lab) -> None:
-        left = [".study.json.ab_cdefg", ".study.parquet.01234567"]
-        for name in [*left, ".plan.json.ab_cdefg"]:  # that of another shard at work
-            (lab.root / name).parent.mkdir(exist_ok=True)
+    def test_what_killed_ones_left_half_written_goes(self, lab: Lab) -> None:
+        """Each with the lock under which it is written: another shard may be writing the plan."""
+        lab.root.mkdir()
+        names = [".study.json.ab_cdefg", ".study.parquet.01234567", ".plan.json.ab_cdefg"]
+        for name in names:
             (lab.root / name).write_text("half")
-        with alone(lab.root):
-            assert {path.name for path in lab.root.iterdir()} == {
-                ".plan.json.ab_cdefg",
-                ".lock-collect",
-            }
+        with collecting(lab.root):
+            assert {path.name for path in lab.root.iterdir()} == {names[2], ".lock-collect"}
+        with working(lab.root, 1, 1):
+            assert not (lab.root / names[2]).exists()
+
+    def test_shards_keep_each_others_runs_in_the_plan(self, lab: Lab) -> None:
+        with working(lab.root, 1, 2, {"a": "1"}), working(lab.root, 2, 2, {"a": "1", "b": "2"}):
+            assert require_same_plan(lab.root, {}) == {"a": "1", "b": "2"}
+        with pytest.raises(InputError, match="a differs"), working(lab.root, 1, 1, {"a": "3"}):
+            pass
 
 
 class TestFolderOfAnotherStudy:

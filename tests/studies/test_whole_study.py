@@ -141,7 +141,7 @@ def test_run_ends_with_its_study(tmp_path: Path) -> None:
     if sys.platform != "linux":
         pytest.skip("the kernel ends a child with its parent on Linux")
     child = (
-        "import time; from attnlight.studies.launched import end_with_parent; "
+        "import time; from attnlight.studies.executor import end_with_parent; "
         "end_with_parent(); print('up', flush=True); time.sleep(60)"
     )
     parent = subprocess.Popen(

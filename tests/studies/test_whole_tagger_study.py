@@ -18,7 +18,7 @@ import yaml
 
 from attnlight.__main__ import main
 from attnlight.records import read_record
-from attnlight.studies import command, launched, runner
+from attnlight.studies import executor
 from tests.commands import CONFIGS
 from tests.studies.sentences import collected, expected, tokens
 from tests.tasks.test_tagging import FILES, SEES, SMALL, written
@@ -43,7 +43,7 @@ class Here:
         with contextlib.redirect_stdout(said), pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "argv", ["attnlight"])
             try:
-                self.returncode = launched.run(words[3:])
+                self.returncode = executor.run_commands(words[3:])
             finally:
                 os.environ.clear()
                 os.environ.update(before)
@@ -67,8 +67,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "tiny.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        patch.setattr(runner, "Popen", Here)
-        patch.setattr(command, "report", lambda folder: [])
+        patch.setattr(executor, "Popen", Here)
+        patch.setattr("attnlight.report.study.write_study", lambda folder: [])
         assert main(["study", "tiny.yaml", f"--root={root}"]) == 0
     return root / "tiny"
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from attnlight.studies import launched
-from attnlight.studies.commands import joined
+from attnlight.studies import executor
+from attnlight.studies.executor import joined
 
 WORDS = joined([["fit", "--run=a"], ["validate"], ["test", "-c", "b"]])
 
@@ -29,7 +29,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
             return statuses[len(calls) - 1]
 
         monkeypatch.setattr(sys, "argv", ["attnlight"])
-        monkeypatch.setattr(launched, "main", main)
+        monkeypatch.setattr(executor, "main", main)
         return calls
 
     return prepare
@@ -39,7 +39,7 @@ def test_each_follows_the_one_before(
     told: Callable[..., list[list[str]]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls = told(0, 0, 0)
-    assert launched.run(WORDS) == 0
+    assert executor.run_commands(WORDS) == 0
     assert calls == [["fit", "--run=a"], ["validate"], ["test", "-c", "b"]]
     assert capsys.readouterr().out == "$ attnlight validate\n$ attnlight test -c b\n"
     assert "LEFT_BEHIND" not in os.environ
@@ -50,7 +50,7 @@ def test_none_follows_one_that_fails(
     told: Callable[..., list[list[str]]], statuses: tuple[int, ...]
 ) -> None:
     calls = told(*statuses)
-    assert launched.run(WORDS) == statuses[-1]
+    assert executor.run_commands(WORDS) == statuses[-1]
     assert len(calls) == len(statuses)
 
 
@@ -64,12 +64,12 @@ def test_after_several_ranks_another_process_goes_on(
 
     def become(program: str, words: list[str]) -> None:
         assert program == sys.executable
-        assert words == [program, "-m", "attnlight.studies.launched", *WORDS[3:]]
+        assert words == [program, "-m", "attnlight.studies.executor", *WORDS[3:]]
         assert "LEFT_BEHIND" not in os.environ
         raise Gone
 
     monkeypatch.setattr(os, "execv", become)
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     with pytest.raises(Gone):
-        launched.run(WORDS)
+        executor.run_commands(WORDS)
     assert len(calls) == 1

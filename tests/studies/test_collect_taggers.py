@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +14,17 @@ from seqeval.metrics import f1_score
 from sklearn.metrics import f1_score as f1_of_classes
 
 from attnlight.errors import InputError
+from attnlight.problems.words import words_of
 from attnlight.records import read_record
-from attnlight.studies import comparison
+from attnlight.studies.collect import measures, text_rows
+from attnlight.studies.instances import read_instances
 from attnlight.studies.plan import plan
-from attnlight.studies.tagging import rows, validation
-from tests.commands import CONFIGS
-from tests.studies.conftest import CONTENT, Lab
-from tests.studies.fake_tagger import CLASSES, write_records
+from tests.studies.conftest import CONTENT, TAGGER, Lab
+from tests.studies.fake_records import CLASSES, write_records
 from tests.studies.sentences import SUMS, collected, expected, loss, tokens
 
-STUDY: dict[str, Any] = CONTENT | {
-    "experiment": str(CONFIGS / "experiments/conll2000_study.yaml"),
-    "uniform": {"seeds": [0], "heads": [2]},
-    "seeds": {"seeds": [1]},
-    "guides": {"names": ["adversary"], "contexts": ["full", "tokens"], "seeds": [0]},
-    "adversaries": {"lambdas": {"kl": [0, 0.05, 0.06], "compat": [2.1]}, "seeds": [0, 1]},
-}
 MARKED: dict[str, Any] = CONTENT | {
-    "experiment": STUDY["experiment"],
+    "experiment": TAGGER["experiment"],
     "options": {"data": {"target": "marked"}},
     "adversaries": {"lambdas": {"kl": [0, 0.05]}, "seeds": [0]},
 }
@@ -42,7 +36,7 @@ def close(value: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("content", "group"),
-    [(STUDY, 1 << 17), (STUDY, 10), (MARKED, 1)],
+    [(TAGGER, 1 << 17), (TAGGER, 10), (MARKED, 1)],
     ids=["tokens", "tokens in groups", "marked"],
 )
 def test_rows_are_what_a_loop_finds(
@@ -54,7 +48,7 @@ def test_rows_are_what_a_loop_finds(
     assert lab.run(content) == 0
     found = collected(lab.root / "tiny")
     assert list(found) == lab.names(content)
-    whole, checked = content is STUDY, 0
+    whole, checked = content is TAGGER, 0
     for run in plan(lab.study(content)):
         folder = lab.root / "tiny" / run.name / "records/test"
         base = None if run.base is None else lab.root / "tiny" / run.base / "records/test"
@@ -74,7 +68,7 @@ def test_rows_are_what_a_loop_finds(
 def test_validation_is_of_all_tokens(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_BREAKS", "adversary-kl-l0.05-s0")
     monkeypatch.setenv("FAKE_BROKEN", "20")
-    assert lab.run(STUDY) == 0
+    assert lab.run(TAGGER) == 0
     for run in lab.collected()["runs"]:
         folder = lab.root / "tiny" / run["name"] / "records/val"
         base = None if run["base"] is None else lab.root / "tiny" / run["base"] / "records/val"
@@ -110,9 +104,10 @@ def test_validation_is_of_all_tokens(lab: Lab, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_is_said_of_the_study(lab: Lab) -> None:
-    assert lab.run(STUDY) == 0
+    assert lab.run(TAGGER) == 0
     held = lab.collected()
     runs = held.pop("runs")
+    assert held.pop("problem") == asdict(words_of("tagging", "tokens", CLASSES))
     selected = {"run": "adversary-kl-l0.05-s0", "term": "kl", "lambda": 0.05, "reached": True}
     assert held["selected"] == held["best"]["kl"]
     assert held["selected"] in (
@@ -156,7 +151,7 @@ def test_what_is_said_of_the_study(lab: Lab) -> None:
 def test_a_run_that_cannot_be_measured(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_BREAKS", "adversary-kl-l0.06-s1")
     monkeypatch.setenv("FAKE_BROKEN", "0 10 20 30 40 50")
-    assert lab.run(STUDY) == 0
+    assert lab.run(TAGGER) == 0
     held = lab.collected()
     assert held["selected"]["lambda"] == 0.05, "its lambda has no mean"
     own = next(run for run in held["runs"] if run["name"] == "adversary-kl-l0.06-s1")
@@ -180,41 +175,25 @@ def test_one_answer_a_sentence(lab: Lab) -> None:
 
 
 def test_one_head(lab: Lab) -> None:
-    assert lab.run(STUDY) == 0
-    folder, runs = lab.state(STUDY), {run.name: run for run in plan(lab.study(STUDY))}
+    assert lab.run(TAGGER) == 0
+    folder, runs = lab.state(TAGGER), {run.name: run for run in plan(lab.study(TAGGER))}
     run = runs["seed-b0-s1"]
     for stage in ("val", "test"):
-        write_records(folder.run(run.name) / "records" / stage, "tokens", js=0.1, heads=1)
-    found = rows(folder, run)
+        write_records((folder.path / run.name) / "records" / stage, "tokens", js=0.1, heads=1)
+    found = text_rows(folder, run)
     assert found["attention_js_heads"].shape == (6, 1)
     np.testing.assert_array_equal(found["attention_js_heads"][:, 0], found["attention_js"])
     np.testing.assert_array_equal(found["attention_js_mean"], found["attention_js"])
-    held = validation(folder, run)
+    held = measures(read_instances(folder, run, "val"))
     assert held["attention_js_heads"] == [held["attention_js"]]
 
 
 def test_records_of_other_tokens(lab: Lab) -> None:
-    assert lab.run(STUDY) == 0
-    folder, run = lab.state(STUDY), plan(lab.study(STUDY))[1]
-    write_records(folder.run(run.name) / "records/test", "marked", js=0.1)
-    with pytest.raises(InputError, match="holds other tokens than the records beside it"):
-        rows(folder, run)
-
-
-class TestRuns:
-    def test_each_is_trained_validated_and_tested(self, lab: Lab) -> None:
-        assert lab.run(STUDY) == 0
-        verbs = ("fit", "validate", "test")
-        assert sorted(lab.started()) == sorted(
-            (verb, name) for name in lab.names(STUDY) for verb in verbs
-        )
-
-    def test_without_a_record_of_validation_is_not_done(self, lab: Lab) -> None:
-        assert lab.run(STUDY) == 0
-        lab.calls()
-        (lab.root / "tiny/seed-b0-s1/records/val/base_divergence.parquet").unlink()
-        assert lab.run(STUDY) == 0
-        assert lab.started() == [("validate", "seed-b0-s1"), ("test", "seed-b0-s1")]
+    assert lab.run(TAGGER) == 0
+    folder, run = lab.state(TAGGER), plan(lab.study(TAGGER))[1]
+    write_records((folder.path / run.name) / "records/test", "marked", js=0.1)
+    with pytest.raises(InputError, match="holds other rows than the records beside it"):
+        text_rows(folder, run)
 
 
 CONDITIONS: dict[str, Any] = {
@@ -238,7 +217,7 @@ class TestConditions:
             calls.append({**folders, "": output})
             return [output / "exclusivity.md"]
 
-        monkeypatch.setattr(comparison, "write", write)
+        monkeypatch.setattr("attnlight.report.tagging.write_exclusivity", write)
         return calls
 
     def test_each_has_a_folder(self, lab: Lab, compared: list[dict[str, Path]]) -> None:

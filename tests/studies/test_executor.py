@@ -5,31 +5,44 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
-from attnlight.studies.classification import thinned
-from tests.studies.conftest import CONTENT, WHOLE, Lab
+from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
 
 PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
+
+
+@pytest.mark.parametrize(
+    ("content", "verbs", "missing"),
+    [
+        (WHOLE, ("fit", "test"), "test/predictions.parquet"),
+        (TAGGER, ("fit", "validate", "test"), "val/base_divergence.parquet"),
+    ],
+    ids=["texts", "tokens"],
+)
+def test_each_run_is_trained_and_then_evaluated(
+    lab: Lab, content: dict[str, Any], verbs: tuple[str, ...], missing: str
+) -> None:
+    assert lab.run(content) == 0
+    started = lab.started()
+    for name in lab.names(content):
+        assert [verb for verb, run in started if run == name] == list(verbs)
+    (lab.root / "tiny/seed-b0-s1/records" / missing).unlink()
+    assert lab.run(content) == 0
+    assert lab.started() == [(verb, "seed-b0-s1") for verb in verbs[1:]], "it was not done"
 
 
 def test_whole_study(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert lab.run(WHOLE, "--jobs=2") == 0
     started = lab.started()
-    names = lab.names(WHOLE)
-    assert sorted(started) == sorted((verb, name) for name in names for verb in ("fit", "test"))
-    for name in names:
-        assert started.index(("fit", name)) < started.index(("test", name))
-    last = max(started.index(("test", name)) for name in names if "l0.0" in name)
+    last = max(started.index(("test", name)) for name in lab.names(WHOLE) if "l0.0" in name)
     assert started.index(("fit", "guide-adversary-s0")) > last
     printed = capsys.readouterr().out
     assert "[12/12] guide-adversary-s0 finished in" in printed
     assert "12 finished" in printed
     assert not list(lab.root.rglob("last.ckpt"))
     # F1 of lambda 0.05 is higher, and both are far enough.
-    assert lab.state(WHOLE).told_by(_run(lab, "guide-adversary-s0")) == "adversary-kl-l0.05-s0"
+    assert lab.state(WHOLE).guide_run(_run(lab, "guide-adversary-s0")) == "adversary-kl-l0.05-s0"
     collected = lab.collected()
     assert collected["selected"] == {
         "run": "adversary-kl-l0.05-s0",
@@ -46,67 +59,6 @@ def _run(lab: Lab, name: str) -> Any:
     from attnlight.studies.plan import plan
 
     return next(run for run in plan(lab.study(WHOLE)) if run.name == name)
-
-
-def test_what_is_collected(lab: Lab) -> None:
-    assert lab.run(WHOLE) == 0
-    held = lab.collected()
-    assert {k: held[k] for k in ("schema", "study", "experiment", "corpus", "classes")} == {
-        "schema": 1,
-        "study": "tiny",
-        "experiment": "planted_bilstm",
-        "corpus": "planted",
-        "classes": ["no", "yes"],
-    }
-    runs = {run["name"]: run for run in held["runs"]}
-    assert list(runs) == lab.names(WHOLE)
-    own = runs["adversary-kl-l0.06-s1"]
-    measures = own.pop("validation")
-    assert own == {
-        "name": "adversary-kl-l0.06-s1",
-        "role": "adversary",
-        "seed": 1,
-        "base": "base-s0",
-        "guide": None,
-        "term": "kl",
-        "lambda": 0.06,
-        "state": "finished",
-        "epoch": 1,
-    }
-    # two of ten predictions are wrong, one of each class
-    assert measures == pytest.approx(
-        {"accuracy": 0.8, "macro_f1": 0.8, "f1": 0.8, "attention_js": 0.6, "prediction_tvd": 0.06},
-        rel=1e-6,
-    )
-    assert runs["guide-adversary-s0"]["told_by"] == "adversary-kl-l0.05-s0"
-    assert runs["base-s0"]["validation"]["attention_js"] is None
-    assert runs["base-s0"]["frontier"]["tvd"][0] == 0
-    assert "frontier" not in own
-
-    table = pq.read_table(lab.root / "tiny/study.parquet").to_pydict()
-    assert len(table["run"]) == 10 * len(runs)
-    assert list(dict.fromkeys(table["run"])) == list(runs), "in order of the plan"
-    rows = np.array(table["run"]) == "adversary-kl-l0.06-s1"
-    assert np.array(table["index"])[rows].tolist() == list(range(10))
-    assert np.array(table["prediction"])[rows].tolist() == [1, 0, *([0, 1] * 4)]
-    assert np.array(table["label"])[rows].tolist() == [0, 1] * 5
-    assert set(np.array(table["attention_js"])[rows]) == {float(np.float32(0.6))}
-    assert set(np.array(table["worst_js"])[rows]) == {None}
-    base = np.array(table["run"]) == "base-s0"
-    assert set(np.array(table["base_max_attention"])[base]) == {None}
-    assert set(np.array(table["search_js"])[base]) == {None}
-    assert np.array(table["worst_js"])[base].tolist() == pytest.approx(np.linspace(0.1, 0.5, 10))
-
-
-def test_a_frontier_is_thinned_to_what_it_shows() -> None:
-    x = np.sort(np.random.default_rng(0).random(20_000)) ** 2
-    y = 0.6 * np.sqrt(x)  # as steep at its start as a frontier is
-    few, found = thinned(x, y)
-    assert len(few) <= 400
-    assert (few[0], few[-1], found[-1]) == (x[0], x[-1], y[-1])
-    assert np.abs(np.interp(x, few, found) - y).max() < 1e-3 * y[-1]
-    same, _ = thinned(x[:9], y[:9])
-    np.testing.assert_array_equal(same, x[:9])
 
 
 def test_failure_does_not_stop_the_others(
@@ -183,7 +135,7 @@ def test_interrupted_runs_go_on(lab: Lab) -> None:
 def test_a_larger_grid_tells_guides_anew(lab: Lab) -> None:
     fewer = WHOLE | {"adversaries": {"lambdas": {"kl": [0, 0.06]}, "seeds": [0, 1]}}
     assert lab.run(fewer) == 0
-    assert lab.state(fewer).told_by(_run(lab, "guide-adversary-s0")) == "adversary-kl-l0.06-s0"
+    assert lab.state(fewer).guide_run(_run(lab, "guide-adversary-s0")) == "adversary-kl-l0.06-s0"
     lab.calls()
     assert lab.run(WHOLE) == 0
     started = lab.started()
@@ -192,11 +144,11 @@ def test_a_larger_grid_tells_guides_anew(lab: Lab) -> None:
         "adversary-kl-l0.05-s1",
         "guide-adversary-s0",
     }
-    assert lab.state(WHOLE).told_by(_run(lab, "guide-adversary-s0")) == "adversary-kl-l0.05-s0"
+    assert lab.state(WHOLE).guide_run(_run(lab, "guide-adversary-s0")) == "adversary-kl-l0.05-s0"
 
 
 def test_what_processes_are_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlight.studies.runner import _environment
+    from attnlight.studies.executor import _environment
 
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("SLURM_NTASKS", "4")
@@ -210,7 +162,7 @@ def test_what_processes_are_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_end_of_a_process_in_words() -> None:
-    from attnlight.studies.runner import _why
+    from attnlight.studies.executor import _why
 
     assert _why(2, b"one\n\xfftwo \n\n") == "�two"
     assert _why(-9, b"one") == "ended by SIGKILL"

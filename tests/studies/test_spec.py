@@ -1,0 +1,191 @@
+"""A study file says what is wrong with it in one sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlight.errors import InputError
+from attnlight.studies.spec import read_experiment, read_studies
+from attnlight.studies.values import Options, read_value
+from tests.commands import CONFIGS
+from tests.studies.conftest import CONTENT, WHOLE, Lab
+
+ADVERSARIES = WHOLE["adversaries"]
+TAGGER: dict[str, Any] = {
+    "experiment": str(CONFIGS / "experiments/conll2000_study.yaml"),
+    "guides": {"names": ["base"], "contexts": ["full", "tokens"], "seeds": [0]},
+    "adversaries": {"lambdas": {"kl": [0, 0.01], "compat": [2.1]}, "seeds": [0]},
+}
+MARKED = {"options": {"data": {"target": "marked"}}}
+
+
+def grid(**parts: Any) -> dict[str, Any]:
+    return {"adversaries": ADVERSARIES | parts}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"unifrom": {}}, "tiny.yaml has the unknown key 'unifrom' (did you mean 'uniform'?)"),
+        ({"uniform": {"seed": [1]}}, "uniform has the unknown key 'seed' (did you mean 'seeds'?)"),
+        ({"uniform": [1]}, "uniform is [1]; expected a mapping"),
+        ({"uniform": {"seeds": 3}}, "uniform: seeds is 3; expected a list"),
+        ({"uniform": {"seeds": [0, 1, 0]}}, "uniform: seeds names 0 twice"),
+        ({"uniform": {"seeds": [-1]}}, "seeds is [-1]; expected a list of whole numbers"),
+        ({"uniform": {"seeds": [True]}}, "seeds is [True]"),
+        ({"uniform": {"seeds": [1 << 32]}}, "seeds is [4294967296]"),
+        ({"base": {"seeds": []}}, "a study needs a base"),
+        ({"experiment": "nowhere.yaml"}, "nowhere.yaml, which is no file"),
+        ({"experiment": None}, "tiny.yaml has no experiment"),
+        ({"experiment": 3}, "experiment is 3; expected the path of a file"),
+        ({"tests": ["nowhere.yaml"]}, "tests names"),
+        ({"experiment": CONTENT["trainer"]}, "trainer.yaml has no `data`"),
+        ({"guides": {"names": ["shufled"]}}, "names is ['shufled']; expected a list of uniform"),
+        ({"guides": {"names": ["shufled"]}}, "(did you mean 'shuffled'?)"),
+        ({"adversaries": None}, "guide adversary needs `adversaries`"),
+        (grid(lambdas={"kl": [0]}), "with seeds and a lambda"),
+        (grid(seeds=[]), "guide adversary needs"),
+        (grid(lambdas={}), "lambdas needs a list"),
+        (grid(lambdas={"kl": []}), "names no lambda"),
+        (grid(lambdas={"nll": [1]}), "lambdas has the unknown key 'nll'"),
+        (grid(lambdas={"kl": [-0.1]}), "lambdas: kl is [-0.1]; expected a list of numbers"),
+        (grid(lambdas={"kl": ["much"]}), "kl is ['much']"),
+        (grid(lambdas={"kl": [float("inf")]}), "kl is [inf]"),
+        (grid(seeds={"kl": [0], "js": [0]}), "seeds has a term without lambdas"),
+        (grid(bases=[4]), "bases must be seeds of `base`"),
+        ({"seeds": {"seeds": [0]}}, "guide other is a model of `seeds`"),
+        ({"options": {"seed_everything": 1}}, "options has the unknown key 'seed_everything'"),
+        ({"uniform": {"heads": [0]}}, "uniform: heads is for models that answer for each token"),
+        ({"guides": {"contexts": ["tokens"]}}, "guides: contexts is for models"),
+        (grid(lambdas={"compat": [1]}) | {"guides": None}, "lambdas: compat is for models"),
+        (TAGGER | {"uniform": {"heads": [-1]}}, "heads is [-1]; expected a list of whole numbers"),
+        (TAGGER | {"guides": {"contexts": ["words"]}}, "list of full, tokens, query_key"),
+        (TAGGER | MARKED, "compat is the loss of target tokens, but the corpus of tiny has"),
+        (
+            TAGGER | {"conditions": {"one": {}, "two": MARKED}},
+            "but the corpus of tiny-two has target marked",
+        ),
+        ({"conditions": {}}, "conditions is empty"),
+        ({"conditions": ["one"]}, "conditions is ['one']; expected a mapping"),
+        ({"conditions": {"a/b": {}}}, "conditions has 'a/b'; a name is text of letters"),
+        ({"conditions": {1: {}}}, "conditions has 1; a name is text"),
+        ({"conditions": {"one": {"seeds": [1]}}}, "one has the unknown key 'seeds'"),
+        ({"conditions": {"one": {"base": {"seeds": [1]}}}}, "one: base has the unknown key"),
+        ({"conditions": {"one": {"adversaries": {"bases": [0]}}}}, "the unknown key 'bases'"),
+        (
+            {"conditions": {"one": {"adversaries": {"lambdas": {"l2": [0]}}}}},
+            "lambdas has the unknown key 'l2'",
+        ),
+    ],
+)
+def test_mistake_is_told(lab: Lab, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as error:
+        read_studies(lab.write(WHOLE | changes))
+    assert said in str(error.value)
+    assert "tiny.yaml" in str(error.value) or "trainer.yaml" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("text", "said"), [("a: [", "no readable YAML"), ("- a", "no mapping")])
+def test_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_studies(tmp_path / "s.yaml")
+    with pytest.raises(InputError, match="no file"):
+        read_studies(tmp_path / "missing.yaml")
+
+
+def test_paths_are_relative_to_the_file(lab: Lab) -> None:
+    (lab.folder / "parts").mkdir()
+    (lab.folder / "parts/t.yaml").write_text("trainer: {}")
+    study = lab.study(CONTENT | {"trainer": "parts/../parts/t.yaml"})
+    assert study.trainer == lab.folder / "parts/t.yaml"
+    assert (study.name, study.corpus) == ("tiny", "planted")
+
+
+def test_lambdas_ascend_and_may_be_text_to_yaml(lab: Lab) -> None:
+    lab.write(CONTENT)
+    path = lab.folder / "tiny.yaml"
+    path.write_text(path.read_text() + "adversaries: {lambdas: {js: [5e-3, 1e-3, 0]}, seeds: [2]}")
+    (study,) = read_studies(path)
+    held = study.adversaries
+    assert held.lambdas == {"js": (0.0, 1e-3, 5e-3)}
+    assert (held.term, held.seeds, held.bases) == ("js", {"js": (2,)}, (0,))
+
+
+def test_seeds_by_term(lab: Lab) -> None:
+    told = {"lambdas": {"js": [1], "kl": [1]}, "seeds": {"kl": [0, 1], "js": [2]}}
+    held = lab.study(CONTENT | {"adversaries": told}).adversaries
+    assert (held.term, held.seeds) == ("kl", {"kl": (0, 1), "js": (2,)})
+
+
+def test_options_become_those_of_fit() -> None:
+    told = {
+        "trainer": {"max_epochs": 3, "logger": False, "callbacks+": [{"class_path": "a.B"}]},
+        "data": {"init_args": {"name": "x.y", "text": "a b", "nothing": None, "extra": {}}},
+    }
+    assert read_value(Options, told, "f", Path()) == (
+        "--trainer.max_epochs=3",
+        "--trainer.logger=false",
+        '--trainer.callbacks+=[{"class_path": "a.B"}]',
+        "--data.init_args.name=x.y",
+        '--data.init_args.text="a b"',
+        "--data.init_args.nothing=null",
+        "--data.init_args.extra={}",
+    )
+
+
+def test_group_options_follow_those_of_all_runs(lab: Lab) -> None:
+    told = {"options": {"trainer": {"max_epochs": 1}}}
+    study = lab.study(CONTENT | told | {"uniform": {"options": {"trainer": {"max_epochs": 2}}}})
+    assert study.uniform.options == ("--trainer.max_epochs=1", "--trainer.max_epochs=2")
+
+
+@pytest.mark.parametrize(
+    ("said", "corpus", "problem"),
+    [
+        ("{model: m.yaml, data: d.yaml}", "d", "tagging"),
+        ("{model: a.b.ChunkTagger, data: {class_path: a.Corpus}}", "Corpus", "tagging"),
+        ("{data: a.b.Corpus}", "Corpus", "classification"),
+    ],
+)
+def test_an_experiment_is_read_with_what_it_names(
+    tmp_path: Path, said: str, corpus: str, problem: str
+) -> None:
+    (tmp_path / "m.yaml").write_text("class_path: a.b.ChunkTagger")
+    (tmp_path / "d.yaml").write_text("class_path: a.b.Corpus")
+    (tmp_path / "e.yaml").write_text(said)
+    found = read_experiment(tmp_path / "e.yaml")
+    assert (found.corpus, found.problem) == (corpus, problem)
+    if "m.yaml" in said:
+        classes = {"model": "a.b.ChunkTagger", "data": "a.b.Corpus"}
+        assert found.content == {key: {"class_path": name} for key, name in classes.items()}
+
+
+def test_conditions_add_to_what_all_are_told(lab: Lab) -> None:
+    told = {"options": {"trainer": {"max_epochs": 2}}, "base": {"options": {"model": {"heads": 2}}}}
+    content = CONTENT | {
+        "options": {"trainer": {"max_epochs": 1}},
+        "uniform": {"seeds": [0], "options": {"trainer": {"max_epochs": 3}}},
+        "conditions": {"plain": None, "longer": told},
+    }
+    plain, longer = read_studies(lab.write(content))
+    assert (plain.name, plain.condition) == ("tiny-plain", "plain")
+    assert plain.base.options == ("--trainer.max_epochs=1",)
+    epochs = ("--trainer.max_epochs=1", "--trainer.max_epochs=2")
+    assert longer.base.options == (*epochs, "--model.heads=2")
+    assert longer.uniform.options == (*epochs, "--trainer.max_epochs=3")
+
+
+def test_a_condition_has_adversaries_of_its_own(lab: Lab) -> None:
+    grid = {"lambdas": {"kl": [0, 0.1]}, "seeds": [0, 1], "bases": [0]}
+    fewer, other = {"seeds": [0]}, {"lambdas": {"js": [0.2]}}
+    conditions = {"all": None, "fewer": {"adversaries": fewer}, "other": {"adversaries": other}}
+    content = CONTENT | {"guides": None, "adversaries": grid, "conditions": conditions}
+    held = [study.adversaries for study in read_studies(lab.write(content))]
+    assert [(one.lambdas, one.seeds) for one in held] == [
+        ({"kl": (0.0, 0.1)}, {"kl": (0, 1)}),
+        ({"kl": (0.0, 0.1)}, {"kl": (0,)}),
+        ({"js": (0.2,)}, {"js": (0, 1)}),
+    ]
