@@ -190,7 +190,8 @@ _POISSON = np.searchsorted(_ENDS, np.arange(65_536), side="right").astype(np.flo
 
 def divide(top: Floats, bottom: NDArray[Any]) -> Floats:
     """Ratios top / bottom of arrays of one shape, NaN where `bottom` is not above 0."""
-    return np.divide(top, bottom, out=np.full(np.shape(top), np.nan), where=bottom > 0)
+    ratios: Floats = np.divide(top, bottom, out=np.full(np.shape(top), np.nan), where=bottom > 0)
+    return ratios
 
 
 def means_of_sums(sums: Floats) -> Floats:
