@@ -67,18 +67,11 @@ def collate_ids(
         ids: Ids of each of B texts.
         sizes: Ids of each of their sentences, to keep these apart; None: they have none.
     """
-    lengths = _counts(ids)
+    lengths = np.fromiter(map(len, ids), np.int64)
     if sizes is not None:
-        lengths = pad_ragged(_joined(sizes), _counts(sizes)).numpy()
-    return collate(np.arange(len(ids)), lengths, _joined(ids))
-
-
-def _counts(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    return np.fromiter(map(len, rows), np.int64, len(rows))
-
-
-def _joined(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    return np.fromiter(chain.from_iterable(rows), np.int64)
+        counts = np.fromiter(map(len, sizes), np.int64)
+        lengths = pad_ragged(np.fromiter(chain.from_iterable(sizes), np.int64), counts).numpy()
+    return collate(np.arange(len(ids)), lengths, np.fromiter(chain.from_iterable(ids), np.int64))
 
 
 def _real(lengths: NDArray[np.integer]) -> NDArray[np.bool_]:

@@ -6,11 +6,11 @@ import hashlib
 import json
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.trainer.states import TrainerFn
@@ -26,7 +26,7 @@ from attnlight.data.sources import Source
 from attnlight.data.splits import CURES
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
-from attnlight.errors import InputError
+from attnlight.errors import InputError, require_at_least
 
 FORMAT = 1
 FINGERPRINT = 2  # in 1, which had no prefix, every file of a local folder counted
@@ -81,9 +81,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         cache_dir: str | None = None,
     ) -> None:
         super().__init__()
-        for name, size in (("batch_size", batch_size), ("eval_batch_size", eval_batch_size)):
-            if size < 1:
-                raise InputError(f"{name} is {size}; it must be at least 1.")
+        require_at_least(1, batch_size=batch_size, eval_batch_size=eval_batch_size)
         self.batch_size = batch_size
         self.eval_batch_size = eval_batch_size
         self.seed = seed
@@ -104,6 +102,13 @@ class CorpusDataModule(LightningDataModule, ABC):
             InputError: The source cannot be read as the corpus that was asked for.
         """
 
+    @staticmethod
+    def describe(folder: Path, tokenizer_json: str, **corpus: Any) -> None:  # noqa: ANN401
+        """Write `tokenizer.json` and `corpus.json`, which describe the splits of the folder."""
+        (folder / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")
+        content = json.dumps({"format": FORMAT, **corpus}, indent=2)
+        (folder / "corpus.json").write_text(content, encoding="utf-8")
+
     @property
     def corpus_name(self) -> str:
         """What messages call the corpus."""
@@ -115,10 +120,10 @@ class CorpusDataModule(LightningDataModule, ABC):
         return {}
 
     def evaluate_as(self, encoding: Encoding, name: str) -> None:
-        """Encode this corpus as that of a trained model was, which is evaluated on it.
+        """Encode this corpus as that of a trained model was, to evaluate the model on it.
 
-        Tokenizer, sentences and class names are the model's; which texts make a split is this
-        corpus's own business. It needs no training split and no vocabulary of its own.
+        The model gives tokenizer, sentence rules and class names; this corpus selects the texts of
+        each split. It needs no training split and no vocabulary of its own.
 
         Args:
             encoding: That of the model's own corpus.
@@ -186,10 +191,6 @@ class CorpusDataModule(LightningDataModule, ABC):
         """The folder of prepared corpora."""
         return cache_root(self.cache_dir)
 
-    @property
-    def _target(self) -> Path:
-        return self._folder_of(self.fingerprint)
-
     def _folder_of(self, fingerprint: str) -> Path:
         return self.cache / f"{type(self).__name__.lower()}-{fingerprint}"
 
@@ -202,8 +203,9 @@ class CorpusDataModule(LightningDataModule, ABC):
         Raises:
             InputError: The cache folder cannot be made, a split is empty or has only one class, or `build` refuses its source.
         """
-        prepare_once(self._target, self._write)
-        return self._target
+        folder = self._folder_of(self.fingerprint)
+        prepare_once(folder, self._write)
+        return folder
 
     @cached_property
     def _prepared(self) -> Path:
@@ -215,17 +217,20 @@ class CorpusDataModule(LightningDataModule, ABC):
         for split, counts in corpus["splits"].items():
             if not counts["rows"]:
                 raise InputError(f"the {split} split of {self.corpus_name} is empty.")
+            dataset = self._open(folder / split)
             if self.encoding is not None:
-                counts |= self._open(folder / split).count_unknown()
-            self._inspect_labels(split, self._open(folder / split).labels, len(corpus["classes"]))
+                counts |= dataset.count_unknown()
+            self._inspect_labels(split, dataset, len(corpus["classes"]))
         if self.encoding is not None:
             (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
         counted = ", ".join(_counted(split, counts) for split, counts in corpus["splits"].items())
         # Only the process that wrote the corpus speaks: one line, whatever the number of ranks.
-        print(f"{self.corpus_name}: {counted}; prepared in {self._target}", file=sys.stderr)
+        target = self._folder_of(self.fingerprint)
+        print(f"{self.corpus_name}: {counted}; prepared in {target}", file=sys.stderr)
 
-    def _inspect_labels(self, split: str, labels: np.ndarray | None, classes: int) -> None:
-        where = f"the {split} split of {self.corpus_name}"
+    def _inspect_labels(self, split: str, dataset: TokenDataset, classes: int) -> None:
+        """Refuse labels from which nothing can be learned or that are no classes."""
+        where, labels = f"the {split} split of {self.corpus_name}", dataset.labels
         if labels is None:
             if split == "train":
                 raise InputError(f"{where} has no labels.")
@@ -275,9 +280,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     @property
     def label_counts(self) -> list[int]:
         """Training texts of each class, as class weights need them."""
-        labels = self.dataset("train").labels
-        assert labels is not None  # refused by `prepare`
-        return [int(count) for count in np.bincount(labels, minlength=self.num_classes)]
+        return self.dataset("train").label_counts(self.num_classes)
 
     def dataset(self, split: str) -> TokenDataset:
         """One split of the prepared corpus.
@@ -315,15 +318,17 @@ class CorpusDataModule(LightningDataModule, ABC):
         Raises:
             InputError: gensim is not installed, or no word occurs often enough.
         """
-        digest = hashlib.sha256(settings.identity().encode()).hexdigest()[:16]
-        target = self._target.with_name(f"word2vec-{self._target.name}-{digest}")
-        prepare_once(target, partial(self._train_vectors, settings))
-        return target / _VECTORS
 
-    def _train_vectors(self, settings: Word2VecSettings, folder: Path) -> None:
-        text = CorpusText([self.training_text])
-        print(f"{self.corpus_name}: training word vectors on its text, once", file=sys.stderr)
-        train_word2vec(text, settings).write(folder / _VECTORS, binary=True)
+        def write(folder: Path) -> None:
+            text = CorpusText([self.training_text])
+            print(f"{self.corpus_name}: training word vectors on its text, once", file=sys.stderr)
+            train_word2vec(text, settings).write(folder / _VECTORS, binary=True)
+
+        digest = hashlib.sha256(settings.identity().encode()).hexdigest()[:16]
+        corpus = self._folder_of(self.fingerprint)
+        target = corpus.with_name(f"word2vec-{corpus.name}-{digest}")
+        prepare_once(target, write)
+        return target / _VECTORS
 
     def prepare_data(self) -> None:
         """Write the corpus where it is missing (Lightning calls this once per machine)."""
@@ -331,34 +336,40 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     def train_dataloader(self) -> DataLoader[TextBatch]:
         """Training batches of similar lengths, a function of seed and epoch alone."""
-        dataset, rank, world = self._dealt("train")
-        sampler = BucketSampler(dataset.shapes, self.batch_size, self.seed, rank, world)
-        return self._loader(dataset, sampler)
+        return self._loader(
+            "train",
+            lambda dataset, rank, world: BucketSampler(
+                dataset.shapes, self.batch_size, self.seed, rank, world
+            ),
+        )
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
         """Every validation text once; inside fit on several devices, repeats fill the last batch."""
         # DDP broadcasts buffers at each forward of fit's validation, so all ranks need as many.
-        trainer = self.trainer
-        return self._evaluation(
-            "validation", pad=trainer is not None and trainer.state.fn == TrainerFn.FITTING
-        )
+        fitting = self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
+        return self._loader("validation", partial(self._eval_sampler, pad=fitting))
 
     def test_dataloader(self) -> DataLoader[TextBatch]:
         """Every test text exactly once over all devices."""
-        return self._evaluation("test")
+        return self._loader("test", self._eval_sampler)
 
     def predict_dataloader(self) -> DataLoader[TextBatch]:
         """Every text of `predict_split` exactly once over all devices."""
-        return self._evaluation(self.predict_split)
+        return self._loader(self.predict_split, self._eval_sampler)
 
-    def _evaluation(self, split: str, pad: bool = False) -> DataLoader[TextBatch]:
-        dataset, rank, world = self._dealt(split)
-        sampler = OnceSampler(
+    def _eval_sampler(
+        self, dataset: TokenDataset, rank: int, world: int, pad: bool = False
+    ) -> OnceSampler:
+        return OnceSampler(
             len(dataset), self.eval_batch_size, rank, world, pad, lengths=dataset.shapes
         )
-        return self._loader(dataset, sampler)
 
-    def _dealt(self, split: str) -> tuple[TokenDataset, int, int]:
+    def _loader(
+        self,
+        split: str,
+        sampler: Callable[[TokenDataset, int, int], BucketSampler | OnceSampler],
+    ) -> DataLoader[TextBatch]:
+        """The batches of a split that a sampler of dataset, rank and world size gives a device."""
         dataset, trainer = self.dataset(split), self.trainer
         rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
         if len(dataset) < world:
@@ -366,14 +377,9 @@ class CorpusDataModule(LightningDataModule, ABC):
                 f"the {split} split of {self.corpus_name} has {len(dataset)} texts for {world} "
                 "devices: use at most one device per text."
             )
-        return dataset, rank, world
-
-    def _loader(
-        self, dataset: TokenDataset, sampler: BucketSampler | OnceSampler
-    ) -> DataLoader[TextBatch]:
         return DataLoader(
             dataset=dataset,
-            sampler=sampler,
+            sampler=sampler(dataset, rank, world),
             batch_size=None,  # the sampler yields whole batches
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
