@@ -53,9 +53,11 @@ def read_labels(
             f"column {source.label} of {source} has another value on each of the {len(rows)} rows: "
             f"name the column of classes in label; there are {', '.join(rows.column_names)}"
         )
-    named = _named_by_corpus(rows, source) or {value: str(value) for value in values}
+    # Labels to which the corpus itself gives names, whether they occur or not.
+    own: dict[Value, str] = dict(enumerate(getattr(rows.features[str(source.label)], "names", ())))
+    named = own or {value: str(value) for value in values}
     if source.classes is not None:
-        complete = names is None or bool(_named_by_corpus(rows, source))
+        complete = names is None or bool(own)
         named = _chosen(source, named, complete, is_text(column.type))
     if names is None:
         names = list(source.classes or dict.fromkeys(named.values()))
@@ -97,11 +99,6 @@ def _distinct(column: pyarrow.ChunkedArray) -> tuple[list[Value], NDArray[np.int
     values = values.take(pyarrow.compute.sort_indices(values))
     places = pyarrow.compute.index_in(column, value_set=values)
     return values.to_pylist(), places.to_numpy().astype(np.int64)
-
-
-def _named_by_corpus(rows: Dataset, source: Source) -> dict[Value, str]:
-    """Labels to which the corpus itself gives names, whether they occur or not."""
-    return dict(enumerate(getattr(rows.features[str(source.label)], "names", ())))
 
 
 def _chosen(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,3 +98,15 @@ def divide(
     parts = ordered(parts)
     selection.cut({split: part.kept for split, part in parts.items()}, complete)
     return parts, also_in({split: part.keys[part.kept.rows] for split, part in parts.items()})
+
+
+def count_words(split: str, counts: dict[str, Any]) -> str:
+    """Counts of a split in words: "test 7 (1 empty, kept as one unknown token; 2 also in train)"."""
+    kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
+    notes = [f"split {counts['split']}"] if "split" in counts else []
+    notes += [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
+    if counts.get("cut"):
+        lost = f"{counts['cut_sentences']:,} sentences and {counts['cut_tokens']:,} tokens"
+        notes.append(f"{counts['cut']:,} cut by {lost}")
+    notes += [f"{n:,} also in {other}" for other, n in counts.get("also_in", {}).items()]
+    return f"{split} {counts['rows']:,}" + (f" ({'; '.join(notes)})" if notes else "")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.batch import SPECIAL_TOKENS
-from attnlight.errors import InputError
+from attnlight.errors import InputError, require_at_least
 
 CHUNK = 10_000
 
@@ -49,8 +49,7 @@ class PlantedSpec:
     def __post_init__(self) -> None:
         least = {"num_classes": 2, "vocabulary": 1, "keywords": 1, "redundancy": 1, "negators": 1}
         for name, bound in {**least, "distractors": 0, "zipf": 0, "corpus_seed": 0}.items():
-            if getattr(self, name) < bound:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {bound}.")
+            require_at_least(bound, **{name: getattr(self, name)})
         if not 0 <= self.negation < 1:
             raise InputError(f"negation is {self.negation}; it must be in [0, 1).")
         if self.distractors >= self.redundancy:
@@ -130,7 +129,10 @@ class PlantedSpec:
         lengths = rng.integers(self.min_tokens, self.max_tokens + 1, n, dtype=np.int32)
         labels = rng.integers(self.num_classes, size=n)
         negated = rng.random(n) < self.negation
-        kinds = self._keyword_classes(rng, (labels - negated) % self.num_classes)
+        away = rng.integers(1, self.num_classes, (n, self.distractors))
+        away = np.pad(away, ((0, 0), (self.redundancy, 0)))
+        # Class of each keyword, taken by itself, (n, planted).
+        kinds = ((labels - negated)[:, None] + away) % self.num_classes
         counted = (kinds + negated[:, None]) % self.num_classes
         supports = np.where(counted == labels[:, None], 1, -1)
         keyword_at, negator_at = self._places(rng, lengths, negated)
@@ -147,15 +149,6 @@ class PlantedSpec:
             _put(evidence, negator_at, np.where(negated[:, None], supports, 0))
         real = np.arange(self.max_tokens) < lengths[:, None]
         return PlantedTexts(labels, lengths, tokens[real].astype(np.int32), evidence[real])
-
-    def _keyword_classes(
-        self, rng: np.random.Generator, majority: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Class of each keyword, taken by itself, (n, planted)."""
-        away = rng.integers(1, self.num_classes, (len(majority), self.distractors))
-        away = np.pad(away, ((0, 0), (self.redundancy, 0)))
-        kinds: NDArray[np.int64] = (majority[:, None] + away) % self.num_classes
-        return kinds
 
     def _places(
         self,

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
@@ -123,7 +122,10 @@ def checksum(path: Path) -> int:
 
 def _compare(folder: Path, files: dict[str, list[int]]) -> str | None:
     """Which file is not as the manifest has it, if any; the files by size and CRC-32."""
-    passed, marks = _passed(folder), {}
+    passed, marks = None, {}
+    with suppress(OSError, ValueError):  # size, CRC-32 and time of change of what passed before
+        passed = json.loads((folder / _PASSED).read_text(encoding="utf-8"))
+    passed = passed if isinstance(passed, dict) else {}
     for name, (size, crc) in files.items():
         path = folder / name
         state = path.stat()
@@ -138,14 +140,6 @@ def _compare(folder: Path, files: dict[str, list[int]]) -> str | None:
         with suppress(InputError):  # a cache of another user: then every process looks itself
             write_text(folder / _PASSED, json.dumps(marks))
     return None
-
-
-def _passed(folder: Path) -> dict[str, Any]:
-    """Size, CRC-32 and modification time of the files that passed before."""
-    with suppress(OSError, ValueError):
-        passed = json.loads((folder / _PASSED).read_text(encoding="utf-8"))
-        return passed if isinstance(passed, dict) else {}
-    return {}
 
 
 def _write_manifest(folder: Path) -> None:

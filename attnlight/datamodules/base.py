@@ -1,41 +1,35 @@
-"""What every corpus shares: prepared once on disk, read by memory map, dealt to ranks."""
+"""What every corpus shares: it is prepared once on disk and read by memory map."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import cached_property, partial
+from abc import abstractmethod
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import torch
-from lightning.pytorch import LightningDataModule
-from lightning.pytorch.trainer.states import TrainerFn
-from torch.utils.data import DataLoader
+from typing_extensions import override
 
-from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encoding import Encoding
+from attnlight.data.parts import count_words
 from attnlight.data.prepared import cache_root, prepare_once
-from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
 from attnlight.data.splits import CURES
 from attnlight.data.targets import TargetName
-from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
-from attnlight.errors import InputError, require_at_least
+from attnlight.data.word2vec import Word2VecSettings, prepare_vectors
+from attnlight.datamodules.loading import Split, SplitDataModule
+from attnlight.errors import InputError
 
 FORMAT = 1
 FINGERPRINT = 2  # in 1, which had no prefix, every file of a local folder counted
 SPLITS = ("train", "validation", "test")
-Split = Literal["train", "validation", "test"]
-_VECTORS = "vectors.bin"
 
 
-class CorpusDataModule(LightningDataModule, ABC):
+class CorpusDataModule(SplitDataModule):
     """A corpus that is written once to disk and then read by memory map.
 
     A subclass says what decides the content (`recipe`) and writes it (`build`); preparing,
@@ -80,13 +74,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         predict_split: Split = "test",
         cache_dir: str | None = None,
     ) -> None:
-        super().__init__()
-        require_at_least(1, batch_size=batch_size, eval_batch_size=eval_batch_size)
-        self.batch_size = batch_size
-        self.eval_batch_size = eval_batch_size
-        self.seed = seed
-        self.num_workers = num_workers
-        self.predict_split: Split = predict_split
+        super().__init__(batch_size, eval_batch_size, seed, num_workers, predict_split)
         self.cache_dir = cache_dir
         self._datasets: dict[str, TokenDataset] = {}
 
@@ -108,11 +96,6 @@ class CorpusDataModule(LightningDataModule, ABC):
         (folder / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")
         content = json.dumps({"format": FORMAT, **corpus}, indent=2)
         (folder / "corpus.json").write_text(content, encoding="utf-8")
-
-    @property
-    def corpus_name(self) -> str:
-        """What messages call the corpus."""
-        return type(self).__name__
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -143,9 +126,7 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Version and hash of recipe and format, as `v2-0123456789abcdef`.
-
-        Equal fingerprints mean equal content.
+        """Version and hash of recipe and format, as `v2-0123456789abcdef`: equal for equal content.
 
         Raises:
             InputError: A source cannot be read.
@@ -165,11 +146,11 @@ class CorpusDataModule(LightningDataModule, ABC):
         """
         if fingerprint == self.fingerprint or "-" in fingerprint:
             return fingerprint == self.fingerprint
-        recipe = self.recipe()
         former = {split: source.former_identity() for split, source in self.sources.items()}
-        recipes = (recipe, recipe | {"sources": former} if former else recipe)
-        # What that version added of files beside the data may be gone: hence the first recipe.
-        return fingerprint in {self._hash(1, recipe) for recipe in recipes} or self._equals(
+        # Files beside the data, which that version counted, may be gone: hence the first recipe.
+        recipe = self.recipe()
+        recipes = (recipe, recipe | ({"sources": former} if former else {}))
+        return fingerprint in [self._hash(1, recipe) for recipe in recipes] or self._equals(
             self._folder_of(fingerprint)
         )
 
@@ -177,11 +158,10 @@ class CorpusDataModule(LightningDataModule, ABC):
         """Whether a prepared corpus has the classes, the vocabulary and the rows of this one."""
         try:
             corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-            return (
-                (corpus["classes"], corpus["splits"].keys())
-                == (self.classes, self._corpus["splits"].keys())
-                and (folder / "tokenizer.json").read_text(encoding="utf-8") == self.tokenizer_json
-                and all(self._open(folder / s).equals(self.dataset(s)) for s in corpus["splits"])
+            tokenizer_json = (folder / "tokenizer.json").read_text(encoding="utf-8")
+            own = (self.classes, self._corpus["splits"].keys(), self.tokenizer_json)
+            return (corpus["classes"], corpus["splits"].keys(), tokenizer_json) == own and all(
+                self._open(folder / split).equals(self.dataset(split)) for split in corpus["splits"]
             )
         except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is damaged
             return False
@@ -201,7 +181,8 @@ class CorpusDataModule(LightningDataModule, ABC):
         under its name only when it is whole, and is written anew where it is damaged.
 
         Raises:
-            InputError: The cache folder cannot be made, a split is empty or has only one class, or `build` refuses its source.
+            InputError: The cache folder cannot be made, a split is empty or has only one class, or
+                `build` refuses its source.
         """
         folder = self._folder_of(self.fingerprint)
         prepare_once(folder, self._write)
@@ -223,7 +204,9 @@ class CorpusDataModule(LightningDataModule, ABC):
             self._inspect_labels(split, dataset, len(corpus["classes"]))
         if self.encoding is not None:
             (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
-        counted = ", ".join(_counted(split, counts) for split, counts in corpus["splits"].items())
+        counted = ", ".join(
+            count_words(split, counts) for split, counts in corpus["splits"].items()
+        )
         # Only the process that wrote the corpus speaks: one line, whatever the number of ranks.
         target = self._folder_of(self.fingerprint)
         print(f"{self.corpus_name}: {counted}; prepared in {target}", file=sys.stderr)
@@ -246,9 +229,7 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:
-        text = (self._prepared / "corpus.json").read_text(encoding="utf-8")
-        corpus: dict[str, Any] = json.loads(text)
-        return corpus
+        return dict(json.loads((self._prepared / "corpus.json").read_text(encoding="utf-8")))
 
     @property
     def classes(self) -> list[str]:
@@ -282,12 +263,8 @@ class CorpusDataModule(LightningDataModule, ABC):
         """Training texts of each class, as class weights need them."""
         return self.dataset("train").label_counts(self.num_classes)
 
+    @override
     def dataset(self, split: str) -> TokenDataset:
-        """One split of the prepared corpus.
-
-        Raises:
-            InputError: The corpus has no such split.
-        """
         if split not in self._corpus["splits"]:
             has = ", ".join(self._corpus["splits"])
             cure = CURES.get(split)
@@ -318,82 +295,5 @@ class CorpusDataModule(LightningDataModule, ABC):
         Raises:
             InputError: gensim is not installed, or no word occurs often enough.
         """
-
-        def write(folder: Path) -> None:
-            text = CorpusText([self.training_text])
-            print(f"{self.corpus_name}: training word vectors on its text, once", file=sys.stderr)
-            train_word2vec(text, settings).write(folder / _VECTORS, binary=True)
-
-        digest = hashlib.sha256(settings.identity().encode()).hexdigest()[:16]
         corpus = self._folder_of(self.fingerprint)
-        target = corpus.with_name(f"word2vec-{corpus.name}-{digest}")
-        prepare_once(target, write)
-        return target / _VECTORS
-
-    def prepare_data(self) -> None:
-        """Write the corpus where it is missing (Lightning calls this once per machine)."""
-        self.prepare()
-
-    def train_dataloader(self) -> DataLoader[TextBatch]:
-        """Training batches of similar lengths, a function of seed and epoch alone."""
-        return self._loader(
-            "train",
-            lambda dataset, rank, world: BucketSampler(
-                dataset.shapes, self.batch_size, self.seed, rank, world
-            ),
-        )
-
-    def val_dataloader(self) -> DataLoader[TextBatch]:
-        """Every validation text once; inside fit on several devices, repeats fill the last batch."""
-        # DDP broadcasts buffers at each forward of fit's validation, so all ranks need as many.
-        fitting = self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
-        return self._loader("validation", partial(self._eval_sampler, pad=fitting))
-
-    def test_dataloader(self) -> DataLoader[TextBatch]:
-        """Every test text exactly once over all devices."""
-        return self._loader("test", self._eval_sampler)
-
-    def predict_dataloader(self) -> DataLoader[TextBatch]:
-        """Every text of `predict_split` exactly once over all devices."""
-        return self._loader(self.predict_split, self._eval_sampler)
-
-    def _eval_sampler(
-        self, dataset: TokenDataset, rank: int, world: int, pad: bool = False
-    ) -> OnceSampler:
-        return OnceSampler(
-            len(dataset), self.eval_batch_size, rank, world, pad, lengths=dataset.shapes
-        )
-
-    def _loader(
-        self,
-        split: str,
-        sampler: Callable[[TokenDataset, int, int], BucketSampler | OnceSampler],
-    ) -> DataLoader[TextBatch]:
-        """The batches of a split that a sampler of dataset, rank and world size gives a device."""
-        dataset, trainer = self.dataset(split), self.trainer
-        rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
-        if len(dataset) < world:
-            raise InputError(
-                f"the {split} split of {self.corpus_name} has {len(dataset)} texts for {world} "
-                "devices: use at most one device per text."
-            )
-        return DataLoader(
-            dataset=dataset,
-            sampler=sampler(dataset, rank, world),
-            batch_size=None,  # the sampler yields whole batches
-            num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
-            pin_memory=torch.cuda.is_available(),
-        )
-
-
-def _counted(split: str, counts: dict[str, Any]) -> str:
-    """Rows of a split in words: "test 7 (1 empty, kept as one unknown token; 2 also in train)"."""
-    kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
-    notes = [f"split {counts['split']}"] if "split" in counts else []
-    notes += [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
-    if counts.get("cut"):
-        lost = f"{counts['cut_sentences']:,} sentences and {counts['cut_tokens']:,} tokens"
-        notes.append(f"{counts['cut']:,} cut by {lost}")
-    notes += [f"{n:,} also in {other}" for other, n in counts.get("also_in", {}).items()]
-    return f"{split} {counts['rows']:,}" + (f" ({'; '.join(notes)})" if notes else "")
+        return prepare_vectors(corpus, self.corpus_name, lambda: self.training_text, settings)

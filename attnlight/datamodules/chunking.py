@@ -33,8 +33,6 @@ from attnlight.functional import draw_keys
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_DEVELOPMENT = 0.1
-
 
 class ChunkingDataModule(CorpusDataModule):
     """Sentences whose tokens have BIO tags: CoNLL-2000 (Tjong Kim Sang & Buchholz, 2000) or another.
@@ -192,18 +190,17 @@ class ChunkingDataModule(CorpusDataModule):
     @cached_property
     def sources(self) -> dict[str, Source]:
         """Where each split comes from, but for those that are split off the training sentences."""
-        found: dict[str, Source] = {}
         in_files = isinstance(self.columns[0], int)
-        if not (in_files or "validation" in self._named or self._given.validation_fraction):
-            found = default_validation(self._main, self._named, self.cache)
-        return ordered(self._named | found)
+        if in_files or "validation" in self._named or self._given.validation_fraction:
+            return ordered(self._named)
+        return ordered(self._named | default_validation(self._main, self._named, self.cache))
 
     @cached_property
     def selection(self) -> Selection:
         """Which sentences are used: a tenth of the training sentences validates where none do."""
         if "validation" in self.sources or self._given.validation_fraction is not None:
             return self._given
-        return replace(self._given, validation_fraction=_DEVELOPMENT)
+        return replace(self._given, validation_fraction=0.1)
 
     @property
     @override
@@ -212,8 +209,8 @@ class ChunkingDataModule(CorpusDataModule):
 
     @override
     def recipe(self) -> dict[str, Any]:
-        in_files = any(isinstance(column, int) for column in self.columns)
-        recipe = {
+        in_files = isinstance(self.columns[0], int)
+        recipe: dict[str, Any] = {
             "sources": {split: source.identity(in_files) for split, source in self.sources.items()},
             "columns": self.columns,
             "selection": self.selection.identity(),
@@ -222,14 +219,14 @@ class ChunkingDataModule(CorpusDataModule):
             "rules": asdict(self.rules),
             "features": asdict(self.feature_rules),
         }
-        about = {"marked": self.mark_seed, "sentence": self.asked.chunk}
-        # Corpora of all tags keep the fingerprint that they had before there were others.
-        target = {} if self.target == "tokens" else {"target": [self.target, about[self.target]]}
-        return recipe | target
+        if self.target != "tokens":  # corpora of all tags keep the fingerprint that they had
+            about = {"marked": self.mark_seed, "sentence": self.asked.chunk}
+            recipe["target"] = [self.target, about[self.target]]
+        return recipe
 
     @property
     def token_features(self) -> TokenFeatures:
-        """What is known of a token beside its word."""
+        """Features of tokens beside the word."""
         return TokenFeatures.of(self._corpus["features"])
 
     @property

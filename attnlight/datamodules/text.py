@@ -192,10 +192,9 @@ class TextDataModule(CorpusDataModule):
     @cached_property
     def sources(self) -> dict[str, Source]:
         """Where each split comes from, but for those that are split off the training texts."""
-        found: dict[str, Source] = {}
-        if "validation" not in self._named and self.selection.validation_fraction is None:
-            found = default_validation(self._main, self._named, self.cache)
-        return ordered(self._named | found)
+        if "validation" in self._named or self.selection.validation_fraction is not None:
+            return ordered(self._named)
+        return ordered(self._named | default_validation(self._main, self._named, self.cache))
 
     @override
     def evaluate_as(self, encoding: Encoding, name: str) -> None:
