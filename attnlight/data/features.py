@@ -1,4 +1,4 @@
-"""What can be seen of a token beside the word itself: its ending, its case, its characters, its tag."""
+"""Features of a token beside the word itself: suffixes, case, characters, part-of-speech tag."""
 
 from __future__ import annotations
 

@@ -102,13 +102,6 @@ class PlantedSpec:
             *(f"{name}{joint}{n}" for name in self.classes for n in range(self.keywords)),
         ]
 
-    @cached_property
-    def _cumulative(self) -> NDArray[np.float64]:
-        ranks = np.arange(1, self.vocabulary + 1, dtype=np.float64)
-        cumulative: NDArray[np.float64] = np.cumsum(ranks**-self.zipf)
-        cumulative /= cumulative[-1]  # ends in exactly 1, which no draw reaches
-        return cumulative
-
     def tokenizer_json(self) -> str:
         """A tokenizer that reads raw text ("filler12 not0 good3") as the corpus holds it."""
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
@@ -137,7 +130,9 @@ class PlantedSpec:
         supports = np.where(counted == labels[:, None], 1, -1)
         keyword_at, negator_at = self._places(rng, lengths, negated)
 
-        tokens = np.searchsorted(self._cumulative, rng.random((n, self.max_tokens)), side="right")
+        zipf = np.cumsum(np.arange(1, self.vocabulary + 1, dtype=np.float64) ** -self.zipf)
+        zipf /= zipf[-1]  # ends in exactly 1, which no draw reaches
+        tokens = np.searchsorted(zipf, rng.random((n, self.max_tokens)), side="right")
         tokens += len(SPECIAL_TOKENS)
         evidence = np.zeros(tokens.shape, np.int8)
         chosen = kinds * self.keywords + rng.integers(self.keywords, size=kinds.shape)

@@ -202,11 +202,6 @@ class ChunkingDataModule(CorpusDataModule):
             return self._given
         return replace(self._given, validation_fraction=0.1)
 
-    @property
-    @override
-    def corpus_name(self) -> str:
-        return self.path
-
     @override
     def recipe(self) -> dict[str, Any]:
         in_files = isinstance(self.columns[0], int)

@@ -23,9 +23,14 @@ Split = Literal["train", "validation", "test"]
 class SplitDataModule(LightningDataModule, ABC):
     """Batches of the splits of a corpus; `CorpusDataModule` documents the arguments.
 
+    Attributes:
+        path: Where the corpus is read from; None for one that is made from a seed.
+
     Raises:
         InputError: A batch size is not positive.
     """
+
+    path: str | None = None
 
     def __init__(
         self,
@@ -45,8 +50,8 @@ class SplitDataModule(LightningDataModule, ABC):
 
     @property
     def corpus_name(self) -> str:
-        """What messages call the corpus."""
-        return type(self).__name__
+        """What messages call the corpus: its path or, where it has none, its class."""
+        return self.path or type(self).__name__
 
     @abstractmethod
     def dataset(self, split: str) -> TokenDataset:

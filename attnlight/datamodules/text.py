@@ -219,11 +219,6 @@ class TextDataModule(CorpusDataModule):
             return self.sources
         return {split: source for split, source in self.sources.items() if split != "train"}
 
-    @property
-    @override
-    def corpus_name(self) -> str:
-        return self.path
-
     @override
     def recipe(self) -> dict[str, Any]:
         recipe: dict[str, Any] = {

@@ -76,7 +76,7 @@ def record_columns(path: Path) -> dict[str, bool]:
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Read what a record says of itself."""
+    """The metadata of a record."""
     with open_parquet(path) as file:
         return _metadata(file, path)
 

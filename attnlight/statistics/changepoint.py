@@ -82,13 +82,13 @@ class Segments(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """How much less its BIC is than that of the next best."""
+        """The second least BIC less the least one."""
         best, second, _ = sorted(fit.bic for fit in self)
         return second - best
 
     @property
     def over_line(self) -> float:
-        """How much less its BIC is than the line's: evidence that there is a bend, whichever."""
+        """The line's BIC less the least one: evidence for a bend of either shape."""
         return self.line.bic - self.preferred.bic
 
     @property

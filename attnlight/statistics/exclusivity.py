@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 class Runs(NamedTuple):
-    """What P runs of adversaries came to.
+    """Measures of P runs of adversaries.
 
     Attributes:
         seeds: Which base and seed each is of, (P,).
