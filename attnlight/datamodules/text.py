@@ -165,27 +165,35 @@ class TextDataModule(CorpusDataModule):
         ready = [bool(source.tokens) for source in self._named.values()]
         split = self.sentence_rules is not None
         capped = self.cap_test or self._capped != SentenceRules()
-        reserved = set(self.extras) & set(COLUMNS)
-        refused = {
-            f"extras names {', '.join(reserved)}, a column that every prepared corpus has": reserved,
-            "extras runs along ready tokens: name their column in tokens": (
-                self.extras and not all(ready)
+        reserved = ", ".join(set(self.extras) & set(COLUMNS))
+        refused = [
+            (reserved, f"extras names {reserved}, a column that every prepared corpus has"),
+            (
+                self.extras and not all(ready),
+                "extras runs along ready tokens: name their column in tokens",
             ),
-            "line_breaks reads raw text: name its columns in text, not in tokens": (
-                self.line_breaks and any(ready)
+            (
+                self.line_breaks and any(ready),
+                "line_breaks reads raw text: name its columns in text, not in tokens",
             ),
-            "language, max_sentences, max_sentence_tokens and cap_test need sentences: nested or "
-            "flat": capped and not split,
-            "sentences are found in raw text: name its columns in text, not in tokens": (
-                split and any(ready)
+            (
+                capped and not split,
+                "language, max_sentences, max_sentence_tokens and cap_test need sentences",
             ),
-            "a corpus with sentences has none: set boundary_tokens to false": (
-                split and self.rules.boundary_tokens
+            (
+                split and any(ready),
+                "sentences are found in raw text: name its columns in text, not in tokens",
             ),
-            "truncate cuts texts that are not split: with sentences give max_sentences and "
-            "max_sentence_tokens": split and self.rules.truncate is not None,
-        }
-        for message, applies in refused.items():
+            (
+                split and self.rules.boundary_tokens,
+                "a corpus with sentences has none: set boundary_tokens to false",
+            ),
+            (
+                split and self.rules.truncate is not None,
+                "truncate cuts texts that are not split: give max_sentences, max_sentence_tokens",
+            ),
+        ]
+        for applies, message in refused:
             if applies:
                 raise InputError(message)
 
@@ -242,13 +250,12 @@ class TextDataModule(CorpusDataModule):
             classes, parts = self._open_parts(Path(scratch))
             # `subset` may name training texts, which are not read where the encoding is given.
             parts, shared = divide(parts, self.selection, complete=self.encoding is None)
-            rules = dict.fromkeys(parts, self.sentence_rules)
-            if self.sentence_rules is not None and self.encoding is None:
-                rules = {**dict.fromkeys(parts, self._capped), "test": self.sentence_rules}
+            rules = self.sentence_rules  # of the test split
+            capped = rules if rules is None or self.encoding is not None else self._capped
             if self.encoding is not None:
                 tokenizer = self.encoding.tokenizer
             else:
-                vocabulary = (self.min_document_frequency, self.max_vocabulary, rules["train"])
+                vocabulary = (self.min_document_frequency, self.max_vocabulary, capped)
                 words = learn_vocabulary(self.rules, parts["train"].texts, *vocabulary)
                 tokenizer = make_tokenizer(self.rules, words)
             counts: dict[str, dict[str, Any]] = {}
@@ -259,7 +266,7 @@ class TextDataModule(CorpusDataModule):
                     part.kept.rows,
                     part.labels,
                     tokenizer,
-                    rules[split],
+                    rules if split == "test" else capped,
                 )
                 counts[split] |= shared[split]
                 name = str(part.reader.source.split)
