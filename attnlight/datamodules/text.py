@@ -178,7 +178,7 @@ class TextDataModule(CorpusDataModule):
             ),
             (
                 capped and not split,
-                "language, max_sentences, max_sentence_tokens and cap_test need sentences",
+                "language, cap_test and the limits of sentences need sentences: nested or flat",
             ),
             (
                 split and any(ready),
