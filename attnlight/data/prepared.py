@@ -87,7 +87,7 @@ def prepare_once(
 
 
 def find_damage(folder: Path) -> str | None:
-    """What is wrong with a prepared folder; None if nothing, empty text if there is none.
+    """The damage of a prepared folder: None if it is whole, empty text if it does not exist.
 
     The size of each file is compared every time, its content once for each modification time: what
     passed is kept in the folder, where that can be written.
@@ -151,7 +151,7 @@ def _write_manifest(folder: Path) -> None:
 
 
 def _write(target: Path, write: Callable[[Path], None]) -> None:
-    # The lock is held: whatever carries this prefix was left by a process that was killed.
+    # The lock is held: a folder of this prefix was left by a process that was killed.
     for left in target.parent.glob(f".{target.name}-*"):
         shutil.rmtree(left, ignore_errors=True)
     with named_errors(target):

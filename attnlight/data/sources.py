@@ -93,7 +93,7 @@ class Source:
         """The local folder or file to read, or None where the corpus comes from the hub.
 
         Raises:
-            InputError: There is none of that name.
+            InputError: The local folder or file does not exist.
         """
         path = self.path or ""
         folder = Path(path).expanduser()

@@ -163,7 +163,7 @@ class CorpusDataModule(SplitDataModule):
             return (corpus["classes"], corpus["splits"].keys(), tokenizer_json) == own and all(
                 self._open(folder / split).equals(self.dataset(split)) for split in corpus["splits"]
             )
-        except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is damaged
+        except (OSError, ValueError, KeyError, TypeError):  # missing or damaged
             return False
 
     @property
@@ -207,7 +207,7 @@ class CorpusDataModule(SplitDataModule):
         counted = ", ".join(
             count_words(split, counts) for split, counts in corpus["splits"].items()
         )
-        # Only the process that wrote the corpus speaks: one line, whatever the number of ranks.
+        # Printed by the process that wrote the corpus alone: one line for any number of ranks.
         target = self._folder_of(self.fingerprint)
         print(f"{self.corpus_name}: {counted}; prepared in {target}", file=sys.stderr)
 

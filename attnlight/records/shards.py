@@ -43,8 +43,8 @@ class ShardWriter:
             columns: Columns of R values, (R,) or (R, K), or Arrow arrays of length R.
 
         Raises:
-            RecordError: A column's shape or type is none that a record takes, or another than in
-                the rows before.
+            RecordError: A record does not take a column's shape or type, or earlier rows have
+                another one.
         """
         arrays = {
             "index": pa.array(np.ascontiguousarray(rows[:, 0]), pa.int64()),
@@ -119,19 +119,15 @@ def _unmeasured(
 
 
 def _to_arrow(name: str, values: NDArray[Any] | pa.Array, rows: int) -> pa.Array:
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        array = values
-    elif values.ndim == 1:
-        array = _nullable(values)
-    elif values.ndim == 2:
-        array = pa.FixedSizeListArray.from_arrays(_nullable(values.reshape(-1)), values.shape[1])
-    else:
-        raise RecordError(f"column {name} has {values.ndim} dimensions; a record takes 1 or 2.")
+    """A column of a record, in which NaN is null."""
+    array = values
+    if isinstance(values, np.ndarray):
+        if values.ndim not in (1, 2):
+            raise RecordError(f"column {name} has {values.ndim} dimensions; a record takes 1 or 2.")
+        flat = np.ascontiguousarray(values.reshape(-1))
+        array = pa.array(flat, mask=np.isnan(flat) if flat.dtype.kind == "f" else None)
+        if values.ndim == 2:
+            array = pa.FixedSizeListArray.from_arrays(array, values.shape[1])
     if len(array) != rows:
         raise RecordError(f"column {name} has {len(array)} values for {rows} rows.")
     return array
-
-
-def _nullable(values: NDArray[Any]) -> pa.Array:
-    undefined = np.isnan(values) if values.dtype.kind == "f" else None
-    return pa.array(np.ascontiguousarray(values), mask=undefined)
