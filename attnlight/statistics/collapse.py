@@ -76,9 +76,7 @@ def collapse_share(lambdas: Floats, losses: Floats, ignorant: float) -> Collapse
     finite = np.isfinite(losses)
     control = losses[finite & (lambdas == 0)]
     if not len(control):
-        raise InputError(
-            "collapses are judged by the runs of lambda 0, of which none has a finite loss."
-        )
+        raise InputError("collapses are judged by lambda 0: no run of it has a finite loss.")
     usual = float(np.median(control))
     if not ignorant > usual:
         raise InputError(
