@@ -14,6 +14,17 @@ class InputError(ValueError):
     """
 
 
+def require_at_least(least: float, **options: float | None) -> None:
+    """Refuse options below a number; None is not given.
+
+    Raises:
+        InputError: It names the option and its value.
+    """
+    for name, value in options.items():
+        if value is not None and value < least:
+            raise InputError(f"{name} is {value}; it must be at least {least}.")
+
+
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """A question in brackets that names the candidate nearest to a misspelt word, or nothing.
 

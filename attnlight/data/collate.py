@@ -28,8 +28,9 @@ def pad_ragged(flat: NDArray[np.generic], lengths: NDArray[np.integer]) -> Tenso
         tensor([[1, 2],
                 [3, 0]])
     """
-    padded = np.zeros((*lengths.shape, lengths.max(initial=0)), flat.dtype)
-    padded[_real(lengths)] = flat
+    real = np.arange(lengths.max(initial=0)) < lengths[..., None]
+    padded = np.zeros(real.shape, flat.dtype)
+    padded[real] = flat
     return torch.from_numpy(padded)
 
 
@@ -52,7 +53,7 @@ def collate(
     return TextBatch(
         index=torch.from_numpy(index),
         tokens=pad_ragged(tokens.astype(np.int64, copy=False), lengths),
-        mask=torch.from_numpy(_real(lengths)),
+        mask=torch.from_numpy(np.arange(lengths.max(initial=0)) < lengths[..., None]),
         labels=None if labels is None else torch.from_numpy(labels),
         extras={name: pad_ragged(column, lengths) for name, column in (extras or {}).items()},
     )
@@ -67,20 +68,8 @@ def collate_ids(
         ids: Ids of each of B texts.
         sizes: Ids of each of their sentences, to keep these apart; None: they have none.
     """
-    lengths = _counts(ids)
+    lengths = np.fromiter(map(len, ids), np.int64)
     if sizes is not None:
-        lengths = pad_ragged(_joined(sizes), _counts(sizes)).numpy()
-    return collate(np.arange(len(ids)), lengths, _joined(ids))
-
-
-def _counts(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    return np.fromiter(map(len, rows), np.int64, len(rows))
-
-
-def _joined(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    return np.fromiter(chain.from_iterable(rows), np.int64)
-
-
-def _real(lengths: NDArray[np.integer]) -> NDArray[np.bool_]:
-    real: NDArray[np.bool_] = np.arange(lengths.max(initial=0)) < lengths[..., None]
-    return real
+        counts = np.fromiter(map(len, sizes), np.int64)
+        lengths = pad_ragged(np.fromiter(chain.from_iterable(sizes), np.int64), counts).numpy()
+    return collate(np.arange(len(ids)), lengths, np.fromiter(chain.from_iterable(ids), np.int64))

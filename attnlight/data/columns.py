@@ -1,9 +1,12 @@
-"""What a column of a source holds."""
+"""The columns of a source: their types and their rows, read in chunks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnlight.data.sources import Source
 from attnlight.errors import InputError, did_you_mean
@@ -11,6 +14,8 @@ from attnlight.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     import pyarrow
     from datasets import Dataset
+
+READ_ROWS = 1000
 
 
 def require_columns(rows: Dataset, source: Source, names: Sequence[str]) -> None:
@@ -42,3 +47,21 @@ def list_element(kind: pyarrow.DataType) -> pyarrow.DataType:
 
     is_list = pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)
     return kind.value_type if is_list else pyarrow.null()
+
+
+def read_columns(
+    rows: Dataset, columns: Sequence[str], chosen: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], pyarrow.Table]]:
+    """Columns of some rows of a source, in chunks, each with the numbers of its rows.
+
+    Args:
+        rows: The source's rows.
+        columns: The columns to read.
+        chosen: Numbers of the rows to read, ascending.
+    """
+    stored = rows.select_columns(list(columns)).with_format("arrow")
+    for chunk, table in enumerate(stored.iter(READ_ROWS)):
+        start = chunk * READ_ROWS
+        first, last = np.searchsorted(chosen, (start, start + READ_ROWS))
+        if first < last:
+            yield chosen[first:last], table.take(chosen[first:last] - start)

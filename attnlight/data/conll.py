@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from attnlight.errors import InputError
 
@@ -29,42 +29,32 @@ def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
     Raises:
         InputError: The file cannot be read, is no text, or a line lacks a column.
     """
-    try:
-        with _opened(file) as lines:
-            yield from _sentences(lines, file, columns)
-    except (OSError, UnicodeDecodeError, EOFError) as error:
-        raise InputError(f"{file} cannot be read as text in columns: {error}") from error
-
-
-def _opened(file: Path) -> TextIO:
-    if file.suffix == ".gz":
-        return gzip.open(file, "rt", encoding="utf-8")
-    return file.open(encoding="utf-8")
-
-
-def _sentences(lines: TextIO, file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
     values: list[list[str]] = [[] for _ in columns]
     first = 1
-    for number, line in enumerate(lines, 1):
-        cells = line.split()
-        if cells:
-            _append(values, cells, columns, f"{file}, line {number},")
-            continue
-        if values[0]:
-            yield first, values
-            values = [[] for _ in columns]
-        first = number + 1
-    if values[0]:
-        yield first, values
-
-
-def _append(values: list[list[str]], cells: list[str], columns: Sequence[int], place: str) -> None:
-    for held, column in zip(values, columns, strict=True):
-        if not -len(cells) <= column < len(cells):
-            raise InputError(
-                f"{place} has {len(cells)} columns; column {column} (counted from 0) was asked for."
-            )
-        held.append(cells[column])
+    compressed = file.suffix == ".gz"
+    try:
+        with (
+            gzip.open(file, "rt", encoding="utf-8")
+            if compressed
+            else file.open(encoding="utf-8") as lines
+        ):
+            for number, line in enumerate(chain(lines, [""]), 1):
+                cells = line.split()
+                if not cells:
+                    if values[0]:
+                        yield first, values
+                        values = [[] for _ in columns]
+                    first = number + 1
+                    continue
+                for held, column in zip(values, columns, strict=True):
+                    if not -len(cells) <= column < len(cells):
+                        raise InputError(
+                            f"{file}, line {number}, has {len(cells)} columns; column {column} "
+                            "(counted from 0) was asked for."
+                        )
+                    held.append(cells[column])
+    except (OSError, UnicodeDecodeError, EOFError) as error:
+        raise InputError(f"{file} cannot be read as text in columns: {error}") from error
 
 
 def load_columns(file: Path, columns: Sequence[int], stream: Path) -> Dataset:

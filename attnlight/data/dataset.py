@@ -1,9 +1,9 @@
-"""One split of a prepared corpus, read by memory map."""
+"""One split of a prepared corpus, written as a stream and read by memory map."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -15,13 +15,38 @@ from torch.utils.data import Dataset
 
 from attnlight.batch import BOS, EOS, UNK, TextBatch
 from attnlight.data.collate import collate, pad_ragged
+from attnlight.data.sources import silent
 from attnlight.errors import InputError
+from attnlight.files import named_errors
 
 if TYPE_CHECKING:
     import pyarrow
     from tokenizers import Tokenizer
 
 COLUMNS = ("index", "label", "length", "tokens", "sentences", "text", "words")
+
+
+def save_split(folder: Path, schema: pyarrow.Schema, chunks: Iterable[Mapping[str, Any]]) -> None:
+    """Write a split of a prepared corpus (`CorpusDataModule`) without holding it in memory.
+
+    Args:
+        folder: Folder to write; `<folder>.arrow` is used on the way.
+        schema: Names and types of the columns.
+        chunks: Columns of some rows each.
+
+    Raises:
+        InputError: The disk is full or the folder cannot be written.
+    """
+    import datasets
+    import pyarrow
+
+    stream = folder.with_suffix(".arrow")
+    with named_errors(folder), silent():
+        with pyarrow.ipc.new_stream(str(stream), schema) as writer:
+            for columns in chunks:
+                writer.write_table(pyarrow.table(dict(columns), schema=schema))
+        datasets.Dataset.from_file(str(stream)).save_to_disk(str(folder))
+        stream.unlink()
 
 
 class _RaggedColumn:
@@ -76,9 +101,11 @@ class TokenDataset(Dataset[TextBatch]):
         rows = datasets.load_from_disk(str(folder), keep_in_memory=False)
         self._table: pyarrow.Table = rows.data.table
         names = self._table.column_names
-        self.index = self._numbers("index", np.int64)
-        self.lengths = self._numbers("length", np.int32)
-        self.labels = self._numbers("label", np.int64) if "label" in names else None
+        self.index = self._table["index"].to_numpy().astype(np.int64, copy=False)
+        self.lengths = self._table["length"].to_numpy().astype(np.int32, copy=False)
+        self.labels: NDArray[np.int64] | None = None
+        if "label" in names:
+            self.labels = self._table["label"].to_numpy().astype(np.int64, copy=False)
         self.extras = [name for name in names if name not in COLUMNS]
         self._tokens = _RaggedColumn(self._table["tokens"])
         if nested and "sentences" not in names:
@@ -90,10 +117,6 @@ class TokenDataset(Dataset[TextBatch]):
     def __reduce__(self) -> tuple[Any, ...]:
         # A spawned worker opens the map itself instead of receiving the corpus.
         return TokenDataset, (self.folder, self.nested)
-
-    def _numbers(self, name: str, dtype: type[np.integer]) -> NDArray[Any]:
-        numbers: NDArray[Any] = self._table[name].to_numpy()
-        return numbers.astype(dtype, copy=False)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -111,6 +134,12 @@ class TokenDataset(Dataset[TextBatch]):
             unknown += int(np.count_nonzero(ids == UNK))
         return {"tokens": total, "unknown_tokens": unknown}
 
+    def label_counts(self, classes: int) -> list[int]:
+        """How often each class is the label of a text; the split must have labels."""
+        assert self.labels is not None
+        counts: list[int] = np.bincount(self.labels, minlength=classes).tolist()
+        return counts
+
     @property
     def shapes(self) -> NDArray[np.int32]:
         """What padding makes equal within a batch, the costliest first.
@@ -124,9 +153,14 @@ class TokenDataset(Dataset[TextBatch]):
         asked = np.atleast_1d(np.asarray(positions, np.int64))
         rows = np.where(asked < 0, -1 - asked, asked)
         listed = rows.tolist()
+        lengths = self.lengths[rows]
+        if self.nested:
+            sizes = [self._sentences[row] for row in listed]
+            counts = np.fromiter(map(len, sizes), np.int64, len(sizes))
+            lengths = pad_ragged(np.concatenate(sizes), counts).numpy()
         return collate(
             np.where(asked < 0, -1, self.index[rows]),
-            self._sizes(listed) if self.nested else self.lengths[rows],
+            lengths,
             np.concatenate([self._tokens[row] for row in listed]),
             None if self.labels is None else self.labels[rows],
             {
@@ -134,13 +168,6 @@ class TokenDataset(Dataset[TextBatch]):
                 for name, column in self._extras.items()
             },
         )
-
-    def _sizes(self, rows: Sequence[int]) -> NDArray[np.int32]:
-        """Ids of each sentence of B texts, (B, S), 0 where a text has fewer."""
-        sizes = [self._sentences[row] for row in rows]
-        counts = np.fromiter(map(len, sizes), np.int64, len(sizes))
-        padded: NDArray[np.int32] = pad_ragged(np.concatenate(sizes), counts).numpy()
-        return padded
 
     def sentences(self, position: int) -> list[list[int]]:
         """Ids of each sentence of a text; a text that was not split is one sentence."""
@@ -158,24 +185,22 @@ class TokenDataset(Dataset[TextBatch]):
 
     def words(self, position: int) -> list[str]:
         """Surface form of each id of a text: as in its source where that is kept, (length,)."""
+        names = self._table.column_names
+        # What was encoded by itself, each with the number of ids that were kept of it.
+        parts: list[tuple[str, int | None]] = []
+        if "words" in names:
+            parts = [(" ".join(self._table["words"][position].as_py()), None)]
+        elif "text" in names:
+            text = self._table["text"][position].as_py()
+            sizes = [None] if isinstance(text, str) else self._sentences[position].tolist()
+            parts = list(zip([text] if isinstance(text, str) else text, sizes, strict=True))
+        found, surface = [], []
+        for part, size in parts:
+            encoding = self._tokenizer.encode(part)
+            found += encoding.ids[:size]
+            surface += [part[start:stop] for start, stop in encoding.offsets[:size]]
         ids = self._tokens[position].tolist()
         forms = [str(self._tokenizer.id_to_token(number)) for number in ids]
-        found, surface = [], []
-        for source, size in self._sources(position):
-            encoding = self._tokenizer.encode(source)
-            found += encoding.ids[:size]
-            surface += [source[start:stop] for start, stop in encoding.offsets[:size]]
         if found != ids:  # an empty text, kept as one unknown token, or one without its source
             return forms
         return [seen or form for seen, form in zip(surface, forms, strict=True)]
-
-    def _sources(self, position: int) -> list[tuple[str, int | None]]:
-        """The parts of a text that were encoded each by itself, and how many ids each keeps."""
-        if "words" in self._table.column_names:
-            return [(" ".join(self._table["words"][position].as_py()), None)]
-        if "text" not in self._table.column_names:
-            return []
-        text = self._table["text"][position].as_py()
-        if isinstance(text, str):
-            return [(text, None)]
-        return list(zip(text, self._sentences[position].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""What decides the content of a local corpus: hashes of its files."""
+"""Hashes of the files of a local corpus, which decide its content."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def all_digests(folder: Path) -> dict[str, str]:
 
 
 def description(folder: Path) -> dict[str, str]:
-    """Hash of what a folder says of its data files, such as column types; empty without any.
+    """Hash of a folder's metadata of its data files, such as column types; empty without any.
 
     `datasets` reads the YAML in front of README.md and two files of its own.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.data.columns import is_text, list_element, require_columns
+from attnlight.data.columns import is_text, list_element, read_columns, require_columns
 from attnlight.data.sources import Source
 from attnlight.errors import InputError
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow
     from datasets import Dataset
 
-READ_ROWS = 1000
 ENCODE_CHARACTERS = 1_000_000  # `tokenizers` takes about 20 bytes a character
 
 
@@ -70,20 +69,17 @@ class DocumentReader:
         line_breaks: bool = False,
     ) -> None:
         require_columns(rows, source, [*source.columns, *extras])
-        self.rows = rows.select_columns([*source.columns, *extras]).with_format("arrow")
+        self.rows = rows
         self.source = source
         self.joint = joint
         self.line_breaks = line_breaks
         schema = rows.features.arrow_schema
         for name in source.columns:
-            self._check_text(name, schema.field(name).type)
+            kind = schema.field(name).type
+            if not is_text(kind if source.tokens is None else list_element(kind)):
+                expected = "text" if source.tokens is None else "a list of strings"
+                raise InputError(f"column {name} of {source} holds {kind}; expected {expected}")
         self.extras = {name: self._stored_type(name, schema.field(name).type) for name in extras}
-
-    def _check_text(self, name: str, kind: pyarrow.DataType) -> None:
-        ready = self.source.tokens is not None
-        if not is_text(list_element(kind) if ready else kind):
-            wanted = "a list of strings" if ready else "text"
-            raise InputError(f"column {name} of {self.source} holds {kind}; expected {wanted}")
 
     def _stored_type(self, name: str, kind: pyarrow.DataType) -> pyarrow.DataType:
         """Whole numbers are stored in one byte each, others in four."""
@@ -98,12 +94,8 @@ class DocumentReader:
 
     def __call__(self, rows: NDArray[np.int64]) -> Iterator[Documents]:
         """The documents of these rows, which must ascend."""
-        for chunk, table in enumerate(self.rows.iter(READ_ROWS)):
-            start = chunk * READ_ROWS
-            first, last = np.searchsorted(rows, (start, start + READ_ROWS))
-            if first < last:
-                wanted = rows[first:last]
-                yield from self._documents(wanted, table.take(wanted - start)).chunks()
+        for chunk, table in read_columns(self.rows, [*self.source.columns, *self.extras], rows):
+            yield from self._documents(chunk, table).chunks()
 
     def texts(self, rows: NDArray[np.int64]) -> Iterator[list[str]]:
         """The texts alone."""
@@ -118,16 +110,18 @@ class DocumentReader:
                 texts = [text.replace("\\n", "\n") for text in texts]
             return Documents(rows, texts, None, {})
         words = [[word or "" for word in tokens or ()] for tokens in columns[0]]
-        extras = {name: self._extra(name, table[name], rows, words) for name in self.extras}
+        extras = {name: self._extra(name, table[name]) for name in self.extras}
+        for name, values in extras.items():
+            for row, found, tokens in zip(rows, values, words, strict=True):
+                if len(found) != len(tokens) or None in found:
+                    raise InputError(
+                        f"row {row} of {self.source} has {len(tokens)} tokens; {name} must have a "
+                        "number for each"
+                    )
         return Documents(rows, [" ".join(tokens) for tokens in words], words, extras)
 
-    def _extra(
-        self,
-        name: str,
-        column: pyarrow.ChunkedArray,
-        rows: NDArray[np.int64],
-        words: list[list[str]],
-    ) -> list[list[float]]:
+    def _extra(self, name: str, column: pyarrow.ChunkedArray) -> list[list[float]]:
+        """Values of a per-token column by row, as its stored type has them."""
         import pyarrow
 
         try:
@@ -136,10 +130,4 @@ class DocumentReader:
             raise InputError(
                 f"column {name} of {self.source} cannot be stored as {self.extras[name]}: {error}"
             ) from error
-        for row, found, tokens in zip(rows, values, words, strict=True):
-            if len(found or ()) != len(tokens) or None in (found or ()):
-                raise InputError(
-                    f"row {row} of {self.source} has {len(tokens)} tokens; {name} must have a "
-                    "number for each"
-                )
         return [found or [] for found in values]

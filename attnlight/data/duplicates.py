@@ -23,14 +23,12 @@ def text_keys(texts: Iterable[Sequence[str]], rows: Rows, size: int) -> Keys:
         size: Rows of the source.
     """
     keys = np.zeros(size, np.uint64)
-    digests = (_digest(text) for chunk in texts for text in chunk)
+    words = (
+        " ".join(text.split()).encode("utf-8", "surrogatepass") for chunk in texts for text in chunk
+    )
+    digests = (blake2b(text, digest_size=8).digest() if text else bytes(8) for text in words)
     keys[rows] = np.frombuffer(b"".join(digests), "<u8")
     return keys
-
-
-def _digest(text: str) -> bytes:
-    words = " ".join(text.split()).encode("utf-8", "surrogatepass")
-    return blake2b(words, digest_size=8).digest() if words else bytes(8)
 
 
 def distinct_if_empty(keys: Keys) -> Keys:

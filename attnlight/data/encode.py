@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.data.dataset import save_split
 from attnlight.data.documents import DocumentReader, Documents
 from attnlight.data.sentences import SentenceRules, encode_sentences
-from attnlight.data.sources import silent
 from attnlight.data.tokenization import encode_texts, rust_threads
 
 if TYPE_CHECKING:
-    import pyarrow
     from tokenizers import Tokenizer
 
 
@@ -42,35 +42,29 @@ def write_split(
         Documents that had no token and are kept as one unknown token (`empty`), and what limits of
         sentences cut (`SentenceIds.cut`).
     """
-    import datasets
-    import pyarrow
-
-    stream, counts = folder.with_suffix(".arrow"), Counter(empty=0)
-    schema = _schema(reader, sentences is not None)
-    with pyarrow.ipc.new_stream(str(stream), schema) as writer:
-        for documents in reader(rows):
-            columns, counted = _encoded(documents, tokenizer, sentences)
-            columns |= {"index": documents.rows, "label": labels[documents.rows]}
-            columns["length"] = [len(row) for row in columns["tokens"]]
-            writer.write_table(pyarrow.table(columns, schema=schema))
-            counts.update(counted)
-    with silent():
-        datasets.Dataset.from_file(str(stream)).save_to_disk(str(folder))
-    stream.unlink()
-    return dict(counts)
-
-
-def _schema(reader: DocumentReader, sentences: bool) -> pyarrow.Schema:
     import pyarrow
 
     strings, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.int32())
-    columns = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
-    columns |= {"tokens": numbers}
-    columns |= {name: pyarrow.list_(kind) for name, kind in reader.extras.items()}
-    if sentences:
-        return pyarrow.schema(columns | {"sentences": numbers, "text": strings})
-    ready = reader.source.tokens is not None
-    return pyarrow.schema(columns | ({"words": strings} if ready else {"text": pyarrow.string()}))
+    kinds = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
+    kinds |= {"tokens": numbers}
+    kinds |= {name: pyarrow.list_(kind) for name, kind in reader.extras.items()}
+    if sentences is not None:
+        kinds |= {"sentences": numbers, "text": strings}
+    else:
+        ready = reader.source.tokens is not None
+        kinds |= {"words": strings} if ready else {"text": pyarrow.string()}
+    counts = Counter(empty=0)
+
+    def chunks() -> Iterator[dict[str, Any]]:
+        for documents in reader(rows):
+            columns, counted = _encoded(documents, tokenizer, sentences)
+            counts.update(counted)
+            lengths = [len(row) for row in columns["tokens"]]
+            known = {"index": documents.rows, "label": labels[documents.rows], "length": lengths}
+            yield known | columns
+
+    save_split(folder, pyarrow.schema(kinds), chunks())
+    return dict(counts)
 
 
 def _encoded(

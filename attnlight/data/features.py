@@ -1,10 +1,10 @@
-"""What can be seen of a token beside the word itself: its ending, its case, its characters, its tag."""
+"""Features of a token beside the word itself: suffixes, case, characters, part-of-speech tag."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -58,13 +58,8 @@ class FeatureRules:
         Characters are packed, eight in each `characters_<n>`, one byte each from the lowest up.
         """
         packed = [f"{CHARACTERS}_{number}" for number in range(self.characters // PACKED)]
-        return [*self._whole, *packed]
-
-    @property
-    def _whole(self) -> list[str]:
-        """Features with one value per token."""
         named = [f"suffix_{length}" for length in self.suffixes]
-        return named + ["case"] * self.case + ["pos"] * self.pos
+        return named + ["case"] * self.case + ["pos"] * self.pos + packed
 
     def values(self, words: Sequence[str], pos: Sequence[str] | None) -> dict[str, list[str]]:
         """Values of the features that have one per token, of the T tokens of a sentence."""
@@ -90,7 +85,10 @@ class TokenFeatures:
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        ids = {name: _numbered(values) for name, values in self.tables.items()}
+        ids = {
+            name: {value: number for number, value in enumerate(values, _FIRST)}
+            for name, values in self.tables.items()
+        }
         object.__setattr__(self, "_ids", ids)
 
     @classmethod
@@ -107,7 +105,7 @@ class TokenFeatures:
             sentences: Words and part-of-speech tags of each.
             occurrences: Sentences that a suffix or character must occur in.
         """
-        found: dict[str, Counter[str]] = {name: Counter() for name in rules._whole}
+        found: dict[str, Counter[str]] = {name: Counter() for name in rules.values([], [])}
         characters: Counter[str] = Counter()
         for words, pos in sentences:
             for name, values in rules.values(words, pos).items():
@@ -164,12 +162,7 @@ class TokenFeatures:
 
     def held(self) -> dict[str, Any]:
         """Everything as plain values, for files."""
-        rules = {
-            "suffixes": list(self.rules.suffixes),
-            "case": self.rules.case,
-            "characters": self.rules.characters,
-            "pos": self.rules.pos,
-        }
+        rules = asdict(self.rules) | {"suffixes": list(self.rules.suffixes)}
         return {"rules": rules, "tables": {name: list(held) for name, held in self.tables.items()}}
 
     @classmethod
@@ -195,7 +188,3 @@ def _frequent(counts: Counter[str], occurrences: int) -> list[str]:
     """Values by falling count, alphabetical where that is equal."""
     kept = [value for value, count in counts.items() if count >= occurrences]
     return sorted(kept, key=lambda value: (-counts[value], value))
-
-
-def _numbered(values: Sequence[str]) -> dict[str, int]:
-    return {value: number for number, value in enumerate(values, _FIRST)}

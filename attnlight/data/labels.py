@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.data.columns import is_text, require_columns
-from attnlight.data.sources import Label, Source
+from attnlight.data.sources import Source
 from attnlight.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -53,13 +53,22 @@ def read_labels(
             f"column {source.label} of {source} has another value on each of the {len(rows)} rows: "
             f"name the column of classes in label; there are {', '.join(rows.column_names)}"
         )
-    named = _named_by_corpus(rows, source) or {value: str(value) for value in values}
+    # Labels to which the corpus itself gives names, whether they occur or not.
+    own: dict[Value, str] = dict(enumerate(getattr(rows.features[str(source.label)], "names", ())))
+    named = own or {value: str(value) for value in values}
     if source.classes is not None:
-        complete = names is None or bool(_named_by_corpus(rows, source))
+        complete = names is None or bool(own)
         named = _chosen(source, named, complete, is_text(column.type))
     if names is None:
         names = list(source.classes or dict.fromkeys(named.values()))
-    numbers = [_number(value, named, names, source) for value in values]
+    for value in values:
+        if named.get(value) not in names and (value in named or source.classes is None):
+            raise InputError(
+                f"{source} has label {value!r}, outside the classes {_some(names)}; list the labels "
+                "to use in classes, and rows with others are dropped"
+            )
+    places = {name: place for place, name in enumerate(names)}
+    numbers = [places[named[value]] if value in named else -1 for value in values]
     return list(names), np.array(numbers, np.int64)[row_values]
 
 
@@ -99,11 +108,6 @@ def _distinct(column: pyarrow.ChunkedArray) -> tuple[list[Value], NDArray[np.int
     return values.to_pylist(), places.to_numpy().astype(np.int64)
 
 
-def _named_by_corpus(rows: Dataset, source: Source) -> dict[Value, str]:
-    """Labels to which the corpus itself gives names, whether they occur or not."""
-    return dict(enumerate(getattr(rows.features[str(source.label)], "names", ())))
-
-
 def _chosen(
     source: Source, known: dict[Value, str], complete: bool, text: bool
 ) -> dict[Value, str]:
@@ -122,9 +126,13 @@ def _chosen(
             value = label if isinstance(label, int) else by_name.get(label, label)
             value = str(label) if text else value
             if complete and value not in known:
+                hint = did_you_mean(str(label), map(str, (*known, *known.values())))
+                if isinstance(label, bool):
+                    hint = " (put yes, no, on, off, true and false in quotes: YAML reads them as "
+                    hint += "truth values)"
                 raise InputError(
-                    f"classes lists {label!r} for {name!r}, which is no label of {source}"
-                    f"{_hint(label, known)}; its labels are {_some(map(repr, known))}"
+                    f"classes lists {label!r} for {name!r}, which is no label of {source}{hint}; "
+                    f"its labels are {_some(map(repr, known))}"
                 )
             if value in named:
                 raise InputError(f"classes lists label {label!r} of {source} twice")
@@ -132,23 +140,6 @@ def _chosen(
     return named
 
 
-def _hint(label: Label, known: dict[Value, str]) -> str:
-    if isinstance(label, bool):
-        return " (put yes, no, on, off, true and false in quotes: YAML reads them as truth values)"
-    return did_you_mean(str(label), [str(value) for value in (*known, *known.values())])
-
-
 def _some(values: Iterable[str]) -> str:
     shown = list(islice(values, _SHOWN + 1))
     return ", ".join(shown[:_SHOWN]) + (", ..." if len(shown) > _SHOWN else "")
-
-
-def _number(value: Value, named: dict[Value, str], names: Sequence[str], source: Source) -> int:
-    if value not in named and source.classes is not None:
-        return -1
-    if named.get(value) not in names:
-        raise InputError(
-            f"{source} has label {value!r}, outside the classes {_some(names)}; list the labels to "
-            "use in classes, and rows with others are dropped"
-        )
-    return list(names).index(named[value])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.batch import SPECIAL_TOKENS
-from attnlight.errors import InputError
+from attnlight.errors import InputError, require_at_least
 
 CHUNK = 10_000
 
@@ -49,8 +49,7 @@ class PlantedSpec:
     def __post_init__(self) -> None:
         least = {"num_classes": 2, "vocabulary": 1, "keywords": 1, "redundancy": 1, "negators": 1}
         for name, bound in {**least, "distractors": 0, "zipf": 0, "corpus_seed": 0}.items():
-            if getattr(self, name) < bound:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {bound}.")
+            require_at_least(bound, **{name: getattr(self, name)})
         if not 0 <= self.negation < 1:
             raise InputError(f"negation is {self.negation}; it must be in [0, 1).")
         if self.distractors >= self.redundancy:
@@ -103,13 +102,6 @@ class PlantedSpec:
             *(f"{name}{joint}{n}" for name in self.classes for n in range(self.keywords)),
         ]
 
-    @cached_property
-    def _cumulative(self) -> NDArray[np.float64]:
-        ranks = np.arange(1, self.vocabulary + 1, dtype=np.float64)
-        cumulative: NDArray[np.float64] = np.cumsum(ranks**-self.zipf)
-        cumulative /= cumulative[-1]  # ends in exactly 1, which no draw reaches
-        return cumulative
-
     def tokenizer_json(self) -> str:
         """A tokenizer that reads raw text ("filler12 not0 good3") as the corpus holds it."""
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
@@ -130,12 +122,17 @@ class PlantedSpec:
         lengths = rng.integers(self.min_tokens, self.max_tokens + 1, n, dtype=np.int32)
         labels = rng.integers(self.num_classes, size=n)
         negated = rng.random(n) < self.negation
-        kinds = self._keyword_classes(rng, (labels - negated) % self.num_classes)
+        away = rng.integers(1, self.num_classes, (n, self.distractors))
+        away = np.pad(away, ((0, 0), (self.redundancy, 0)))
+        # Class of each keyword, taken by itself, (n, planted).
+        kinds = ((labels - negated)[:, None] + away) % self.num_classes
         counted = (kinds + negated[:, None]) % self.num_classes
         supports = np.where(counted == labels[:, None], 1, -1)
         keyword_at, negator_at = self._places(rng, lengths, negated)
 
-        tokens = np.searchsorted(self._cumulative, rng.random((n, self.max_tokens)), side="right")
+        zipf = np.cumsum(np.arange(1, self.vocabulary + 1, dtype=np.float64) ** -self.zipf)
+        zipf /= zipf[-1]  # ends in exactly 1, which no draw reaches
+        tokens = np.searchsorted(zipf, rng.random((n, self.max_tokens)), side="right")
         tokens += len(SPECIAL_TOKENS)
         evidence = np.zeros(tokens.shape, np.int8)
         chosen = kinds * self.keywords + rng.integers(self.keywords, size=kinds.shape)
@@ -147,15 +144,6 @@ class PlantedSpec:
             _put(evidence, negator_at, np.where(negated[:, None], supports, 0))
         real = np.arange(self.max_tokens) < lengths[:, None]
         return PlantedTexts(labels, lengths, tokens[real].astype(np.int32), evidence[real])
-
-    def _keyword_classes(
-        self, rng: np.random.Generator, majority: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Class of each keyword, taken by itself, (n, planted)."""
-        away = rng.integers(1, self.num_classes, (len(majority), self.distractors))
-        away = np.pad(away, ((0, 0), (self.redundancy, 0)))
-        kinds: NDArray[np.int64] = (majority[:, None] + away) % self.num_classes
-        return kinds
 
     def _places(
         self,

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
@@ -88,7 +87,7 @@ def prepare_once(
 
 
 def find_damage(folder: Path) -> str | None:
-    """What is wrong with a prepared folder; None if nothing, empty text if there is none.
+    """The damage of a prepared folder: None if it is whole, empty text if it does not exist.
 
     The size of each file is compared every time, its content once for each modification time: what
     passed is kept in the folder, where that can be written.
@@ -123,7 +122,10 @@ def checksum(path: Path) -> int:
 
 def _compare(folder: Path, files: dict[str, list[int]]) -> str | None:
     """Which file is not as the manifest has it, if any; the files by size and CRC-32."""
-    passed, marks = _passed(folder), {}
+    passed, marks = None, {}
+    with suppress(OSError, ValueError):  # size, CRC-32 and time of change of what passed before
+        passed = json.loads((folder / _PASSED).read_text(encoding="utf-8"))
+    passed = passed if isinstance(passed, dict) else {}
     for name, (size, crc) in files.items():
         path = folder / name
         state = path.stat()
@@ -140,14 +142,6 @@ def _compare(folder: Path, files: dict[str, list[int]]) -> str | None:
     return None
 
 
-def _passed(folder: Path) -> dict[str, Any]:
-    """Size, CRC-32 and modification time of the files that passed before."""
-    with suppress(OSError, ValueError):
-        passed = json.loads((folder / _PASSED).read_text(encoding="utf-8"))
-        return passed if isinstance(passed, dict) else {}
-    return {}
-
-
 def _write_manifest(folder: Path) -> None:
     paths = sorted(path for path in folder.rglob("[!.]*") if path.is_file())
     files = {
@@ -157,7 +151,7 @@ def _write_manifest(folder: Path) -> None:
 
 
 def _write(target: Path, write: Callable[[Path], None]) -> None:
-    # The lock is held: whatever carries this prefix was left by a process that was killed.
+    # The lock is held: a folder of this prefix was left by a process that was killed.
     for left in target.parent.glob(f".{target.name}-*"):
         shutil.rmtree(left, ignore_errors=True)
     with named_errors(target):

@@ -1,7 +1,8 @@
 """Which texts make a batch, on which device, in which order.
 
 All samplers yield whole batches, as lists of positions, for `DataLoader(sampler=..., batch_size=
-None)`. They are `DistributedSampler`s so that Lightning leaves them alone and calls `set_epoch`.
+None)`. They are `DistributedSampler`s so that Lightning leaves them alone and calls `set_epoch`; of
+a dataset these ask for its length alone.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class BucketSampler(DistributedSampler[list[int]]):
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        super().__init__(_sized(lengths), num_replicas=world, rank=rank, seed=seed)
+        super().__init__(cast("Dataset[Any]", lengths), num_replicas=world, rank=rank, seed=seed)
         self.lengths = lengths
         self.batch_size = batch_size
 
@@ -97,11 +98,14 @@ class OnceSampler(DistributedSampler[list[int]]):
         pad: bool = False,
         lengths: NDArray[np.integer] | None = None,
     ) -> None:
-        super().__init__(_sized(range(n)), num_replicas=world, rank=rank, shuffle=False)
+        super().__init__(
+            cast("Dataset[Any]", range(n)), num_replicas=world, rank=rank, shuffle=False
+        )
         self.n = n
         self.batch_size = batch_size
-        self.pad = pad
         self.lengths = lengths
+        self._repeats = -n % world if pad else 0
+        self._count = math.ceil(len(range(rank, n + self._repeats, world)) / batch_size)
 
     def __len__(self) -> int:
         return self._count
@@ -120,15 +124,6 @@ class OnceSampler(DistributedSampler[list[int]]):
         mine = order[self.rank :: self.num_replicas]
         for number in batches.tolist():
             yield number, mine[number * self.batch_size : (number + 1) * self.batch_size].tolist()
-
-    @property
-    def _count(self) -> int:
-        mine = len(range(self.rank, self.n + self._repeats, self.num_replicas))
-        return math.ceil(mine / self.batch_size)
-
-    @property
-    def _repeats(self) -> int:
-        return -self.n % self.num_replicas if self.pad else 0
 
 
 class PairSampler(OnceSampler):
@@ -174,8 +169,3 @@ class PairSampler(OnceSampler):
 
 def _columns(lengths: NDArray[np.integer]) -> list[NDArray[np.integer]]:
     return list(np.atleast_2d(lengths.T))
-
-
-def _sized(texts: NDArray[np.integer] | range) -> Dataset[Any]:
-    """What `DistributedSampler` asks of a dataset is its length."""
-    return cast("Dataset[Any]", texts)

@@ -91,10 +91,15 @@ class Kept:
     dropped: dict[str, int] = field(default_factory=dict)
 
     def keep(self, rows: Rows, option: str, asked: object) -> None:
-        """Go on with fewer rows.
+        """Drop all other rows and count them.
+
+        Args:
+            rows: The rows that stay.
+            option: Name of the option that drops the others.
+            asked: Its value, for messages.
 
         Raises:
-            InputError: None is left.
+            InputError: No row is left.
         """
         if not len(rows):
             raise InputError(f"no text of {self.name} is left after {option}: {asked}")
@@ -156,11 +161,6 @@ class Selection:
             del options["test_fraction"]
         return options
 
-    @property
-    def counts_tokens(self) -> bool:
-        """Whether lengths decide."""
-        return self.min_tokens is not None or self.max_tokens is not None
-
     def by_length(self, kept: Kept, tokens: NDArray[np.int32]) -> None:
         """Drop texts by their numbers of tokens, (rows,)."""
         if self.min_tokens is not None:
@@ -178,65 +178,52 @@ class Selection:
             labels: Class of each row of the source, (rows,).
             texts: Text of each row of the source as a number (`text_keys`), (rows,).
         """
-        moved = {}
-        if self.test_fraction is not None:
-            moved["test"] = self._split_off_test(train, labels, texts)
-        if self.validation_fraction is not None:
-            moved["validation"] = self.split_off(train)
+        moved: dict[str, Kept] = {}
+        for split in ("test", "validation"):
+            fraction = getattr(self, f"{split}_fraction")
+            if fraction is None:
+                continue
+            if split == "test":
+                groups = distinct_if_empty(texts[train.rows])
+                rows = choose_stratified(
+                    train.rows, labels[train.rows], groups, fraction, self.seed
+                )
+            else:
+                rows = choose(train.rows, round(fraction * len(train.rows)), self.seed)
+            if split == "test" and not len(rows):
+                raise InputError(
+                    f"no text of {train.name} can be split off by test_fraction: {fraction}: equal "
+                    "texts stay on one side, and each text occurs too often or has a class of its own"
+                )
+            moved[split] = Kept(f"the {split} texts split off {train.name}", train.rows)
+            moved[split].keep(rows, f"{split}_fraction", fraction)
+            moved[split].dropped.clear()  # what stays in training is not dropped
+            train.rows = np.setdiff1d(train.rows, rows, assume_unique=True)
         return moved
 
-    def split_off(self, train: Kept) -> Kept:
-        """Move the validation texts out of the training texts."""
-        fraction = self.validation_fraction
-        assert fraction is not None
-        moved = choose(train.rows, round(fraction * len(train.rows)), self.seed)
-        return _move(train, moved, "validation", fraction)
-
-    def _split_off_test(self, train: Kept, labels: Rows, texts: NDArray[np.uint64]) -> Kept:
-        """Move the test texts out, the same share of each class, equal texts together."""
-        fraction = self.test_fraction
-        assert fraction is not None
-        labels, groups = labels[train.rows], distinct_if_empty(texts[train.rows])
-        moved = choose_stratified(train.rows, labels, groups, fraction, self.seed)
-        if not len(moved):
-            raise InputError(
-                f"no text of {train.name} can be split off by test_fraction: {fraction}: equal texts "
-                "stay on one side, and each text occurs too often or has a class of its own"
-            )
-        return _move(train, moved, "test", fraction)
-
-    def cut_all(self, splits: Mapping[str, Kept]) -> None:
+    def cut(self, splits: Mapping[str, Kept], complete: bool = True) -> None:
         """Keep the seeded subset of each split for which one is asked for.
+
+        Args:
+            splits: The corpus's splits.
+            complete: Refuse a subset of a split that is not among them.
 
         Raises:
             InputError: There is no such split, or it has fewer texts.
         """
-        for split in self.subset:
-            if split not in splits:
+        for split, amount in self.subset.items():
+            kept = splits.get(split)
+            if kept is None and complete:
                 raise InputError(
                     f"subset names {split}, which this corpus does not have; it has "
                     f"{', '.join(splits)}"
                 )
-            self.cut(split, splits[split])
-
-    def cut(self, split: str, kept: Kept) -> None:
-        """Keep the seeded subset of a split, where one is asked for."""
-        amount = self.subset.get(split)
-        if amount is None:
-            return
-        count = round(amount * len(kept.rows)) if isinstance(amount, float) else amount
-        if count > len(kept.rows):
-            raise InputError(
-                f"subset of {split} is {amount}, but {kept.name} has {len(kept.rows)} texts to "
-                "choose from"
-            )
-        kept.keep(choose(kept.rows, count, self.seed), "subset", amount)
-
-
-def _move(train: Kept, rows: Rows, split: str, fraction: float) -> Kept:
-    """These rows as a split of their own, which the training texts lose."""
-    moved = Kept(f"the {split} texts split off {train.name}", train.rows)
-    moved.keep(rows, f"{split}_fraction", fraction)
-    moved.dropped.clear()  # what stays in training is not dropped
-    train.rows = np.setdiff1d(train.rows, rows, assume_unique=True)
-    return moved
+            if kept is None:
+                continue
+            count = round(amount * len(kept.rows)) if isinstance(amount, float) else amount
+            if count > len(kept.rows):
+                raise InputError(
+                    f"subset of {split} is {amount}, but {kept.name} has {len(kept.rows)} texts to "
+                    "choose from"
+                )
+            kept.keep(choose(kept.rows, count, self.seed), "subset", amount)

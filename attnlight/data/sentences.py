@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from itertools import chain, islice
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attnlight.batch import UNK
 from attnlight.data.tokenization import encode_texts
-from attnlight.errors import InputError
+from attnlight.errors import InputError, require_at_least
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -51,14 +51,12 @@ class SentenceRules:
                 f"language is {self.language!r}; expected a code of two or three letters (ISO 639) "
                 "like 'en'."
             )
-        options = {
-            "sentence_length": self.length,
-            "max_sentences": self.max_sentences,
-            "max_sentence_tokens": self.max_tokens,
-        }
-        for name, value in options.items():
-            if value is not None and value < 1:
-                raise InputError(f"{name} is {value}; it must be at least 1.")
+        require_at_least(
+            1,
+            sentence_length=self.length,
+            max_sentences=self.max_sentences,
+            max_sentence_tokens=self.max_tokens,
+        )
 
     def uncapped(self) -> SentenceRules:
         """The same rules without a limit."""
@@ -132,17 +130,11 @@ def encode_sentences(
         found = [(sentence, ids) for sentence, (ids, empty) in pairs if not empty]
         kept = found[: rules.max_sentences]
         rows = [ids[: rules.max_tokens] for _, ids in kept]
-        _count_cut(held.cut, (ids for _, ids in found), rows)
+        lost = sum(len(ids) for _, ids in found) - sum(map(len, rows))
+        for what, count in zip(_CUT, (lost > 0, len(found) - len(rows), lost), strict=True):
+            held.cut[what] += count
         held.empty[number] = not found
         held.ids.append(list(chain.from_iterable(rows)) or [UNK])
         held.sizes.append([len(ids) for ids in rows] or [1])
         held.texts.append([sentence for sentence, _ in kept] or [text])
     return held
-
-
-def _count_cut(counts: dict[str, int], found: Iterable[list[int]], kept: list[list[int]]) -> None:
-    sizes = [len(ids) for ids in found]
-    tokens = sum(sizes) - sum(len(ids) for ids in kept)
-    counts["cut"] += tokens > 0
-    counts["cut_sentences"] += len(sizes) - len(kept)
-    counts["cut_tokens"] += tokens

@@ -93,7 +93,7 @@ class Source:
         """The local folder or file to read, or None where the corpus comes from the hub.
 
         Raises:
-            InputError: There is none of that name.
+            InputError: The local folder or file does not exist.
         """
         path = self.path or ""
         folder = Path(path).expanduser()
@@ -130,8 +130,15 @@ class Source:
         if column_file:
             file = folder / str(self.split)
             return self._content(digests(folder, [file] if file.is_file() else []))
+        import datasets
+
+        with tempfile.TemporaryDirectory() as scratch, self._explained():
+            # Which files are read for any split is the library's own decision.
+            builder = datasets.load_dataset_builder(**self._arguments(Path(scratch)))
+        splits = (builder.config.data_files or {}).values()
+        files = [Path(file) for split in splits for file in split]
         root = folder if folder.is_dir() else folder.parent
-        return self._content(digests(root, self._data_files())) | description(folder)
+        return self._content(digests(root, files)) | description(folder)
 
     def former_identity(self) -> dict[str, Any]:
         """`identity` in version 1 of the fingerprint: every file of a local folder counted."""
@@ -146,15 +153,6 @@ class Source:
             content |= {"path": None, "revision": None, "files": files}
             content["name"] = None if self._stands_in else self.name
         return content
-
-    def _data_files(self) -> list[Path]:
-        """The files that `datasets` reads for any split: which they are is its own decision."""
-        import datasets
-
-        with tempfile.TemporaryDirectory() as scratch, self._explained():
-            builder = datasets.load_dataset_builder(**self._arguments(Path(scratch)))
-        files = builder.config.data_files or {}
-        return [Path(file) for split in files.values() for file in split]
 
     def splits(self) -> list[str]:
         """Names of the corpus's splits.

@@ -1,4 +1,4 @@
-"""Which split of a corpus validates, and what to do where one is missing."""
+"""Where the splits of a corpus are read from, and what to do where one is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from attnlight.data.prepared import prepare_once
+from attnlight.data.selection import Selection
 from attnlight.data.sources import Source
+from attnlight.errors import InputError
 from attnlight.files import write_text
 
 # The names by which the hub's corpora and `datasets` itself call it, the first that exists first.
@@ -32,6 +34,30 @@ def ordered(splits: Mapping[str, Any]) -> dict[str, Any]:
     return {split: splits[split] for split in CURES if split in splits}
 
 
+def named_sources(
+    main: Source, splits: Mapping[str, str | Source | None], selection: Selection
+) -> dict[str, Source]:
+    """The sources of the splits that are named, completed by the corpus's own.
+
+    Args:
+        main: The corpus.
+        splits: Name of each split in the corpus, or its source; None where there is none.
+        selection: What is split off the training texts.
+
+    Raises:
+        InputError: A split is named and also split off the training texts.
+    """
+    named = {split: source for split, source in splits.items() if source is not None}
+    if selection.test_fraction is not None and named.pop("test", "test") != "test":
+        raise InputError("give test or test_fraction, not both.")
+    if selection.validation_fraction is not None and "validation" in named:
+        raise InputError("give validation or validation_fraction, not both.")
+    return {
+        split: (Source(split=source) if isinstance(source, str) else source).over(main, split)
+        for split, source in named.items()
+    }
+
+
 def default_validation(
     main: Source, others: Mapping[str, Source], cache: Path
 ) -> dict[str, Source]:
@@ -47,18 +73,14 @@ def default_validation(
         InputError: The corpus cannot be had.
     """
     used = {source.split_name for source in others.values() if source.place == main.place}
-    there = main.splits() if main.folder else _hub_splits(main, cache)
+    if main.folder is not None:
+        there = main.splits()
+    else:
+        digest = hashlib.sha256(json.dumps(main.place).encode()).hexdigest()[:16]
+        file = cache / f"splits-{digest}" / "names.json"
+        prepare_once(
+            file.parent, lambda new: write_text(new / file.name, json.dumps(main.splits()))
+        )
+        there = json.loads(file.read_text(encoding="utf-8"))
     names = [name for name in VALIDATION_NAMES if name in there and name not in used]
     return {"validation": Source(split=names[0]).over(main, "validation")} if names else {}
-
-
-def _hub_splits(source: Source, cache: Path) -> list[str]:
-    digest = hashlib.sha256(json.dumps(source.place).encode()).hexdigest()[:16]
-    folder = cache / f"splits-{digest}"
-
-    def write(new: Path) -> None:
-        write_text(new / "names.json", json.dumps(source.splits()))
-
-    prepare_once(folder, write)
-    names: list[str] = json.loads((folder / "names.json").read_text(encoding="utf-8"))
-    return names

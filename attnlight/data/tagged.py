@@ -1,33 +1,32 @@
-"""Sentences with a tag for each token: read, checked, and batched."""
+"""Sentences with a tag for each token: read and checked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
-from attnlight.batch import BOS, PAD, SPECIAL_TOKENS, TextBatch
-from attnlight.data.columns import is_text, list_element, require_columns
-from attnlight.data.conll import LINE
-from attnlight.data.dataset import TokenDataset
-from attnlight.data.features import CHARACTERS, TokenFeatures
-from attnlight.data.sources import Source, silent
-from attnlight.data.targets import IGNORED, Target
-from attnlight.data.tokenization import encode_texts
+from attnlight.data.bio import check_tags, split_tag, tags_of
+from attnlight.data.columns import (
+    READ_ROWS,
+    is_text,
+    list_element,
+    read_columns,
+    require_columns,
+)
+from attnlight.data.conll import LINE, load_columns
+from attnlight.data.parts import Part
+from attnlight.data.selection import Kept
+from attnlight.data.sources import Source
+from attnlight.data.splits import CURES
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
-    import pyarrow
     from datasets import Dataset
-    from tokenizers import Tokenizer
-
-TAGS = "tags"
-_READ_ROWS = 1000
 
 
 class Tagged(NamedTuple):
@@ -60,6 +59,9 @@ class TaggedReader:
             lists of strings, or of whole numbers, which may have names.
         file: The file of columns that the rows were read from, if they were.
 
+    Attributes:
+        names: Names of each column's numbers, where it has numbers with names, else None.
+
     Raises:
         InputError: A column is missing or of another type.
     """
@@ -75,31 +77,17 @@ class TaggedReader:
         self.names = {name: self._names(name) for name in columns}
 
     def _names(self, column: str) -> list[str] | None:
-        """Names of a column's numbers, where it has numbers with names."""
         import pyarrow
 
         element = list_element(self.rows.features.arrow_schema.field(column).type)
         if is_text(element):
             return None
         if not pyarrow.types.is_integer(element) or column == self.columns[0]:
-            wanted = "strings" if column == self.columns[0] else "strings or whole numbers"
-            raise InputError(f"column {column} of {self.source} holds no lists of {wanted}")
+            expected = "strings" if column == self.columns[0] else "strings or whole numbers"
+            raise InputError(f"column {column} of {self.source} holds no lists of {expected}")
         feature = self.rows.features[column]
         names = getattr(getattr(feature, "feature", feature), "names", None)
         return None if names is None else list(names)
-
-    @property
-    def tag_names(self) -> list[str] | None:
-        """Names that the source itself gives its tags, whether they occur or not."""
-        return self.names[self.columns[1]]
-
-    def lengths(self) -> NDArray[np.int64]:
-        """Words of each row of the source, (n,)."""
-        import pyarrow.compute
-
-        words = self.rows.select_columns(self.columns[:1]).with_format("arrow")[:][self.columns[0]]
-        counted = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(words), 0)
-        return np.asarray(counted.to_numpy(), np.int64)
 
     def __call__(self, rows: NDArray[np.int64]) -> Iterator[Tagged]:
         """The sentences of these rows, which must ascend; no row may be empty.
@@ -107,23 +95,21 @@ class TaggedReader:
         Raises:
             InputError: A sentence lacks a value for a token, or holds a word with white space.
         """
-        lines = [LINE] if self.file is not None else []
-        stored = self.rows.select_columns([*self.columns, *lines]).with_format("arrow")
-        for chunk, table in enumerate(stored.iter(_READ_ROWS)):
-            start = chunk * _READ_ROWS
-            first, last = np.searchsorted(rows, (start, start + _READ_ROWS))
-            if first < last:
-                yield from self._sentences(rows[first:last], table.take(rows[first:last] - start))
+        stored = [*self.columns, *([LINE] if self.file is not None else [])]
+        for chunk, table in read_columns(self.rows, stored, rows):
+            lists = [self._values(name, table[name].to_pylist()) for name in self.columns]
+            places = [f"sentence {row} of {self.source}" for row in chunk]
+            if self.file is not None:
+                lines = table[LINE].to_pylist()
+                places = [f"the sentence from line {line} of {self.file}" for line in lines]
+            for row, place, *values in zip(chunk.tolist(), places, *lists, strict=True):
+                self._check(place, values)
+                yield Tagged(row, place, values[0], values[1], values[2] if values[2:] else None)
 
-    def _sentences(self, rows: NDArray[np.int64], table: Any) -> Iterator[Tagged]:  # noqa: ANN401
-        lists = [self._values(name, table[name].to_pylist()) for name in self.columns]
-        lines = table[LINE].to_pylist() if self.file is not None else [None] * len(rows)
-        for row, line, *columns in zip(rows.tolist(), lines, *lists, strict=True):
-            place = f"sentence {row} of {self.source}"
-            if line is not None:
-                place = f"the sentence from line {line} of {self.file}"
-            self._check(place, columns)
-            yield Tagged(row, place, columns[0], columns[1], columns[2] if columns[2:] else None)
+    def texts(self, rows: NDArray[np.int64]) -> Iterator[list[str]]:
+        """The words of these rows, joined with spaces, in chunks."""
+        texts = (" ".join(sentence.words) for sentence in self(rows))
+        return iter(lambda: list(islice(texts, READ_ROWS)), [])
 
     def _values(self, column: str, lists: list[list[Any] | None]) -> list[list[Any]]:
         names = self.names[column]
@@ -144,101 +130,67 @@ class TaggedReader:
                 raise InputError(f"{place} has the word {word!r}, which is empty or has a space.")
 
 
-class TaggedDataset(TokenDataset):
-    """Sentences of one split of a prepared corpus.
-
-    Labels of a batch are (B, N), -100 on padding and where nothing is asked for.
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        super().__init__(folder)
-        self.extras.remove(TAGS)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TaggedDataset, (self.folder,)
-
-    @override
-    def __getitem__(self, positions: int | Sequence[int]) -> TextBatch:
-        batch = super().__getitem__(positions)
-        batch.labels = batch.extras.pop(TAGS).long().masked_fill(~batch.mask, IGNORED)
-        return batch
-
-    @override
-    def words(self, position: int) -> list[str]:
-        words: list[str] = self._table["words"][position].as_py()
-        before = len(self._tokens[position]) - len(words)
-        return [SPECIAL_TOKENS[BOS]] * before + words
-
-
-def write_tagged(
-    folder: Path,
-    sentences: Iterator[Tagged],
-    tokenizer: Tokenizer,
-    features: TokenFeatures,
-    numbers: Mapping[str, int],
-    target: Target,
-) -> None:
-    """Write a split of a prepared corpus (`CorpusDataModule`) without holding it in memory.
-
-    Columns: `index`, `length`, `tokens`, `tags` (labels), those of the target and of the features,
-    and `words`.
+def open_sentences(
+    split: str, source: Source, columns: Sequence[int | str], scratch: Path
+) -> Part[TaggedReader]:
+    """The split of all rows that have a token.
 
     Args:
-        folder: Folder to write; `<folder>.arrow` is used on the way.
-        sentences: The sentences, checked.
-        tokenizer: Tokenizer of the corpus, which makes one token of each word.
-        features: What else is kept of each token.
-        numbers: Number of each tag.
-        target: What is asked of a sentence.
+        split: Name of the split.
+        source: Where it is.
+        columns: Columns of words, of tags and, where they are read, of part-of-speech tags: names,
+            or, where the source is a folder of column files, numbers.
+        scratch: Folder for what reading leaves behind, the same for all splits of a corpus.
+
+    Raises:
+        InputError: A column is missing or of another type, or there is no such column file.
     """
-    import datasets
-    import pyarrow
+    import pyarrow.compute
 
-    stream, schema = folder.with_suffix(".arrow"), _schema(features, target)
-    with pyarrow.ipc.new_stream(str(stream), schema) as writer:
-        while chunk := list(islice(sentences, _READ_ROWS)):
-            columns = _encoded(chunk, tokenizer, features, numbers, target)
-            writer.write_table(pyarrow.table(columns, schema=schema))
-    with silent():
-        datasets.Dataset.from_file(str(stream)).save_to_disk(str(folder))
-    stream.unlink()
-
-
-def _schema(features: TokenFeatures, target: Target) -> pyarrow.Schema:
-    import pyarrow
-
-    columns = {"index": pyarrow.int64(), "length": pyarrow.int32()}
-    columns |= {"tokens": pyarrow.list_(pyarrow.int32()), TAGS: pyarrow.list_(pyarrow.int16())}
-    columns |= {name: pyarrow.list_(pyarrow.int8()) for name in target.columns}
-    for name in features.rules.columns:
-        packed = name.startswith(CHARACTERS)
-        columns[name] = pyarrow.list_(pyarrow.int64() if packed else pyarrow.int32())
-    return pyarrow.schema(columns | {"words": pyarrow.list_(pyarrow.string())})
-
-
-def _encoded(
-    sentences: Sequence[Tagged],
-    tokenizer: Tokenizer,
-    features: TokenFeatures,
-    numbers: Mapping[str, int],
-    target: Target,
-) -> dict[str, Any]:
-    ids, _ = encode_texts(tokenizer, [" ".join(sentence.words) for sentence in sentences])
-    for sentence, found in zip(sentences, ids, strict=True):
-        if len(found) != len(sentence.words):
+    numbers = [column for column in columns if isinstance(column, int)]
+    file = None
+    if numbers:
+        if source.folder is None:
             raise InputError(
-                f"{sentence.place} has {len(sentence.words)} words, but {len(found)} tokens."
+                f"{source.path} is no local folder; numbered columns are those of column files in "
+                "one."
             )
-    seen = [features.encode(sentence.words, sentence.pos) for sentence in sentences]
-    labels = [target.labels(s.tags, numbers, s.marked) for s in sentences]
-    marks = [[int(label != IGNORED) for label in found] for found in labels]
-    none = [PAD] * len(target.before)
-    return {
-        "index": [sentence.row for sentence in sentences],
-        "length": [len(found) for found in labels],
-        "tokens": [[*target.before, *found] for found in ids],
-        TAGS: labels,
-        **dict.fromkeys(target.columns, marks),
-        **{name: [[*none, *columns[name]] for columns in seen] for name in features.rules.columns},
-        "words": [sentence.words for sentence in sentences],
-    }
+        file = source.folder / str(source.split)
+        if not file.is_file():
+            raise InputError(f"there is no column file {file}.")
+        rows = load_columns(file, numbers, scratch / f"{split}.columns")
+    else:
+        rows = source.load(scratch, CURES[split])
+    reader = TaggedReader(rows, source, [str(column) for column in columns], file)
+    words = rows.select_columns(reader.columns[:1]).with_format("arrow")[:][reader.columns[0]]
+    lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(words), 0).to_numpy()
+    kept = Kept(str(source), np.arange(len(rows)))
+    kept.keep(np.flatnonzero(lengths), "empty", "rows without a token")
+    return Part.of(reader, kept, np.zeros(len(rows), np.int64))  # a sentence has no class
+
+
+def found_tags(train: Part[TaggedReader], chunks: Sequence[str] | None) -> list[str]:
+    """The tags of a corpus, in the order of their numbers.
+
+    Args:
+        train: The training split.
+        chunks: Chunk types in order, in place of the tags that the source names or, where it names
+            none, of those that occur.
+
+    Raises:
+        InputError: A tag is not of the scheme, or every tag is O.
+    """
+    if chunks is not None:
+        return tags_of(list(chunks))
+    reader = train.reader
+    named = reader.names[reader.columns[1]]
+    if named is not None:
+        check_tags(f"the tags of {reader.source}", named, named, strict=False)
+        return named
+    types = set()
+    for sentence in reader(train.kept.rows):
+        check_tags(sentence.place, sentence.tags, sentence.tags, strict=False)
+        types |= {split_tag(tag)[1] for tag in sentence.tags}
+    if not types - {""}:
+        raise InputError(f"{reader.source} has no chunk: every tag is O.")
+    return tags_of(sorted(types - {""}))

@@ -1,4 +1,4 @@
-"""What is asked of a sentence with chunks: all its tags, one of them, or whether it has a chunk."""
+"""What a tagger predicts of a sentence: all tags, one tag, or whether it has a type of chunk."""
 
 from __future__ import annotations
 

@@ -59,19 +59,14 @@ class TextRules:
     def __post_init__(self) -> None:
         if self.truncate is not None and self.truncate < 1:
             raise InputError(f"truncate is {self.truncate}; a text keeps at least 1 token")
-        if self.digits is not None and self._split(self.digits) != [self.digits]:
+        if self.digits is None:
+            return
+        splitter = make_tokenizer(replace(self, digits=None, truncate=None), ()).pre_tokenizer
+        if [token for token, _ in splitter.pre_tokenize_str(self.digits)] != [self.digits]:
             raise InputError(
                 f"digits is {self.digits!r}, which is not one token when texts are split by "
                 f"{self.splitting!r}"
             )
-
-    def _split(self, text: str) -> list[str]:
-        splitter = make_tokenizer(replace(self, digits=None, truncate=None), ()).pre_tokenizer
-        return [token for token, _ in splitter.pre_tokenize_str(text)]
-
-    def uncut(self) -> TextRules:
-        """The same rules without boundary tokens and without a cut, to count tokens."""
-        return replace(self, boundary_tokens=False, truncate=None)
 
 
 def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
@@ -133,7 +128,7 @@ def encode_texts(
 
 def count_tokens(rules: TextRules, texts: Iterable[list[str]]) -> NDArray[np.int32]:
     """Tokens of each text before any cut, boundary tokens not counted; 0 for an empty text."""
-    tokenizer = make_tokenizer(rules.uncut(), ())
+    tokenizer = make_tokenizer(replace(rules, boundary_tokens=False, truncate=None), ())
     counts = [np.zeros(0, np.int32)]
     for chunk in texts:
         with rust_threads():

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.dataset import TokenDataset
-from attnlight.errors import InputError
+from attnlight.data.prepared import prepare_once
+from attnlight.errors import InputError, require_at_least
 
 _LONGEST = 10_000  # gensim drops what a sentence has beyond
+_VECTORS = "vectors.bin"
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,8 @@ class Word2VecSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("size", "epochs", "window", "min_count"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+        numbers = {name: getattr(self, name) for name in ("size", "epochs", "window", "min_count")}
+        require_at_least(1, **numbers)
         if not 0 <= self.seed < 2**32:
             raise InputError(f"seed is {self.seed}; it must be from 0 to {2**32 - 1}.")
 
@@ -67,7 +70,12 @@ class CorpusText:
     """
 
     def __init__(self, corpora: Iterable[tuple[str, Sequence[TokenDataset]]]) -> None:
-        self._parts = [(_words(tokenizer_json), splits) for tokenizer_json, splits in corpora]
+        from tokenizers import Tokenizer
+
+        self._parts: list[tuple[list[str], Sequence[TokenDataset]]] = []
+        for tokenizer_json, splits in corpora:
+            ids: dict[str, int] = Tokenizer.from_str(tokenizer_json).get_vocab()
+            self._parts.append((sorted(ids, key=ids.__getitem__), splits))
 
     def __iter__(self) -> Iterator[list[str]]:
         special = len(SPECIAL_TOKENS)
@@ -76,14 +84,6 @@ class CorpusText:
                 for position in range(len(split)):
                     for ids in split.sentences(position):
                         yield [words[number] for number in ids if number >= special]
-
-
-def _words(tokenizer_json: str) -> list[str]:
-    """The word of each id."""
-    from tokenizers import Tokenizer
-
-    vocabulary: dict[str, int] = Tokenizer.from_str(tokenizer_json).get_vocab()
-    return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
 class TrainedVectors(NamedTuple):
@@ -127,10 +127,15 @@ def train_word2vec(
     Raises:
         InputError: gensim is not installed, or no word occurs often enough.
     """
-    gensim_models = _gensim_models()
+    try:
+        from gensim import models
+    except ImportError as error:
+        raise InputError(
+            "training word vectors needs gensim: pip install attnlight[vectors]."
+        ) from error
     pieces = _Pieces(sentences)
     counts, total = _ranked(pieces, settings.min_count)
-    model = gensim_models.Word2Vec(
+    model = models.Word2Vec(
         vector_size=settings.size,
         window=settings.window,
         min_count=settings.min_count,
@@ -142,6 +147,32 @@ def train_word2vec(
         model.build_vocab_from_freq(counts)
         model.train(pieces, total_examples=total, epochs=settings.epochs)
     return TrainedVectors(list(model.wv.index_to_key), model.wv.vectors)
+
+
+def prepare_vectors(
+    corpus: Path,
+    name: str,
+    text: Callable[[], tuple[str, Sequence[TokenDataset]]],
+    settings: Word2VecSettings,
+) -> Path:
+    """A word2vec file of vectors trained on a prepared corpus, beside which it is kept.
+
+    Args:
+        corpus: Folder of the prepared corpus, which need not be there yet.
+        name: What the line on stderr calls it.
+        text: Opens its tokenizer as JSON text and the splits to read.
+        settings: How to train.
+    """
+
+    def write(folder: Path) -> None:
+        sentences = CorpusText([text()])
+        print(f"{name}: training word vectors on its text, once", file=sys.stderr)
+        train_word2vec(sentences, settings).write(folder / _VECTORS, binary=True)
+
+    digest = hashlib.sha256(settings.identity().encode()).hexdigest()[:16]
+    target = corpus.with_name(f"word2vec-{corpus.name}-{digest}")
+    prepare_once(target, write)
+    return target / _VECTORS
 
 
 def _ranked(pieces: Iterable[Sequence[str]], min_count: int) -> tuple[dict[str, int], int]:
@@ -167,16 +198,6 @@ class _Pieces:
         for sentence in self.sentences:
             for start in range(0, len(sentence), _LONGEST):
                 yield sentence[start : start + _LONGEST]
-
-
-def _gensim_models() -> Any:  # noqa: ANN401
-    try:
-        from gensim import models
-    except ImportError as error:
-        raise InputError(
-            "training word vectors needs gensim: pip install attnlight[vectors]."
-        ) from error
-    return models
 
 
 @contextmanager

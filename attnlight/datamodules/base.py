@@ -1,41 +1,35 @@
-"""What every corpus shares: prepared once on disk, read by memory map, dealt to ranks."""
+"""What every corpus shares: it is prepared once on disk and read by memory map."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sys
-from abc import ABC, abstractmethod
-from functools import cached_property, partial
+from abc import abstractmethod
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-import torch
-from lightning.pytorch import LightningDataModule
-from lightning.pytorch.trainer.states import TrainerFn
-from torch.utils.data import DataLoader
+from typing_extensions import override
 
-from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encoding import Encoding
+from attnlight.data.parts import count_words
 from attnlight.data.prepared import cache_root, prepare_once
-from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
 from attnlight.data.splits import CURES
 from attnlight.data.targets import TargetName
-from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
+from attnlight.data.word2vec import Word2VecSettings, prepare_vectors
+from attnlight.datamodules.loading import Split, SplitDataModule
 from attnlight.errors import InputError
 
 FORMAT = 1
 FINGERPRINT = 2  # in 1, which had no prefix, every file of a local folder counted
 SPLITS = ("train", "validation", "test")
-Split = Literal["train", "validation", "test"]
-_VECTORS = "vectors.bin"
 
 
-class CorpusDataModule(LightningDataModule, ABC):
+class CorpusDataModule(SplitDataModule):
     """A corpus that is written once to disk and then read by memory map.
 
     A subclass says what decides the content (`recipe`) and writes it (`build`); preparing,
@@ -80,15 +74,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         predict_split: Split = "test",
         cache_dir: str | None = None,
     ) -> None:
-        super().__init__()
-        for name, size in (("batch_size", batch_size), ("eval_batch_size", eval_batch_size)):
-            if size < 1:
-                raise InputError(f"{name} is {size}; it must be at least 1.")
-        self.batch_size = batch_size
-        self.eval_batch_size = eval_batch_size
-        self.seed = seed
-        self.num_workers = num_workers
-        self.predict_split: Split = predict_split
+        super().__init__(batch_size, eval_batch_size, seed, num_workers, predict_split)
         self.cache_dir = cache_dir
         self._datasets: dict[str, TokenDataset] = {}
 
@@ -104,10 +90,12 @@ class CorpusDataModule(LightningDataModule, ABC):
             InputError: The source cannot be read as the corpus that was asked for.
         """
 
-    @property
-    def corpus_name(self) -> str:
-        """What messages call the corpus."""
-        return type(self).__name__
+    @staticmethod
+    def describe(folder: Path, tokenizer_json: str, **corpus: Any) -> None:  # noqa: ANN401
+        """Write `tokenizer.json` and `corpus.json`, which describe the splits of the folder."""
+        (folder / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")
+        content = json.dumps({"format": FORMAT, **corpus}, indent=2)
+        (folder / "corpus.json").write_text(content, encoding="utf-8")
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -115,10 +103,10 @@ class CorpusDataModule(LightningDataModule, ABC):
         return {}
 
     def evaluate_as(self, encoding: Encoding, name: str) -> None:
-        """Encode this corpus as that of a trained model was, which is evaluated on it.
+        """Encode this corpus as that of a trained model was, to evaluate the model on it.
 
-        Tokenizer, sentences and class names are the model's; which texts make a split is this
-        corpus's own business. It needs no training split and no vocabulary of its own.
+        The model gives tokenizer, sentence rules and class names; this corpus selects the texts of
+        each split. It needs no training split and no vocabulary of its own.
 
         Args:
             encoding: That of the model's own corpus.
@@ -138,9 +126,7 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Version and hash of recipe and format, as `v2-0123456789abcdef`.
-
-        Equal fingerprints mean equal content.
+        """Version and hash of recipe and format, as `v2-0123456789abcdef`: equal for equal content.
 
         Raises:
             InputError: A source cannot be read.
@@ -160,11 +146,11 @@ class CorpusDataModule(LightningDataModule, ABC):
         """
         if fingerprint == self.fingerprint or "-" in fingerprint:
             return fingerprint == self.fingerprint
-        recipe = self.recipe()
         former = {split: source.former_identity() for split, source in self.sources.items()}
-        recipes = (recipe, recipe | {"sources": former} if former else recipe)
-        # What that version added of files beside the data may be gone: hence the first recipe.
-        return fingerprint in {self._hash(1, recipe) for recipe in recipes} or self._equals(
+        # Files beside the data, which that version counted, may be gone: hence the first recipe.
+        recipe = self.recipe()
+        recipes = (recipe, recipe | ({"sources": former} if former else {}))
+        return fingerprint in [self._hash(1, recipe) for recipe in recipes] or self._equals(
             self._folder_of(fingerprint)
         )
 
@@ -172,23 +158,18 @@ class CorpusDataModule(LightningDataModule, ABC):
         """Whether a prepared corpus has the classes, the vocabulary and the rows of this one."""
         try:
             corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-            return (
-                (corpus["classes"], corpus["splits"].keys())
-                == (self.classes, self._corpus["splits"].keys())
-                and (folder / "tokenizer.json").read_text(encoding="utf-8") == self.tokenizer_json
-                and all(self._open(folder / s).equals(self.dataset(s)) for s in corpus["splits"])
+            tokenizer_json = (folder / "tokenizer.json").read_text(encoding="utf-8")
+            own = (self.classes, self._corpus["splits"].keys(), self.tokenizer_json)
+            return (corpus["classes"], corpus["splits"].keys(), tokenizer_json) == own and all(
+                self._open(folder / split).equals(self.dataset(split)) for split in corpus["splits"]
             )
-        except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is damaged
+        except (OSError, ValueError, KeyError, TypeError):  # missing or damaged
             return False
 
     @property
     def cache(self) -> Path:
         """The folder of prepared corpora."""
         return cache_root(self.cache_dir)
-
-    @property
-    def _target(self) -> Path:
-        return self._folder_of(self.fingerprint)
 
     def _folder_of(self, fingerprint: str) -> Path:
         return self.cache / f"{type(self).__name__.lower()}-{fingerprint}"
@@ -200,10 +181,12 @@ class CorpusDataModule(LightningDataModule, ABC):
         under its name only when it is whole, and is written anew where it is damaged.
 
         Raises:
-            InputError: The cache folder cannot be made, a split is empty or has only one class, or `build` refuses its source.
+            InputError: The cache folder cannot be made, a split is empty or has only one class, or
+                `build` refuses its source.
         """
-        prepare_once(self._target, self._write)
-        return self._target
+        folder = self._folder_of(self.fingerprint)
+        prepare_once(folder, self._write)
+        return folder
 
     @cached_property
     def _prepared(self) -> Path:
@@ -215,17 +198,22 @@ class CorpusDataModule(LightningDataModule, ABC):
         for split, counts in corpus["splits"].items():
             if not counts["rows"]:
                 raise InputError(f"the {split} split of {self.corpus_name} is empty.")
+            dataset = self._open(folder / split)
             if self.encoding is not None:
-                counts |= self._open(folder / split).count_unknown()
-            self._inspect_labels(split, self._open(folder / split).labels, len(corpus["classes"]))
+                counts |= dataset.count_unknown()
+            self._inspect_labels(split, dataset, len(corpus["classes"]))
         if self.encoding is not None:
             (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
-        counted = ", ".join(_counted(split, counts) for split, counts in corpus["splits"].items())
-        # Only the process that wrote the corpus speaks: one line, whatever the number of ranks.
-        print(f"{self.corpus_name}: {counted}; prepared in {self._target}", file=sys.stderr)
+        counted = ", ".join(
+            count_words(split, counts) for split, counts in corpus["splits"].items()
+        )
+        # Printed by the process that wrote the corpus alone: one line for any number of ranks.
+        target = self._folder_of(self.fingerprint)
+        print(f"{self.corpus_name}: {counted}; prepared in {target}", file=sys.stderr)
 
-    def _inspect_labels(self, split: str, labels: np.ndarray | None, classes: int) -> None:
-        where = f"the {split} split of {self.corpus_name}"
+    def _inspect_labels(self, split: str, dataset: TokenDataset, classes: int) -> None:
+        """Refuse labels from which nothing can be learned or that are no classes."""
+        where, labels = f"the {split} split of {self.corpus_name}", dataset.labels
         if labels is None:
             if split == "train":
                 raise InputError(f"{where} has no labels.")
@@ -241,9 +229,7 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:
-        text = (self._prepared / "corpus.json").read_text(encoding="utf-8")
-        corpus: dict[str, Any] = json.loads(text)
-        return corpus
+        return dict(json.loads((self._prepared / "corpus.json").read_text(encoding="utf-8")))
 
     @property
     def classes(self) -> list[str]:
@@ -275,16 +261,10 @@ class CorpusDataModule(LightningDataModule, ABC):
     @property
     def label_counts(self) -> list[int]:
         """Training texts of each class, as class weights need them."""
-        labels = self.dataset("train").labels
-        assert labels is not None  # refused by `prepare`
-        return [int(count) for count in np.bincount(labels, minlength=self.num_classes)]
+        return self.dataset("train").label_counts(self.num_classes)
 
+    @override
     def dataset(self, split: str) -> TokenDataset:
-        """One split of the prepared corpus.
-
-        Raises:
-            InputError: The corpus has no such split.
-        """
         if split not in self._corpus["splits"]:
             has = ", ".join(self._corpus["splits"])
             cure = CURES.get(split)
@@ -315,79 +295,5 @@ class CorpusDataModule(LightningDataModule, ABC):
         Raises:
             InputError: gensim is not installed, or no word occurs often enough.
         """
-        digest = hashlib.sha256(settings.identity().encode()).hexdigest()[:16]
-        target = self._target.with_name(f"word2vec-{self._target.name}-{digest}")
-        prepare_once(target, partial(self._train_vectors, settings))
-        return target / _VECTORS
-
-    def _train_vectors(self, settings: Word2VecSettings, folder: Path) -> None:
-        text = CorpusText([self.training_text])
-        print(f"{self.corpus_name}: training word vectors on its text, once", file=sys.stderr)
-        train_word2vec(text, settings).write(folder / _VECTORS, binary=True)
-
-    def prepare_data(self) -> None:
-        """Write the corpus where it is missing (Lightning calls this once per machine)."""
-        self.prepare()
-
-    def train_dataloader(self) -> DataLoader[TextBatch]:
-        """Training batches of similar lengths, a function of seed and epoch alone."""
-        dataset, rank, world = self._dealt("train")
-        sampler = BucketSampler(dataset.shapes, self.batch_size, self.seed, rank, world)
-        return self._loader(dataset, sampler)
-
-    def val_dataloader(self) -> DataLoader[TextBatch]:
-        """Every validation text once; inside fit on several devices, repeats fill the last batch."""
-        # DDP broadcasts buffers at each forward of fit's validation, so all ranks need as many.
-        trainer = self.trainer
-        return self._evaluation(
-            "validation", pad=trainer is not None and trainer.state.fn == TrainerFn.FITTING
-        )
-
-    def test_dataloader(self) -> DataLoader[TextBatch]:
-        """Every test text exactly once over all devices."""
-        return self._evaluation("test")
-
-    def predict_dataloader(self) -> DataLoader[TextBatch]:
-        """Every text of `predict_split` exactly once over all devices."""
-        return self._evaluation(self.predict_split)
-
-    def _evaluation(self, split: str, pad: bool = False) -> DataLoader[TextBatch]:
-        dataset, rank, world = self._dealt(split)
-        sampler = OnceSampler(
-            len(dataset), self.eval_batch_size, rank, world, pad, lengths=dataset.shapes
-        )
-        return self._loader(dataset, sampler)
-
-    def _dealt(self, split: str) -> tuple[TokenDataset, int, int]:
-        dataset, trainer = self.dataset(split), self.trainer
-        rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
-        if len(dataset) < world:
-            raise InputError(
-                f"the {split} split of {self.corpus_name} has {len(dataset)} texts for {world} "
-                "devices: use at most one device per text."
-            )
-        return dataset, rank, world
-
-    def _loader(
-        self, dataset: TokenDataset, sampler: BucketSampler | OnceSampler
-    ) -> DataLoader[TextBatch]:
-        return DataLoader(
-            dataset=dataset,
-            sampler=sampler,
-            batch_size=None,  # the sampler yields whole batches
-            num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
-            pin_memory=torch.cuda.is_available(),
-        )
-
-
-def _counted(split: str, counts: dict[str, Any]) -> str:
-    """Rows of a split in words: "test 7 (1 empty, kept as one unknown token; 2 also in train)"."""
-    kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
-    notes = [f"split {counts['split']}"] if "split" in counts else []
-    notes += [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
-    if counts.get("cut"):
-        lost = f"{counts['cut_sentences']:,} sentences and {counts['cut_tokens']:,} tokens"
-        notes.append(f"{counts['cut']:,} cut by {lost}")
-    notes += [f"{n:,} also in {other}" for other, n in counts.get("also_in", {}).items()]
-    return f"{split} {counts['rows']:,}" + (f" ({'; '.join(notes)})" if notes else "")
+        corpus = self._folder_of(self.fingerprint)
+        return prepare_vectors(corpus, self.corpus_name, lambda: self.training_text, settings)

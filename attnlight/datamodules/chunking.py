@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch.utils.data import DataLoader
 from typing_extensions import override
 
-from attnlight.batch import TextBatch
 from attnlight.data.bio import check_tags
 from attnlight.data.dataset import TokenDataset
-from attnlight.data.duplicates import also_in
 from attnlight.data.encoding import Encoding
 from attnlight.data.features import FeatureRules, TokenFeatures
-from attnlight.data.samplers import PairSampler
+from attnlight.data.parts import Part, divide
+from attnlight.data.samplers import OnceSampler, PairSampler
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Source
-from attnlight.data.splits import default_validation, ordered
-from attnlight.data.tagged import Tagged, TaggedDataset, write_tagged
-from attnlight.data.tagged_parts import TaggedPart, found_tags, open_part
-from attnlight.data.targets import IGNORED, Target, TargetName
+from attnlight.data.splits import default_validation, named_sources, ordered
+from attnlight.data.tagged import Tagged, TaggedReader, found_tags, open_sentences
+from attnlight.data.tagged_dataset import TaggedDataset, write_tagged
+from attnlight.data.targets import Target, TargetName
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.data.vocabulary import learn_vocabulary
-from attnlight.datamodules.base import FORMAT, CorpusDataModule
-from attnlight.errors import InputError
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.errors import InputError, require_at_least
 from attnlight.functional import draw_keys
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-_READ_TEXTS = 1000
-_DEVELOPMENT = 0.1
 
 
 class ChunkingDataModule(CorpusDataModule):
@@ -152,24 +143,17 @@ class ChunkingDataModule(CorpusDataModule):
     ) -> None:
         super().__init__(**kwargs)
         self.path = path
-        if test_fraction is not None and test not in (None, "test"):
-            raise InputError("give test or test_fraction, not both.")
-        asked = {"train": train, "validation": validation}
-        asked |= {} if test_fraction is not None else {"test": test}
-        self._main = Source(path, name, revision, local)
-        self._named = {
-            split: Source(split=found).over(self._main, split)
-            for split, found in asked.items()
-            if found is not None
-        }
-        asked_columns = (word_column, label_column, pos_column if pos else None)
-        self.columns = [column for column in asked_columns if column is not None]
         self._given = Selection(
             validation_fraction=validation_fraction,
             subset=dict(subset or {}),
             seed=split_seed,
             test_fraction=test_fraction,
         )
+        self._main = Source(path, name, revision, local)
+        splits = {"train": train, "validation": validation, "test": test}
+        self._named = named_sources(self._main, splits, self._given)
+        columns = (word_column, label_column, pos_column if pos else None)
+        self.columns = [column for column in columns if column is not None]
         self.chunks = chunks
         self.strict = strict
         self.vocabulary = (min_document_frequency, max_vocabulary)
@@ -189,16 +173,10 @@ class ChunkingDataModule(CorpusDataModule):
         )
 
     def _check(self) -> None:
-        options = {
-            "min_document_frequency": self.vocabulary[0],
-            "max_vocabulary": self.vocabulary[1],
-            "max_pairs": self.max_pairs,
-        }
-        for option, value in options.items():
-            if value is not None and value < 1:
-                raise InputError(f"{option} is {value}; it must be at least 1.")
-        if "validation" in self._named and self._given.validation_fraction is not None:
-            raise InputError("give validation or validation_fraction, not both.")
+        least, most = self.vocabulary
+        require_at_least(
+            1, min_document_frequency=least, max_vocabulary=most, max_pairs=self.max_pairs
+        )
         if self.feature_rules.pos and len(self.columns) < 3:
             raise InputError("pos needs the column of part-of-speech tags: give pos_column.")
         if len(set(self.columns)) < len(self.columns):
@@ -212,28 +190,22 @@ class ChunkingDataModule(CorpusDataModule):
     @cached_property
     def sources(self) -> dict[str, Source]:
         """Where each split comes from, but for those that are split off the training sentences."""
-        found: dict[str, Source] = {}
         in_files = isinstance(self.columns[0], int)
-        if not (in_files or "validation" in self._named or self._given.validation_fraction):
-            found = default_validation(self._main, self._named, self.cache)
-        return ordered(self._named | found)
+        if in_files or "validation" in self._named or self._given.validation_fraction:
+            return ordered(self._named)
+        return ordered(self._named | default_validation(self._main, self._named, self.cache))
 
     @cached_property
     def selection(self) -> Selection:
         """Which sentences are used: a tenth of the training sentences validates where none do."""
         if "validation" in self.sources or self._given.validation_fraction is not None:
             return self._given
-        return replace(self._given, validation_fraction=_DEVELOPMENT)
-
-    @property
-    @override
-    def corpus_name(self) -> str:
-        return self.path
+        return replace(self._given, validation_fraction=0.1)
 
     @override
     def recipe(self) -> dict[str, Any]:
-        in_files = any(isinstance(column, int) for column in self.columns)
-        recipe = {
+        in_files = isinstance(self.columns[0], int)
+        recipe: dict[str, Any] = {
             "sources": {split: source.identity(in_files) for split, source in self.sources.items()},
             "columns": self.columns,
             "selection": self.selection.identity(),
@@ -242,14 +214,14 @@ class ChunkingDataModule(CorpusDataModule):
             "rules": asdict(self.rules),
             "features": asdict(self.feature_rules),
         }
-        about = {"marked": self.mark_seed, "sentence": self.asked.chunk}
-        # Corpora of all tags keep the fingerprint that they had before there were others.
-        target = {} if self.target == "tokens" else {"target": [self.target, about[self.target]]}
-        return recipe | target
+        if self.target != "tokens":  # corpora of all tags keep the fingerprint that they had
+            about = {"marked": self.mark_seed, "sentence": self.asked.chunk}
+            recipe["target"] = [self.target, about[self.target]]
+        return recipe
 
     @property
     def token_features(self) -> TokenFeatures:
-        """What is known of a token beside its word."""
+        """Features of tokens beside the word."""
         return TokenFeatures.of(self._corpus["features"])
 
     @property
@@ -257,73 +229,52 @@ class ChunkingDataModule(CorpusDataModule):
     def features(self) -> dict[str, int]:
         return self.token_features.sizes
 
-    @property
-    @override
-    def label_counts(self) -> list[int]:
-        counts = _label_counts(self.dataset("train"), self.num_classes)
-        return [int(count) for count in counts]
-
     @override
     def build(self, folder: Path) -> None:
-        scratch = folder / "source"
-        try:
+        with TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as scratch:
             parts = {
-                split: open_part(split, source, self.columns, scratch)
+                split: open_sentences(split, source, self.columns, Path(scratch))
                 for split, source in self.sources.items()
             }
             # Before sentences are split off, since those may have any tag.
             tags = found_tags(parts["train"], self.chunks)
-            parts, shared = self._divided(parts)
+            parts, shared = divide(parts, self.selection)
             tokenizer, features = self._learn(parts["train"])
             numbers = {tag: number for number, tag in enumerate(tags)}
             for split, part in parts.items():
-                checked = self._checked(part, numbers)
-                write_tagged(folder / split, checked, tokenizer, features, numbers, self.asked)
-                self._require_both_answers(split, folder / split)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-        tokenizer.save(str(folder / "tokenizer.json"))
-        corpus = {
-            "format": FORMAT,
-            "classes": self.asked.classes(tags),
-            "splits": {split: part.kept.counts() | shared[split] for split, part in parts.items()},
-            "extras": [*self.asked.columns, *self.feature_rules.columns],
-            "features": features.held(),
-        }
-        (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
+                sentences = self._checked(part, numbers)
+                write_tagged(folder / split, sentences, tokenizer, features, numbers, self.asked)
+        self.describe(
+            folder,
+            tokenizer.to_str(pretty=True),
+            classes=self.asked.classes(tags),
+            splits={split: part.kept.counts() | shared[split] for split, part in parts.items()},
+            extras=[*self.asked.columns, *self.feature_rules.columns],
+            features=features.held(),
+        )
 
-    def _divided(
-        self, parts: dict[str, TaggedPart]
-    ) -> tuple[dict[str, TaggedPart], dict[str, dict[str, Any]]]:
-        """All splits, and what is counted of sentences that occur in two (`also_in`).
-
-        Those without a source are taken from the training sentences.
-        """
-        keys = {split: part.keys() for split, part in parts.items()}
-        train, of_train = parts["train"], keys["train"]
-        labels = np.zeros(len(of_train), np.int64)  # a sentence has no class of its own
-        for split, kept in self.selection.divide(train.kept, labels, of_train).items():
-            parts[split], keys[split] = TaggedPart(train.reader, kept), of_train
-        parts = ordered(parts)
-        self.selection.cut_all({split: part.kept for split, part in parts.items()})
-        return parts, also_in({s: keys[s][part.kept.rows] for s, part in parts.items()})
-
-    def _checked(self, part: TaggedPart, known: dict[str, int]) -> Iterator[Tagged]:
-        for sentence in part.sentences():
+    def _checked(self, part: Part[TaggedReader], known: dict[str, int]) -> Iterator[Tagged]:
+        """The sentences of a split, each with the token that `marked` asks for."""
+        for sentence in part.reader(part.kept.rows):
             check_tags(sentence.place, sentence.tags, known, self.strict)
-            yield sentence._replace(marked=self._marked(sentence.row, len(sentence.words)))
+            if self.target == "marked":
+                index = torch.tensor([sentence.row])
+                key = draw_keys(self.mark_seed, index, torch.zeros_like(index), 1, 1)
+                sentence = sentence._replace(marked=int(key) % len(sentence.words))
+            yield sentence
 
-    def _marked(self, row: int, length: int) -> int:
-        """The token that `marked` asks for of a sentence."""
-        if self.target != "marked":
-            return 0
-        index = torch.tensor([row])
-        return int(draw_keys(self.mark_seed, index, torch.zeros_like(index), 1, 1)) % length
+    def _learn(self, train: Part[TaggedReader]) -> tuple[Tokenizer, TokenFeatures]:
+        words = learn_vocabulary(self.rules, train.texts, *self.vocabulary)
+        seen = ((sentence.words, sentence.pos) for sentence in train.reader(train.kept.rows))
+        features = TokenFeatures.learn(self.feature_rules, seen, self.vocabulary[0])
+        return make_tokenizer(self.rules, words), features
 
-    def _require_both_answers(self, split: str, folder: Path) -> None:
+    @override
+    def _inspect_labels(self, split: str, dataset: TokenDataset, classes: int) -> None:
+        """Refuse a split of one answer to `sentence`; tags were checked before they were written."""
         if self.target != "sentence":
             return
-        without, found = _label_counts(TaggedDataset(folder), 2)
+        without, found = dataset.label_counts(classes)
         if not without or not found:
             kind = "without" if found else "with"
             raise InputError(
@@ -332,39 +283,12 @@ class ChunkingDataModule(CorpusDataModule):
                 "type)."
             )
 
-    def _learn(self, train: TaggedPart) -> tuple[Tokenizer, TokenFeatures]:
-        def texts() -> Iterator[list[str]]:
-            sentences = train.sentences()
-            while chunk := [" ".join(s.words) for s in islice(sentences, _READ_TEXTS)]:
-                yield chunk
-
-        words = learn_vocabulary(self.rules, texts, *self.vocabulary)
-        seen = ((sentence.words, sentence.pos) for sentence in train.sentences())
-        features = TokenFeatures.learn(self.feature_rules, seen, self.vocabulary[0])
-        return make_tokenizer(self.rules, words), features
-
-    @override
-    def _inspect_labels(self, split: str, labels: NDArray[Any] | None, classes: int) -> None:
-        """Do nothing: each tag was checked before it was written."""
-
     @override
     def _open(self, folder: Path) -> TokenDataset:
         return TaggedDataset(folder)
 
     @override
-    def _evaluation(self, split: str, pad: bool = False) -> DataLoader[TextBatch]:
-        dataset, rank, world = self._dealt(split)
-        sampler = PairSampler(
-            self.max_pairs, dataset.lengths, self.eval_batch_size, rank, world, pad
-        )
-        return self._loader(dataset, sampler)
-
-
-def _label_counts(dataset: TokenDataset, classes: int) -> NDArray[np.int64]:
-    """How often each class is the label, (C,)."""
-    counts = np.zeros(classes, np.int64)
-    for start in range(0, len(dataset), _READ_TEXTS):
-        labels = dataset[range(start, min(start + _READ_TEXTS, len(dataset)))].labels
-        assert labels is not None  # every prepared sentence has them
-        counts += np.bincount(labels[labels != IGNORED], minlength=classes)
-    return counts
+    def _eval_sampler(
+        self, dataset: TokenDataset, rank: int, world: int, pad: bool = False
+    ) -> OnceSampler:
+        return PairSampler(self.max_pairs, dataset.lengths, self.eval_batch_size, rank, world, pad)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -13,13 +12,12 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from attnlight.batch import UNK
+from attnlight.data.dataset import save_split
 from attnlight.data.encoding import Encoding
 from attnlight.data.planted import PlantedSpec, PlantedTexts
 from attnlight.data.sentences import SentenceRules
-from attnlight.data.sources import silent
-from attnlight.datamodules.base import FORMAT, SPLITS, CorpusDataModule
-from attnlight.errors import InputError
-from attnlight.files import named_errors
+from attnlight.datamodules.base import SPLITS, CorpusDataModule
+from attnlight.errors import InputError, require_at_least
 
 if TYPE_CHECKING:
     import pyarrow
@@ -99,9 +97,9 @@ class PlantedEvidence(CorpusDataModule):
     ) -> None:
         super().__init__(**kwargs)
         self.sizes = dict(zip(SPLITS, (train_size, validation_size, test_size), strict=True))
-        for split, size in self.sizes.items():
-            if size < 1:
-                raise InputError(f"{split}_size is {size}; it must be at least 1.")
+        require_at_least(
+            1, train_size=train_size, validation_size=validation_size, test_size=test_size
+        )
         self.spec = PlantedSpec(
             num_classes=num_classes,
             min_tokens=min_tokens,
@@ -139,6 +137,8 @@ class PlantedEvidence(CorpusDataModule):
 
     @override
     def build(self, folder: Path) -> None:
+        import pyarrow
+
         tokenizer, classes = self.spec.tokenizer_json(), list(self.spec.classes)
         ids, labels = np.arange(len(self.spec.words), dtype=np.int32), np.arange(len(classes))
         if self.encoding is not None:
@@ -146,20 +146,18 @@ class PlantedEvidence(CorpusDataModule):
             ids = np.array([known.get(word, UNK) for word in self.spec.words], np.int32)
             labels = np.array([classes.index(name) for name in self.spec.classes])
             tokenizer = self.encoding.tokenizer_json
+        integers = pyarrow.list_(pyarrow.int32())
+        kinds = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
+        kinds |= {"tokens": integers, "evidence": pyarrow.list_(pyarrow.int8())}
+        kinds |= {} if self.sentence_length is None else {"sentences": integers}
         for number, (split, size) in enumerate(self.sizes.items()):
             drawn = (
                 texts._replace(tokens=ids[texts.tokens], labels=labels[texts.labels])
                 for texts in self.spec.draw(number, size)
             )
-            _write_split(folder / split, drawn, self.sentence_length)
-        corpus = {
-            "format": FORMAT,
-            "classes": classes,
-            "splits": {split: {"rows": size} for split, size in self.sizes.items()},
-            "extras": ["evidence"],
-        }
-        (folder / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
-        (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
+            save_split(folder / split, pyarrow.schema(kinds), _columns(drawn, self.sentence_length))
+        rows = {split: {"rows": size} for split, size in self.sizes.items()}
+        self.describe(folder, tokenizer, classes=classes, splits=rows, extras=["evidence"])
 
     def negated(self, split: str) -> NDArray[np.bool_]:
         """Which texts of a split are negated (a keyword after a negator), by `index`, (n,)."""
@@ -176,47 +174,28 @@ class PlantedEvidence(CorpusDataModule):
         return found
 
 
-def _write_split(folder: Path, chunks: Iterator[PlantedTexts], sentence: int | None) -> None:
-    import datasets
-    import pyarrow
-
-    stream, start = folder.with_suffix(".arrow"), 0
-    schema = _schema(sentences=sentence is not None)
-    with named_errors(folder), silent():
-        with pyarrow.ipc.new_stream(str(stream), schema) as writer:
-            for texts in chunks:
-                index = np.arange(start, start + len(texts.labels))
-                lists = [_lists(column, texts.lengths) for column in (texts.tokens, texts.evidence)]
-                if sentence is not None:
-                    lists.append(_lists(*_sentences(texts.lengths, sentence)))
-                columns = [index, texts.labels, texts.lengths, *lists]
-                writer.write_batch(pyarrow.record_batch(columns, schema=schema))
-                start += len(texts.labels)
-        datasets.Dataset.from_file(str(stream)).save_to_disk(str(folder))
-        stream.unlink()
-
-
-def _schema(sentences: bool) -> pyarrow.Schema:
-    import pyarrow
-
-    numbers = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
-    lists = {"tokens": pyarrow.list_(pyarrow.int32()), "evidence": pyarrow.list_(pyarrow.int8())}
-    if sentences:
-        lists["sentences"] = pyarrow.list_(pyarrow.int32())
-    return pyarrow.schema(numbers | lists)
-
-
-def _sentences(
-    lengths: NDArray[np.int32], sentence: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Words of each sentence, (sum of sentences,), and sentences of each text, (n,)."""
-    counts = -(-lengths // sentence)
-    words = np.full(counts.sum(), sentence, np.int32)
-    words[np.cumsum(counts) - 1] -= counts * sentence - lengths
-    return words, counts
+def _columns(drawn: Iterator[PlantedTexts], sentence: int | None) -> Iterator[dict[str, Any]]:
+    """The columns of a split, in chunks, with sentences of so many words where they are asked for."""
+    start = 0
+    for texts in drawn:
+        columns: dict[str, Any] = {
+            "index": np.arange(start, start + len(texts.labels)),
+            "label": texts.labels,
+            "length": texts.lengths,
+            "tokens": _lists(texts.tokens, texts.lengths),
+            "evidence": _lists(texts.evidence, texts.lengths),
+        }
+        if sentence is not None:
+            counts = -(-texts.lengths // sentence)
+            words = np.full(counts.sum(), sentence, np.int32)
+            words[np.cumsum(counts) - 1] -= counts * sentence - texts.lengths
+            columns["sentences"] = _lists(words, counts)
+        yield columns
+        start += len(texts.labels)
 
 
 def _lists(values: NDArray[np.generic], counts: NDArray[np.int32]) -> pyarrow.ListArray:
+    """Arrow lists of so many values each."""
     import pyarrow
 
     offsets = np.cumsum([0, *counts], dtype=np.int32)

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from typing_extensions import override
 
 from attnlight.data.dataset import COLUMNS
 from attnlight.data.documents import DocumentReader
-from attnlight.data.duplicates import also_in
 from attnlight.data.encode import write_split
 from attnlight.data.encoding import Encoding
 from attnlight.data.labels import read_labels
+from attnlight.data.parts import Part, divide, open_documents
 from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceRules, Sentences
 from attnlight.data.sources import Classes, Source
-from attnlight.data.splits import CURES, default_validation, ordered
-from attnlight.data.text_parts import TextPart, open_part
+from attnlight.data.splits import CURES, default_validation, named_sources, ordered
 from attnlight.data.tokenization import Splitting, TextRules, make_tokenizer
 from attnlight.data.vocabulary import learn_vocabulary
-from attnlight.datamodules.base import FORMAT, CorpusDataModule
-from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.errors import InputError, require_at_least
 
 
 class TextDataModule(CorpusDataModule):
@@ -141,16 +136,6 @@ class TextDataModule(CorpusDataModule):
     ) -> None:
         super().__init__(**kwargs)
         self.path = path
-        self._main = Source(path, name, revision, local, None, text, tokens, label, classes)
-        if test_fraction is not None and test not in (None, "test"):
-            raise InputError("give test or test_fraction, not both")
-        self._named = {
-            split: (Source(split=named) if isinstance(named, str) else named).over(
-                self._main, split
-            )
-            for split, named in (("train", train), ("validation", validation), ("test", test))
-            if named is not None and not (split == "test" and test_fraction is not None)
-        }
         self.extras = list(extras or ())
         self.selection = Selection(
             min_tokens,
@@ -160,6 +145,9 @@ class TextDataModule(CorpusDataModule):
             split_seed,
             test_fraction,
         )
+        self._main = Source(path, name, revision, local, None, text, tokens, label, classes)
+        splits = {"train": train, "validation": validation, "test": test}
+        self._named = named_sources(self._main, splits, self.selection)
         self.min_document_frequency = min_document_frequency
         self.max_vocabulary = max_vocabulary
         self.rules = TextRules(lowercase, digits, splitting, markup, boundary_tokens, truncate)
@@ -170,51 +158,51 @@ class TextDataModule(CorpusDataModule):
         if sentences != "none":
             self.sentence_rules = self._capped if cap_test else self._capped.uncapped()
         self._check()
-        self._check_sentences()
 
     def _check(self) -> None:
-        for option in ("min_document_frequency", "max_vocabulary"):
-            value = getattr(self, option)
-            if value is not None and value < 1:
-                raise InputError(f"{option} is {value}; it must be at least 1")
-        if self.selection.validation_fraction is not None and "validation" in self._named:
-            raise InputError("give validation or validation_fraction, not both")
+        least, most = self.min_document_frequency, self.max_vocabulary
+        require_at_least(1, min_document_frequency=least, max_vocabulary=most)
+        ready = [bool(source.tokens) for source in self._named.values()]
+        split = self.sentence_rules is not None
+        capped = self.cap_test or self._capped != SentenceRules()
         reserved = ", ".join(set(self.extras) & set(COLUMNS))
-        if reserved:
-            raise InputError(f"extras names {reserved}, a column that every prepared corpus has")
-        if self.extras and not all(source.tokens for source in self._named.values()):
-            raise InputError("extras runs along ready tokens: name their column in tokens")
-
-    def _check_sentences(self) -> None:
-        ready = any(source.tokens for source in self._named.values())
-        if self.line_breaks and ready:
-            raise InputError("line_breaks reads raw text: name its columns in text, not in tokens")
-        if self.sentence_rules is None:
-            if self.cap_test or self._capped != SentenceRules():
-                raise InputError(
-                    "language, max_sentences, max_sentence_tokens and cap_test need sentences: "
-                    "nested or flat"
-                )
-            return
-        if ready:
-            raise InputError(
-                "sentences are found in raw text: name its columns in text, not in tokens"
-            )
-        if self.rules.boundary_tokens:
-            raise InputError("a corpus with sentences has none: set boundary_tokens to false")
-        if self.rules.truncate is not None:
-            raise InputError(
-                "truncate cuts texts that are not split: with sentences give max_sentences and "
-                "max_sentence_tokens"
-            )
+        refused = [
+            (reserved, f"extras names {reserved}, a column that every prepared corpus has"),
+            (
+                self.extras and not all(ready),
+                "extras runs along ready tokens: name their column in tokens",
+            ),
+            (
+                self.line_breaks and any(ready),
+                "line_breaks reads raw text: name its columns in text, not in tokens",
+            ),
+            (
+                capped and not split,
+                "language, cap_test and the limits of sentences need sentences: nested or flat",
+            ),
+            (
+                split and any(ready),
+                "sentences are found in raw text: name its columns in text, not in tokens",
+            ),
+            (
+                split and self.rules.boundary_tokens,
+                "a corpus with sentences has none: set boundary_tokens to false",
+            ),
+            (
+                split and self.rules.truncate is not None,
+                "truncate cuts texts that are not split: give max_sentences, max_sentence_tokens",
+            ),
+        ]
+        for applies, message in refused:
+            if applies:
+                raise InputError(message)
 
     @cached_property
     def sources(self) -> dict[str, Source]:
         """Where each split comes from, but for those that are split off the training texts."""
-        found: dict[str, Source] = {}
-        if "validation" not in self._named and self.selection.validation_fraction is None:
-            found = default_validation(self._main, self._named, self.cache)
-        return ordered(self._named | found)
+        if "validation" in self._named or self.selection.validation_fraction is not None:
+            return ordered(self._named)
+        return ordered(self._named | default_validation(self._main, self._named, self.cache))
 
     @override
     def evaluate_as(self, encoding: Encoding, name: str) -> None:
@@ -239,16 +227,6 @@ class TextDataModule(CorpusDataModule):
             return self.sources
         return {split: source for split, source in self.sources.items() if split != "train"}
 
-    def _rules_of(self, split: str) -> SentenceRules | None:
-        if self.sentence_rules is None or split == "test" or self.encoding is not None:
-            return self.sentence_rules
-        return self._capped
-
-    @property
-    @override
-    def corpus_name(self) -> str:
-        return self.path
-
     @override
     def recipe(self) -> dict[str, Any]:
         recipe: dict[str, Any] = {
@@ -268,41 +246,36 @@ class TextDataModule(CorpusDataModule):
 
     @override
     def build(self, folder: Path) -> None:
-        scratch = folder / "source"
-        try:
-            classes, parts = self._parts(scratch)
-            tokenizer = self._tokenizer(parts)
-            shared = also_in({s: part.keys[part.kept.rows] for s, part in parts.items()})
-            counts = {}
+        with TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as scratch:
+            classes, parts = self._open_parts(Path(scratch))
+            # `subset` may name training texts, which are not read where the encoding is given.
+            parts, shared = divide(parts, self.selection, complete=self.encoding is None)
+            rules = self.sentence_rules  # of the test split
+            capped = rules if rules is None or self.encoding is not None else self._capped
+            if self.encoding is not None:
+                tokenizer = self.encoding.tokenizer
+            else:
+                vocabulary = (self.min_document_frequency, self.max_vocabulary, capped)
+                words = learn_vocabulary(self.rules, parts["train"].texts, *vocabulary)
+                tokenizer = make_tokenizer(self.rules, words)
+            counts: dict[str, dict[str, Any]] = {}
             for split, part in parts.items():
-                written = write_split(
+                counts[split] = part.kept.counts() | write_split(
                     folder / split,
                     part.reader,
                     part.kept.rows,
                     part.labels,
                     tokenizer,
-                    self._rules_of(split),
+                    rules if split == "test" else capped,
                 )
-                counts[split] = part.kept.counts() | written | shared[split] | part.named(split)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-        tokenizer.save(str(folder / "tokenizer.json"))
-        corpus = {"format": FORMAT, "classes": classes, "splits": counts, "extras": self.extras}
-        (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
+                counts[split] |= shared[split]
+                name = str(part.reader.source.split)
+                counts[split] |= {} if name in (split, "train") else {"split": name}
+        tokenizer_json = tokenizer.to_str(pretty=True)
+        self.describe(folder, tokenizer_json, classes=classes, splits=counts, extras=self.extras)
 
-    def _tokenizer(self, parts: dict[str, TextPart]) -> Tokenizer:
-        if self.encoding is not None:
-            return self.encoding.tokenizer
-        words = learn_vocabulary(
-            self.rules,
-            parts["train"].texts,
-            self.min_document_frequency,
-            self.max_vocabulary,
-            self._rules_of("train"),
-        )
-        return make_tokenizer(self.rules, words)
-
-    def _parts(self, scratch: Path) -> tuple[list[str], dict[str, TextPart]]:
+    def _open_parts(self, scratch: Path) -> tuple[list[str], dict[str, Part[DocumentReader]]]:
+        """The classes and the splits that have a source, before texts are split off."""
         classes = None if self.encoding is None else list(self.encoding.classes)
         parts = {}
         for split, source in self._read.items():
@@ -310,14 +283,5 @@ class TextDataModule(CorpusDataModule):
             classes, labels = read_labels(rows, source, classes)
             joint = " " if self.sentence_rules is None else "\n\n"
             reader = DocumentReader(rows, source, self.extras, joint, self.line_breaks)
-            parts[split] = open_part(reader, labels, self.rules, self.selection)
-        if train := parts.get("train"):
-            moved = self.selection.divide(train.kept, train.labels, train.keys)
-            parts |= {split: replace(train, kept=kept) for split, kept in moved.items()}
-        parts = ordered(parts)
-        if self.encoding is None:
-            self.selection.cut_all({split: part.kept for split, part in parts.items()})
-        else:  # `subset` may name training texts, which are not read
-            for split, part in parts.items():
-                self.selection.cut(split, part.kept)
+            parts[split] = open_documents(reader, labels, self.rules, self.selection)
         return classes or [], parts

@@ -1,4 +1,4 @@
-"""What a record is, for those that write and those that read it."""
+"""The format of a record, for code that writes and code that reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attnlight.errors import InputError
 FORMAT = 1
 KEY = ("index", "position")
 EXCLUDED = -1  # the prediction of a row that was not measured
-METADATA = b"attnlight"  # where the file holds what it says of itself
+METADATA = b"attnlight"  # key of the record's metadata in the file's
 PIECE_ROWS = 32_768  # read and written at a time
 
 
@@ -35,5 +35,5 @@ class Record:
 
 
 def reason(error: Exception) -> str:
-    """What Arrow or the system says, in one line."""
+    """The message of an error of Arrow or the system, in one line."""
     return " ".join(str(error).split()).rstrip(".")

@@ -49,10 +49,7 @@ def merge_shards(
         RecordError: A row is missing, unasked for, or repeated.
         InputError: The file cannot be written.
     """
-    tables = [_open_shard(shard) for shard in shards if shard.exists()]
-    if not tables:
-        raise RecordError(f"{target.name}: no row was recorded.")
-    table = _joined(tables, target)
+    table = _read_shards([shard for shard in shards if shard.exists()], target)
     index, position = (table.column(name).to_numpy() for name in KEY)
     order = np.lexsort((position, index))
     order = _once(index, position, order, target, drop_repeats)
@@ -68,21 +65,22 @@ def merge_shards(
         for start in range(0, len(order), PIECE_ROWS):
             piece = table.take(pa.array(order[start : start + PIECE_ROWS]))
             writer.write_table(piece.replace_schema_metadata(schema.metadata))
-    del table, tables
+    del table
     for shard in shards:
         shard.unlink(missing_ok=True)
     return len(order)
 
 
-def _open_shard(path: Path) -> pa.Table:
-    try:
-        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-    except (OSError, pa.ArrowException) as error:
-        raise RecordError(f"{path} is no complete shard: {reason(error)}.") from error
-
-
-def _joined(tables: Sequence[pa.Table], target: Path) -> pa.Table:
-    """All rows; a rank that measured none of its own leaves the types to the others."""
+def _read_shards(shards: Sequence[Path], target: Path) -> pa.Table:
+    """All rows, by memory map; a rank that measured no row leaves the types to the others."""
+    tables = []
+    for shard in shards:
+        try:
+            tables.append(pa.ipc.open_file(pa.memory_map(str(shard))).read_all())
+        except (OSError, pa.ArrowException) as error:
+            raise RecordError(f"{shard} is no complete shard: {reason(error)}.") from error
+    if not tables:
+        raise RecordError(f"{target.name}: no row was recorded.")
     try:
         joined = pa.concat_tables(tables, promote_options="default")
     except pa.ArrowException as error:

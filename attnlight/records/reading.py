@@ -69,15 +69,14 @@ def read_pieces(
 def record_columns(path: Path) -> dict[str, bool]:
     """Names of a record's columns, and whether their values are lists of varying length."""
     with open_parquet(path) as file:
-        return {field.name: _is_ragged(field.type) for field in file.schema_arrow}
-
-
-def _is_ragged(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+        return {
+            field.name: bool(pa.types.is_list(field.type) or pa.types.is_large_list(field.type))
+            for field in file.schema_arrow
+        }
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Read what a record says of itself."""
+    """The metadata of a record."""
     with open_parquet(path) as file:
         return _metadata(file, path)
 
@@ -103,22 +102,17 @@ def _to_numpy(table: pa.Table) -> dict[str, NDArray[Any]]:
 
 
 def _column(column: pa.ChunkedArray) -> NDArray[Any]:
-    if pa.types.is_fixed_size_list(column.type):
-        return _fixed_lists(column)
-    if pa.types.is_null(column.type):
+    """Values (R,), or (R, K) of lists of one length, of which a null one is a row of NaN."""
+    kind = column.type
+    if pa.types.is_null(kind):
         return np.full(len(column), np.nan)
-    if pa.types.is_boolean(column.type) and column.null_count:
-        column = column.cast(pa.int8())
-    return np.asarray(column.to_numpy())
-
-
-def _fixed_lists(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Values (R, K); a row that is null as a whole is a row of NaN."""
-    size = column.type.list_size
-    flat = _column(pa.chunked_array([c.flatten() for c in column.chunks], column.type.value_type))
-    values = flat.reshape(len(column) - column.null_count, size)
+    if not pa.types.is_fixed_size_list(kind):
+        nullable = pa.types.is_boolean(kind) and column.null_count
+        return np.asarray((column.cast(pa.int8()) if nullable else column).to_numpy())
+    flat = _column(pa.chunked_array([c.flatten() for c in column.chunks], kind.value_type))
+    values = flat.reshape(len(column) - column.null_count, kind.list_size)
     if not column.null_count:
         return values
-    whole = np.full((len(column), size), np.nan, np.result_type(values.dtype, np.float32))
+    whole = np.full((len(column), kind.list_size), np.nan, np.result_type(values, np.float32))
     whole[~np.asarray(column.is_null())] = values
     return whole

@@ -43,8 +43,8 @@ class ShardWriter:
             columns: Columns of R values, (R,) or (R, K), or Arrow arrays of length R.
 
         Raises:
-            RecordError: A column's shape or type is none that a record takes, or another than in
-                the rows before.
+            RecordError: A record does not take a column's shape or type, or earlier rows have
+                another one.
         """
         arrays = {
             "index": pa.array(np.ascontiguousarray(rows[:, 0]), pa.int64()),
@@ -65,7 +65,7 @@ class ShardWriter:
     def close(self) -> None:
         """Write what is pending and complete the shard."""
         for rows, columns in self._excluded:
-            self._append(_unmeasured(rows, self._schema or _without_values(columns)))
+            self._append(_unmeasured(rows, columns, self._schema))
         self._excluded = []
         self._flush()
         if self._writer is not None:
@@ -74,10 +74,17 @@ class ShardWriter:
             self._writer = None
 
     def _append(self, batch: pa.RecordBatch) -> None:
-        if self._schema is None:
-            self._schema = batch.schema
-        elif batch.schema != self._schema:
-            raise RecordError(_change(self._schema, batch.schema))
+        before, after = self._schema or batch.schema, batch.schema
+        if before.names != after.names:
+            changed = sorted(set(before.names) ^ set(after.names)) or after.names
+            raise RecordError(f"column {changed[0]} is not in every batch.")
+        for old, new in zip(before, after, strict=True):
+            if old.type != new.type:
+                raise RecordError(
+                    f"column {old.name} is of type {old.type} in one batch and {new.type} in "
+                    "another; values of varying length go into lists."
+                )
+        self._schema = before
         self._pending.append(batch)
         self._pending_rows += len(batch)
         if self._pending_rows >= _SHARD_ROWS:
@@ -95,51 +102,32 @@ class ShardWriter:
         self._pending, self._pending_rows = [], 0
 
 
-def _without_values(columns: Sequence[str]) -> pa.Schema:
+def _unmeasured(
+    rows: NDArray[np.int64], columns: Sequence[str], schema: pa.Schema | None
+) -> pa.RecordBatch:
+    """Rows of the shard's schema or, where the shard has none, of null columns."""
     known = {"index": pa.int64(), "position": pa.int32(), "prediction": pa.int64()}
-    return pa.schema(known | {name: pa.null() for name in columns if name not in known})
-
-
-def _unmeasured(rows: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-    given = {
-        "index": rows[:, 0],
-        "position": rows[:, 1],
-        "prediction": np.full(len(rows), EXCLUDED),
-    }
+    schema = schema or pa.schema(known | {name: pa.null() for name in columns if name not in known})
+    values = dict(zip(known, (*rows.T, np.full(len(rows), EXCLUDED)), strict=True))
     arrays = [
-        pa.array(given[field.name], field.type)
-        if field.name in given
+        pa.array(values[field.name], field.type)
+        if field.name in values
         else pa.nulls(len(rows), field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _change(before: pa.Schema, after: pa.Schema) -> str:
-    if before.names != after.names:
-        changed = sorted(set(before.names) ^ set(after.names)) or after.names
-        return f"column {changed[0]} is not in every batch."
-    name = next(n for n in before.names if before.field(n).type != after.field(n).type)
-    return (
-        f"column {name} is of type {before.field(name).type} in one batch and "
-        f"{after.field(name).type} in another; values of varying length go into lists."
-    )
-
-
 def _to_arrow(name: str, values: NDArray[Any] | pa.Array, rows: int) -> pa.Array:
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        array = values
-    elif values.ndim == 1:
-        array = _nullable(values)
-    elif values.ndim == 2:
-        array = pa.FixedSizeListArray.from_arrays(_nullable(values.reshape(-1)), values.shape[1])
-    else:
-        raise RecordError(f"column {name} has {values.ndim} dimensions; a record takes 1 or 2.")
+    """A column of a record, in which NaN is null."""
+    array = values
+    if isinstance(values, np.ndarray):
+        if values.ndim not in (1, 2):
+            raise RecordError(f"column {name} has {values.ndim} dimensions; a record takes 1 or 2.")
+        flat = np.ascontiguousarray(values.reshape(-1))
+        array = pa.array(flat, mask=np.isnan(flat) if flat.dtype.kind == "f" else None)
+        if values.ndim == 2:
+            array = pa.FixedSizeListArray.from_arrays(array, values.shape[1])
     if len(array) != rows:
         raise RecordError(f"column {name} has {len(array)} values for {rows} rows.")
     return array
-
-
-def _nullable(values: NDArray[Any]) -> pa.Array:
-    undefined = np.isnan(values) if values.dtype.kind == "f" else None
-    return pa.array(np.ascontiguousarray(values), mask=undefined)

@@ -15,11 +15,10 @@ from attnlight.functional.correlation import kendall_tau
 from attnlight.functional.random import permutations
 from attnlight.functional.ranking import dense_ranks
 from attnlight.statistics.bootstrap import (
-    IN_MEMORY,
     RESAMPLES,
     MeanInterval,
     percentile_interval,
-    resampled_sums,
+    resampled_rows,
 )
 
 Scores = Sequence[NDArray[np.floating]]
@@ -87,10 +86,7 @@ def mean_over_pairs(
         The mean with its interval; `defined` counts values, at most P n.
     """
     pairs = np.array(list(combinations(range(seeds), 2)))
-    few = len(np.unique(clusters)) <= IN_MEMORY
-    drawn, total = resampled_sums(
-        [(values.T, clusters)], len(pairs), resamples=resamples, seed=seed, in_memory=few
-    )
+    drawn, total = resampled_rows(values.T, clusters, resamples=resamples, seed=seed)
     random = np.random.default_rng([seed, 1])  # apart from the draws of instances
     times = random.multinomial(seeds, np.full(seeds, 1 / seeds), resamples)
     weights = times[:, pairs].prod(axis=-1)

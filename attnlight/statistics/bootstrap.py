@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ RESAMPLES = 1_000
 CONFIDENCE = 0.95
 IN_MEMORY = 100_000
 _PIECE = 2_048
+Floats = NDArray[np.float64]
 
 
 class MeanInterval(NamedTuple):
@@ -87,7 +88,10 @@ def bootstrap_pieces(
     drawn, total = resampled_sums(
         pieces, columns, resamples=resamples, seed=seed, in_memory=in_memory
     )
-    return _intervals(drawn, total, confidence)
+    counts = total[columns:]
+    ends = [percentile_interval(column, confidence) for column in means_of_sums(drawn).T]
+    found = zip(means_of_sums(total).tolist(), ends, counts.tolist(), strict=True)
+    return [MeanInterval(mean, *interval, int(count)) for mean, interval, count in found]
 
 
 def resampled_sums(
@@ -128,8 +132,31 @@ def resampled_sums(
             total += piece.sum(axis=0)
             for start in range(0, len(piece), _PIECE):
                 part = piece[start : start + _PIECE]
-                drawn += _poisson(random, (resamples, len(part))) @ part
+                shape = (resamples, len(part))
+                drawn += _POISSON[random.integers(0, 65_536, shape, dtype=np.uint16)] @ part
     return drawn, total
+
+
+def resampled_rows(
+    values: NDArray[np.floating],
+    clusters: NDArray[np.int64] | None = None,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[Floats, Floats]:
+    """`resampled_sums` of rows in memory, with exact draws up to 100,000 clusters.
+
+    Args:
+        values: (R, M), NaN where undefined.
+        clusters: Cluster of each row, (R,), in ascending order; None: each is its own.
+        resamples: Number of bootstrap resamples B.
+        seed: Seed of the draws.
+    """
+    clusters = np.arange(len(values)) if clusters is None else clusters
+    few = len(np.unique(clusters)) <= IN_MEMORY
+    return resampled_sums(
+        [(values, clusters)], values.shape[1], resamples=resamples, seed=seed, in_memory=few
+    )
 
 
 def _cluster_sums(
@@ -155,34 +182,28 @@ def _cluster_sums(
         yield carried
 
 
-def _poisson(random: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Poisson(1) draws to a resolution of 1 / 65,536, many times faster than NumPy's own."""
-    weights: NDArray[np.float64] = _POISSON[random.integers(0, 65_536, shape, dtype=np.uint16)]
-    return weights
+# Quantiles of Poisson(1) at k / 65,536: drawing one is many times faster than NumPy's own.
+_FACTORIALS = np.cumprod([1, *range(1, 9)])
+_ENDS = np.round(np.cumsum(np.exp(-1.0) / _FACTORIALS) * 65_536)
+_POISSON = np.searchsorted(_ENDS, np.arange(65_536), side="right").astype(np.float64)
 
 
-def _poisson_table() -> NDArray[np.float64]:
-    counts = np.arange(9)
-    factorials = np.cumprod(np.concatenate([[1], counts[1:]]))
-    ends = np.round(np.cumsum(np.exp(-1.0) / factorials) * 65_536)
-    return np.searchsorted(ends, np.arange(65_536), side="right").astype(np.float64)
+def divide(top: Floats, bottom: NDArray[Any]) -> Floats:
+    """Ratios top / bottom of arrays of one shape, NaN where `bottom` is not above 0."""
+    ratios: Floats = np.divide(top, bottom, out=np.full(np.shape(top), np.nan), where=bottom > 0)
+    return ratios
 
 
-_POISSON = _poisson_table()
+def means_of_sums(sums: Floats) -> Floats:
+    """Means (..., M) from sums and counts (..., 2 M), NaN where nothing was counted."""
+    totals, counts = np.split(sums, 2, axis=-1)
+    return divide(totals, counts)
 
 
-def _intervals(
-    drawn: NDArray[np.float64], total: NDArray[np.float64], confidence: float
-) -> list[MeanInterval]:
-    columns = len(total) // 2
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = total[:columns] / total[columns:]
-        resampled = drawn[:, :columns] / drawn[:, columns:]
-    ends = [percentile_interval(resampled[:, m], confidence) for m in range(columns)]
-    return [
-        MeanInterval(float(means[m]), low, high, int(total[columns + m]))
-        for m, (low, high) in enumerate(ends)
-    ]
+def defined_mean(values: Floats) -> Floats:
+    """Mean over the last dimension of the values that are not NaN, NaN where all are."""
+    defined = ~np.isnan(values)
+    return divide(np.where(defined, values, 0.0).sum(axis=-1), defined.sum(axis=-1))
 
 
 def percentile_interval(
@@ -198,9 +219,6 @@ def percentile_interval(
     tail = (1 - confidence) / 2
     low, high = np.quantile(defined, [tail, 1 - tail])
     return (float(low), float(high))
-
-
-Floats = NDArray[np.float64]
 
 
 def resampled_ratios(
@@ -227,18 +245,8 @@ def resampled_ratios(
     """
     undefined = np.isnan(tops) | np.isnan(bottoms)
     pairs = np.where(np.tile(undefined, 2), np.nan, np.concatenate([tops, bottoms], axis=1))
-    drawn, total = resampled_sums(
-        [(pairs, np.arange(len(pairs)))],
-        pairs.shape[1],
-        resamples=resamples,
-        seed=seed,
-        in_memory=len(pairs) <= IN_MEMORY,
-    )
-    held, resampled = (_ratios(sums, tops.shape[1]) for sums in (total, drawn))
-    return held, resampled
-
-
-def _ratios(sums: Floats, pairs: int) -> Floats:
-    """Ratios (..., M) from the sums and counts of M numerators, then M denominators (..., 4 M)."""
-    top, bottom = sums[..., :pairs], sums[..., pairs : 2 * pairs]
-    return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
+    drawn, total = resampled_rows(pairs, resamples=resamples, seed=seed)
+    # Sums of the M numerators, then of the M denominators, then their counts.
+    tops, bottoms, _ = np.split(total, [tops.shape[1], pairs.shape[1]])
+    drawn_tops, drawn_bottoms, _ = np.split(drawn, [len(tops), pairs.shape[1]], axis=1)
+    return divide(tops, bottoms), divide(drawn_tops, drawn_bottoms)

@@ -26,7 +26,7 @@ from attnlight.errors import InputError
 
 VERY_STRONG = 10.0  # of a difference in BIC: Kass & Raftery (1995), 3.2
 _SIDE = 3  # points on either side of a bend
-# Residuals this small beside the largest y are rounding, and say for no fit.
+# Residuals this small beside the largest y are rounding errors and favour no fit.
 _ROUNDING = 1e-9
 
 Floats = NDArray[np.float64]
@@ -82,13 +82,13 @@ class Segments(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """How much less its BIC is than that of the next best."""
+        """The second least BIC less the least one."""
         best, second, _ = sorted(fit.bic for fit in self)
         return second - best
 
     @property
     def over_line(self) -> float:
-        """How much less its BIC is than the line's: evidence that there is a bend, whichever."""
+        """The line's BIC less the least one: evidence for a bend of either shape."""
         return self.line.bic - self.preferred.bic
 
     @property
@@ -121,69 +121,60 @@ def fit_segments(x: NDArray[np.floating], y: NDArray[np.floating]) -> Segments:
         InputError: A number is not finite, x and y are not as many, or there are too few points for
             a bend: three on either side, at three places or more.
     """
-    across, up = _points(x, y)
+    across, up, left = _points(x, y)
     basis, _ = np.linalg.qr(np.stack([np.ones_like(across), across - across.mean()], axis=1))
     rest = _orthogonal(basis, up)
     fits = [_fitted("line", across, up, math.nan)]
     places: tuple[tuple[Shape, Floats], ...] = (
-        ("kink", _kinks(across, up)),
-        ("jump", _jumps(across)),
+        ("kink", _kinks(across, up, left)),
+        ("jump", (across[left] + across[left + 1]) / 2),
     )
     for shape, tried in places:
         bends = _orthogonal(basis, _BEND[shape](across[:, None], tried))
-        # What a column adds to a fit is what of it is orthogonal to the others (Frisch & Waugh).
+        # What a column adds to a fit is its part that is orthogonal to the others (Frisch & Waugh).
         size = np.square(bends).sum(axis=0)
         gain = np.square(rest @ bends) / np.where(size > 0, size, np.inf)
         fits.append(_fitted(shape, across, up, float(tried[gain.argmax()])))
     return Segments(*fits)
 
 
-def _points(x: NDArray[np.floating], y: NDArray[np.floating]) -> tuple[Floats, Floats]:
-    """The points as float64, in order of x."""
+def _points(
+    x: NDArray[np.floating], y: NDArray[np.floating]
+) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """The points as float64, in order of x, and the gaps that a bend may be in.
+
+    A gap is the number of the point to its left; three points or more are on either side, (g,).
+    """
     if x.ndim != 1 or x.shape != y.shape or not (np.isfinite(x) & np.isfinite(y)).all():
         raise InputError(
             f"segments are fitted to as many finite x as y; they have shapes {x.shape}, {y.shape}."
         )
     order = np.argsort(x, kind="stable")
     across, up = x[order].astype(np.float64), y[order].astype(np.float64)
-    if not _gaps(across).size:
+    gaps = np.flatnonzero(np.diff(across) > 0)
+    gaps = gaps[(gaps >= _SIDE - 1) & (gaps < len(x) - _SIDE)]
+    places = len(np.unique(x))
+    if not gaps.size or places < 3:
         raise InputError(
             f"segments need points at three places or more, of which a bend leaves {_SIDE} points on "
-            f"either side; there are {len(x)} points at {len(np.unique(x))} places."
+            f"either side; there are {len(x)} points at {places} places."
         )
-    return across, up
+    return across, up, gaps
 
 
-def _gaps(x: Floats) -> NDArray[np.int64]:
-    """Numbers of the points that the next one is apart from, with three on either side, (g,)."""
-    apart = np.flatnonzero(np.diff(x) > 0)
-    inner = (apart >= _SIDE - 1) & (apart < len(x) - _SIDE)
-    return apart[inner] if len(np.unique(x)) > 2 else apart[:0]
-
-
-def _jumps(x: Floats) -> Floats:
-    left = _gaps(x)
-    return (x[left] + x[left + 1]) / 2
-
-
-def _kinks(x: Floats, y: Floats) -> Floats:
+def _kinks(x: Floats, y: Floats, gaps: NDArray[np.int64]) -> Floats:
     """Ends of the gaps, and where in them the lines to the left and to the right meet."""
-    left = _gaps(x)
-    met = [_meeting(x, y, number) for number in left]
-    places = np.concatenate([x[left], x[left + 1], met])
-    inner: Floats = places[np.isfinite(places) & (places > x[0]) & (places < x[-1])]
+    met = []
+    for last in gaps:
+        (slope, level), (other_slope, other_level) = (
+            _line(x[part], y[part]) for part in (slice(None, last + 1), slice(last + 1, None))
+        )
+        if slope != other_slope:
+            place = (level - other_level) / (other_slope - slope)
+            met += [place] if x[last] < place < x[last + 1] else []
+    places = np.concatenate([x[gaps], x[gaps + 1], met])
+    inner: Floats = places[(places > x[0]) & (places < x[-1])]
     return inner
-
-
-def _meeting(x: Floats, y: Floats, last: int) -> float:
-    """Where lines through the points up to one and after it meet, NaN outside the gap there."""
-    (slope, level), (other_slope, other_level) = (
-        _line(x[part], y[part]) for part in (slice(None, last + 1), slice(last + 1, None))
-    )
-    if slope == other_slope:
-        return math.nan
-    place = (level - other_level) / (other_slope - slope)
-    return place if x[last] < place < x[last + 1] else math.nan
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:
@@ -195,7 +186,7 @@ def _line(x: Floats, y: Floats) -> tuple[float, float]:
 
 
 def _orthogonal(basis: Floats, columns: Floats) -> Floats:
-    """What of columns (n,) or (n, m) is orthogonal to an orthonormal basis (n, d)."""
+    """The part of columns (n,) or (n, m) that is orthogonal to an orthonormal basis (n, d)."""
     rest: Floats = columns - basis @ (basis.T @ columns)
     return rest
 
@@ -207,7 +198,7 @@ def _fitted(shape: Shape, x: Floats, y: Floats, place: float) -> Fit:
     design = np.stack(columns, axis=1)
     found, *_ = np.linalg.lstsq(design, y, rcond=None)
     rss = float(np.square(y - design @ found).sum())
-    # A residual of nothing would have a likelihood without bound.
+    # Residuals of zero would have an unbounded likelihood.
     noise = max(math.sqrt(rss / len(x)), _ROUNDING * float(np.abs(y).max()), 1e-150)
     bic = len(x) * (2 * math.log(noise) + 1 + math.log(2 * math.pi))
     bic += (3 if shape == "line" else 5) * math.log(len(x))
@@ -215,12 +206,7 @@ def _fitted(shape: Shape, x: Floats, y: Floats, place: float) -> Fit:
     return Fit(shape, level - slope * centre, slope, change, place, rss, bic)
 
 
-def _hinge(x: Floats, place: Floats | float) -> Floats:
-    return np.maximum(x - place, 0.0)
-
-
-def _step(x: Floats, place: Floats | float) -> Floats:
-    return (x > place).astype(np.float64)
-
-
-_BEND: dict[str, Callable[[Floats, Floats | float], Floats]] = {"kink": _hinge, "jump": _step}
+_BEND: dict[str, Callable[[Floats, Floats | float], Floats]] = {
+    "kink": lambda x, place: np.maximum(x - place, 0.0),
+    "jump": lambda x, place: (x > place).astype(np.float64),
+}

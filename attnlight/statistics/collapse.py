@@ -42,7 +42,7 @@ def frequency_loss(counts: NDArray[np.integer]) -> float:
         counts: How often each class is the one to predict, (C,).
 
     Raises:
-        InputError: There is none.
+        InputError: All counts are 0.
 
     Example:
         >>> round(frequency_loss(np.array([2, 2, 0])), 4)
@@ -76,7 +76,7 @@ def collapse_share(lambdas: Floats, losses: Floats, ignorant: float) -> Collapse
     finite = np.isfinite(losses)
     control = losses[finite & (lambdas == 0)]
     if not len(control):
-        raise InputError("a collapse is told from lambda 0: no run of it has a finite loss.")
+        raise InputError("collapses are judged by lambda 0: no run of it has a finite loss.")
     usual = float(np.median(control))
     if not ignorant > usual:
         raise InputError(

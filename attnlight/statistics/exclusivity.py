@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 class Runs(NamedTuple):
-    """What P runs of adversaries came to.
+    """Measures of P runs of adversaries.
 
     Attributes:
         seeds: Which base and seed each is of, (P,).
@@ -136,9 +136,10 @@ def exclusivity(
         InputError: A seed has no run of lambda 0, or `at` is not above 0.
     """
     bounds = _bounds(runs, at)
-    drawn = _resampled(bounds, resamples, np.random.default_rng(seed))
-    low, high = _interval(drawn[:, 0], drawn[:, 1], confidence)
-    return Exclusivity(float(bounds[:, 0].mean()), low, high, len(bounds), _censored(bounds))
+    least, most = _resampled(bounds, resamples, np.random.default_rng(seed))
+    low, high = percentile_interval(least, confidence)[0], percentile_interval(most, confidence)[1]
+    censored = int((bounds[:, 0] < bounds[:, 1]).sum())
+    return Exclusivity(float(bounds[:, 0].mean()), low, high, len(bounds), censored)
 
 
 def exclusivity_difference(
@@ -158,9 +159,12 @@ def exclusivity_difference(
     """
     first, second = _bounds(a, at), _bounds(b, at)
     random = np.random.default_rng(seed)
-    one, other = (_resampled(bounds, resamples, random) for bounds in (first, second))
-    low, high = _interval(one[:, 0] - other[:, 1], one[:, 1] - other[:, 0], confidence)
-    censored = _censored(first) + _censored(second)
+    (least, most), (other_least, other_most) = (
+        _resampled(bounds, resamples, random) for bounds in (first, second)
+    )
+    low, _ = percentile_interval(least - other_most, confidence)
+    _, high = percentile_interval(most - other_least, confidence)
+    censored = sum(int((bounds[:, 0] < bounds[:, 1]).sum()) for bounds in (first, second))
     value = np.nan if censored else first[:, 0].mean() - second[:, 0].mean()
     return Exclusivity(float(value), low, high, len(first) + len(second), censored)
 
@@ -178,17 +182,8 @@ def _bounds(runs: Runs, at: float) -> Floats:
     return np.array(found)
 
 
-def _censored(bounds: Floats) -> int:
-    return int((bounds[:, 0] < bounds[:, 1]).sum())
-
-
 def _resampled(bounds: Floats, resamples: int, random: np.random.Generator) -> Floats:
-    """Means over the seeds of each resample, (B, 2)."""
+    """Means of the bounds over the seeds of each resample, (2, B)."""
     chosen = random.integers(0, len(bounds), (resamples, len(bounds)))
-    means: Floats = bounds[chosen].mean(axis=1)
+    means: Floats = bounds[chosen].mean(axis=1).T
     return means
-
-
-def _interval(least: Floats, most: Floats, confidence: float) -> tuple[float, float]:
-    """Lower end of the percentile interval of one statistic, (B,), and upper end of another."""
-    return percentile_interval(least, confidence)[0], percentile_interval(most, confidence)[1]

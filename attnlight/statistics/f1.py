@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.statistics.bootstrap import IN_MEMORY, RESAMPLES, resampled_sums
+from attnlight.statistics.bootstrap import RESAMPLES, defined_mean, divide, resampled_rows
 
 Integers = NDArray[np.integer]
 Floats = NDArray[np.float64]
@@ -52,21 +52,12 @@ def resampled_f1(
         >>> resampled_f1(np.array([[1, 1, 0, 0]]), np.array([1, 0, 1, 0]), classes=2)[0]
         array([0.5])
     """
-    counts = _counts(predictions, label, _judged(classes))
-    drawn, total = resampled_sums(
-        [(counts, np.arange(len(label)))],
-        counts.shape[1],
-        resamples=resamples,
-        seed=seed,
-        in_memory=len(label) <= IN_MEMORY,
-    )
-    own = counts.shape[1]
-    return _f1(total[:own], len(predictions)), _f1(drawn[:, :own], len(predictions))
-
-
-def _judged(classes: int) -> Integers:
-    """The classes that count."""
-    return np.array([1]) if classes == 2 else np.arange(classes)
+    judged = np.array([1]) if classes == 2 else np.arange(classes)
+    counts = _counts(predictions, label, judged)
+    drawn, total = resampled_rows(counts, resamples=resamples, seed=seed)
+    sums = (total[: counts.shape[1]], drawn[:, : counts.shape[1]])
+    held, resampled = (defined_mean(_ratios(part, len(predictions))) for part in sums)
+    return held, resampled
 
 
 def _counts(predictions: Integers, label: Integers, judged: Integers) -> Floats:
@@ -78,22 +69,7 @@ def _counts(predictions: Integers, label: Integers, judged: Integers) -> Floats:
     return np.where(known, both, 0.0).reshape(len(label), -1)
 
 
-def _f1(sums: Floats, runs: int) -> Floats:
-    """F1 (..., S) from the sums of `_counts`, (..., S K 2)."""
-    return _defined_mean(_ratios(sums, runs))
-
-
 def _ratios(sums: Floats, runs: int) -> Floats:
-    """F1 of each class (..., S, K) from the sums of `_counts`, NaN where it has none."""
+    """F1 of each class (..., S, K) from the sums of `_counts` (..., S K 2), NaN without one."""
     counts = sums.reshape(*sums.shape[:-1], runs, -1, 2)
-    hits, seen = counts[..., 0], counts[..., 1]
-    return np.divide(hits, seen, out=np.full_like(hits, np.nan), where=seen > 0)
-
-
-def _defined_mean(values: Floats) -> Floats:
-    """Mean over the last dimension of what is defined, NaN where nothing is."""
-    defined = ~np.isnan(values)
-    count = defined.sum(axis=-1)
-    total = np.where(defined, values, 0.0).sum(axis=-1)
-    means: Floats = np.divide(total, count, out=np.full(np.shape(total), np.nan), where=count > 0)
-    return means
+    return divide(counts[..., 0], counts[..., 1])

@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlight.errors import InputError
 from attnlight.statistics.bootstrap import (
-    IN_MEMORY,
     MeanInterval,
     bootstrap_means,
+    divide,
     percentile_interval,
-    resampled_sums,
+    resampled_rows,
 )
 
 
@@ -177,22 +177,13 @@ def ratio_of_shares(
     """
     one, other, paired = _yes_no(a, b)
     held = np.where(paired[:, None], np.stack([one, other], axis=1), np.nan)
-    few = len(np.unique(clusters)) <= IN_MEMORY
-    drawn, total = resampled_sums([(held, clusters)], 2, seed=seed, in_memory=few)
-    with np.errstate(invalid="ignore"):
-        # Percentiles of a / (a + b), which is finite and rises with the ratio, then back.
-        part = drawn[:, 0] / (drawn[:, 0] + drawn[:, 1])
-    low, high = percentile_interval(part)
-    return MeanInterval(
-        _ratio(total[0], total[1]), _ratio(low, 1 - low), _ratio(high, 1 - high), int(total[2])
-    )
-
-
-def _ratio(a: float, b: float) -> float:
-    """Division a / b of numbers >= 0: infinite where b is 0 alone, NaN where both are."""
-    if b == 0:
-        return float("inf") if a > 0 else float("nan")
-    return float(a / b)
+    drawn, total = resampled_rows(held, clusters, seed=seed)
+    # Percentiles of a / (a + b), which is finite and rises with the ratio, then back.
+    low, high = percentile_interval(divide(drawn[:, 0], drawn[:, 0] + drawn[:, 1]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = np.array([total[0], low, high]) / np.array([total[1], 1 - low, 1 - high])
+    ratio, low, high = found.tolist()
+    return MeanInterval(ratio, low, high, int(total[2]))
 
 
 def _differences(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from attnlight.statistics.bootstrap import (
     CONFIDENCE,
-    IN_MEMORY,
     RESAMPLES,
     MeanInterval,
+    defined_mean,
+    means_of_sums,
     percentile_interval,
-    resampled_sums,
+    resampled_rows,
 )
 
 
@@ -48,7 +49,7 @@ def seeds_then_instances(
     resampled = resampled_means(values, clusters, resamples=resamples, seed=seed)
     ((mean, drawn),) = resample_seeds([resampled], seed=seed)
     low, high = percentile_interval(drawn, confidence)
-    return MeanInterval(mean, low, high, _count(values))
+    return MeanInterval(mean, low, high, int((~np.isnan(values)).sum()))
 
 
 def difference_of_groups(
@@ -79,7 +80,8 @@ def difference_of_groups(
     groups = [resampled_means(x, clusters, resamples=resamples, seed=seed) for x in (a, b)]
     (first, drawn_first), (second, drawn_second) = resample_seeds(groups, seed=seed)
     low, high = percentile_interval(drawn_first - drawn_second, confidence)
-    return MeanInterval(first - second, low, high, _count(a) + _count(b))
+    defined = sum(int((~np.isnan(values)).sum()) for values in (a, b))
+    return MeanInterval(first - second, low, high, defined)
 
 
 def resampled_means(
@@ -99,16 +101,8 @@ def resampled_means(
         resamples: Number of bootstrap resamples B.
         seed: Seed of the draws.
     """
-    values = values.T
-    clusters = np.arange(len(values)) if clusters is None else clusters
-    drawn, total = resampled_sums(
-        [(values, clusters)],
-        values.shape[1],
-        resamples=resamples,
-        seed=seed,
-        in_memory=len(np.unique(clusters)) <= IN_MEMORY,
-    )
-    return _means(total), _means(drawn)
+    drawn, total = resampled_rows(values.T, clusters, resamples=resamples, seed=seed)
+    return means_of_sums(total), means_of_sums(drawn)
 
 
 def mean_of_models(values: NDArray[np.float64], models: Sequence[str]) -> NDArray[np.float64]:
@@ -129,7 +123,7 @@ def mean_of_models(values: NDArray[np.float64], models: Sequence[str]) -> NDArra
     """
     names = np.array(models)
     parts = [values[..., names == name] for name in dict.fromkeys(models)]
-    return np.stack([_defined_mean(part) for part in parts], axis=-1)
+    return np.stack([defined_mean(part) for part in parts], axis=-1)
 
 
 def resample_seeds(
@@ -149,24 +143,6 @@ def resample_seeds(
     found = []
     for held, resampled in groups:
         chosen = random.integers(0, len(held), resampled.shape)
-        means = _defined_mean(np.take_along_axis(resampled, chosen, axis=1))
-        found.append((float(_defined_mean(held)), means))
+        means = defined_mean(np.take_along_axis(resampled, chosen, axis=1))
+        found.append((float(defined_mean(held)), means))
     return found
-
-
-def _means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means (..., M) from sums and counts (..., 2 M), NaN where there is nothing."""
-    totals, counts = np.split(sums, 2, axis=-1)
-    return np.divide(totals, counts, out=np.full_like(totals, np.nan), where=counts > 0)
-
-
-def _defined_mean(means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean over the last dimension of what is defined, NaN where nothing is."""
-    defined = ~np.isnan(means)
-    return _means(
-        np.stack([np.where(defined, means, 0).sum(axis=-1), defined.sum(axis=-1)], axis=-1)
-    )[..., 0]
-
-
-def _count(values: NDArray[np.floating]) -> int:
-    return int((~np.isnan(values)).sum())

@@ -4,7 +4,7 @@ import datasets
 import numpy as np
 import pytest
 
-from attnlight.data import documents
+from attnlight.data import columns, documents
 from attnlight.data.documents import DocumentReader
 from attnlight.data.sources import Source
 from attnlight.errors import InputError
@@ -47,7 +47,7 @@ def test_ready_tokens_are_joined_and_kept() -> None:
 
 
 def test_rows_are_read_in_chunks_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "READ_ROWS", 7)
+    monkeypatch.setattr(columns, "READ_ROWS", 7)
     monkeypatch.setattr(documents, "ENCODE_CHARACTERS", 20)
     texts = ["t" * (number % 30) + str(number) for number in range(100)]
     rows = [row for row in range(100) if row % 3 and not 28 <= row < 42]

@@ -70,7 +70,8 @@ def test_a_filter_that_leaves_nothing_is_named(selection: Selection, filter_: st
 
 def test_validation_and_training_share_no_row() -> None:
     train = Kept("split train", np.arange(10, 110))
-    validation = Selection(validation_fraction=0.25, seed=7).split_off(train)
+    none, keys = np.zeros(110, np.int64), np.arange(110, dtype=np.uint64)
+    validation = Selection(validation_fraction=0.25, seed=7).divide(train, none, keys)["validation"]
     assert len(validation.rows) == 25
     assert sorted([*train.rows, *validation.rows]) == list(range(10, 110))
     assert validation.counts()["dropped"] == train.counts()["dropped"] == 0
@@ -79,13 +80,13 @@ def test_validation_and_training_share_no_row() -> None:
 @pytest.mark.parametrize(("amount", "left"), [(0.2, 20), (1.0, 100), (7, 7), (100, 100)])
 def test_subset_takes_a_share_or_a_number(amount: float, left: int) -> None:
     kept = Kept("split test", np.arange(100))
-    Selection(subset={"test": amount}).cut("test", kept)
+    Selection(subset={"test": amount}).cut({"test": kept})
     assert len(kept.rows) == left
 
 
 def test_subset_larger_than_the_split_is_refused() -> None:
     with pytest.raises(InputError, match="subset of test is 6, but split test has 5 texts"):
-        Selection(subset={"test": 6}).cut("test", Kept("split test", np.arange(5)))
+        Selection(subset={"test": 6}).cut({"test": Kept("split test", np.arange(5))})
 
 
 @pytest.mark.parametrize(
@@ -182,4 +183,5 @@ def test_an_option_that_is_not_used_is_not_part_of_the_identity() -> None:
 
 def test_subset_of_a_split_that_is_not_there() -> None:
     with pytest.raises(InputError, match=r"subset names validation.*it has train"):
-        Selection(subset={"validation": 3}).cut_all({"train": Kept("train", np.arange(5))})
+        Selection(subset={"validation": 3}).cut({"train": Kept("train", np.arange(5))})
+    Selection(subset={"validation": 3}).cut({"train": Kept("train", np.arange(5))}, complete=False)

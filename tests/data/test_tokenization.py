@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def naive_tokens(text: str, rules: TextRules) -> list[str]:
 
 def surface(text: str, rules: TextRules) -> list[str]:
     """The rules as the tokenizer applies them, with every word known."""
-    tokenizer = make_tokenizer(rules.uncut(), ())
+    tokenizer = make_tokenizer(replace(rules, boundary_tokens=False, truncate=None), ())
     normalized = tokenizer.normalizer.normalize_str(text)
     return [token for token, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalized)]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlight.data.tagged import TaggedDataset
+from attnlight.data.tagged_dataset import TaggedDataset
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
 

@@ -9,7 +9,7 @@ import torch
 
 from attnlight.data.sources import Source
 from attnlight.data.word2vec import TrainedVectors, Word2VecSettings
-from attnlight.datamodules import TextDataModule, base
+from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
 from attnlight.reference import Reference, attended_items
 from tests.bases import Planted, batch_of, save_base
@@ -111,7 +111,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         times.append(settings.size)
         return TrainedVectors(["a", "b"], np.arange(8, dtype=np.float32).reshape(2, 4))
 
-    monkeypatch.setattr(base, "train_word2vec", train)
+    monkeypatch.setattr("attnlight.data.word2vec.train_word2vec", train)
     return times
 
 

@@ -204,11 +204,6 @@ def test_poisson_weights_have_the_distribution_of_poisson() -> None:
     np.testing.assert_allclose(shares, stats.poisson(1).pmf(range(9)), atol=1 / 65_536)
     assert table.mean() == pytest.approx(1, abs=2e-5)
     assert table.var() == pytest.approx(1, abs=2e-4)
-    drawn = statistics._poisson(np.random.default_rng(0), (300, 400))
-    assert drawn.shape == (300, 400)
-    counts = np.bincount(drawn.astype(int).ravel(), minlength=6)[:6]
-    expected = stats.poisson(1).pmf(range(6)) * drawn.size
-    assert (np.abs(counts - expected) < 4 * np.sqrt(expected)).all()
 
 
 def loop(tops: list[float], bottoms: list[float], chosen: list[int]) -> float:
