@@ -8,6 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -22,14 +23,15 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.display import interval_scalars, show_figure, unmeasured_index
-from attnlight.callbacks.outputs import broken_rows, broken_sentence, output_of
-from attnlight.callbacks.sheet import (
+from attnlight.callbacks.epoch_recorder import (
+    EpochRecorder,
     RecordingCallback,
-    RecordSheet,
     corpus_known_as,
     records_folder,
 )
+from attnlight.callbacks.validate_output import broken_rows, broken_sentence, output_of
 from attnlight.errors import InputError
+from attnlight.models.readout import Readout, readout_of
 from attnlight.records import RecordError, read_metadata
 from attnlight.report import draw
 
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 STAGES = {"validate": "val", "test": "test"}  # what records call a verb of the Trainer
 _UNRECORDED = ("every_n_epochs", "figures")  # arguments that change no row of a record
 _LOGGER = logging.getLogger(__name__)
-_Measure = Callable[[Any, TextBatch, AttentionOutput, AttentionModel], Mapping[str, Tensor]]
+_Measure = Callable[[Any, TextBatch, AttentionOutput, Any], Mapping[str, Tensor]]
 
 
 class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
@@ -152,17 +154,19 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
 
     @abstractmethod
     def measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         """Measure each row.
 
-        Whoever calls it, a subclass sees a detached output, and takes gradients only where it has
-        `needs_gradients`.
+        Whoever calls it, with a model or its readout, a subclass sees a detached output and its
+        readout, and takes gradients only where it has `needs_gradients`. A subclass whose last
+        parameter is neither called `readout` nor annotated as one is given the model.
 
         Args:
             batch: B texts.
             output: What the model said of them, R rows, on the model's device.
-            model: The model, in evaluation mode.
+            readout: What other attention would make the model say, and the model itself, in
+                evaluation mode, as `readout.model`.
 
         Returns:
             Columns (R,) or (R, K); NaN where a measure is undefined.
@@ -241,7 +245,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         self._told = ""
         names = getattr(module, "classes", None)
         self._classes = list(names) if isinstance(names, list | tuple) else []
-        self._sheet = RecordSheet(
+        self._recorder = EpochRecorder(
             trainer,
             self.name if epoch is None else f"{self.name}-{epoch}",
             stage,
@@ -265,16 +269,16 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         return plain
 
     def _record(self, module: pl.LightningModule, outputs: Any, batch: TextBatch) -> None:  # noqa: ANN401
-        if self._sheet is None:
+        if self._recorder is None:
             return
         output = output_of(outputs, module)
-        texts = self._sheet.wanted(batch.index)
+        texts = self._recorder.wanted(batch.index)
         if not texts.all():
             rows = torch.isin(output.rows[:, 0], batch.index[texts])
             batch, output = batch.select(texts), output.select(texts, rows)
         broken = broken_rows(output)
         if broken is not None:
-            self._sheet.exclude(output.rows[broken], ("max_attention", *self.measures))
+            self._recorder.exclude(output.rows[broken], ("max_attention", *self.measures))
             texts = ~torch.isin(batch.index, output.rows[broken, 0])
             batch, output = batch.select(texts), output.select(texts, ~broken)
         if not len(output.rows):
@@ -284,19 +288,19 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             "max_attention": output.weights.amax(dim=-1).mean(dim=-1),
         }
         columns |= self.measure(batch, output, module.model)  # type: ignore[arg-type]
-        self._sheet.add(output.rows, columns)
+        self._recorder.add(output.rows, columns)
 
     def _end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if self._sheet is None:
+        if self._recorder is None:
             return
-        sheet, self._sheet = self._sheet, None
-        path = sheet.finish()
+        recorder, self._recorder = self._recorder, None
+        path = recorder.finish()
         scalars = self._scalars(trainer, path) if trainer.is_global_zero else {}
         for name, value in trainer.strategy.broadcast(scalars).items():
-            key = f"{sheet.stage}/{self.name}/{name}"
+            key = f"{recorder.stage}/{self.name}/{name}"
             module.log(key, _shared(value).to(module.device), metric_attribute=key)
         if self.figures and trainer.is_global_zero:
-            show_figure(trainer, sheet.stage, self.name, path, self.figure)
+            show_figure(trainer, recorder.stage, self.name, path, self.figure)
 
     def _scalars(self, trainer: pl.Trainer, path: Path) -> dict[str, float]:
         about = read_metadata(path)
@@ -323,18 +327,22 @@ def _shared(value: float) -> Metric:
 
 def _outside_autograd(measure: _Measure) -> _Measure:
     """The method on a detached output, so that it does the same with and without `no_grad`."""
+    asked = list(signature(measure).parameters.values())[-1]
+    of_readout = asked.name == "readout" or asked.annotation in (Readout, Readout.__name__)
 
     @wraps(measure)
     def measured(
         self: InterpretabilityTest,
         batch: TextBatch,
         output: AttentionOutput,
-        model: AttentionModel,
+        readout: Readout | AttentionModel,
     ) -> Mapping[str, Tensor]:
-        needed = self.needs_gradients
+        needed, detached = self.needs_gradients, output.apply(Tensor.detach)
+        model = readout.model if isinstance(readout, Readout) else readout
+        given = readout_of(batch, detached, model) if of_readout else model
         # cuDNN's RNNs refuse to take gradients in evaluation mode.
         with torch.set_grad_enabled(needed), torch.backends.cudnn.flags(enabled=not needed):
-            return measure(self, batch, output.apply(Tensor.detach), model)
+            return measure(self, batch, detached, given)
 
     return measured
 

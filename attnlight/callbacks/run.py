@@ -13,7 +13,7 @@ from lightning.pytorch.cli import SaveConfigCallback
 from typing_extensions import override
 
 from attnlight.callbacks.base import STAGES, attached_tests, record_name
-from attnlight.callbacks.sheet import corpus_known_as, records_folder
+from attnlight.callbacks.epoch_recorder import corpus_known_as, records_folder
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
 from attnlight.report.tables import terminal_table

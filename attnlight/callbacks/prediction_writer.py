@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.epoch_recorder import EpochRecorder, RecordingCallback
 from attnlight.callbacks.predictions import row_labels, row_texts
-from attnlight.callbacks.sheet import RecordingCallback, RecordSheet
 
 
 class PredictionWriter(RecordingCallback):
@@ -31,7 +31,7 @@ class PredictionWriter(RecordingCallback):
         assert trainer.predict_dataloaders is not None
         self._dataset = trainer.predict_dataloaders.dataset
         self._order = np.argsort(self._dataset.index)
-        self._sheet = RecordSheet(
+        self._recorder = EpochRecorder(
             trainer,
             "predictions",
             "predict",
@@ -49,16 +49,16 @@ class PredictionWriter(RecordingCallback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        assert self._sheet is not None
+        assert self._recorder is not None
         output = outputs["output"].apply(lambda tensor: tensor.cpu())
         tokens = [self._words(int(index)) for index in output.rows[:, 0]]
-        self._sheet.add(output.rows, _columns(batch.to("cpu"), output, tokens))
+        self._recorder.add(output.rows, _columns(batch.to("cpu"), output, tokens))
 
     @override
     def on_predict_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert self._sheet is not None
-        sheet, self._sheet = self._sheet, None
-        sheet.finish()
+        assert self._recorder is not None
+        recorder, self._recorder = self._recorder, None
+        recorder.finish()
 
     def _words(self, index: int) -> list[str]:
         place = np.searchsorted(self._dataset.index, index, sorter=self._order)

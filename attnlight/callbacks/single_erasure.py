@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.erasing import SCORES, Erasure, Gradient, by_length, erasure, with_heads
 from attnlight.functional import js_divergence
 from attnlight.functional.ranking import TIE, random_others, released_item
+from attnlight.models.readout import SCORES, Gradient, Readout
 
 # Predictions that are compared at once: what stays in the cache of a CPU.
 _ITEMS = 1 << 12
@@ -77,24 +77,21 @@ class SingleErasure(InterpretabilityTest):
 
     @override
     def measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        return by_length(
-            output,
-            lambda part, _: with_heads(erasure(batch, part, model), self._columns, self._columns),
-        )
+        return readout.columns(self._columns, self._columns)
 
-    def _columns(self, erased: Erasure) -> dict[str, Tensor]:
-        output = erased.output
-        tops = erased.rankings(self.gradient)[..., 0]  # (R, 3)
-        effects = _Effects(erased)
+    def _columns(self, readout: Readout) -> dict[str, Tensor]:
+        output = readout.output
+        tops = readout.rankings(self.gradient)[..., 0]  # (R, 3)
+        effects = _Effects(readout)
         drawn = random_others(output.mask, output.rows, tops, self.seed)
         found = effects.expected(tops) | effects.against(tops, drawn, "drawn")
         found["flip_top"] = effects.flips.gather(-1, tops)
         if self.compat:
             released = released_item(output.mask, output.rows, self.seed)
             found |= effects.against(tops, released[:, None].expand_as(tops), "compat")
-        undefined = erased.undefined(fewest=2)[:, None]
+        undefined = readout.undefined(fewest=2)[:, None]
         dtype = torch.promote_types(output.logits.dtype, torch.float32)
         return {
             f"{measure}_{score}": column
@@ -108,24 +105,24 @@ class SingleErasure(InterpretabilityTest):
 class _Effects:
     """What erasing each item alone does: `weights`, `js` and `flips`, each (R, N), 0 off the mask."""
 
-    def __init__(self, erased: Erasure) -> None:
-        logits, off = erased.each(), ~erased.output.mask
-        own = erased.logits.unsqueeze(1)
-        self.weights = erased.weights
+    def __init__(self, readout: Readout) -> None:
+        logits, off = readout.erase(), ~readout.output.mask
+        own = readout.logits.unsqueeze(1)
+        self.weights = readout.weights
         self.js = torch.zeros_like(logits[..., 0])
-        row, item = erased.output.mask.nonzero().unbind(-1)
+        row, item = readout.output.mask.nonzero().unbind(-1)
         # Item by item, not on padding: logarithms of all classes are what this test costs. Classes
         # are few and lie apart, so that a CPU goes along the items.
-        before = erased.logits.softmax(-1).mT.contiguous()
+        before = readout.logits.softmax(-1).mT.contiguous()
         for place in torch.split(torch.arange(len(row), device=row.device), _ITEMS):
             after = logits[row[place], item[place]].mT.contiguous().softmax(0)
             moved = js_divergence(before[:, row[place]].mT, after.mT)
             self.js[row[place], item[place]] = moved
         flips = logits.argmax(-1) != own.argmax(-1)
         self.flips = flips.masked_fill(off, False).double()
-        self._others = (erased.lengths - 1).clamp(min=1)[:, None]
+        self._others = (readout.lengths - 1).clamp(min=1)[:, None]
         self._rounding = TIE * self.js.amax(-1, keepdim=True)
-        self._mask = erased.output.mask
+        self._mask = readout.output.mask
 
     def against(self, tops: Tensor, others: Tensor, name: str) -> dict[str, Tensor]:
         """Top items compared with other ones, both (R, K) places; columns (R, K)."""

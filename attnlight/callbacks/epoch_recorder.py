@@ -26,7 +26,7 @@ from attnlight.records import RecordError, ShardWriter, merge_shards
 Stage = Literal["val", "test", "predict"]
 
 
-class RecordSheet:
+class EpochRecorder:
     """Collect the rows of one epoch; construction and `finish` are collective over ranks.
 
     Args:
@@ -171,9 +171,9 @@ class RecordSheet:
 
 
 class RecordingCallback(Callback):
-    """A callback with a sheet at times, whose rows are forgotten when the epoch does not end."""
+    """A callback with a recorder at times, whose rows are forgotten when the epoch does not end."""
 
-    _sheet: RecordSheet | None = None
+    _recorder: EpochRecorder | None = None
 
     @override
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -186,9 +186,9 @@ class RecordingCallback(Callback):
         self._abandon()
 
     def _abandon(self) -> None:
-        if self._sheet is not None:
-            self._sheet.discard()
-            self._sheet = None
+        if self._recorder is not None:
+            self._recorder.discard()
+            self._recorder = None
 
 
 def corpus_known_as(trainer: pl.Trainer) -> str | None:

@@ -12,13 +12,14 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.outputs import broken_rows
+from attnlight.callbacks.validate_output import broken_rows
 from attnlight.data.samplers import PairSampler
 from attnlight.errors import InputError
 from attnlight.functional import js_divergence, kendall_tau, total_variation
 from attnlight.functional.divergence import js_share
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.heads import head_divergences, match_heads
+from attnlight.models.readout import Readout
 from attnlight.reference import OutputStore, Reference, reading, running_split
 
 _MATCHED_ON: Literal["validation"] = "validation"
@@ -107,7 +108,7 @@ class BaseDivergence(InterpretabilityTest):
 
     @override
     def measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         assert self._outputs is not None
         weights, base = self._of_base(self._outputs, output)
