@@ -18,6 +18,7 @@ from attnlight.models.readout import SCORES, Gradient, Readout
 
 RANKINGS = (*SCORES, "random")
 _MEASURES = ("removed_count", "removed_fraction", "removed_mass", "needs_all", "never_flips")
+_MINIMAL = ("minimal_count", *(f"{measure}_minimal" for measure in _MEASURES[1:]))
 
 
 class DecisionFlip(InterpretabilityTest):
@@ -106,7 +107,17 @@ class DecisionFlip(InterpretabilityTest):
         orders = torch.cat([readout.rankings(self.gradient), random], dim=1)  # (R, 3 + D, N)
         counts = readout.first_flips(orders)
         followed = _removed(readout, orders, counts)
-        columns = _by_name(followed) | _minimal(readout)
+        columns = _by_name(followed)
+        found = readout.minimal_flips()
+        if found is None:
+            unknown = torch.full_like(readout.weights[:, 0], torch.nan)
+            columns |= dict.fromkeys(_MINIMAL, unknown)
+        else:
+            size, members = found
+            order = (~members).byte().argsort(dim=-1, stable=True)
+            removed = _removed(readout, order.unsqueeze(1), size.unsqueeze(1)).values()
+            values = (column.squeeze(1) for column in removed)
+            columns |= dict(zip(_MINIMAL, values, strict=True))
         for name in RANKINGS:
             columns[f"excess_{name}"] = columns[f"removed_count_{name}"] - columns["minimal_count"]
         undefined = readout.undefined(fewest=1)
@@ -156,17 +167,3 @@ def _by_name(followed: Mapping[str, Tensor]) -> dict[str, Tensor]:
         columns[f"{measure}_random"] = draws.nanmean(-1)
         columns[f"{measure}_random_first"] = draws[:, 0]
     return columns
-
-
-def _minimal(readout: Readout) -> dict[str, Tensor]:
-    """Columns (R,) of the minimal flip set, NaN where it is unknown."""
-    found = readout.minimal_flips()
-    if found is None:
-        unknown = torch.full_like(readout.weights[:, 0], torch.nan)
-        names = ["minimal_count", *(f"{measure}_minimal" for measure in _MEASURES[1:])]
-        return dict.fromkeys(names, unknown)
-    size, members = found
-    order = (~members).byte().argsort(dim=-1, stable=True)
-    removed = _removed(readout, order.unsqueeze(1), size.unsqueeze(1))
-    columns = {f"{measure}_minimal": values.squeeze(1) for measure, values in removed.items()}
-    return {"minimal_count": columns.pop("removed_count_minimal")} | columns

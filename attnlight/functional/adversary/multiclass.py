@@ -236,28 +236,26 @@ def _outward(weights: Tensor, sides: _Sides, best: Tensor, epsilon: float) -> tu
 
     JS is convex along an edge: on a side it is nowhere above the larger of its ends'.
     """
-
-    def above(sides: _Sides, best: Tensor) -> tuple[_Sides, Tensor]:
-        near, far = (
-            _js(weights, sides.edges, share[:, None]).squeeze(-1)
-            for share in (sides.inside, sides.outside)
-        )
-        top = best.scatter_reduce(0, sides.edges.row, near, "amax")
-        level = top[sides.edges.row]
-        # The best so far itself stays; it may be on this very side.
-        hopeful = (far > level) | ((near == level) & (near > best[sides.edges.row]))
-        return sides.take(hopeful.nonzero().squeeze(-1)), top
-
-    sides, _ = above(sides, best)
-    whole = sides.predict.moved(sides.outside[:, None]).squeeze(-1) <= epsilon
-    sides = sides._replace(inside=torch.where(whole, sides.outside, sides.inside))
-    for turn in range(_HALVINGS):
+    for turn in range(_HALVINGS + 1):
+        if turn % _LOOKS == 0:
+            row = sides.edges.row
+            near, far = (
+                _js(weights, sides.edges, share[:, None]).squeeze(-1)
+                for share in (sides.inside, sides.outside)
+            )
+            level = best.scatter_reduce(0, row, near, "amax")[row]
+            # The best so far itself stays; it may be on this very side.
+            hopeful = (far > level) | ((near == level) & (near > best[row]))
+            sides = sides.take(hopeful.nonzero().squeeze(-1))
+        if turn == _HALVINGS:
+            break
+        if turn == 0:
+            whole = sides.predict.moved(sides.outside[:, None]).squeeze(-1) <= epsilon
+            sides = sides._replace(inside=torch.where(whole, sides.outside, sides.inside))
         middle = (sides.inside + sides.outside) / 2
         past = sides.predict.moved(middle[:, None]).squeeze(-1) > epsilon
         inside = torch.where(past, sides.inside, middle)
         sides = sides._replace(inside=inside, outside=torch.where(past, middle, sides.outside))
-        if turn % _LOOKS == _LOOKS - 1:
-            sides, _ = above(sides, best)
     return sides, sides.inside
 
 

@@ -17,7 +17,7 @@ from attnlight.functional.adversary.line_search import Straddles, Ways
 from attnlight.functional.adversary.worst_case import require_positive
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.ranking import ranking
-from attnlight.functional.readout.heads import HeadCandidates, PartReadout, own_attention
+from attnlight.functional.readout.heads import Candidates, PartReadout, own_attention
 from attnlight.functional.readout.opaque import Readout
 
 # Items of a kind that ways lead to or from; candidates that are read at once; what of JS, in nats,
@@ -62,13 +62,16 @@ def blackbox_adversary(
     """
     require_positive(epsilon)
     own, reach = own_attention(weights, mask)
-    box = _Box(HeadCandidates(readout, weights, part), own, reach, epsilon)
+    box = _Box(Candidates(readout, weights, part, by_head=True), own, reach, epsilon)
     if found is not None:
         given = found.double().reshape(own.shape)
         box.take(torch.arange(len(own), device=own.device), given)
     heads = box.without_lightest()
     if len(heads):
-        _Attempt(box, heads).make()
+        attempt = _Attempt(box, heads)
+        attempt.follow(attempt.ways_from_own())
+        attempt.follow(attempt.ways_between())
+        attempt.follow(attempt.ways_from_mixtures())
     js = box.js.masked_fill(~box.finite, math.nan)
     return box.best.reshape(weights.shape), js.reshape(weights.shape[:-1])
 
@@ -86,9 +89,7 @@ class _Box:
         js: Its JS, (R,).
     """
 
-    def __init__(
-        self, candidates: HeadCandidates, own: Tensor, reach: Tensor, epsilon: float
-    ) -> None:
+    def __init__(self, candidates: Candidates, own: Tensor, reach: Tensor, epsilon: float) -> None:
         self.own, self.reach = own, reach
         self.alone = one_item_js(own)
         self._candidates, self.epsilon = candidates, epsilon
@@ -106,12 +107,8 @@ class _Box:
         prediction is kept. The second is of the predicted class, less the model's own.
         """
         pieces = torch.split(heads, _CANDIDATES), torch.split(attentions, _CANDIDATES)
-        parts = [self._ask(*piece) for piece in zip(*pieces, strict=True)]
-        excess, lead = (torch.cat(part) for part in zip(*parts, strict=True))
-        return excess, lead
-
-    def _ask(self, heads: Tensor, attentions: Tensor) -> tuple[Tensor, Tensor]:
-        logits = self._candidates.read(heads, attentions)
+        read = self._candidates.read
+        logits = torch.cat([read(*piece) for piece in zip(*pieces, strict=True)])
         moved = total_variation(logits.softmax(-1), self._prediction[heads])
         # Not moved at all is as good as hardly: interpolation needs a number.
         excess = (moved / self.epsilon).clamp(min=1e-6).log()
@@ -161,13 +158,8 @@ class _Attempt:
         kept = excess <= 0
         box.take(heads[row[kept]], box.ones(item[kept]))
 
-    def make(self) -> None:
-        """Follow the ways, then the mixtures."""
-        self._follow(self._ways_from_own())
-        self._follow(self._ways_between())
-        self._follow(self._ways_from_mixtures())
-
-    def _follow(self, ways: Ways) -> None:
+    def follow(self, ways: Ways) -> None:
+        """Try attentions on ways for as long as any may be better than the best so far."""
         box = self._box
         for turn in range(_ROUNDS):
             ways = ways.take(box.hopeful(ways.heads, ways.bound()))
@@ -180,7 +172,7 @@ class _Attempt:
             box.take(ways.heads[kept], attentions[kept])
             ways.narrow(excess, js)
 
-    def _ways_from_own(self) -> Ways:
+    def ways_from_own(self) -> Ways:
         """From the model's own attention to the items of nearest prediction and to the lightest."""
         near = ranking(-self._excess, self._reach)[:, :_ITEMS]
         light, real = self._lightest(self._reach)
@@ -190,7 +182,7 @@ class _Attempt:
         start = torch.full_like(row, 1, dtype=torch.float64) * math.log(1e-6)
         return self._ways(row, self._own[row], start, items[row, column])
 
-    def _ways_between(self) -> Ways:
+    def ways_between(self) -> Ways:
         """From the lightest items that keep the prediction to the lightest items."""
         keeping, kept = self._lightest(self._excess <= 0)
         light, real = self._lightest(self._reach)
@@ -198,33 +190,11 @@ class _Attempt:
         start = keeping[row, one]
         return self._ways(row, self._box.ones(start), self._excess[row, start], light[row, other])
 
-    def _ways_from_mixtures(self) -> Ways:
-        """From mixtures of a lighter and a heavier item for the predicted class, to both."""
-        mixtures = self._mixtures()
-        row, share, excess, i, j = mixtures
-        mixed = torch.lerp(self._box.ones(i), self._box.ones(j), share[:, None])
-        self._box.take(self._heads[row], mixed)
-        row, excess = row.repeat(2), excess.repeat(2)
-        return self._ways(row, mixed.repeat(2, 1), excess, torch.cat([i, j]))
+    def ways_from_mixtures(self) -> Ways:
+        """From mixtures of a lighter and a heavier item for the predicted class, to both.
 
-    def _ways(self, row: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> Ways:
-        """Ways from starts (E, N) of an excess (E,) to items (E,), but those that end within."""
-        box, heads = self._box, self._heads[row]
-        ways = Ways(
-            heads=heads,
-            starts=starts,
-            ends=box.ones(items),
-            inside=torch.zeros_like(excess),
-            outside=torch.ones_like(excess),
-            low=excess.clamp(max=-1e-9),
-            high=self._excess[row, items],
-            js=js_from(box.own[heads], starts),
-            end_js=box.alone[heads, items],
-        )
-        return ways.take(ways.high > 0)
-
-    def _mixtures(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Row, share of item j, excess, item i and item j, each (E,), that keep the prediction."""
+        They are sought where such a mixture leaves the probability of this class as it is.
+        """
         i, below = self._lightest(self._lead < 0)
         j, above = self._lightest(self._lead > 0)
         row, one, other = (below[:, :, None] & above[:, None]).nonzero().unbind(-1)
@@ -246,11 +216,28 @@ class _Attempt:
             open_.narrow(share, lead)
             # Of the same probability, and not kept: other classes have changed places.
             open_ = open_.take(~kept & (lead.abs() > self._box.epsilon / 2) & open_.wide())
-        if not found:
-            nothing = row[:0]
-            return nothing, nothing.double(), nothing.double(), nothing, nothing
-        columns = [torch.cat(column) for column in zip(*found, strict=True)]
-        return columns[0], columns[1], columns[2], columns[3], columns[4]
+        columns = [torch.cat(column) for column in zip(*found, strict=True)] or [row[:0]] * 5
+        row, share, excess, i, j = columns
+        mixed = torch.lerp(self._box.ones(i), self._box.ones(j), share.double()[:, None])
+        self._box.take(self._heads[row], mixed)
+        row, excess = row.repeat(2), excess.double().repeat(2)
+        return self._ways(row, mixed.repeat(2, 1), excess, torch.cat([i, j]))
+
+    def _ways(self, row: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> Ways:
+        """Ways from starts (E, N) of an excess (E,) to items (E,), but those that end within."""
+        box, heads = self._box, self._heads[row]
+        ways = Ways(
+            heads=heads,
+            starts=starts,
+            ends=box.ones(items),
+            inside=torch.zeros_like(excess),
+            outside=torch.ones_like(excess),
+            low=excess.clamp(max=-1e-9),
+            high=self._excess[row, items],
+            js=js_from(box.own[heads], starts),
+            end_js=box.alone[heads, items],
+        )
+        return ways.take(ways.high > 0)
 
     def _lightest(self, side: Tensor) -> tuple[Tensor, Tensor]:
         """Up to four items (r, 4) of least weight on a side (r, N), and whether there are so many."""

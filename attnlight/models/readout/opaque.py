@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput
 from attnlight.functional import blackbox_adversary, permuted_weights
-from attnlight.functional.readout.heads import Candidates, HeadCandidates, head_readout
+from attnlight.functional.readout.heads import Candidates, head_readout
 from attnlight.functional.readout.opaque import first_flip_read, read_each, readout_gradient
 from attnlight.models.readout.base import Readout
 
@@ -52,12 +52,14 @@ class OpaqueReadout(Readout):
     @override
     def erase(self) -> Tensor:
         weights = self.head_weights.to(self.output.weights.dtype)
-        return read_each(self._ask, weights, self.empty, self.output.mask, self.logits)
+        return read_each(self._candidates.read, weights, self.empty, self.output.mask, self.logits)
 
     @override
     def first_flips(self, orders: Tensor) -> Tensor:
         weights, mask = self.head_weights.to(self.output.weights.dtype), self.output.mask
-        return first_flip_read(self._ask, weights, self.empty, mask, self.logits, orders)
+        return first_flip_read(
+            self._candidates.read, weights, self.empty, mask, self.logits, orders
+        )
 
     @override
     def minimal_flips(self) -> None:
@@ -101,10 +103,10 @@ class OpaqueReadout(Readout):
         texts = torch.isin(self.batch.index, self.output.rows[rows, 0])
         return self._source(replace(self.output, layers=None).select(texts, rows))
 
-    def _ask(self, rows: Tensor, attentions: Tensor) -> Tensor:
-        """Logits (E, C) of attentions (E, H, N) of rows (E,)."""
-        source = self._source(self.output)
-        return Candidates(source, self.output.weights, self._part).read(rows, attentions)
+    @cached_property
+    def _candidates(self) -> Candidates:
+        """Reads attentions (E, H, N) of rows (E,)."""
+        return Candidates(self._source(self.output), self.output.weights, self._part)
 
 
 class _OpaqueHeads(OpaqueReadout):
@@ -113,7 +115,7 @@ class _OpaqueHeads(OpaqueReadout):
     def __init__(self, whole: OpaqueReadout) -> None:
         source, weights = whole._source(whole.output), whole.output.weights
         self._read = head_readout(source, weights)
-        self._reader = HeadCandidates(source, weights, whole._part)
+        self._candidates = Candidates(source, weights, whole._part, by_head=True)
         self._whole = whole
         nothing = torch.zeros_like(weights).flatten(0, 1).unsqueeze(1)
         output = whole._rows_of_heads(None, self._read(nothing).squeeze(1))
@@ -126,7 +128,3 @@ class _OpaqueHeads(OpaqueReadout):
     @override
     def gradient(self) -> Tensor:
         return self._whole.gradient().flatten(0, 1).unsqueeze(1)
-
-    @override
-    def _ask(self, rows: Tensor, attentions: Tensor) -> Tensor:
-        return self._reader.read(rows, attentions.squeeze(1))

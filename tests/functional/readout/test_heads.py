@@ -11,7 +11,6 @@ from torch import Tensor
 from attnlight.functional import masked_softmax, read
 from attnlight.functional.readout.heads import (
     Candidates,
-    HeadCandidates,
     head_divergences,
     head_readout,
     match_heads,
@@ -73,7 +72,7 @@ def test_candidates_are_read_where_they_stand(apart: bool, ascending: bool) -> N
 
     given = (lambda given: read(given, items), held, part if apart else None)
     found = Candidates(*given).read(rows, whole)
-    alone = HeadCandidates(*given).read(2 * rows + heads, whole[:, 0])
+    alone = Candidates(*given, by_head=True).read(2 * rows + heads, whole[:, 0])
     for place, row in enumerate(rows.tolist()):
         expected = torch.einsum("hn,hnc->c", whole[place], items[row]).double()
         torch.testing.assert_close(found[place], expected, atol=1e-5, rtol=1e-5)
