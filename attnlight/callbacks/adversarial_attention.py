@@ -133,29 +133,26 @@ class AdversarialAttention(InterpretabilityTest):
     @property
     @override
     def metadata(self) -> Mapping[str, Any]:
+        programs = self.program_instances != 0
+        tried = ["lightest item", "linear programs", "one and two items", "search"]
+        used = [True, programs, True, self.search]
         about: dict[str, Any] = {
             "epsilon": self.epsilon,
             "worst": "each head alone; exact for two classes and item logits, else a lower bound",
             "upper": "exact for two classes, an upper bound for more, null without item logits",
             "joint": "all heads together, a lower bound",
-            "several_classes": self._several_classes(),
+            # What is tried on which rows with more than two classes and item logits.
+            "several_classes": {
+                "candidates": [name for name, there in zip(tried, used, strict=True) if there],
+                "texts": self.program_instances if programs and self._fitting else None,
+                "rows": "one of each text" if programs else "all",
+            },
         }
         if self.frontier:
             about["frontier_epsilons"] = list(EPSILONS)
         if self.search:
             about["search"] = self.options | {"instances": self.search_instances}
         return about
-
-    def _several_classes(self) -> dict[str, Any]:
-        """What is tried on which rows with more than two classes and item logits."""
-        programs = self.program_instances != 0
-        tried = ["lightest item", "linear programs", "one and two items", "search"]
-        used = [True, programs, True, self.search]
-        return {
-            "candidates": [name for name, there in zip(tried, used, strict=True) if there],
-            "texts": self.program_instances if programs and self._fitting else None,
-            "rows": "one of each text" if programs else "all",
-        }
 
     @override
     def measure(
@@ -188,9 +185,13 @@ class AdversarialAttention(InterpretabilityTest):
         found, searched = self._search(readout) if self.search else (None, None)
         programs = self.program_instances != 0
         adversary, worst, upper = readout.worst_case(self.epsilon, found, programs)
+        # The largest that any attention can have; a single item has no choice.
+        own, reach = own_attention(readout.output.weights, readout.output.mask)
+        largest = largest_js(own, reach).reshape(worst.shape)
+        largest = largest.masked_fill((readout.lengths < 2)[:, None], torch.nan)
         columns = {
             "worst_js": worst,
-            "worst_share": worst / _largest_js(readout),
+            "worst_share": worst / largest,
             "worst_tvd": _moved(readout, adversary),
             "upper_js": upper,
         }
@@ -258,13 +259,6 @@ def _moved(readout: Readout, attention: Tensor) -> Tensor:
     pairs = torch.stack([attention.flatten(0, 1), own], dim=1).unsqueeze(1)
     found, before = readout.by_head().candidates(pairs).softmax(-1).unbind(1)
     return total_variation(found, before).reshape(attention.shape[:2])
-
-
-def _largest_js(readout: Readout) -> Tensor:
-    """The largest JS that any attention can have, (R, H); NaN for fewer than two items."""
-    own, reach = own_attention(readout.output.weights, readout.output.mask)
-    largest = largest_js(own, reach).masked_fill(reach.sum(-1) < 2, torch.nan)
-    return largest.reshape(readout.output.weights.shape[:2])
 
 
 def _joint_js(readout: Readout, adversary: Tensor, js: Tensor, epsilon: float) -> Tensor:

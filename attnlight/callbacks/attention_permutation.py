@@ -82,20 +82,19 @@ class AttentionPermutation(InterpretabilityTest):
 
 def _moved(logits: Tensor, own: Tensor) -> dict[str, Tensor]:
     """Columns (R,) of logits (R, K, C) against the own probabilities (R, C)."""
+    found = []
     pieces = torch.split(logits, _ROWS), torch.split(own.unsqueeze(1), _ROWS)
-    found = [_moved_part(part, before) for part, before in zip(*pieces, strict=True)]
-    return {name: torch.cat([part[name] for part in found]) for name in found[0]}
-
-
-def _moved_part(logits: Tensor, own: Tensor) -> dict[str, Tensor]:
-    # Classes are few: a CPU is several times as fast along the shuffles as along the classes.
-    shuffled = logits.mT.contiguous().softmax(-2).mT
-    flipped = shuffled.contiguous().argmax(dim=-1) != own.argmax(dim=-1)
-    return {
-        "median_tvd": _median(total_variation(shuffled, own)),
-        "median_js": _median(js_divergence(shuffled, own)),
-        "flip_rate": flipped.to(shuffled.dtype).mean(dim=-1),
-    }
+    for part, before in zip(*pieces, strict=True):
+        # Classes are few: a CPU is several times as fast along the shuffles as along the classes.
+        shuffled = part.mT.contiguous().softmax(-2).mT
+        flipped = shuffled.contiguous().argmax(dim=-1) != before.argmax(dim=-1)
+        columns = {
+            "median_tvd": _median(total_variation(shuffled, before)),
+            "median_js": _median(js_divergence(shuffled, before)),
+            "flip_rate": flipped.to(shuffled.dtype).mean(dim=-1),
+        }
+        found.append(columns)
+    return {name: torch.cat([columns[name] for columns in found]) for name in found[0]}
 
 
 def _median(values: Tensor) -> Tensor:

@@ -51,7 +51,9 @@ class PredictionWriter(RecordingCallback):
     ) -> None:
         assert self._recorder is not None
         output = outputs["output"].apply(lambda tensor: tensor.cpu())
-        tokens = [self._words(int(index)) for index in output.rows[:, 0]]
+        index = output.rows[:, 0].numpy()
+        places = self._order[np.searchsorted(self._dataset.index, index, sorter=self._order)]
+        tokens = [self._dataset.words(int(place)) for place in places]
         self._recorder.add(output.rows, _columns(batch.to("cpu"), output, tokens))
 
     @override
@@ -60,66 +62,43 @@ class PredictionWriter(RecordingCallback):
         recorder, self._recorder = self._recorder, None
         recorder.finish()
 
-    def _words(self, index: int) -> list[str]:
-        place = np.searchsorted(self._dataset.index, index, sorter=self._order)
-        words: list[str] = self._dataset.words(int(self._order[place]))
-        return words
-
 
 def _columns(batch: TextBatch, output: AttentionOutput, tokens: list[list[str]]) -> dict[str, Any]:
     """The columns of R rows; `tokens` holds the surface forms of each of them."""
     rows, heads, _ = output.weights.shape
-    reached = output.mask.numpy()
-    per_item = np.repeat(reached[:, None], heads, axis=1)
-    lengths = reached.sum(axis=-1)
-    attention = _nested(output.weights.numpy()[per_item], np.repeat(lengths, heads))
-    label = row_labels(batch, output)
-    return {
-        "tokens": pa.array(tokens, pa.list_(pa.string())),
-        "items": _items(batch, output),
-        "label": pa.nulls(rows, pa.int64()) if label is None else label,
-        "probabilities": output.probabilities,
-        "attention": _lists(attention, np.full(rows, heads)),
-        "item_logits": _item_logits(output, per_item, np.repeat(lengths, heads)),
-        "bias": output.bias.expand(rows, -1),
-        **_extras(batch, output),
-    }
-
-
-def _extras(batch: TextBatch, output: AttentionOutput) -> dict[str, pa.Array]:
-    text = row_texts(batch, output)
-    mask = batch.mask[text].numpy()
-    lengths = mask.reshape(len(mask), -1).sum(axis=-1)
-    return {
-        name: _nested(values[text].numpy()[mask], lengths) for name, values in batch.extras.items()
-    }
-
-
-def _items(batch: TextBatch, output: AttentionOutput) -> pa.Array:
-    """Where each attended item begins and ends among the text's tokens."""
+    text, label = row_texts(batch, output), row_labels(batch, output)
+    lengths = output.mask.sum(dim=-1).numpy()
+    by_head, per_head = np.full(rows, heads), np.repeat(lengths, heads)
+    per_item = np.repeat(output.mask.numpy()[:, None], heads, axis=1)
+    item_logits = pa.nulls(rows, pa.list_(pa.list_(pa.list_(pa.float32()))))
+    if output.item_logits is not None:
+        logits = output.item_logits.numpy()[per_item]  # (items of all rows and heads, C)
+        per_class = _lists(logits.ravel(), np.full(len(logits), logits.shape[1]))
+        item_logits = _lists(_lists(per_class, per_head), by_head)
     # Tokens of each item: 1 for a word, those of a sentence (B, S) where these are the items.
     sizes = batch.mask.long() if batch.mask.ndim == 2 else batch.mask.sum(dim=-1)
     ends = sizes.cumsum(dim=-1)
-    spans = torch.stack([ends - sizes, ends], dim=-1)[row_texts(batch, output)][output.mask]
+    spans = torch.stack([ends - sizes, ends], dim=-1)[text][output.mask]
     pairs = pa.FixedSizeListArray.from_arrays(spans.int().numpy().ravel(), 2)
-    return _lists(pairs, output.mask.sum(dim=-1).numpy())
+    seen = batch.mask[text].numpy()
+    counts = seen.reshape(rows, -1).sum(axis=-1)
+    return {
+        "tokens": pa.array(tokens, pa.list_(pa.string())),
+        "items": _lists(pairs, lengths),
+        "label": pa.nulls(rows, pa.int64()) if label is None else label,
+        "probabilities": output.probabilities,
+        "attention": _lists(_lists(output.weights.numpy()[per_item], per_head), by_head),
+        "item_logits": item_logits,
+        "bias": output.bias.expand(rows, -1),
+        **{
+            name: _lists(values[text].numpy()[seen], counts)
+            for name, values in batch.extras.items()
+        },
+    }
 
 
-def _item_logits(
-    output: AttentionOutput, per_item: NDArray[np.bool_], lengths: NDArray[np.int64]
-) -> pa.Array:
-    rows, heads, _ = output.weights.shape
-    if output.item_logits is None:
-        return pa.nulls(rows, pa.list_(pa.list_(pa.list_(pa.float32()))))
-    logits = output.item_logits.numpy()[per_item]  # (items of all rows and heads, C)
-    per_class = _nested(logits.ravel(), np.full(len(logits), logits.shape[1]))
-    return _lists(_lists(per_class, lengths), np.full(rows, heads))
-
-
-def _nested(values: NDArray[Any], lengths: NDArray[np.int64]) -> pa.ListArray:
-    return _lists(pa.array(values), lengths)
-
-
-def _lists(values: pa.Array, lengths: NDArray[np.int64]) -> pa.ListArray:
+def _lists(values: pa.Array | NDArray[Any], lengths: NDArray[np.int64]) -> pa.ListArray:
+    """Lists of so many of the values each, one after the other."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), values)
+    flat = pa.array(values) if isinstance(values, np.ndarray) else values
+    return pa.ListArray.from_arrays(pa.array(offsets), flat)

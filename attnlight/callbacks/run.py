@@ -46,25 +46,12 @@ class RunConfig(SaveConfigCallback):
 
     @override
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._save_once(trainer, pl_module)
-
-    @override
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._save_once(trainer, pl_module)
-
-    @override
-    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._save_once(trainer, pl_module)
-
-    @override
-    def on_predict_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._save_once(trainer, pl_module)
-
-    def _save_once(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the configuration now that checkpoint and corpus have been accepted."""
+        # Now that checkpoint and corpus have been accepted.
         if trainer.is_global_zero and not self.already_saved:
             self.save_config(trainer, pl_module, trainer.state.fn.value)  # type: ignore[union-attr]
             self.already_saved = True
+
+    on_validation_start = on_test_start = on_predict_start = on_fit_start
 
     @override
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

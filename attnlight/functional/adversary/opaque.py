@@ -66,7 +66,12 @@ def blackbox_adversary(
     if found is not None:
         given = found.double().reshape(own.shape)
         box.take(torch.arange(len(own), device=own.device), given)
-    heads = box.without_lightest()
+    heads = (box.finite & reach.any(-1)).nonzero().squeeze(-1)
+    if len(heads):
+        light = box.ones(own.masked_fill(~reach, math.inf)[heads].argmin(-1))
+        kept = box.ask(heads, light)[0] <= 0
+        box.take(heads[kept], light[kept])
+        heads = heads[~kept]
     if len(heads):
         attempt = _Attempt(box, heads)
         attempt.follow(attempt.ways_from_own())
@@ -127,17 +132,6 @@ class _Box:
     def ones(self, items: Tensor) -> Tensor:
         """All attention (E, N) on items (E,)."""
         return torch.nn.functional.one_hot(items, self.own.shape[1]).double()
-
-    def without_lightest(self) -> Tensor:
-        """Heads (r,) whose lightest item does not keep the prediction; that of others is taken."""
-        heads = (self.finite & self.reach.any(-1)).nonzero().squeeze(-1)
-        if not len(heads):
-            return heads
-        light = self.own.masked_fill(~self.reach, math.inf)[heads].argmin(-1)
-        excess, _ = self.ask(heads, self.ones(light))
-        kept = excess <= 0
-        self.take(heads[kept], self.ones(light[kept]))
-        return heads[~kept]
 
     def hopeful(self, heads: Tensor, bound: Tensor) -> Tensor:
         """Whether a bound (E,) of JS is worth more search for heads (E,)."""
