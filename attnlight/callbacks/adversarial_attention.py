@@ -235,15 +235,14 @@ class AdversarialAttention(InterpretabilityTest):
     ) -> None:
         self._fitting = epoch is not None
         super()._begin(trainer, module, stage, epoch)
-        self._searched = self._choice(self.search_instances)
-        self._solved = self._choice(self.program_instances) if self._fitting else None
-
-    def _choice(self, count: int | None) -> Tensor | None:
-        """The dataset rows of so many recorded texts, None for all."""
         assert self._recorder is not None
-        if count is None:
-            return None
-        return torch.from_numpy(choose(self._recorder.instances, count, self.seed))
+        counts = self.search_instances, self.program_instances if self._fitting else None
+        self._searched, self._solved = (
+            None
+            if count is None
+            else torch.from_numpy(choose(self._recorder.instances, count, self.seed))
+            for count in counts
+        )
 
 
 def _among(index: Tensor, chosen: Tensor | None) -> Tensor:

@@ -120,15 +120,15 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     ) -> Mapping[str, Tensor]:
         """Measure each row.
 
-        Whoever calls it, with a model or its readout, a subclass sees a detached output and its
-        readout, and takes gradients only where it has `needs_gradients`. A subclass whose last
-        parameter is neither called `readout` nor annotated as one is given the model.
+        Whoever calls it, with a model or a readout, a subclass sees a detached output and its readout,
+        or the model, where its last parameter is neither called `readout` nor annotated as one. It
+        takes gradients only where it has `needs_gradients`.
 
         Args:
             batch: B texts.
             output: What the model said of them, R rows, on the model's device.
-            readout: What other attention would make the model say, and the model itself, in
-                evaluation mode, as `readout.model`.
+            readout: What other attention would make the model say; `readout.model` is the model, in
+                evaluation mode.
 
         Returns:
             Columns (R,) or (R, K); NaN where a measure is undefined.
@@ -154,12 +154,9 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     @override
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         fitting = trainer.state.fn == TrainerFn.FITTING
-        if trainer.sanity_checking or (
-            fitting and (trainer.current_epoch + 1) % self.every_n_epochs
-        ):
-            return
-        epoch = trainer.current_epoch if fitting else None
-        self._begin(trainer, pl_module, "val", epoch)
+        skipped = fitting and (trainer.current_epoch + 1) % self.every_n_epochs
+        if not (trainer.sanity_checking or skipped):
+            self._begin(trainer, pl_module, "val", trainer.current_epoch if fitting else None)
 
     @override
     def on_test_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -270,10 +267,7 @@ def attached_tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:
 
 
 def _outside_autograd(measure: _Measure) -> _Measure:
-    """The method on a detached output and its readout, or the model where it asks for that.
-
-    Detached, it does the same with and without `no_grad`.
-    """
+    """The method on a detached output, so that it does the same with and without `no_grad`."""
     asked = list(signature(measure).parameters.values())[-1]
     of_readout = asked.name == "readout" or asked.annotation in (Readout, Readout.__name__)
 

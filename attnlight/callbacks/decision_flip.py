@@ -106,8 +106,13 @@ class DecisionFlip(InterpretabilityTest):
         random = random_rankings(output.mask, output.rows, draws, self.seed)
         orders = torch.cat([readout.rankings(self.gradient), random], dim=1)  # (R, 3 + D, N)
         counts = readout.first_flips(orders)
-        followed = _removed(readout, orders, counts)
-        columns = _by_name(followed)
+        columns: dict[str, Tensor] = {}
+        for measure, values in _removed(readout, orders, counts).items():
+            *of_scores, first = values[:, : len(SCORES) + 1].unbind(-1)
+            named = zip(SCORES, of_scores, strict=True)
+            columns |= {f"{measure}_{name}": column for name, column in named}
+            columns[f"{measure}_random"] = values[:, len(SCORES) :].nanmean(-1)
+            columns[f"{measure}_random_first"] = first
         found = readout.minimal_flips()
         if found is None:
             unknown = torch.full_like(readout.weights[:, 0], torch.nan)
@@ -116,8 +121,7 @@ class DecisionFlip(InterpretabilityTest):
             size, members = found
             order = (~members).byte().argsort(dim=-1, stable=True)
             removed = _removed(readout, order.unsqueeze(1), size.unsqueeze(1)).values()
-            values = (column.squeeze(1) for column in removed)
-            columns |= dict(zip(_MINIMAL, values, strict=True))
+            columns |= zip(_MINIMAL, (column.squeeze(1) for column in removed), strict=True)
         for name in RANKINGS:
             columns[f"excess_{name}"] = columns[f"removed_count_{name}"] - columns["minimal_count"]
         undefined = readout.undefined(fewest=1)
@@ -155,15 +159,3 @@ def _removed(readout: Readout, orders: Tensor, counts: Tensor) -> dict[str, Tens
     }
     defined = {name: column.masked_fill(never, torch.nan) for name, column in values.items()}
     return defined | {"never_flips": never.double()}
-
-
-def _by_name(followed: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Columns (R,) of the rankings whose values (R, 3 + D) end with D random draws."""
-    columns: dict[str, Tensor] = {}
-    for measure, values in followed.items():
-        draws = values[:, len(SCORES) :]
-        named = zip(SCORES, values.unbind(-1), strict=False)
-        columns |= {f"{measure}_{name}": column for name, column in named}
-        columns[f"{measure}_random"] = draws.nanmean(-1)
-        columns[f"{measure}_random_first"] = draws[:, 0]
-    return columns

@@ -157,7 +157,7 @@ class _Attempt:
         box = self._box
         for turn in range(_ROUNDS):
             ways = ways.take(box.hopeful(ways.heads, ways.bound()))
-            if not len(ways):
+            if not len(ways.heads):
                 return
             attentions = ways.next(halve=turn % 3 == 2)
             excess, _ = box.ask(ways.heads, attentions)
@@ -197,10 +197,12 @@ class _Attempt:
         hopeful = self._box.hopeful(self._heads[row], torch.maximum(alone[row, i], alone[row, j]))
         # A mixture of items that keep the prediction by themselves is among the ways between.
         row, i, j = row[hopeful], i[hopeful], j[hopeful]
-        open_ = Straddles.between(row, i, j, self._lead)
+        low, high = self._lead[row, i], self._lead[row, j]
+        ends = torch.zeros_like(low), torch.ones_like(high)
+        open_ = Straddles(row, i, j, *ends, low, high)
         found = []
         for turn in range(_ROUNDS):
-            if not len(open_):
+            if not len(open_.row):
                 break
             share = open_.next(halve=turn % 3 == 2)
             mixed = torch.lerp(self._box.ones(open_.i), self._box.ones(open_.j), share[:, None])
@@ -209,7 +211,7 @@ class _Attempt:
             found.append((open_.row[kept], share[kept], excess[kept], open_.i[kept], open_.j[kept]))
             open_.narrow(share, lead)
             # Of the same probability, and not kept: other classes have changed places.
-            open_ = open_.take(~kept & (lead.abs() > self._box.epsilon / 2) & open_.wide())
+            open_ = open_.take(~kept & (lead.abs() > self._box.epsilon / 2))
         columns = [torch.cat(column) for column in zip(*found, strict=True)] or [row[:0]] * 5
         row, share, excess, i, j = columns
         mixed = torch.lerp(self._box.ones(i), self._box.ones(j), share.double()[:, None])

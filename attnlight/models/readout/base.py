@@ -105,7 +105,11 @@ class Readout(ABC):
 
     @abstractmethod
     def by_head(self) -> Readout:
-        """Each head by itself, the others held: R H rows of one head, those of a row together."""
+        """Each head by itself, the others held: R H rows of one head, those of a row together.
+
+        It is for candidates, erasing and gradients; `permute`, `worst_case` and `search` are of each
+        head by themselves.
+        """
 
     @abstractmethod
     def _source(self, output: AttentionOutput) -> Tensor | Callable[[Tensor], Tensor]:

@@ -128,3 +128,7 @@ class _OpaqueHeads(OpaqueReadout):
     @override
     def gradient(self) -> Tensor:
         return self._whole.gradient().flatten(0, 1).unsqueeze(1)
+
+    @override
+    def _source(self, output: AttentionOutput) -> Callable[[Tensor], Tensor]:
+        raise NotImplementedError("searches of the whole readout are of each head by itself")
