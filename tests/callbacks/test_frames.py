@@ -1,4 +1,4 @@
-"""How deep a test's own code goes: frames of the package from `measure` down to the model."""
+"""How tests stand on the readout: they leave its kind to it, and few frames lie below `measure`."""
 
 from __future__ import annotations
 
@@ -89,3 +89,10 @@ def test_a_measure_is_few_frames_deep(test: InterpretabilityTest, scene: str) ->
         finally:
             sys.setprofile(None)
     assert len(depth.deepest) <= MOST, " > ".join(depth.deepest)
+
+
+def test_the_readout_alone_knows_whether_it_is_affine() -> None:
+    """Item logits are only written, for programs outside."""
+    modules = Path(PACKAGE, "callbacks").glob("*.py")
+    reading = [path.stem for path in modules if ".item_logits" in path.read_text(encoding="utf-8")]
+    assert reading == ["prediction_writer"]
