@@ -15,8 +15,7 @@ from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.classifier import make_dropout
 from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import BiLSTM
-from attnlight.models.tagging import READOUTS, ReadoutName, StudyReadout
-from attnlight.models.tagging import Readout as Decoder
+from attnlight.models.tagging import READOUTS, Decoder, ReadoutName, StudyReadout
 from attnlight.models.tokens import TokenFeatures
 from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
 

@@ -15,12 +15,12 @@ from attnlight.functional.masking import masked_softmax
 from attnlight.functional.random import draw_keys
 from attnlight.functional.readout.affine import read
 from attnlight.functional.readout.heads import head_readout, own_attention, own_items
-from attnlight.functional.readout.opaque import Readout
+from attnlight.functional.readout.opaque import ReadCandidates
 
 
 def search_adversary(
     weights: Tensor,
-    item_logits: Tensor | Readout,
+    item_logits: Tensor | ReadCandidates,
     mask: Tensor,
     epsilon: float,
     rows: Tensor,

@@ -18,7 +18,7 @@ from attnlight.functional.adversary.worst_case import require_positive
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.ranking import ranking
 from attnlight.functional.readout.heads import Candidates, PartReadout, own_attention
-from attnlight.functional.readout.opaque import Readout
+from attnlight.functional.readout.opaque import ReadCandidates
 
 # Items of a kind that ways lead to or from; candidates that are read at once; what of JS, in nats,
 # is not searched for; rounds of a search.
@@ -27,7 +27,7 @@ _ITEMS, _CANDIDATES, _GAIN, _ROUNDS = 4, 1 << 15, 1e-6, 40
 
 def blackbox_adversary(
     weights: Tensor,
-    readout: Readout,
+    readout: ReadCandidates,
     mask: Tensor,
     epsilon: float,
     found: Tensor | None = None,

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlight.functional.readout.opaque import Readout
+from attnlight.functional.readout.opaque import ReadCandidates
 
 # From some rows (r,) long, ascending, to the readout of their candidates alone.
-PartReadout = Callable[[Tensor], Readout]
+PartReadout = Callable[[Tensor], ReadCandidates]
 
 # Attention weights of candidates that are read at once: 8 MiB in single precision.
 _WEIGHTS = 1 << 21
@@ -61,7 +61,7 @@ def own_items(own: Tensor, item_logits: Tensor, reach: Tensor) -> Tensor:
     return folded
 
 
-def head_readout(readout: Readout, weights: Tensor) -> Callable[[Tensor], Tensor]:
+def head_readout(readout: ReadCandidates, weights: Tensor) -> Callable[[Tensor], Tensor]:
     """A readout of attentions of each head alone, beside the model's own in the others.
 
     Args:
@@ -100,7 +100,7 @@ class Candidates:
 
     def __init__(
         self,
-        readout: Readout,
+        readout: ReadCandidates,
         weights: Tensor,
         part: PartReadout | None = None,
         by_head: bool = False,

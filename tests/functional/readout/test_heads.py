@@ -17,7 +17,7 @@ from attnlight.functional.readout.heads import (
     own_attention,
     own_items,
 )
-from attnlight.functional.readout.opaque import Readout
+from attnlight.functional.readout.opaque import ReadCandidates
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -67,7 +67,7 @@ def test_candidates_are_read_where_they_stand(apart: bool, ascending: bool) -> N
     rows = torch.cat([rows.sort().values if ascending else rows, torch.tensor([4])])
     whole, heads = torch.rand(41, 2, 5, generator=random), torch.arange(41) % 2
 
-    def part(some: torch.Tensor) -> Readout:
+    def part(some: torch.Tensor) -> ReadCandidates:
         return lambda given: read(given, items[some])
 
     given = (lambda given: read(given, items), held, part if apart else None)
