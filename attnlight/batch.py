@@ -103,6 +103,8 @@ class AttentionOutput:
         states: What attention attends to, (B, N, D).
         layers: Attention of other layers (a HAN's words, a transformer's (B, H, N, N)), texts first,
             or None.
+        memory: What the model's `readout` needs beside the states, by name, texts first. A model
+            keeps nothing on itself between a batch and its readout.
     """
 
     rows: Tensor
@@ -113,6 +115,7 @@ class AttentionOutput:
     mask: Tensor
     states: Tensor
     layers: tuple[Tensor, ...] | None = None
+    memory: dict[str, Tensor] = field(default_factory=dict)
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> AttentionOutput:
         """The output with `function` applied to every tensor."""
@@ -120,7 +123,10 @@ class AttentionOutput:
         return replace(self, **changed)  # type: ignore[arg-type]
 
     def select(self, texts: Tensor, rows: Tensor) -> AttentionOutput:
-        """The rows where `rows` (R,) bool holds, with the states where `texts` (B,) bool does."""
+        """The rows where `rows` (R,) bool holds, with the states where `texts` (B,) bool does.
+
+        Either may be places (long) instead, ascending.
+        """
         layers = self.layers and tuple(layer[texts] for layer in self.layers)
         return AttentionOutput(
             rows=self.rows[rows],
@@ -131,6 +137,7 @@ class AttentionOutput:
             mask=self.mask[rows],
             states=self.states[texts],
             layers=layers,
+            memory={name: values[texts] for name, values in self.memory.items()},
         )
 
     @property

@@ -22,7 +22,7 @@ from typing_extensions import override
 from attnlight import callbacks, datamodules, tasks  # noqa: F401
 from attnlight.callbacks.epoch_lines import EpochLines
 from attnlight.callbacks.joining import JoinTimeout
-from attnlight.callbacks.predict import PredictionWriter
+from attnlight.callbacks.prediction_writer import PredictionWriter
 from attnlight.callbacks.run import RunConfig, SummaryTable
 from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
 from attnlight.composition import compose

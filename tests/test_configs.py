@@ -183,7 +183,7 @@ def test_test_runs(here: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> N
         records.add(target.stem.rpartition("-")[0])
         return merge_shards(shards, target, **options)
 
-    monkeypatch.setattr("attnlight.callbacks.sheet.merge_shards", merge)
+    monkeypatch.setattr("attnlight.callbacks.epoch_recorder.merge_shards", merge)
     planted = experiment("planted_none")
     attached = [callback["class_path"] for callback in read(file)["trainer"]["callbacks+"]]
     given = []

@@ -1,13 +1,13 @@
 """The interpretability tests, one file each, and what they share."""
 
-from attnlight.callbacks.adversary import AdversarialAttention
+from attnlight.callbacks.adversarial_attention import AdversarialAttention
+from attnlight.callbacks.attention_permutation import AttentionPermutation
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.divergence import BaseDivergence
-from attnlight.callbacks.erasure import SingleErasure
-from attnlight.callbacks.flips import DecisionFlip
-from attnlight.callbacks.importance import ImportanceCorrelation
-from attnlight.callbacks.permutation import AttentionPermutation
+from attnlight.callbacks.base_divergence import BaseDivergence
+from attnlight.callbacks.decision_flip import DecisionFlip
+from attnlight.callbacks.importance_correlation import ImportanceCorrelation
 from attnlight.callbacks.predictions import Predictions
+from attnlight.callbacks.single_erasure import SingleErasure
 
 __all__ = [
     "AdversarialAttention",

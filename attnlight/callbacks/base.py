@@ -8,7 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import wraps
-from pathlib import Path
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lightning.pytorch as pl
@@ -17,20 +17,16 @@ from lightning.pytorch.core.mixins.hparams_mixin import HyperparametersMixin
 from lightning.pytorch.trainer.states import TrainerFn
 from numpy.typing import NDArray
 from torch import Tensor
-from torchmetrics import Metric, SumMetric
+from torchmetrics import SumMetric
 from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.display import interval_scalars, show_figure, unmeasured_index
-from attnlight.callbacks.outputs import broken_rows, broken_sentence, output_of
-from attnlight.callbacks.sheet import (
-    RecordingCallback,
-    RecordSheet,
-    corpus_known_as,
-    records_folder,
-)
+from attnlight.callbacks.epoch_recorder import EpochRecorder, RecordingCallback
+from attnlight.callbacks.validate_output import broken_rows, broken_sentence, validate_output
 from attnlight.errors import InputError
-from attnlight.records import RecordError, read_metadata
+from attnlight.models.readout import Readout, readout_of
+from attnlight.records import read_metadata
 from attnlight.report import draw
 
 if TYPE_CHECKING:
@@ -39,7 +35,7 @@ if TYPE_CHECKING:
 STAGES = {"validate": "val", "test": "test"}  # what records call a verb of the Trainer
 _UNRECORDED = ("every_n_epochs", "figures")  # arguments that change no row of a record
 _LOGGER = logging.getLogger(__name__)
-_Measure = Callable[[Any, TextBatch, AttentionOutput, AttentionModel], Mapping[str, Tensor]]
+_Measure = Callable[[Any, TextBatch, AttentionOutput, Any], Mapping[str, Tensor]]
 
 
 class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
@@ -118,51 +114,21 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         plain: dict[str, Any] = json.loads(json.dumps(chosen, default=str))
         return plain
 
-    def require_replaceable(self, trainer: pl.Trainer, stage: str, checkpoint: str) -> None:
-        """Refuse to replace a record of another checkpoint or of other settings.
-
-        Records that do not say their settings are compared by what else they say of themselves.
-
-        Args:
-            trainer: The trainer, before its loops.
-            stage: `validate` or `test`.
-            checkpoint: File name of the checkpoint.
-
-        Raises:
-            InputError: There is such a record.
-        """
-        folder = records_folder(STAGES[stage], corpus_known_as(trainer))
-        path = Path(trainer.default_root_dir) / folder / f"{self.name}.parquet"
-        try:
-            about = read_metadata(path)
-        except RecordError:  # none, or a damaged one
-            return
-        settings = self.settings(trainer, stage)
-        partial = "limit_batches" in settings or self.max_instances is not None
-        older = {**self._plain_metadata(), "measures": list(self.measures), "partial": partial}
-        now = {"settings": settings} if "settings" in about else older
-        if folder.name != STAGES[stage]:
-            now["corpus"] = trainer.datamodule.fingerprint  # type: ignore[attr-defined]
-        for name, value in {"checkpoint": checkpoint, **now}.items():
-            if about.get(name) != value:
-                differs = _difference(name, about.get(name), value)
-                raise InputError(
-                    f"{path} was measured with other settings ({differs}); --overwrite replaces it."
-                )
-
     @abstractmethod
     def measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         """Measure each row.
 
-        Whoever calls it, a subclass sees a detached output, and takes gradients only where it has
-        `needs_gradients`.
+        Whoever calls it, with a model or a readout, a subclass sees a detached output and its readout,
+        or the model, where its last parameter is neither called `readout` nor annotated as one. It
+        takes gradients only where it has `needs_gradients`.
 
         Args:
             batch: B texts.
             output: What the model said of them, R rows, on the model's device.
-            model: The model, in evaluation mode.
+            readout: What other attention would make the model say; `readout.model` is the model, in
+                evaluation mode.
 
         Returns:
             Columns (R,) or (R, K); NaN where a measure is undefined.
@@ -188,12 +154,9 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     @override
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         fitting = trainer.state.fn == TrainerFn.FITTING
-        if trainer.sanity_checking or (
-            fitting and (trainer.current_epoch + 1) % self.every_n_epochs
-        ):
-            return
-        epoch = trainer.current_epoch if fitting else None
-        self._begin(trainer, pl_module, "val", epoch)
+        skipped = fitting and (trainer.current_epoch + 1) % self.every_n_epochs
+        if not (trainer.sanity_checking or skipped):
+            self._begin(trainer, pl_module, "val", trainer.current_epoch if fitting else None)
 
     @override
     def on_test_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -209,27 +172,55 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        self._record(pl_module, outputs, batch)
-
-    @override
-    def on_test_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: TextBatch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        self._record(pl_module, outputs, batch)
+        if self._recorder is None:
+            return
+        output = validate_output(outputs, pl_module)
+        texts = self._recorder.wanted(batch.index)
+        if not texts.all():
+            rows = torch.isin(output.rows[:, 0], batch.index[texts])
+            batch, output = batch.select(texts), output.select(texts, rows)
+        broken = broken_rows(output)
+        if broken is not None:
+            self._recorder.exclude(output.rows[broken], ("max_attention", *self.measures))
+            texts = ~torch.isin(batch.index, output.rows[broken, 0])
+            batch, output = batch.select(texts), output.select(texts, ~broken)
+        if not len(output.rows):
+            return
+        columns = {
+            "prediction": output.logits.argmax(dim=-1),
+            "max_attention": output.weights.amax(dim=-1).mean(dim=-1),
+        }
+        columns |= self.measure(batch, output, pl_module.model)  # type: ignore[arg-type]
+        self._recorder.add(output.rows, columns)
 
     @override
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._end(trainer, pl_module)
+        if self._recorder is None:
+            return
+        recorder, self._recorder = self._recorder, None
+        path, scalars = recorder.finish(), {}
+        if trainer.is_global_zero:
+            about = read_metadata(path)
+            scalars = interval_scalars(path, self.measures)
+            scalars["non_finite"] = float(about["non_finite"])
+            if about["non_finite"]:
+                broken = unmeasured_index(path)
+                self._told = broken_sentence(about["stage"], about["epoch"], broken)
+                # One line where several tests met the same texts.
+                others = [test for test in attached_tests(trainer) if test is not self]
+                if all(test._told != self._told for test in others):
+                    _LOGGER.warning(self._told)
+        for name, value in trainer.strategy.broadcast(scalars).items():
+            # What Lightning neither averages nor warns of: every rank holds the same.
+            metric = SumMetric(nan_strategy="disable", sync_on_compute=False)
+            metric.update(value)
+            key = f"{recorder.stage}/{self.name}/{name}"
+            pl_module.log(key, metric.to(pl_module.device), metric_attribute=key)
+        if self.figures and trainer.is_global_zero:
+            show_figure(trainer, recorder.stage, self.name, path, self.figure)
 
-    @override
-    def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._end(trainer, pl_module)
+    on_test_batch_end = on_validation_batch_end
+    on_test_epoch_end = on_validation_epoch_end
 
     def _begin(
         self,
@@ -241,13 +232,13 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         self._told = ""
         names = getattr(module, "classes", None)
         self._classes = list(names) if isinstance(names, list | tuple) else []
-        self._sheet = RecordSheet(
+        self._recorder = EpochRecorder(
             trainer,
             self.name if epoch is None else f"{self.name}-{epoch}",
             stage,
             max_instances=self.max_instances,
             seed=self.seed,
-            metadata=self._plain_metadata()
+            metadata=self.plain_metadata()
             | {
                 "test": self.name,
                 "settings": self.settings(trainer, "validate" if stage == "val" else stage),
@@ -257,56 +248,17 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             },
         )
 
-    def _plain_metadata(self) -> dict[str, Any]:
+    def plain_metadata(self) -> dict[str, Any]:
+        """`metadata`, as JSON holds it.
+
+        Raises:
+            InputError: JSON cannot hold it.
+        """
         try:
             plain: dict[str, Any] = json.loads(json.dumps(dict(self.metadata)))
         except TypeError as error:
             raise InputError(f"metadata of {self.name} must be plain values: {error}.") from error
         return plain
-
-    def _record(self, module: pl.LightningModule, outputs: Any, batch: TextBatch) -> None:  # noqa: ANN401
-        if self._sheet is None:
-            return
-        output = output_of(outputs, module)
-        texts = self._sheet.wanted(batch.index)
-        if not texts.all():
-            rows = torch.isin(output.rows[:, 0], batch.index[texts])
-            batch, output = batch.select(texts), output.select(texts, rows)
-        broken = broken_rows(output)
-        if broken is not None:
-            self._sheet.exclude(output.rows[broken], ("max_attention", *self.measures))
-            texts = ~torch.isin(batch.index, output.rows[broken, 0])
-            batch, output = batch.select(texts), output.select(texts, ~broken)
-        if not len(output.rows):
-            return
-        columns = {
-            "prediction": output.logits.argmax(dim=-1),
-            "max_attention": output.weights.amax(dim=-1).mean(dim=-1),
-        }
-        columns |= self.measure(batch, output, module.model)  # type: ignore[arg-type]
-        self._sheet.add(output.rows, columns)
-
-    def _end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if self._sheet is None:
-            return
-        sheet, self._sheet = self._sheet, None
-        path = sheet.finish()
-        scalars = self._scalars(trainer, path) if trainer.is_global_zero else {}
-        for name, value in trainer.strategy.broadcast(scalars).items():
-            key = f"{sheet.stage}/{self.name}/{name}"
-            module.log(key, _shared(value).to(module.device), metric_attribute=key)
-        if self.figures and trainer.is_global_zero:
-            show_figure(trainer, sheet.stage, self.name, path, self.figure)
-
-    def _scalars(self, trainer: pl.Trainer, path: Path) -> dict[str, float]:
-        about = read_metadata(path)
-        if about["non_finite"]:
-            index = unmeasured_index(path)
-            self._told = broken_sentence(about["stage"], about["epoch"], index)
-            # One line where several tests met the same texts.
-            if all(test is self or test._told != self._told for test in attached_tests(trainer)):
-                _LOGGER.warning(self._told)
-        return interval_scalars(path, self.measures) | {"non_finite": float(about["non_finite"])}
 
 
 def attached_tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:
@@ -314,27 +266,24 @@ def attached_tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:
     return [c for c in trainer.callbacks if isinstance(c, InterpretabilityTest)]  # type: ignore[attr-defined]
 
 
-def _shared(value: float) -> Metric:
-    """A number that every rank holds, as what Lightning neither averages nor warns of."""
-    metric = SumMetric(nan_strategy="disable", sync_on_compute=False)
-    metric.update(value)
-    return metric
-
-
 def _outside_autograd(measure: _Measure) -> _Measure:
     """The method on a detached output, so that it does the same with and without `no_grad`."""
+    asked = list(signature(measure).parameters.values())[-1]
+    of_readout = asked.name == "readout" or asked.annotation in (Readout, Readout.__name__)
 
     @wraps(measure)
     def measured(
         self: InterpretabilityTest,
         batch: TextBatch,
         output: AttentionOutput,
-        model: AttentionModel,
+        readout: Readout | AttentionModel,
     ) -> Mapping[str, Tensor]:
-        needed = self.needs_gradients
+        needed, detached = self.needs_gradients, output.apply(Tensor.detach)
+        model = readout.model if isinstance(readout, Readout) else readout
+        given = readout_of(batch, detached, model) if of_readout else model
         # cuDNN's RNNs refuse to take gradients in evaluation mode.
         with torch.set_grad_enabled(needed), torch.backends.cudnn.flags(enabled=not needed):
-            return measure(self, batch, output.apply(Tensor.detach), model)
+            return measure(self, batch, detached, given)
 
     return measured
 
@@ -347,11 +296,3 @@ def record_name(class_name: str) -> str:
         'decision_flip'
     """
     return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
-
-
-def _difference(name: str, before: Any, now: Any) -> str:  # noqa: ANN401
-    """What differs, in words; of mappings their first key that does."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        name = next(key for key in {**before, **now} if before.get(key) != now.get(key))
-        before, now = before.get(name), now.get(name)
-    return f"{name} {before}, now {now}"

@@ -69,7 +69,12 @@ def show_figure(
     Records of more than 200,000 rows are left to `attnlight report`, so that a validation epoch
     never waits for a picture of a million rows.
     """
-    loggers: list[Any] = [logger for logger in trainer.loggers if _takes_images(logger)]
+    attached: list[Any] = trainer.loggers
+    loggers = [  # W&B can be disabled
+        logger
+        for logger in attached
+        if hasattr(logger, "log_image") and not getattr(logger.experiment, "disabled", False)
+    ]
     fitting = trainer.state.fn == TrainerFn.FITTING
     if (fitting and not loggers) or read_metadata(path)["rows"] > FIGURE_ROWS:
         return
@@ -78,17 +83,10 @@ def show_figure(
         return
     if not fitting:
         save_figure(figure, path.parents[2] / "figures" / path.parent.name / name)
-    for logger in loggers:
-        image = _image(figure)
-        logger.log_image(key=f"{stage}/{name}/figure", images=[image], step=trainer.global_step)
-
-
-def _takes_images(logger: Any) -> bool:  # noqa: ANN401
-    """Whether an image that the logger is given goes anywhere: W&B can be disabled."""
-    return hasattr(logger, "log_image") and not getattr(logger.experiment, "disabled", False)
-
-
-def _image(figure: Figure) -> Any:  # noqa: ANN401
+    if not loggers:
+        return
     from PIL import Image
 
-    return Image.open(io.BytesIO(figure_png(figure, dpi=150)))
+    for logger in loggers:
+        image = Image.open(io.BytesIO(figure_png(figure, dpi=150)))
+        logger.log_image(key=f"{stage}/{name}/figure", images=[image], step=trainer.global_step)

@@ -21,7 +21,7 @@ class EpochLines(Callback):
 
     @override
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._print(trainer)
+        self.on_train_end(trainer, pl_module)
         self._epoch, self._validated = trainer.current_epoch, False
         self._began = time.monotonic()
 
@@ -31,10 +31,7 @@ class EpochLines(Callback):
 
     @override
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._print(trainer)
-
-    def _print(self, trainer: pl.Trainer) -> None:
-        """Print the line of the epoch that ended, when its training loss has been logged, too."""
+        # The line of the epoch that ended, when its training loss has been logged, too.
         epoch, self._epoch = self._epoch, None
         if epoch is None or not trainer.is_global_zero:
             return

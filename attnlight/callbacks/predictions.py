@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.functional import attention_entropy
+from attnlight.models.readout import Readout
 
 
 class Predictions(InterpretabilityTest):
@@ -23,7 +24,7 @@ class Predictions(InterpretabilityTest):
 
     @override
     def measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         columns = {
             "probabilities": output.probabilities,

@@ -12,10 +12,16 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.cli import SaveConfigCallback
 from typing_extensions import override
 
-from attnlight.callbacks.base import STAGES, attached_tests, record_name
-from attnlight.callbacks.sheet import corpus_known_as, records_folder
+from attnlight.callbacks.base import (
+    STAGES,
+    InterpretabilityTest,
+    attached_tests,
+    record_name,
+)
+from attnlight.callbacks.epoch_recorder import corpus_known_as, records_folder
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
+from attnlight.records import RecordError, read_metadata
 from attnlight.report.tables import terminal_table
 
 
@@ -36,29 +42,16 @@ class RunConfig(SaveConfigCallback):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if stage in STAGES and not self.config.overwrite:
             for test in attached_tests(trainer):
-                test.require_replaceable(trainer, stage, Path(self.config.ckpt_path).name)
+                _require_replaceable(test, trainer, stage, Path(self.config.ckpt_path).name)
 
     @override
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._save_once(trainer, pl_module)
-
-    @override
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._save_once(trainer, pl_module)
-
-    @override
-    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._save_once(trainer, pl_module)
-
-    @override
-    def on_predict_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._save_once(trainer, pl_module)
-
-    def _save_once(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Write the configuration now that checkpoint and corpus have been accepted."""
+        # Now that checkpoint and corpus have been accepted.
         if trainer.is_global_zero and not self.already_saved:
             self.save_config(trainer, pl_module, trainer.state.fn.value)  # type: ignore[union-attr]
             self.already_saved = True
+
+    on_validation_start = on_test_start = on_predict_start = on_fit_start
 
     @override
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -87,6 +80,47 @@ class RunConfig(SaveConfigCallback):
             if isinstance(logger, pl.loggers.WandbLogger):
                 whole = {named: yaml.safe_load(text)}
                 logger.experiment.config.update(whole, allow_val_change=True)
+
+
+def _require_replaceable(
+    test: InterpretabilityTest, trainer: pl.Trainer, stage: str, checkpoint: str
+) -> None:
+    """Refuse to replace a test's record of another checkpoint or of other settings.
+
+    Records that do not say their settings are compared by what else they say of themselves.
+
+    Args:
+        test: The test.
+        trainer: The trainer, before its loops.
+        stage: `validate` or `test`.
+        checkpoint: File name of the checkpoint.
+
+    Raises:
+        InputError: There is such a record.
+    """
+    folder = records_folder(STAGES[stage], corpus_known_as(trainer))
+    path = Path(trainer.default_root_dir) / folder / f"{test.name}.parquet"
+    try:
+        about = read_metadata(path)
+    except RecordError:  # none, or a damaged one
+        return
+    settings = test.settings(trainer, stage)
+    partial = "limit_batches" in settings or test.max_instances is not None
+    older = {**test.plain_metadata(), "measures": list(test.measures), "partial": partial}
+    now = {"checkpoint": checkpoint} | ({"settings": settings} if "settings" in about else older)
+    if folder.name != STAGES[stage]:
+        now["corpus"] = trainer.datamodule.fingerprint  # type: ignore[attr-defined]
+    for name, value in now.items():
+        before = about.get(name)
+        if before == value:
+            continue
+        if isinstance(before, dict) and isinstance(value, dict):  # of mappings the first key
+            name = next(k for k in {**before, **value} if before.get(k) != value.get(k))
+            before, value = before.get(name), value.get(name)
+        raise InputError(
+            f"{path} was measured with other settings ({name} {before}, now {value}); "
+            "--overwrite replaces it."
+        )
 
 
 def _still_recorded(path: Path, records: Path, now: set[str]) -> list[Namespace]:

@@ -100,18 +100,13 @@ def _tau_and_p(
     asymptotic = torch.erfc((excess / variance.sqrt()).abs() / math.sqrt(2))
     fewer = torch.minimum(discordant, pairs - discordant)
     exact = (x_ties[0] + y_ties[0] == 0) & ((items <= _EXACT_ITEMS) | (fewer <= 1))
-    p = torch.where(exact, _exact_p(items, fewer), asymptotic)
-    return tau.masked_fill(undefined, math.nan), p.masked_fill(undefined, math.nan)
-
-
-def _exact_p(items: Tensor, fewer: Tensor) -> Tensor:
-    """P of at most `fewer` discordant or concordant pairs, of untied items."""
     table = _table().to(items.device)
     column = fewer.clamp(0, table.shape[1] - 1).long()
-    small = table[items.clamp(0, _EXACT_ITEMS).long(), column]
+    few = table[items.clamp(0, _EXACT_ITEMS).long(), column]
     # 2 / n! if no pair is discordant, 2 / (n - 1)! if one is.
-    large = 2 * torch.exp(-torch.lgamma(items + 1 - fewer))
-    return torch.where(items <= _EXACT_ITEMS, small, large)
+    many = 2 * torch.exp(-torch.lgamma(items + 1 - fewer))
+    p = torch.where(exact, torch.where(items <= _EXACT_ITEMS, few, many), asymptotic)
+    return tau.masked_fill(undefined, math.nan), p.masked_fill(undefined, math.nan)
 
 
 @cache

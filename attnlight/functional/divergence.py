@@ -112,7 +112,20 @@ class _FromFixed(torch.autograd.Function):
         if p.device.type == "cpu" and len(p):
             size = max(1, _BLOCK // p[0].numel())
         blocks = zip(torch.split(fixed, size), torch.split(p, size), strict=True)
-        values, slopes = zip(*(_KINDS[kind](other, own) for other, own in blocks), strict=True)
+        values, slopes = [], []
+        for other, own in blocks:
+            if kind == "tvd":
+                moved = own - other
+                value, slope = moved.abs().sum(-1) / 2, moved.sign() / 2
+            elif kind == "kl":
+                slope = _log(own) - _log(other)
+                value = (own * slope - (own - other)).sum(-1)
+            else:
+                mean = _log((own + other) / 2)
+                slope = (_log(own) - mean) / 2
+                value = (own * slope + other * ((_log(other) - mean) / 2)).sum(-1)
+            values.append(value)
+            slopes.append(slope)
         ctx.save_for_backward(torch.cat(slopes))
         return torch.cat(values)
 
@@ -123,27 +136,8 @@ class _FromFixed(torch.autograd.Function):
         return None, gradient.unsqueeze(-1) * slope, None
 
 
-def _kl(fixed: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    slope = _log(p) - _log(fixed)
-    return (p * slope - (p - fixed)).sum(-1), slope
-
-
-def _js(fixed: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    mean = _log((p + fixed) / 2)
-    slope = (_log(p) - mean) / 2
-    return (p * slope + fixed * ((_log(fixed) - mean) / 2)).sum(-1), slope
-
-
-def _tvd(fixed: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    moved = p - fixed
-    return moved.abs().sum(-1) / 2, moved.sign() / 2
-
-
 def _log(p: Tensor) -> Tensor:
     return p.clamp(min=torch.finfo(p.dtype).tiny).log()
-
-
-_KINDS = {"kl": _kl, "js": _js, "tvd": _tvd}
 
 
 def largest_js(weights: Tensor, mask: Tensor) -> Tensor:

@@ -6,12 +6,6 @@ import torch
 from torch import Tensor
 
 
-def _expand(mask: Tensor, like: Tensor) -> Tensor:
-    """The mask (B, N) with dimensions of 1 after the first, so that it broadcasts to (B, ..., N)."""
-    missing = like.ndim - mask.ndim
-    return mask.reshape(mask.shape[:1] + (1,) * missing + mask.shape[1:])
-
-
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Softmax over the items of the mask; exactly 0 elsewhere.
 
@@ -29,7 +23,9 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
         >>> masked_softmax(torch.zeros(1, 3), torch.tensor([[True, True, False]]))
         tensor([[0.5000, 0.5000, 0.0000]])
     """
-    off = ~_expand(mask, scores)
+    # With dimensions of 1 after the first, so that (B, N) broadcasts to (B, ..., N).
+    shape = mask.shape[:1] + (1,) * (scores.ndim - mask.ndim) + mask.shape[1:]
+    off = ~mask.reshape(shape)
     # The lowest finite number, not -inf: a fully masked row must not become NaN, nor its gradient.
     lowest = torch.finfo(scores.dtype).min
     return torch.softmax(scores.masked_fill(off, lowest), dim=-1).masked_fill(off, 0.0)

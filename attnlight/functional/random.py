@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from attnlight.functional._cpu import Scratch, sorted_keys
@@ -49,27 +48,18 @@ def _children(states: Tensor, count: int, scratch: Scratch) -> Tensor:
     if states.device.type != "cpu":
         return _child(states[:, :, None], numbers)
     found = scratch.take("bits", (*states.shape, count), states.dtype, states.device)
-    steps = _unsigned((numbers + 1) * _GAMMA)
+    steps = ((numbers + 1) * _GAMMA).numpy().view(np.uint64)
     rows = max(1, _CACHED // max(1, found[:1].numel()))
-    for state, bits in zip(torch.split(states, rows), torch.split(found, rows), strict=True):
-        _mix(_unsigned(state)[:, :, None] + steps, _unsigned(bits))
+    for state, part in zip(torch.split(states, rows), torch.split(found, rows), strict=True):
+        bits, into = state.numpy().view(np.uint64)[:, :, None] + steps, part.numpy().view(np.uint64)
+        for by, factor in _STEPS:
+            np.right_shift(bits, np.uint64(by), out=into)
+            if factor == 1:
+                np.bitwise_xor(bits, into, out=into)
+            else:
+                np.bitwise_xor(bits, into, out=bits)
+                np.multiply(bits, np.uint64(factor % 2**64), out=bits)
     return found
-
-
-def _mix(bits: NDArray[np.uint64], into: NDArray[np.uint64]) -> None:
-    """The generator's output for its states; these are overwritten."""
-    for by, factor in _STEPS:
-        np.right_shift(bits, np.uint64(by), out=into)
-        if factor == 1:
-            np.bitwise_xor(bits, into, out=into)
-        else:
-            np.bitwise_xor(bits, into, out=bits)
-            np.multiply(bits, np.uint64(factor % 2**64), out=bits)
-
-
-def _unsigned(numbers: Tensor) -> NDArray[np.uint64]:
-    """The same memory."""
-    return numbers.numpy().view(np.uint64)
 
 
 def draw_states(seed: int, index: Tensor, position: Tensor, draws: int) -> Tensor:
@@ -145,9 +135,31 @@ def sorted_by_keys(bits: Tensor, lengths: Tensor, scratch: Scratch | None = None
     Returns:
         (R, K, N), int32 where that is what they are sorted by, else long.
     """
-    if bits.device.type == "cpu" and bits.shape[-1] <= _SHORT:
-        return _sorted_by_short_keys(bits, lengths, scratch or Scratch())
-    return _sorted_by_long_keys(bits, lengths[:, None, None])
+    items = bits.shape[-1]
+    if bits.device.type != "cpu" or items > _SHORT:
+        return _sorted_by_long_keys(bits, lengths[:, None, None])
+    # By 32 bits, the highest of an item's bits above its ordinal: numpy sorts them more than twice as
+    # fast. Where two items agree in these bits the others decide.
+    scratch = scratch or Scratch()
+    ordinal = (1 << (items - 1).bit_length()) - 1
+    highest = 0x7FFFFFFF & ~ordinal
+    ordinals = torch.arange(items, dtype=torch.int32)
+    beyond = ordinals >= lengths[:, None, None]
+    keys = scratch.take("keys", bits.shape, bits.dtype, bits.device)
+    torch.bitwise_and(bits, highest, out=keys)
+    keys = sorted_keys(keys.bitwise_or_(ordinals.where(~beyond, ordinals | highest)))
+    if items < 2:
+        return keys.bitwise_and_(ordinal)
+    # Neighbours that differ in their ordinals only.
+    apart = scratch.take("apart", (*bits.shape[:2], items - 1), keys.dtype, keys.device)
+    torch.bitwise_xor(keys[..., 1:], keys[..., :-1], out=apart)
+    shortest = max(1, items - int(beyond.any(0).sum()))
+    apart[..., shortest - 1 :].masked_fill_(beyond[..., shortest:], ordinal + 1)
+    alike, order = apart.amin(-1) <= ordinal, keys.bitwise_and_(ordinal)
+    if alike.any():
+        row, draw = alike.nonzero(as_tuple=True)
+        order[row, draw] = _sorted_by_long_keys(bits[row, draw], lengths[row, None]).int()
+    return order
 
 
 def _sorted_by_long_keys(bits: Tensor, lengths: Tensor) -> Tensor:
@@ -159,36 +171,3 @@ def _sorted_by_long_keys(bits: Tensor, lengths: Tensor) -> Tensor:
     keys = bits.to(torch.int64)
     keys.bitwise_left_shift_(32).bitwise_and_(_HIGHEST_KEY).bitwise_or_(tails)
     return sorted_keys(keys).bitwise_and_(_ORDINAL)
-
-
-def _sorted_by_short_keys(bits: Tensor, lengths: Tensor, scratch: Scratch) -> Tensor:
-    """The same by 32 bits: the highest of an item's bits above its ordinal.
-
-    numpy sorts them more than twice as fast. Where two items agree in these bits the others decide.
-    """
-    items = bits.shape[-1]
-    ordinal = (1 << (items - 1).bit_length()) - 1
-    highest = 0x7FFFFFFF & ~ordinal
-    ordinals = torch.arange(items, dtype=torch.int32)
-    beyond = ordinals >= lengths[:, None, None]
-    keys = scratch.take("keys", bits.shape, bits.dtype, bits.device)
-    torch.bitwise_and(bits, highest, out=keys)
-    keys = sorted_keys(keys.bitwise_or_(ordinals.where(~beyond, ordinals | highest)))
-    alike = _neighbours_alike(keys, ordinal, beyond, scratch)
-    order = keys.bitwise_and_(ordinal)
-    if alike.any():
-        row, draw = alike.nonzero(as_tuple=True)
-        order[row, draw] = _sorted_by_long_keys(bits[row, draw], lengths[row, None]).int()
-    return order
-
-
-def _neighbours_alike(keys: Tensor, ordinal: int, beyond: Tensor, scratch: Scratch) -> Tensor:
-    """Whether two of the sorted keys (R, K, N) of a draw differ in their ordinals only, (R, K)."""
-    rows, draws, items = keys.shape
-    if items < 2:
-        return beyond.new_zeros(rows, draws)
-    apart = scratch.take("apart", (rows, draws, items - 1), keys.dtype, keys.device)
-    torch.bitwise_xor(keys[..., 1:], keys[..., :-1], out=apart)
-    shortest = max(1, items - int(beyond.any(0).sum()))
-    apart[..., shortest - 1 :].masked_fill_(beyond[..., shortest:], ordinal + 1)
-    return apart.amin(-1) <= ordinal

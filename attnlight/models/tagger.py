@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Literal
 
 import torch
@@ -12,14 +11,11 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional.readout.heads import PartReadout
 from attnlight.functional.readout.instances import texts_of_rows
-from attnlight.functional.readout.opaque import Readout
 from attnlight.models.classifier import make_dropout
 from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import BiLSTM
-from attnlight.models.tagging import READOUTS, ReadoutName, StudyReadout
-from attnlight.models.tagging import Readout as Decoder
+from attnlight.models.tagging import READOUTS, Decoder, ReadoutName, StudyReadout
 from attnlight.models.tokens import TokenFeatures
 from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
 
@@ -28,6 +24,7 @@ TaggerEncoder = Literal["transformer", "bilstm", "tokens"]
 # Numbers of a block of candidate attentions that are read at once: on a CPU what stays in its cache,
 # 1 MiB in single precision, on an accelerator 16 MiB.
 _CPU_BLOCK, _ACCELERATOR_BLOCK = 1 << 18, 1 << 22
+_VALUES = "values"  # in `AttentionOutput.memory`: of the last attention
 
 
 class SelfAttentionTagger(nn.Module):
@@ -157,29 +154,14 @@ class SelfAttentionTagger(nn.Module):
             mask=mask[text],
             states=states,
             layers=layers or None,
+            memory={_VALUES: values},
         )
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
         """Logits (R, K, C) of K candidate attentions (R, H, K, N) over the states of `output`."""
-        whole = torch.arange(len(output.rows), device=output.rows.device)
-        return self.readouts_of_rows(output)(whole)(weights)
-
-    def readouts_of_rows(self, output: AttentionOutput) -> PartReadout:
-        """From some rows (r,) of an output to the readout of these alone.
-
-        What a text's rows share is computed once, however many parts are asked for.
-        """
+        values = output.memory[_VALUES]  # (B, H, N, D / H)
         text, position = texts_of_rows(output.rows), output.rows[:, 1]
-        values = self.attention.values(self.norm(output.states))
         own = output.states[text, position].unsqueeze(1)
-
-        def part(rows: Tensor) -> Readout:
-            return partial(self._read, values, text[rows], own[rows])
-
-        return part
-
-    def _read(self, values: Tensor, text: Tensor, own: Tensor, weights: Tensor) -> Tensor:
-        """Logits (r, K, C) of attentions (r, H, K, N) over values (B, H, N, D / H) of texts (r,)."""
         cost = weights.shape[1:].numel() + values.shape[1:].numel()
         block = _CPU_BLOCK if text.device.type == "cpu" else _ACCELERATOR_BLOCK
         places = torch.arange(len(text), device=text.device)

@@ -14,7 +14,7 @@ from attnlight.models.transformer import AfterAttention
 ReadoutName = Literal["study", "text", "residual"]
 
 
-class Readout(nn.Module, ABC):
+class Decoder(nn.Module, ABC):
     """What all readouts share.
 
     Args:
@@ -43,7 +43,7 @@ class Readout(nn.Module, ABC):
         return torch.einsum("bhnd,chd->bhnc", values, weight.to(values.dtype))
 
 
-class StudyReadout(Readout):
+class StudyReadout(Decoder):
     """h = x + MHA(LN x), y = h + FF(LN h), LN, affine: the released encoder of Yang (2020).
 
     It is not affine in attention.
@@ -70,7 +70,7 @@ class StudyReadout(Readout):
         return None
 
 
-class TextReadout(Readout):
+class TextReadout(Decoder):
     """An affine layer over the heads' contexts side by side: what the report of Yang (2020) says.
 
     A token reaches its own tag only through its attention to itself.
@@ -92,7 +92,7 @@ class TextReadout(Readout):
         return self.decoder.bias
 
 
-class ResidualReadout(Readout):
+class ResidualReadout(Decoder):
     """An affine layer over the sum of the heads' contexts and the token's own state.
 
     It is affine in attention, with a bias per token: what the token says by itself.
@@ -110,7 +110,7 @@ class ResidualReadout(Readout):
         return logits
 
 
-READOUTS: dict[str, type[Readout]] = {
+READOUTS: dict[str, type[Decoder]] = {
     "study": StudyReadout,
     "text": TextReadout,
     "residual": ResidualReadout,

@@ -14,6 +14,7 @@ from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import AttentionPermutation, InterpretabilityTest, Predictions
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
+from attnlight.models.readout import Readout
 from attnlight.records import RecordError, read_record
 from tests.outside import OutsideTask, Texts, collate, loader
 
@@ -191,6 +192,46 @@ def test_gradients_are_there_in_test(tmp_path: Path) -> None:
     run_test(tmp_path, Gradient())
     rows = read_record(tmp_path / "records/test/gradient.parquet").columns
     assert (rows["norm"] > 0).all()
+
+
+class ByReadout(InterpretabilityTest):
+    """Logits of the model's own attention, asked of the batch's readout."""
+
+    measures = ("first",)
+
+    def measure(self, batch: Any, output: Any, readout: Any) -> dict[str, Tensor]:
+        assert isinstance(readout, Readout)
+        assert readout.output is output
+        assert not output.weights.requires_grad
+        return {"first": readout.candidates(output.weights.unsqueeze(2))[:, 0, 0]}
+
+
+class ByAnnotation(InterpretabilityTest):
+    """The same, by the type of a parameter of another name."""
+
+    measures = ("first",)
+
+    def measure(self, batch: Any, output: Any, asked: Readout) -> dict[str, Tensor]:  # type: ignore[override]
+        return {"first": asked.candidates(output.weights.unsqueeze(2))[:, 0, 0]}
+
+
+class ByModel(InterpretabilityTest):
+    """The same, as tests from before there were readouts ask."""
+
+    measures = ("first",)
+
+    def measure(self, batch: Any, output: Any, net: Any) -> dict[str, Tensor]:
+        return {"first": net.readout(output, output.weights.unsqueeze(2))[:, 0, 0]}
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_a_test_gets_the_readout_or_the_model(tmp_path: Path, affine: bool) -> None:
+    tests = ByReadout(), ByAnnotation(), ByModel()
+    run_test(tmp_path, *tests, task=OutsideTask(affine))
+    found = [read_record(tmp_path / f"records/test/{test.name}.parquet").columns for test in tests]
+    assert len(found[0]["first"]) == 23
+    for columns in found[1:]:
+        np.testing.assert_allclose(columns["first"], found[0]["first"], rtol=1e-5, atol=1e-6)
 
 
 class Tolerant(Gradient):

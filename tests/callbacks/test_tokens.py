@@ -34,7 +34,7 @@ SCORES = ("attention", "gradient", "gradient_x_attention")
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are treated as the many of a tagger's batch are."""
-    monkeypatch.setattr("attnlight.callbacks.erasing._FEW", 0)
+    monkeypatch.setattr("attnlight.models.readout.affine._FEW", 0)
     monkeypatch.setattr("attnlight.functional.erasure.flips._FEW", 0)
 
 
@@ -272,7 +272,7 @@ def test_adversaries_in_parts_are_those_of_all_rows(
     test = AdversarialAttention(search=search, starts=2, steps=10)
     batch = sentences(LENGTHS)
     whole = columns_of(test, model, batch)
-    monkeypatch.setattr("attnlight.callbacks.adversary._WEIGHTS", 7 * 2 * max(LENGTHS))
+    monkeypatch.setattr("attnlight.callbacks.adversarial_attention._WEIGHTS", 7 * 2 * max(LENGTHS))
     parts = columns_of(test, model, batch)
     assert parts.keys() == whole.keys()
     for name, column in whole.items():

@@ -37,7 +37,8 @@ def furthest_in_slab(weights: Tensor, e: Tensor, low: Tensor, high: Tensor, mask
     """
     found = _Furthest.of(weights, e, mask)
     found.widen(low, high)
-    return found.attention()
+    attention = torch.zeros_like(weights).scatter_add(1, found.items, found.shares)
+    return torch.where(found.value[:, None] >= 0, attention, weights)
 
 
 def furthest_js(weights: Tensor, e: Tensor, low: Tensor, high: Tensor, mask: Tensor) -> Tensor:
@@ -141,13 +142,22 @@ class _Furthest:
         self._take(js > self.value, torch.stack([item, item], dim=-1), whole)
         self.value = torch.maximum(self.value, js)
         edges = _Edges.across(self, torch.stack([low, high], dim=-1))
-        self.value = edges.search(self.value)
-        self._take(*edges.best())
-
-    def attention(self) -> Tensor:
-        """The attention (B, N); `weights` where there is none."""
-        found = torch.zeros_like(self.weights).scatter_add(1, self.items, self.shares)
-        return torch.where(self.value[:, None] >= 0, found, self.weights)
+        # The best pair of each row, -1 for none: bound, item below and item above as the digits of a
+        # number to base n; of equal pairs the one of lowest number.
+        n, pair = self.e.shape[1], torch.full_like(self.value, -1, dtype=torch.long)
+        for rows, i, j in edges.pairs():
+            owner = edges.owner[rows]
+            own = (self.weights[owner, i], self.weights[owner, j])
+            js = two_item_js(edges.shares(rows, i, j), own)
+            best = self.value.scatter_reduce(0, owner, js, "amax")
+            winning = ((js == best[owner]) & (js > self.value[owner])).nonzero().squeeze(-1)
+            number = (rows[winning] * n + i[winning]) * n + j[winning]
+            pair = pair.scatter_reduce(0, owner[winning], number, "amin", include_self=False)
+            self.value = best
+        head, j = pair.clamp(min=0) // n, pair.clamp(min=0) % n
+        row, i = head // n, head % n
+        shares = torch.stack(edges.shares(row, i, j), dim=-1)
+        self._take(pair >= 0, torch.stack([i, j], dim=-1), shares)
 
     def _take(self, where: Tensor, items: Tensor, shares: Tensor) -> None:
         self.items = torch.where(where[:, None], items, self.items)
@@ -165,8 +175,6 @@ class _Edges:
         not_below: 0 for items below the bound, -inf for others, (B, 2, N).
         not_above: 0 for items above the bound, -inf for others, (B, 2, N).
         owner: The row of each bound, (R,).
-        pair: The best pair of each row, (B,), -1 for none: bound, item below and item above as the
-            digits of a number to base N.
     """
 
     found: _Furthest
@@ -175,7 +183,6 @@ class _Edges:
     not_below: Tensor
     not_above: Tensor
     owner: Tensor
-    pair: Tensor
 
     @classmethod
     def across(cls, found: _Furthest, bounds: Tensor) -> _Edges:
@@ -192,69 +199,35 @@ class _Edges:
             not_below=torch.where(usable & (distance > 0), zero, never),
             not_above=torch.where(usable & (distance < 0), zero, never),
             owner=torch.arange(len(bounds), device=bounds.device).repeat_interleave(2),
-            pair=torch.full_like(found.value, -1, dtype=torch.long),
         )
 
-    def search(self, value: Tensor) -> Tensor:
-        """Find pairs whose JS is above value (B,): likely ones, then all that the bound leaves.
+    def pairs(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Bounds, items below and items above of pairs whose JS may be above the best so far.
 
-        Returns:
-            The largest JS, (B,).
+        First the items of least weight, nearest to the bound and furthest from it. Then all pairs
+        that a bound of JS leaves: along an edge JS is below its chord by at least twice `bend` of the
+        halfway point times the smaller share. The smaller share is the one or the other, and each
+        case separates: a pair whose sum is below 0 in both has a JS below the best.
         """
-        value = self._improve(value, *self._opening())
-        lower, upper = self._bounds(value)
-        for bounds, i, j in _pairs_above_zero(lower.flatten(0, 2), upper.flatten(0, 2)):
-            rows = bounds.remainder(len(self.owner))
-            value = self._improve(value, rows, i, j)
-        return value
-
-    def _bounds(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """What items below and above add to a bound on JS - value, each (2, B, 2, N).
-
-        Along an edge JS is below its chord by at least twice `bend` of the halfway point times the
-        smaller share. The smaller share is the one or the other, and each case separates: a pair
-        whose sum is below 0 in both has a JS below value (B,).
-        """
-        excess = self.found.alone - value[:, None]
-        bent = excess - (self.found.bend + self.found.least)
+        found, likely = self.found, []
+        for off in (self.not_below, self.not_above):
+            scores = (found.alone[:, None] + off, self.inverse + off, off - self.inverse)
+            values, items = torch.stack(scores, dim=2).flatten(0, 1).max(-1)
+            likely += [items, values.isfinite()]
+        i, one, j, other = likely
+        rows, first, second = (one[:, :, None] & other[:, None, :]).nonzero().unbind(-1)
+        yield rows, i[rows, first], j[rows, second]
+        excess = found.alone - found.value[:, None]
+        bent = excess - (found.bend + found.least)
         lower = torch.stack([bent, excess])[:, :, None] * self.inverse + self.not_below
         upper = torch.stack([excess, bent])[:, :, None] * self.inverse + self.not_above
-        return lower, upper
+        for bounds, i, j in _pairs_above_zero(lower.flatten(0, 2), upper.flatten(0, 2)):
+            yield bounds.remainder(len(self.owner)), i, j
 
-    def best(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Which rows (B,) have a best pair, its items (B, 2) and their shares (B, 2)."""
-        n = self.gap.shape[1]
-        head, j = self.pair.clamp(min=0) // n, self.pair.clamp(min=0) % n
-        row, i = head // n, head % n
-        shares = torch.stack(self._shares(row, i, j), dim=-1)
-        return self.pair >= 0, torch.stack([i, j], dim=-1), shares
-
-    def _shares(self, rows: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+    def shares(self, rows: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+        """Shares (E,) of items i below and j above bounds (E,), whose mean is the bound."""
         below, above = self.gap[rows, i], self.gap[rows, j]
         return above / (below + above), below / (below + above)
-
-    def _opening(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Pairs of the items of least weight, nearest to the bound and furthest from it."""
-        (i, one), (j, other) = self._likely(self.not_below), self._likely(self.not_above)
-        rows, first, second = (one[:, :, None] & other[:, None, :]).nonzero().unbind(-1)
-        return rows, i[rows, first], j[rows, second]
-
-    def _likely(self, off: Tensor) -> tuple[Tensor, Tensor]:
-        """Three items of each bound (R, 3), and whether there are any (R, 3)."""
-        scores = (self.found.alone[:, None] + off, self.inverse + off, off - self.inverse)
-        values, items = torch.stack(scores, dim=2).flatten(0, 1).max(-1)
-        return items, values.isfinite()
-
-    def _improve(self, value: Tensor, rows: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """The best of value (B,) and these pairs; of equal pairs the one of lowest number."""
-        n, owner = self.gap.shape[1], self.owner[rows]
-        own = (self.found.weights[owner, i], self.found.weights[owner, j])
-        js = two_item_js(self._shares(rows, i, j), own)
-        best = value.scatter_reduce(0, owner, js, "amax")
-        winning = ((js == best[owner]) & (js > value[owner])).nonzero().squeeze(-1)
-        number = (rows[winning] * n + i[winning]) * n + j[winning]
-        self.pair = self.pair.scatter_reduce(0, owner[winning], number, "amin", include_self=False)
-        return best
 
 
 def _pairs_above_zero(first: Tensor, second: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,12 +15,12 @@ from attnlight.functional.masking import masked_softmax
 from attnlight.functional.random import draw_keys
 from attnlight.functional.readout.affine import read
 from attnlight.functional.readout.heads import head_readout, own_attention, own_items
-from attnlight.functional.readout.opaque import Readout
+from attnlight.functional.readout.opaque import ReadCandidates
 
 
 def search_adversary(
     weights: Tensor,
-    item_logits: Tensor | Readout,
+    item_logits: Tensor | ReadCandidates,
     mask: Tensor,
     epsilon: float,
     rows: Tensor,
@@ -66,7 +67,11 @@ def search_adversary(
         where logits are not finite.
     """
     own, reach = own_attention(weights, mask)
-    reader = _reader(weights, item_logits, own, reach)
+    reader: Callable[[Tensor], Tensor]
+    if isinstance(item_logits, Tensor):
+        reader = partial(read, item_logits=own_items(own, item_logits, reach))
+    else:
+        reader = head_readout(item_logits, weights)
     base = reader(own.unsqueeze(1))
     limit = epsilon if search_epsilon is None else search_epsilon
     first, second = torch.triu_indices(starts, starts, 1, device=own.device)
@@ -92,16 +97,6 @@ def search_adversary(
         adversary, js = best_of(reader, own, epsilon, found.unbind(1))
     js = js.masked_fill(~base.isfinite().all(-1).squeeze(1), math.nan)
     return adversary.reshape(weights.shape), js.reshape(weights.shape[:-1])
-
-
-def _reader(
-    weights: Tensor, item_logits: Tensor | Readout, own: Tensor, reach: Tensor
-) -> Callable[[Tensor], Tensor]:
-    """A readout of attentions (R, K, N) of one head each to logits (R, K, C)."""
-    if not isinstance(item_logits, Tensor):
-        return head_readout(item_logits, weights)
-    items = own_items(own, item_logits, reach)
-    return lambda attentions: read(attentions, items)
 
 
 def _normal(seed: int, rows: Tensor, heads: int, starts: int, mask: Tensor) -> Tensor:

@@ -43,9 +43,6 @@ class Ways:
     end_js: Tensor
     share: Tensor | None = None
 
-    def __len__(self) -> int:
-        return len(self.heads)
-
     def take(self, where: Tensor) -> Ways:
         """The ways where `where` (E,) bool holds."""
         return Ways(**_taken(self, where))
@@ -94,22 +91,9 @@ class Straddles:
     below: Tensor
     above: Tensor
 
-    @classmethod
-    def between(cls, row: Tensor, i: Tensor, j: Tensor, lead: Tensor) -> Straddles:
-        """Mixtures of items i and j (E,) of rows (E,), whose numbers are lead (r, N)."""
-        below, above = lead[row, i], lead[row, j]
-        return cls(row, i, j, torch.zeros_like(below), torch.ones_like(above), below, above)
-
-    def __len__(self) -> int:
-        return len(self.row)
-
     def take(self, where: Tensor) -> Straddles:
-        """The mixtures where `where` (E,) bool holds."""
-        return Straddles(**_taken(self, where))
-
-    def wide(self) -> Tensor:
-        """Which are worth another trial, (E,) bool."""
-        return self.last - self.first > _NARROW
+        """The mixtures where `where` (E,) bool holds, but those that are narrowed down."""
+        return Straddles(**_taken(self, where & (self.last - self.first > _NARROW)))
 
     def next(self, *, halve: bool) -> Tensor:
         """Shares (E,) of item j to try."""

@@ -112,7 +112,8 @@ class _Instance:
         """The attention (N,) that programs reach from a start, the first with given costs (N,)."""
         best, best_js, at = self.weights, 0.0, start
         while self.programs < _PROGRAMS:
-            at = self._solve(costs, self._moved(at), without)
+            solved = self._solve(costs, self._moved(at), without)
+            at = self.weights if solved is None else self._kept(solved)
             js = self._js(at)
             if js > best_js:
                 best = at
@@ -121,8 +122,11 @@ class _Instance:
             best_js, costs, without = js, -self._slope(at), None
         return best
 
-    def _solve(self, costs: Vector, moved: Vector, without: int | None) -> Vector:
-        """The attention (N,) of least cost (N,) under bounds that are exact at x = moved (C,)."""
+    def _solve(self, costs: Vector, moved: Vector, without: int | None) -> Vector | None:
+        """The attention (N,) of least cost (N,) under bounds that are exact at x = moved (C,).
+
+        None where the solver finds none.
+        """
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         self.programs += 1
@@ -152,7 +156,7 @@ class _Instance:
             bounds=Bounds(lowest, most),
             options={"presolve": False},
         )
-        return self.weights if solution.x is None else self._kept(solution.x[:items])
+        return None if solution.x is None else solution.x[:items]
 
     def _bounds(self, moved: Vector) -> tuple[list[Vector], list[Vector], list[Vector], float]:
         """What a program spends of epsilon, by classes (C,), for bounds exact at x = moved (C,).

@@ -55,7 +55,9 @@ def best_on_edges(
     for begin in range(0, len(order), _EDGES):
         part = order[begin : begin + _EDGES]
         chosen = edges.take(part[bound[part] > best[edges.row[part]]])
-        predict = _Predictions.on(chosen, item_logits, prediction)
+        origin = item_logits[chosen.row, chosen.i]
+        step = item_logits[chosen.row, chosen.j] - origin
+        predict = _Predictions(origin, step, prediction[chosen.row])
         sides = _sides(weights, chosen, predict, epsilon)
         found, share = _outward(weights, sides, best, epsilon)
         js = _js(weights, found.edges, share[:, None]).squeeze(-1)
@@ -110,7 +112,12 @@ def _screened(
     Those are dropped on which no JS can exceed `best`. Total variation within epsilon bounds the
     log ratio of the winning class to each other one, which is linear along the edge.
     """
-    lead, low, high = _leads(item_logits, prediction, epsilon)
+    # The winner's lead of each item over rivals (B, N, C - 1), the likeliest first, and its bounds.
+    ranked = prediction.argsort(dim=-1, descending=True, stable=True)
+    p = prediction.gather(-1, ranked)
+    low, high = log_ratio_bounds(p[:, :1], p[:, 1:], epsilon)
+    logits = item_logits.gather(-1, ranked.unsqueeze(1).expand_as(item_logits))
+    lead = logits[..., :1] - logits[..., 1:]
     batch, items = mask.shape
     size = max(1, _PAIRS // (items * items))
     found = []
@@ -138,21 +145,6 @@ def _screened(
     return _Edges(*(torch.cat(columns) for columns in zip(*found, strict=True)))
 
 
-def _leads(
-    item_logits: Tensor, prediction: Tensor, epsilon: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The winner's lead of each item over rivals (B, N, C - 1), and its bounds, (B, C - 1) each.
-
-    The likeliest rival comes first.
-    """
-    ranked = prediction.argsort(dim=-1, descending=True, stable=True)
-    winner, rivals = ranked[:, :1], ranked[:, 1:]
-    own = item_logits.gather(-1, winner.unsqueeze(1).expand(-1, item_logits.shape[1], -1))
-    others = item_logits.gather(-1, rivals.unsqueeze(1).expand(-1, item_logits.shape[1], -1))
-    bounds = log_ratio_bounds(prediction.gather(-1, winner), prediction.gather(-1, rivals), epsilon)
-    return own - others, *bounds
-
-
 def _kept(one: Tensor, other: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """First and last share (E,) of the second item of edges whose items lead by (E, C - 1) each."""
     slope = other - one
@@ -167,13 +159,6 @@ class _Predictions(NamedTuple):
     origin: Tensor
     step: Tensor
     own: Tensor
-
-    @classmethod
-    def on(cls, edges: _Edges, item_logits: Tensor, prediction: Tensor) -> _Predictions:
-        """Those on edges of rows of item logits (B, N, C) and predictions (B, C)."""
-        origin = item_logits[edges.row, edges.i]
-        step = item_logits[edges.row, edges.j] - origin
-        return cls(origin, step, prediction[edges.row])
 
     def take(self, edges: Tensor) -> _Predictions:
         """Those on some of the edges, by their numbers."""
@@ -236,28 +221,26 @@ def _outward(weights: Tensor, sides: _Sides, best: Tensor, epsilon: float) -> tu
 
     JS is convex along an edge: on a side it is nowhere above the larger of its ends'.
     """
-
-    def above(sides: _Sides, best: Tensor) -> tuple[_Sides, Tensor]:
-        near, far = (
-            _js(weights, sides.edges, share[:, None]).squeeze(-1)
-            for share in (sides.inside, sides.outside)
-        )
-        top = best.scatter_reduce(0, sides.edges.row, near, "amax")
-        level = top[sides.edges.row]
-        # The best so far itself stays; it may be on this very side.
-        hopeful = (far > level) | ((near == level) & (near > best[sides.edges.row]))
-        return sides.take(hopeful.nonzero().squeeze(-1)), top
-
-    sides, _ = above(sides, best)
-    whole = sides.predict.moved(sides.outside[:, None]).squeeze(-1) <= epsilon
-    sides = sides._replace(inside=torch.where(whole, sides.outside, sides.inside))
-    for turn in range(_HALVINGS):
+    for turn in range(_HALVINGS + 1):
+        if turn % _LOOKS == 0:
+            row = sides.edges.row
+            near, far = (
+                _js(weights, sides.edges, share[:, None]).squeeze(-1)
+                for share in (sides.inside, sides.outside)
+            )
+            level = best.scatter_reduce(0, row, near, "amax")[row]
+            # The best so far itself stays; it may be on this very side.
+            hopeful = (far > level) | ((near == level) & (near > best[row]))
+            sides = sides.take(hopeful.nonzero().squeeze(-1))
+        if turn == _HALVINGS:
+            break
+        if turn == 0:
+            whole = sides.predict.moved(sides.outside[:, None]).squeeze(-1) <= epsilon
+            sides = sides._replace(inside=torch.where(whole, sides.outside, sides.inside))
         middle = (sides.inside + sides.outside) / 2
         past = sides.predict.moved(middle[:, None]).squeeze(-1) > epsilon
         inside = torch.where(past, sides.inside, middle)
         sides = sides._replace(inside=inside, outside=torch.where(past, middle, sides.outside))
-        if turn % _LOOKS == _LOOKS - 1:
-            sides, _ = above(sides, best)
     return sides, sides.inside
 
 

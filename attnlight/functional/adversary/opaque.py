@@ -17,8 +17,8 @@ from attnlight.functional.adversary.line_search import Straddles, Ways
 from attnlight.functional.adversary.worst_case import require_positive
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.ranking import ranking
-from attnlight.functional.readout.heads import HeadCandidates, PartReadout, own_attention
-from attnlight.functional.readout.opaque import Readout
+from attnlight.functional.readout.heads import Candidates, PartReadout, own_attention
+from attnlight.functional.readout.opaque import ReadCandidates
 
 # Items of a kind that ways lead to or from; candidates that are read at once; what of JS, in nats,
 # is not searched for; rounds of a search.
@@ -27,7 +27,7 @@ _ITEMS, _CANDIDATES, _GAIN, _ROUNDS = 4, 1 << 15, 1e-6, 40
 
 def blackbox_adversary(
     weights: Tensor,
-    readout: Readout,
+    readout: ReadCandidates,
     mask: Tensor,
     epsilon: float,
     found: Tensor | None = None,
@@ -62,13 +62,21 @@ def blackbox_adversary(
     """
     require_positive(epsilon)
     own, reach = own_attention(weights, mask)
-    box = _Box(HeadCandidates(readout, weights, part), own, reach, epsilon)
+    box = _Box(Candidates(readout, weights, part, by_head=True), own, reach, epsilon)
     if found is not None:
         given = found.double().reshape(own.shape)
         box.take(torch.arange(len(own), device=own.device), given)
-    heads = box.without_lightest()
+    heads = (box.finite & reach.any(-1)).nonzero().squeeze(-1)
     if len(heads):
-        _Attempt(box, heads).make()
+        light = box.ones(own.masked_fill(~reach, math.inf)[heads].argmin(-1))
+        kept = box.ask(heads, light)[0] <= 0
+        box.take(heads[kept], light[kept])
+        heads = heads[~kept]
+    if len(heads):
+        attempt = _Attempt(box, heads)
+        attempt.follow(attempt.ways_from_own())
+        attempt.follow(attempt.ways_between())
+        attempt.follow(attempt.ways_from_mixtures())
     js = box.js.masked_fill(~box.finite, math.nan)
     return box.best.reshape(weights.shape), js.reshape(weights.shape[:-1])
 
@@ -86,9 +94,7 @@ class _Box:
         js: Its JS, (R,).
     """
 
-    def __init__(
-        self, candidates: HeadCandidates, own: Tensor, reach: Tensor, epsilon: float
-    ) -> None:
+    def __init__(self, candidates: Candidates, own: Tensor, reach: Tensor, epsilon: float) -> None:
         self.own, self.reach = own, reach
         self.alone = one_item_js(own)
         self._candidates, self.epsilon = candidates, epsilon
@@ -106,12 +112,8 @@ class _Box:
         prediction is kept. The second is of the predicted class, less the model's own.
         """
         pieces = torch.split(heads, _CANDIDATES), torch.split(attentions, _CANDIDATES)
-        parts = [self._ask(*piece) for piece in zip(*pieces, strict=True)]
-        excess, lead = (torch.cat(part) for part in zip(*parts, strict=True))
-        return excess, lead
-
-    def _ask(self, heads: Tensor, attentions: Tensor) -> tuple[Tensor, Tensor]:
-        logits = self._candidates.read(heads, attentions)
+        read = self._candidates.read
+        logits = torch.cat([read(*piece) for piece in zip(*pieces, strict=True)])
         moved = total_variation(logits.softmax(-1), self._prediction[heads])
         # Not moved at all is as good as hardly: interpolation needs a number.
         excess = (moved / self.epsilon).clamp(min=1e-6).log()
@@ -130,17 +132,6 @@ class _Box:
     def ones(self, items: Tensor) -> Tensor:
         """All attention (E, N) on items (E,)."""
         return torch.nn.functional.one_hot(items, self.own.shape[1]).double()
-
-    def without_lightest(self) -> Tensor:
-        """Heads (r,) whose lightest item does not keep the prediction; that of others is taken."""
-        heads = (self.finite & self.reach.any(-1)).nonzero().squeeze(-1)
-        if not len(heads):
-            return heads
-        light = self.own.masked_fill(~self.reach, math.inf)[heads].argmin(-1)
-        excess, _ = self.ask(heads, self.ones(light))
-        kept = excess <= 0
-        self.take(heads[kept], self.ones(light[kept]))
-        return heads[~kept]
 
     def hopeful(self, heads: Tensor, bound: Tensor) -> Tensor:
         """Whether a bound (E,) of JS is worth more search for heads (E,)."""
@@ -161,17 +152,12 @@ class _Attempt:
         kept = excess <= 0
         box.take(heads[row[kept]], box.ones(item[kept]))
 
-    def make(self) -> None:
-        """Follow the ways, then the mixtures."""
-        self._follow(self._ways_from_own())
-        self._follow(self._ways_between())
-        self._follow(self._ways_from_mixtures())
-
-    def _follow(self, ways: Ways) -> None:
+    def follow(self, ways: Ways) -> None:
+        """Try attentions on ways for as long as any may be better than the best so far."""
         box = self._box
         for turn in range(_ROUNDS):
             ways = ways.take(box.hopeful(ways.heads, ways.bound()))
-            if not len(ways):
+            if not len(ways.heads):
                 return
             attentions = ways.next(halve=turn % 3 == 2)
             excess, _ = box.ask(ways.heads, attentions)
@@ -180,7 +166,7 @@ class _Attempt:
             box.take(ways.heads[kept], attentions[kept])
             ways.narrow(excess, js)
 
-    def _ways_from_own(self) -> Ways:
+    def ways_from_own(self) -> Ways:
         """From the model's own attention to the items of nearest prediction and to the lightest."""
         near = ranking(-self._excess, self._reach)[:, :_ITEMS]
         light, real = self._lightest(self._reach)
@@ -190,7 +176,7 @@ class _Attempt:
         start = torch.full_like(row, 1, dtype=torch.float64) * math.log(1e-6)
         return self._ways(row, self._own[row], start, items[row, column])
 
-    def _ways_between(self) -> Ways:
+    def ways_between(self) -> Ways:
         """From the lightest items that keep the prediction to the lightest items."""
         keeping, kept = self._lightest(self._excess <= 0)
         light, real = self._lightest(self._reach)
@@ -198,13 +184,39 @@ class _Attempt:
         start = keeping[row, one]
         return self._ways(row, self._box.ones(start), self._excess[row, start], light[row, other])
 
-    def _ways_from_mixtures(self) -> Ways:
-        """From mixtures of a lighter and a heavier item for the predicted class, to both."""
-        mixtures = self._mixtures()
-        row, share, excess, i, j = mixtures
-        mixed = torch.lerp(self._box.ones(i), self._box.ones(j), share[:, None])
+    def ways_from_mixtures(self) -> Ways:
+        """From mixtures of a lighter and a heavier item for the predicted class, to both.
+
+        They are sought where such a mixture leaves the probability of this class as it is.
+        """
+        i, below = self._lightest(self._lead < 0)
+        j, above = self._lightest(self._lead > 0)
+        row, one, other = (below[:, :, None] & above[:, None]).nonzero().unbind(-1)
+        i, j = i[row, one], j[row, other]
+        alone = self._box.alone[self._heads]
+        hopeful = self._box.hopeful(self._heads[row], torch.maximum(alone[row, i], alone[row, j]))
+        # A mixture of items that keep the prediction by themselves is among the ways between.
+        row, i, j = row[hopeful], i[hopeful], j[hopeful]
+        low, high = self._lead[row, i], self._lead[row, j]
+        ends = torch.zeros_like(low), torch.ones_like(high)
+        open_ = Straddles(row, i, j, *ends, low, high)
+        found = []
+        for turn in range(_ROUNDS):
+            if not len(open_.row):
+                break
+            share = open_.next(halve=turn % 3 == 2)
+            mixed = torch.lerp(self._box.ones(open_.i), self._box.ones(open_.j), share[:, None])
+            excess, lead = self._box.ask(self._heads[open_.row], mixed)
+            kept = excess <= 0
+            found.append((open_.row[kept], share[kept], excess[kept], open_.i[kept], open_.j[kept]))
+            open_.narrow(share, lead)
+            # Of the same probability, and not kept: other classes have changed places.
+            open_ = open_.take(~kept & (lead.abs() > self._box.epsilon / 2))
+        columns = [torch.cat(column) for column in zip(*found, strict=True)] or [row[:0]] * 5
+        row, share, excess, i, j = columns
+        mixed = torch.lerp(self._box.ones(i), self._box.ones(j), share.double()[:, None])
         self._box.take(self._heads[row], mixed)
-        row, excess = row.repeat(2), excess.repeat(2)
+        row, excess = row.repeat(2), excess.double().repeat(2)
         return self._ways(row, mixed.repeat(2, 1), excess, torch.cat([i, j]))
 
     def _ways(self, row: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> Ways:
@@ -222,35 +234,6 @@ class _Attempt:
             end_js=box.alone[heads, items],
         )
         return ways.take(ways.high > 0)
-
-    def _mixtures(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Row, share of item j, excess, item i and item j, each (E,), that keep the prediction."""
-        i, below = self._lightest(self._lead < 0)
-        j, above = self._lightest(self._lead > 0)
-        row, one, other = (below[:, :, None] & above[:, None]).nonzero().unbind(-1)
-        i, j = i[row, one], j[row, other]
-        alone = self._box.alone[self._heads]
-        hopeful = self._box.hopeful(self._heads[row], torch.maximum(alone[row, i], alone[row, j]))
-        # A mixture of items that keep the prediction by themselves is among the ways between.
-        row, i, j = row[hopeful], i[hopeful], j[hopeful]
-        open_ = Straddles.between(row, i, j, self._lead)
-        found = []
-        for turn in range(_ROUNDS):
-            if not len(open_):
-                break
-            share = open_.next(halve=turn % 3 == 2)
-            mixed = torch.lerp(self._box.ones(open_.i), self._box.ones(open_.j), share[:, None])
-            excess, lead = self._box.ask(self._heads[open_.row], mixed)
-            kept = excess <= 0
-            found.append((open_.row[kept], share[kept], excess[kept], open_.i[kept], open_.j[kept]))
-            open_.narrow(share, lead)
-            # Of the same probability, and not kept: other classes have changed places.
-            open_ = open_.take(~kept & (lead.abs() > self._box.epsilon / 2) & open_.wide())
-        if not found:
-            nothing = row[:0]
-            return nothing, nothing.double(), nothing.double(), nothing, nothing
-        columns = [torch.cat(column) for column in zip(*found, strict=True)]
-        return columns[0], columns[1], columns[2], columns[3], columns[4]
 
     def _lightest(self, side: Tensor) -> tuple[Tensor, Tensor]:
         """Up to four items (r, 4) of least weight on a side (r, N), and whether there are so many."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
@@ -35,24 +33,17 @@ def bound_by_pairs(own: Tensor, items: Tensor, mask: Tensor, epsilon: float) -> 
     """
     prediction = read(own, items).softmax(-1)
     upper, light = one_item_js(own).masked_fill(~mask, -1.0).max(-1)
-    for row, c, d in _binding(items, prediction, light, epsilon):
-        low, high = log_ratio_bounds(prediction[row, c], prediction[row, d], epsilon)
-        e = items[row, :, c] - items[row, :, d]
-        vertex = furthest_in_slab(own[row], e, low, high, mask[row])
-        upper = upper.scatter_reduce(0, row, js_from(own[row], vertex), "amin")
-    return upper
-
-
-def _binding(
-    items: Tensor, prediction: Tensor, light: Tensor, epsilon: float
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Row and classes c and d of pairs that the lightest item (R,) does not keep in bounds."""
-    rows, classes = prediction.shape
-    c, d = torch.triu_indices(classes, classes, 1, device=items.device)
-    lightest = items[torch.arange(rows, device=items.device), light]
-    for part in torch.split(torch.arange(rows, device=items.device), max(1, _CHECKED // len(c))):
-        low, high = log_ratio_bounds(prediction[part][:, c], prediction[part][:, d], epsilon)
-        lead = lightest[part][:, c] - lightest[part][:, d]
+    rows, classes = torch.arange(len(own), device=own.device), items.shape[-1]
+    first, second = torch.triu_indices(classes, classes, 1, device=own.device)
+    for part in torch.split(rows, max(1, _CHECKED // len(first))):
+        own_first, own_second = prediction[part][:, first], prediction[part][:, second]
+        low, high = log_ratio_bounds(own_first, own_second, epsilon)
+        lightest = items[part, light[part]]
+        lead = lightest[:, first] - lightest[:, second]
         row, pair = ((lead < low) | (lead > high)).nonzero().unbind(-1)
-        for some in torch.split(torch.arange(len(row), device=row.device), _SOLVED):
-            yield part[row[some]], c[pair[some]], d[pair[some]]
+        for some in torch.split(torch.arange(len(row), device=own.device), _SOLVED):
+            at, bounds = part[row[some]], (row[some], pair[some])
+            e = items[at, :, first[pair[some]]] - items[at, :, second[pair[some]]]
+            vertex = furthest_in_slab(own[at], e, low[bounds], high[bounds], mask[at])
+            upper = upper.scatter_reduce(0, at, js_from(own[at], vertex), "amin")
+    return upper

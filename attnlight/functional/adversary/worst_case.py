@@ -71,8 +71,20 @@ def worst_case_attention(
         adversary = furthest_in_slab(own, items[..., 1] - items[..., 0], low, high, reach)
         js = upper = js_from(own, adversary)
     else:
-        others = [] if found is None else [found.double().reshape(own.shape)]
-        adversary, js, upper = _several_classes(own, items, reach, epsilon, others, programs)
+        light = one_item_js(own).masked_fill(~reach, -1.0).argmax(-1, keepdim=True)
+        lightest = torch.zeros_like(own).scatter(1, light, 1.0) * reach.any(-1, keepdim=True)
+        adversary, js = best_of(lambda a: read(a, items), own, epsilon, [lightest])
+        upper = js.clone()
+        # No attention is further than the lightest item alone.
+        hard = ((js == 0) & reach.any(-1)).nonzero().squeeze(-1)
+        if len(hard):
+            row = own[hard], items[hard], reach[hard], epsilon
+            tried = [] if found is None else [found.double().reshape(own.shape)[hard]]
+            tried += [attention_by_programs(*row)] if programs else []
+            best, best_js = best_of(lambda a: read(a, items[hard]), own[hard], epsilon, tried)
+            edge, js[hard] = best_on_edges(*row, best_js)
+            adversary[hard] = torch.where((js[hard] > best_js)[:, None], edge, best)
+            upper[hard] = torch.maximum(bound_by_pairs(*row), js[hard])
     js, upper = (js.masked_fill(broken, math.nan) for js in (js, upper))
     shape = weights.shape[:-1]
     return adversary.reshape(weights.shape), js.reshape(shape), upper.reshape(shape)
@@ -144,33 +156,3 @@ def _finite(own: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
     """Item logits, 0 in rows whose logits are not finite, and which rows these are."""
     broken = ~read(own, items).isfinite().all(-1)
     return items.masked_fill(broken[:, None, None], 0.0), broken
-
-
-def _several_classes(
-    own: Tensor, items: Tensor, mask: Tensor, epsilon: float, found: list[Tensor], programs: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The best adversary (R, N) that is found, its JS (R,) and an upper bound (R,)."""
-    light = one_item_js(own).masked_fill(~mask, -1.0).argmax(-1, keepdim=True)
-    lightest = torch.zeros_like(own).scatter(1, light, 1.0) * mask.any(-1, keepdim=True)
-    adversary, js = best_of(lambda a: read(a, items), own, epsilon, [lightest])
-    upper = js.clone()
-    # No attention is further than the lightest item alone.
-    hard = ((js == 0) & mask.any(-1)).nonzero().squeeze(-1)
-    if len(hard):
-        others = [attention[hard] for attention in found]
-        row = own[hard], items[hard], mask[hard], epsilon
-        answer = _without_lightest(*row, others, programs)
-        adversary[hard], js[hard], upper[hard] = answer
-    return adversary, js, upper
-
-
-def _without_lightest(
-    own: Tensor, items: Tensor, mask: Tensor, epsilon: float, found: list[Tensor], programs: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The same where the lightest item alone moves the prediction by more than epsilon."""
-    tried = [*found, attention_by_programs(own, items, mask, epsilon)] if programs else found
-    adversary, js = best_of(lambda a: read(a, items), own, epsilon, tried)
-    edge, edge_js = best_on_edges(own, items, mask, epsilon, js)
-    adversary = torch.where((edge_js > js)[:, None], edge, adversary)
-    upper = bound_by_pairs(own, items, mask, epsilon)
-    return adversary, edge_js, torch.maximum(upper, edge_js)

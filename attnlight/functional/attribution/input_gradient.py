@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -79,15 +77,10 @@ def _of_tokens(
         texts = order[block].sort().values
         rows, items = torch.isin(text, texts).nonzero().squeeze(-1), int(ends[texts].max())
         # Without the padding that longer texts of the batch ask for.
-        part = batch.apply(partial(_shortened, texts=texts, items=items))
+        part = batch.apply(lambda v: v[texts] if v.ndim == 1 else v[texts, :items])  # noqa: B023
         weights = output.weights[rows, :, :items].detach() if detached else None
         importance[rows, :items] = _token_effects(model, part, weights).abs()
     return importance.masked_fill(~output.mask, 0.0)
-
-
-def _shortened(values: Tensor, texts: Tensor, items: int) -> Tensor:
-    """The first items of some texts (r,) of a batch's values, (B,) or (B, N)."""
-    return values[texts] if values.ndim == 1 else values[texts, :items]
 
 
 def _token_effects(model: AttentionModel, batch: TextBatch, weights: Tensor | None) -> Tensor:

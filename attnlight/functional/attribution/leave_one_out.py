@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -212,18 +212,12 @@ def without(batch: TextBatch, texts: Tensor, places: Tensor, items: int) -> Text
     kept = torch.arange(items - 1, device=places.device)
     kept = kept + (kept >= places[:, None])
 
-    def shorten(values: Tensor) -> Tensor:
-        return values[texts[:, None], kept]
-
+    place = texts[:, None], kept
     return TextBatch(
         index=batch.index[texts],
-        tokens=shorten(batch.tokens),
-        mask=shorten(batch.mask),
-        query=_of(batch.query, lambda values: values[texts]),
-        query_mask=_of(batch.query_mask, lambda values: values[texts]),
-        extras={name: shorten(values) for name, values in batch.extras.items()},
+        tokens=batch.tokens[place],
+        mask=batch.mask[place],
+        query=None if batch.query is None else batch.query[texts],
+        query_mask=None if batch.query_mask is None else batch.query_mask[texts],
+        extras={name: values[place] for name, values in batch.extras.items()},
     )
-
-
-def _of(values: Tensor | None, function: Callable[[Tensor], Tensor]) -> Tensor | None:
-    return None if values is None else function(values)

@@ -34,11 +34,6 @@ def ranked(terms: Tensor, orders: Tensor) -> Tensor:
     return terms.unsqueeze(1).expand(-1, shape[1], -1, -1, -1).gather(-2, index)
 
 
-def remaining(terms: Tensor) -> Tensor:
-    """Sums (B, H, N, C + 1) over the items after each, from the tail."""
-    return pad(terms.flip(2), (0, 0, 1, 0))[:, :, :-1].cumsum(2).flip(2)
-
-
 def settle(sums: Tensor, bias: Tensor) -> Tensor:
     """Logits (B, K, C) of what is left, from the sums (B, H, K, C + 1) over it.
 
@@ -99,4 +94,6 @@ def erase_ranking(
         and from there on.
     """
     terms = ranked(weigh(weights, item_logits, mask), order.unsqueeze(1)).squeeze(1)
-    return settle(remaining(terms), bias)
+    # Sums over the items after each, from the tail.
+    left = pad(terms.flip(2), (0, 0, 1, 0))[:, :, :-1].cumsum(2).flip(2)
+    return settle(left, bias)

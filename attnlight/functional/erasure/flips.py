@@ -86,14 +86,9 @@ def minimal_flip_set(
     sizes = torch.full_like(mask[:, 0], -1, dtype=torch.long)
     members = torch.zeros_like(mask)
     decision, rows, terms = _that_may_flip(weights, item_logits, bias, mask)
-    if len(rows):
-        empty = bias if bias.ndim == 1 else bias[rows]
-        sizes[rows], members[rows] = _minimal(terms, empty, decision)
-    return sizes, members
-
-
-def _minimal(terms: Tensor, bias: Tensor, decision: Tensor) -> tuple[Tensor, Tensor]:
-    """Size and members of the best greedy set of rows of a decision (B,)."""
+    if not len(rows):
+        return sizes, members
+    empty = bias if bias.ndim == 1 else bias[rows]
     items, classes = terms.shape[2], terms.shape[3] - 1
     steps = torch.arange(1, classes, device=decision.device)
     rivals = (decision[:, None] + steps) % classes
@@ -104,11 +99,12 @@ def _minimal(terms: Tensor, bias: Tensor, decision: Tensor) -> tuple[Tensor, Ten
     orders = leads.argsort(dim=-1, descending=True, stable=True)  # (B, C - 1, N)
     # With one head the best rival is the first to win under its own order: no other need be asked.
     asked = [rivals] if terms.shape[1] == 1 else _rivals(decision, classes)
-    counts = _first_change(terms, orders, bias, decision, asked)
+    counts = _first_change(terms, orders, empty, decision, asked)
     size, best = counts.masked_fill(counts < 0, items + 1).min(-1)
     order = orders[torch.arange(len(best), device=best.device), best]
     size = size.masked_fill(size > items, -1)
-    return size, order.argsort(-1) < size[:, None]
+    sizes[rows], members[rows] = size, order.argsort(-1) < size[:, None]
+    return sizes, members
 
 
 def _that_may_flip(
@@ -123,7 +119,13 @@ def _that_may_flip(
     if weights.ndim == 2:
         wide, items = weights.unsqueeze(1), item_logits.unsqueeze(1)
     terms = weigh(wide, items, mask)
-    decision = _decision(terms, bias)
+    # Before anything is erased, the same whatever order is erased next.
+    sums = terms.cumsum(2)[:, :, -1:]
+    if terms.shape[1] > 1:
+        decision = settle(sums, bias).argmax(-1).squeeze(1)
+    else:  # undivided: a quotient's rounding could make a tie of a lead
+        logits, mass = sums[:, 0, 0, :-1], sums[:, 0, 0, -1:]
+        decision = torch.where(mass > 0, logits, bias.double().expand_as(logits)).argmax(-1)
     if len(decision) <= _FEW:
         return decision, torch.arange(len(decision), device=decision.device), terms
     items = items.double()
@@ -151,16 +153,6 @@ def _rivals(decision: Tensor, classes: int) -> list[Tensor]:
     return [((decision + step) % classes).unsqueeze(1) for step in range(1, classes)]
 
 
-def _decision(terms: Tensor, bias: Tensor) -> Tensor:
-    """The decision (B,) before anything is erased, the same whatever order is erased next."""
-    sums = terms.cumsum(2)[:, :, -1:]
-    if terms.shape[1] > 1:
-        return settle(sums, bias).argmax(-1).squeeze(1)
-    # Undivided: a quotient's rounding could make a tie of a lead.
-    logits, mass = sums[:, 0, 0, :-1], sums[:, 0, 0, -1:]
-    return torch.where(mass > 0, logits, bias.double().expand_as(logits)).argmax(-1)
-
-
 def _first_change(
     terms: Tensor, orders: Tensor, bias: Tensor, decision: Tensor, rivals: Sequence[Tensor]
 ) -> Tensor:
@@ -180,7 +172,9 @@ def _first_change(
             asked = [rival if rival.shape[1] == 1 else rival[:, part] for rival in rivals]
             changed = _beaten(terms[:, 0].mT, tails, emptied, decision, asked)
         else:
-            changed = _decisions(terms, tails, bias) != decision[:, None, None]
+            sums = ranked(terms, tails).cumsum(-2).flatten(0, 1)
+            every = bias.expand(len(terms), -1).repeat_interleave(tails.shape[1], dim=0)
+            changed = settle(sums, every).argmax(-1).view(tails.shape) != decision[:, None, None]
         at_last = emptied.expand(-1, changed.shape[1], -1)
         counts.append(first_change(torch.cat([changed.flip(-1), at_last], dim=-1)))
     return torch.cat(counts, dim=1)
@@ -207,10 +201,3 @@ def _beaten(
         beaten |= (ahead > leading) | ((ahead == leading) & wins_ties)
     mass = sums(torch.full_like(decision[:, None], columns.shape[1] - 1))
     return torch.where(mass > 0, beaten, emptied)
-
-
-def _decisions(terms: Tensor, tails: Tensor, bias: Tensor) -> Tensor:
-    """Decisions (B, K, M) on the first 1, 2, ... items of tails (B, K, M), each head by itself."""
-    sums = ranked(terms, tails).cumsum(-2).flatten(0, 1)
-    every = bias.expand(len(terms), -1).repeat_interleave(tails.shape[1], dim=0)
-    return settle(sums, every).argmax(-1).view(tails.shape)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attnlight.functional._cpu import Scratch
 from attnlight.functional.random import draw_states, shuffles
+from attnlight.functional.ranking import item_places
 
 # Keys of a block of shuffles: on a CPU enough to make the cost of the calls small, on an
 # accelerator enough to fill it.
@@ -57,7 +58,12 @@ def _shuffles(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Blocks of rows with the places (r, L) of their attendable items and shuffles (r, K, L)."""
     lengths = mask.sum(-1)
-    places = _places(mask, lengths)
+    # Places of the items in order, then of the others.
+    ordinals = torch.arange(mask.shape[-1], device=mask.device)
+    if torch.equal(mask, ordinals < lengths.unsqueeze(1)):  # as a text's padding is
+        places = ordinals.expand(mask.shape)
+    else:
+        places = item_places(mask)
     # Drawn once for rows that follow each other and share their draws, as a sentence's tokens do.
     drawn_for = torch.cat([rows, lengths.unsqueeze(1)], dim=1)
     keys, group = torch.unique_consecutive(drawn_for, dim=0, return_inverse=True)
@@ -72,14 +78,6 @@ def _shuffles(
             groups, member = torch.unique(group[chosen], return_inverse=True)
             drawn = shuffles(keys[groups, 2], states[groups], scratch)[member]
         yield chosen, places[chosen, : drawn.shape[-1]], drawn
-
-
-def _places(mask: Tensor, lengths: Tensor) -> Tensor:
-    """Places (R, N) of the True entries of each row of a mask in order, then of the others."""
-    ordinals = torch.arange(mask.shape[-1], device=mask.device)
-    if torch.equal(mask, ordinals < lengths.unsqueeze(1)):  # as a text's padding is
-        return ordinals.expand(mask.shape)
-    return mask.byte().sort(dim=-1, descending=True, stable=True).indices
 
 
 def _scratch(like: Tensor) -> Scratch | None:

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlight.functional.readout.opaque import Readout
+from attnlight.functional.readout.opaque import ReadCandidates
 
 # From some rows (r,) long, ascending, to the readout of their candidates alone.
-PartReadout = Callable[[Tensor], Readout]
+PartReadout = Callable[[Tensor], ReadCandidates]
 
 # Attention weights of candidates that are read at once: 8 MiB in single precision.
 _WEIGHTS = 1 << 21
@@ -61,7 +61,7 @@ def own_items(own: Tensor, item_logits: Tensor, reach: Tensor) -> Tensor:
     return folded
 
 
-def head_readout(readout: Readout, weights: Tensor) -> Callable[[Tensor], Tensor]:
+def head_readout(readout: ReadCandidates, weights: Tensor) -> Callable[[Tensor], Tensor]:
     """A readout of attentions of each head alone, beside the model's own in the others.
 
     Args:
@@ -88,43 +88,59 @@ def head_readout(readout: Readout, weights: Tensor) -> Callable[[Tensor], Tensor
 class Candidates:
     """Reads candidate attentions, however many of each row.
 
-    Rows with like numbers of candidates are read together, so that few are read in vain.
+    Rows with like numbers of candidates are read together: up to a power of 2, from 8 on in steps of
+    a quarter of it, since a readout for each number would cost more than it saves.
 
     Args:
         readout: From candidates (B, H, K, N) of all rows to logits (B, K, C).
-        weights: The model's attention (B, H, N).
+        weights: The model's attention (B, N), or (B, H, N).
         part: The readouts of some rows alone; None: all rows are read whichever are asked about.
+        by_head: Rows are the R = B H heads, each by itself beside the others as they are.
     """
 
-    def __init__(self, readout: Readout, weights: Tensor, part: PartReadout | None = None) -> None:
-        self.held = weights.detach()
-        self._readout, self._part = readout, part
+    def __init__(
+        self,
+        readout: ReadCandidates,
+        weights: Tensor,
+        part: PartReadout | None = None,
+        by_head: bool = False,
+    ) -> None:
+        self.held = (weights if weights.ndim == 3 else weights.unsqueeze(1)).detach()
+        self._readout, self._part, self._by_head = readout, part, by_head
 
     def own(self) -> Tensor:
-        """Logits (B, C) float64 of the model's own attention."""
-        return self._readout(self.held.unsqueeze(2)).squeeze(1).double()
+        """Logits (R, C) float64 of the model's own attention."""
+        logits = self._readout(self.held.unsqueeze(2)).squeeze(1).double()
+        return logits.repeat_interleave(self.held.shape[1], dim=0) if self._by_head else logits
 
-    def read(self, rows: Tensor, attentions: Tensor, heads: Tensor | None = None) -> Tensor:
+    def read(self, rows: Tensor, attentions: Tensor) -> Tensor:
         """Logits (E, C) float64.
 
         Args:
-            rows: Which of the B rows each candidate is of, in any order, (E,) long.
-            attentions: The candidates, (E, H, N), or (E, N) of one head each.
-            heads: Which, the others held as they are, (E,) long; None: candidates are of all heads.
+            rows: Which of the R rows each candidate is of, in any order, (E,) long.
+            attentions: The candidates, (E, H, N); of heads by themselves (E, N), or (E, 1, N).
         """
         if not len(rows):
             return self.own()[:0]
-        order, sorted_rows = _ascending(rows)
-        counts = torch.bincount(sorted_rows, minlength=len(self.held))
+        heads = rows % self.held.shape[1]
+        if self._by_head:
+            rows, attentions = rows // self.held.shape[1], attentions.flatten(1)
+        ascending = bool((rows[1:] >= rows[:-1]).all())
+        order = None if ascending else rows.argsort(stable=True)
+        counts = torch.bincount(rows, minlength=len(self.held))
         first = counts.cumsum(0) - counts
         logits: Tensor | None = None
         for members, width in self._packs(counts):
-            # Where a row has fewer than others, those after its own are read in vain.
+            # Rows with fewer candidates are padded; padded entries are discarded.
             slots = torch.arange(width, device=rows.device)
             own = slots < counts[members, None]
             places = (first[members, None] + slots).clamp(max=len(rows) - 1)
             places = places if order is None else order[places]
-            wide = self._wide(members, places, attentions, heads)
+            wide = attentions[places].to(self.held.dtype)  # (r, W, H, N)
+            if self._by_head:
+                beside = self.held[members].unsqueeze(1).repeat(1, width, 1, 1)
+                index = heads[places][..., None, None].expand(-1, -1, 1, beside.shape[-1])
+                wide = beside.scatter_(2, index, wide.unsqueeze(2))
             readout = self._readout if self._part is None else self._part(members)
             found = readout(wide.transpose(1, 2))[own].double()
             logits = found.new_empty(len(rows), found.shape[-1]) if logits is None else logits
@@ -132,73 +148,18 @@ class Candidates:
         assert logits is not None
         return logits
 
-    def _wide(
-        self, members: Tensor, places: Tensor, attentions: Tensor, heads: Tensor | None
-    ) -> Tensor:
-        """The candidates at places (r, W) of rows (r,), (r, W, H, N)."""
-        if heads is None:
-            return attentions[places].to(self.held.dtype)
-        wide = self.held[members].unsqueeze(1).repeat(1, places.shape[1], 1, 1)
-        index = heads[places][..., None, None].expand(-1, -1, 1, wide.shape[-1])
-        return wide.scatter_(2, index, attentions[places].to(wide.dtype).unsqueeze(2))
-
     def _packs(self, counts: Tensor) -> list[tuple[Tensor, int]]:
         """Rows (r,) that are read together, and of how many candidates each."""
         asked = counts.nonzero().squeeze(-1)
         if self._part is None:
             return [(torch.arange(len(counts), device=counts.device), int(counts.max()))]
-        widths, packs = _widths(counts[asked]), []
+        doubled = 2 ** counts[asked].double().log2().ceil().long()
+        step = torch.where(doubled > 8, doubled // 4, doubled)
+        widths, packs = (counts[asked] + step - 1) // step * step, []
         for width in torch.unique(widths).tolist():
             size = max(1, _WEIGHTS // (width * self.held[0].numel()))
             packs += [(rows, width) for rows in torch.split(asked[widths == width], size)]
         return packs
-
-
-def _ascending(rows: Tensor) -> tuple[Tensor | None, Tensor]:
-    """The order in which rows (E,) ascend, None if they do as they are, and the rows in it."""
-    if bool((rows[1:] >= rows[:-1]).all()):
-        return None, rows
-    order = rows.argsort(stable=True)
-    return order, rows[order]
-
-
-def _widths(counts: Tensor) -> Tensor:
-    """How many candidates are read for rows with so many, (r,): 1, 2, 4, 8, 12, 16, 24, 32, 48, ...
-
-    One readout for each number would cost more than it saves.
-    """
-    doubled = 2 ** counts.double().log2().ceil().long()
-    step = torch.where(doubled > 8, doubled // 4, doubled)
-    return (counts + step - 1) // step * step
-
-
-class HeadCandidates:
-    """Reads candidates of single heads, however many of each, the other heads held as they are.
-
-    Args:
-        readout: From candidates (B, H, K, N) of all rows to logits (B, K, C).
-        weights: The model's attention (B, N), or (B, H, N).
-        part: The readouts of some rows alone; None: all rows are read whichever are asked about.
-    """
-
-    def __init__(self, readout: Readout, weights: Tensor, part: PartReadout | None = None) -> None:
-        wide = weights if weights.ndim == 3 else weights.unsqueeze(1)
-        self._candidates = Candidates(readout, wide, part)
-
-    def own(self) -> Tensor:
-        """Logits (R, C) float64 of the model's own attention, R = B H."""
-        heads = self._candidates.held.shape[1]
-        return self._candidates.own().repeat_interleave(heads, dim=0)
-
-    def read(self, heads: Tensor, attentions: Tensor) -> Tensor:
-        """Logits (E, C) float64.
-
-        Args:
-            heads: Which of the R = B H heads each candidate is of, in any order, (E,) long.
-            attentions: The candidates, (E, N).
-        """
-        count = self._candidates.held.shape[1]
-        return self._candidates.read(heads // count, attentions, heads % count)
 
 
 def head_divergences(weights: Tensor, base: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-Readout = Callable[[Tensor], Tensor]
+ReadCandidates = Callable[[Tensor], Tensor]
 
 # From rows (E,) long and attentions (E, H, N) of these to logits (E, C).
 Ask = Callable[[Tensor, Tensor], Tensor]
@@ -95,7 +95,7 @@ def first_flip_read(
     return counts
 
 
-def readout_gradient(readout: Readout, weights: Tensor, mask: Tensor) -> Tensor:
+def readout_gradient(readout: ReadCandidates, weights: Tensor, mask: Tensor) -> Tensor:
     """Gradient of the winning class's probability with respect to each attention weight.
 
     The weights are free after the softmax, as Serrano and Smith (2019) take it. Tensors made in

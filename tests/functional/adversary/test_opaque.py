@@ -17,16 +17,18 @@ from attnlight.functional import (
     total_variation,
     worst_case_attention,
 )
-from attnlight.functional.readout.opaque import Readout
+from attnlight.functional.readout.opaque import ReadCandidates
 from tests.functional.adversaries import KINDS, case, jensen_shannon
 
 
-def affine(logits: Tensor) -> Readout:
+def affine(logits: Tensor) -> ReadCandidates:
     """The readout of item logits, one head."""
     return lambda candidates: read(candidates.squeeze(1), logits)
 
 
-def squashed(rows: int, items: int, classes: int, seed: int = 0) -> tuple[Tensor, Readout, Tensor]:
+def squashed(
+    rows: int, items: int, classes: int, seed: int = 0
+) -> tuple[Tensor, ReadCandidates, Tensor]:
     """Weights (R, N), a readout through tanh, and a mask of all lengths from 1."""
     random = torch.Generator().manual_seed(seed)
     weights, _, mask = case("random", rows, items, seed=seed)

@@ -11,14 +11,13 @@ from torch import Tensor
 from attnlight.functional import masked_softmax, read
 from attnlight.functional.readout.heads import (
     Candidates,
-    HeadCandidates,
     head_divergences,
     head_readout,
     match_heads,
     own_attention,
     own_items,
 )
-from attnlight.functional.readout.opaque import Readout
+from attnlight.functional.readout.opaque import ReadCandidates
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -68,12 +67,12 @@ def test_candidates_are_read_where_they_stand(apart: bool, ascending: bool) -> N
     rows = torch.cat([rows.sort().values if ascending else rows, torch.tensor([4])])
     whole, heads = torch.rand(41, 2, 5, generator=random), torch.arange(41) % 2
 
-    def part(some: torch.Tensor) -> Readout:
+    def part(some: torch.Tensor) -> ReadCandidates:
         return lambda given: read(given, items[some])
 
     given = (lambda given: read(given, items), held, part if apart else None)
     found = Candidates(*given).read(rows, whole)
-    alone = HeadCandidates(*given).read(2 * rows + heads, whole[:, 0])
+    alone = Candidates(*given, by_head=True).read(2 * rows + heads, whole[:, 0])
     for place, row in enumerate(rows.tolist()):
         expected = torch.einsum("hn,hnc->c", whole[place], items[row]).double()
         torch.testing.assert_close(found[place], expected, atol=1e-5, rtol=1e-5)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
@@ -11,18 +10,13 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.callbacks.adversary_heads import Heads, joint_js
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.parts import readouts_of_parts
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
-from attnlight.functional import (
-    blackbox_adversary,
-    search_adversary,
-    worst_case_attention,
-    worst_case_js,
-)
+from attnlight.functional import largest_js, total_variation
+from attnlight.functional.readout.heads import own_attention
+from attnlight.models.readout import Readout
 from attnlight.statistics.frontier import EPSILONS
 
 # Weights (rows x heads x items) at a time: what is tried in the place of each takes some 8 KiB.
@@ -139,12 +133,20 @@ class AdversarialAttention(InterpretabilityTest):
     @property
     @override
     def metadata(self) -> Mapping[str, Any]:
+        programs = self.program_instances != 0
+        tried = ["lightest item", "linear programs", "one and two items", "search"]
+        used = [True, programs, True, self.search]
         about: dict[str, Any] = {
             "epsilon": self.epsilon,
             "worst": "each head alone; exact for two classes and item logits, else a lower bound",
             "upper": "exact for two classes, an upper bound for more, null without item logits",
             "joint": "all heads together, a lower bound",
-            "several_classes": self._several_classes(),
+            # What is tried on which rows with more than two classes and item logits.
+            "several_classes": {
+                "candidates": [name for name, there in zip(tried, used, strict=True) if there],
+                "texts": self.program_instances if programs and self._fitting else None,
+                "rows": "one of each text" if programs else "all",
+            },
         }
         if self.frontier:
             about["frontier_epsilons"] = list(EPSILONS)
@@ -152,34 +154,24 @@ class AdversarialAttention(InterpretabilityTest):
             about["search"] = self.options | {"instances": self.search_instances}
         return about
 
-    def _several_classes(self) -> dict[str, Any]:
-        """What is tried on which rows with more than two classes and item logits."""
-        programs = self.program_instances != 0
-        tried = ["lightest item", "linear programs", "one and two items", "search"]
-        used = [True, programs, True, self.search]
-        return {
-            "candidates": [name for name, there in zip(tried, used, strict=True) if there],
-            "texts": self.program_instances if programs and self._fitting else None,
-            "rows": "one of each text" if programs else "all",
-        }
-
     @override
     def measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        measured = self._measured(output)
-        if not measured.all():
-            texts = torch.isin(batch.index, output.rows[measured, 0])
-            batch, output = batch.select(texts), output.select(texts, measured)
-        found = [self._measure(*part, model) for part in _parts(batch, output)]
-        columns = {name: torch.cat([part[name] for part in found]) for name in found[0]}
-        return {name: _spread(column, measured) for name, column in columns.items()}
+        measured = self._measured(readout)
+        chosen = readout if measured.all() else readout.select(measured)
+        parts = [self._measure(part) for part in chosen.blocks(_WEIGHTS)]
+        columns = {}
+        for name in parts[0]:
+            column = torch.cat([part[name] for part in parts])
+            columns[name] = column.new_full((len(measured), *column.shape[1:]), torch.nan)
+            columns[name][measured] = column
+        return columns
 
-    def _measured(self, output: AttentionOutput) -> Tensor:
+    def _measured(self, readout: Readout) -> Tensor:
         """Which rows to measure, (R,) bool: where programs are solved, one of each chosen text."""
-        index, position = output.rows.unbind(-1)
-        items = output.item_logits
-        if items is None or items.shape[-1] == 2 or self.program_instances == 0:
+        index, position = readout.output.rows.unbind(-1)
+        if not readout.by_programs or self.program_instances == 0:
             return torch.ones_like(index, dtype=torch.bool)
         chosen = torch.zeros_like(index, dtype=torch.bool)
         for text in torch.unique(index[_among(index, self._solved)]).tolist():
@@ -189,29 +181,33 @@ class AdversarialAttention(InterpretabilityTest):
             chosen[rows[position[rows] == int(place[0])]] = True
         return chosen
 
-    def _measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
-    ) -> dict[str, Tensor]:
-        heads = Heads(output, model)
-        found, searched = self._search(batch, output, model) if self.search else (None, None)
-        adversary, worst, upper = self._worst(batch, output, model, found)
+    def _measure(self, readout: Readout) -> dict[str, Tensor]:
+        found, searched = self._search(readout) if self.search else (None, None)
+        programs = self.program_instances != 0
+        adversary, worst, upper = readout.worst_case(self.epsilon, found, programs)
+        # The largest that any attention can have; a single item has no choice.
+        own, reach = own_attention(readout.output.weights, readout.output.mask)
+        largest = largest_js(own, reach).reshape(worst.shape)
+        largest = largest.masked_fill((readout.lengths < 2)[:, None], torch.nan)
         columns = {
             "worst_js": worst,
-            "worst_share": worst / heads.largest_js(),
-            "worst_tvd": heads.moved(adversary),
+            "worst_share": worst / largest,
+            "worst_tvd": _moved(readout, adversary),
             "upper_js": upper,
         }
         if found is not None and searched is not None:
-            moved = heads.moved(found).masked_fill(searched.isnan(), torch.nan)
+            moved = _moved(readout, found).masked_fill(searched.isnan(), torch.nan)
             gap = worst - searched
             columns |= {"search_js": searched, "search_tvd": moved, "search_gap": gap}
         shown = {name: by_head.mean(-1) for name, by_head in columns.items()}
         if worst.shape[1] > 1:
-            shown["joint_js"] = joint_js(output, model, adversary, worst, self.epsilon)
+            shown["joint_js"] = _joint_js(readout, adversary, worst, self.epsilon)
             shown |= {f"{name}_by_head": by_head for name, by_head in columns.items()}
-        shown |= self._frontier(output)
-        undefined = worst.isnan().any(-1) | ~output.mask.any(-1)
-        dtype = torch.promote_types(output.logits.dtype, torch.float32)
+        curve = readout.worst_case_curve(EPSILONS) if self.frontier else None
+        if curve is not None:
+            shown["frontier_js"] = curve
+        undefined = worst.isnan().any(-1) | ~readout.output.mask.any(-1)
+        dtype = torch.promote_types(readout.output.logits.dtype, torch.float32)
         return {
             name: column.to(dtype).masked_fill(
                 undefined if column.ndim == 1 else undefined[:, None], torch.nan
@@ -219,51 +215,14 @@ class AdversarialAttention(InterpretabilityTest):
             for name, column in shown.items()
         }
 
-    def _worst(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel, found: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Adversaries (R, H, N), their JS (R, H), and what no JS exceeds, (R, H)."""
-        weights, items, mask = output.weights, output.item_logits, output.mask
-        if items is not None:
-            programs = self.program_instances != 0
-            return worst_case_attention(weights, items, mask, self.epsilon, found, programs)
-        readout = partial(model.readout, output)
-        part = readouts_of_parts(batch, output, model)
-        adversary, js = blackbox_adversary(weights, readout, mask, self.epsilon, found, part)
-        return adversary, js, torch.full_like(js, torch.nan)
-
-    def _frontier(self, output: AttentionOutput) -> dict[str, Tensor]:
-        items = output.item_logits
-        if not self.frontier or items is None or items.shape[1] > 1 or items.shape[-1] > 2:
-            return {}
-        epsilons = torch.tensor(EPSILONS, dtype=torch.float64, device=items.device)
-        js = worst_case_js(output.weights[:, 0], items[:, 0], output.mask, epsilons)
-        return {"frontier_js": js}
-
-    def _search(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
-    ) -> tuple[Tensor, Tensor]:
+    def _search(self, readout: Readout) -> tuple[Tensor, Tensor]:
         """Adversaries (R, H, N) and their JS (R, H), the own and NaN where none is searched."""
-        adversary = output.weights.double().clone()
+        adversary = readout.output.weights.double().clone()
         js = torch.full_like(adversary[..., 0], torch.nan)
-        rows = _among(output.rows[:, 0], self._searched)
-        if not rows.any():
-            return adversary, js
-        part = output.select(_among(batch.index, self._searched), rows)
-        # Under inference mode the output's own tensors could be in no graph. An RNN of a readout
-        # has a backward pass in evaluation mode without cuDNN alone.
-        with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
-            part = part.apply(torch.clone)
-            found = search_adversary(
-                part.weights,
-                partial(model.readout, part) if part.item_logits is None else part.item_logits,
-                part.mask,
-                self.epsilon,
-                part.rows,
-                seed=self.seed,
-                **self.options,
-            )
-        adversary[rows], js[rows] = found
+        rows = _among(readout.output.rows[:, 0], self._searched)
+        if rows.any():
+            found = readout.select(rows).search(self.epsilon, seed=self.seed, **self.options)
+            adversary[rows], js[rows] = found
         return adversary, js
 
     @override
@@ -276,15 +235,14 @@ class AdversarialAttention(InterpretabilityTest):
     ) -> None:
         self._fitting = epoch is not None
         super()._begin(trainer, module, stage, epoch)
-        self._searched = self._choice(self.search_instances)
-        self._solved = self._choice(self.program_instances) if self._fitting else None
-
-    def _choice(self, count: int | None) -> Tensor | None:
-        """The dataset rows of so many recorded texts, None for all."""
-        assert self._sheet is not None
-        if count is None:
-            return None
-        return torch.from_numpy(choose(self._sheet.instances, count, self.seed))
+        assert self._recorder is not None
+        counts = self.search_instances, self.program_instances if self._fitting else None
+        self._searched, self._solved = (
+            None
+            if count is None
+            else torch.from_numpy(choose(self._recorder.instances, count, self.seed))
+            for count in counts
+        )
 
 
 def _among(index: Tensor, chosen: Tensor | None) -> Tensor:
@@ -294,25 +252,24 @@ def _among(index: Tensor, chosen: Tensor | None) -> Tensor:
     return torch.isin(index, chosen.to(index.device))
 
 
-def _spread(column: Tensor, measured: Tensor) -> Tensor:
-    """A column of the measured rows among all R rows, NaN in the others."""
-    if measured.all():
-        return column
-    wide = column.new_full((len(measured), *column.shape[1:]), torch.nan)
-    wide[measured] = column
-    return wide
+def _moved(readout: Readout, attention: Tensor) -> Tensor:
+    """How far attention (R, H, N) in place of each head's own moves the prediction, (R, H)."""
+    own, _ = own_attention(readout.output.weights, readout.output.mask)
+    pairs = torch.stack([attention.flatten(0, 1), own], dim=1).unsqueeze(1)
+    found, before = readout.by_head().candidates(pairs).softmax(-1).unbind(1)
+    return total_variation(found, before).reshape(attention.shape[:2])
 
 
-def _parts(
-    batch: TextBatch, output: AttentionOutput
-) -> Iterator[tuple[TextBatch, AttentionOutput]]:
-    """A batch and its output in parts of rows whose adversaries fit into memory together."""
-    size = max(1, _WEIGHTS // max(1, output.weights[:1].numel()))
-    if len(output.rows) <= size:
-        yield batch, output
-        return
-    numbers = torch.arange(len(output.rows), device=output.rows.device)
-    for start in range(0, len(numbers), size):
-        rows = (numbers >= start) & (numbers < start + size)
-        texts = torch.isin(batch.index, output.rows[rows, 0])
-        yield batch.select(texts), output.select(texts, rows)
+def _joint_js(readout: Readout, adversary: Tensor, js: Tensor, epsilon: float) -> Tensor:
+    """Mean JS (R,) of heads that take their adversaries (R, H, N) while the prediction stays."""
+    held, total = readout.output.weights.double(), torch.zeros_like(js[:, 0])
+    own = readout.candidates(held.unsqueeze(2)).squeeze(1).softmax(-1)
+    for head in range(js.shape[1]):
+        tried = held.clone()
+        tried[:, head] = adversary[:, head]
+        # An adversary is often just at epsilon: rounding must not decide.
+        found = readout.candidates(tried.unsqueeze(2)).squeeze(1).softmax(-1)
+        kept = total_variation(found, own) <= epsilon * (1 + 1e-5)
+        held = torch.where(kept[:, None, None], tried, held)
+        total += torch.where(kept, js[:, head], 0.0)
+    return total / js.shape[1]

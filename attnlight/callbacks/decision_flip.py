@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.erasing import SCORES, Erasure, Gradient, by_length, erasure, with_heads
 from attnlight.errors import InputError
 from attnlight.functional.ranking import TIE, random_rankings
+from attnlight.models.readout import SCORES, Gradient, Readout
 
 RANKINGS = (*SCORES, "random")
 _MEASURES = ("removed_count", "removed_fraction", "removed_mass", "needs_all", "never_flips")
+_MINIMAL = ("minimal_count", *(f"{measure}_minimal" for measure in _MEASURES[1:]))
 
 
 class DecisionFlip(InterpretabilityTest):
@@ -93,35 +94,46 @@ class DecisionFlip(InterpretabilityTest):
 
     @override
     def measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        empty = self._uniform(output, model) if self.emptied == "uniform" else None
+        if self.emptied == "uniform":
+            readout = readout.with_empty(self._uniform(readout))
         whole, alone = (partial(self._columns, draws=draws) for draws in (self.draws, 1))
+        return readout.columns(whole, alone) | {"length": readout.lengths}
 
-        def measure(part: AttentionOutput, rows: Tensor) -> dict[str, Tensor]:
-            erased = erasure(batch, part, model, None if empty is None else empty[rows])
-            return with_heads(erased, whole, alone) | {"length": erased.lengths}
-
-        return by_length(output, measure)
-
-    def _columns(self, erased: Erasure, draws: int) -> dict[str, Tensor]:
-        output = erased.output
+    def _columns(self, readout: Readout, draws: int) -> dict[str, Tensor]:
+        output = readout.output
         random = random_rankings(output.mask, output.rows, draws, self.seed)
-        orders = torch.cat([erased.rankings(self.gradient), random], dim=1)  # (R, 3 + D, N)
-        counts = erased.first_flips(orders)
-        followed = _removed(erased, orders, counts)
-        columns = _by_name(followed) | _minimal(erased)
+        orders = torch.cat([readout.rankings(self.gradient), random], dim=1)  # (R, 3 + D, N)
+        counts = readout.first_flips(orders)
+        columns: dict[str, Tensor] = {}
+        for measure, values in _removed(readout, orders, counts).items():
+            *of_scores, first = values[:, : len(SCORES) + 1].unbind(-1)
+            named = zip(SCORES, of_scores, strict=True)
+            columns |= {f"{measure}_{name}": column for name, column in named}
+            columns[f"{measure}_random"] = values[:, len(SCORES) :].nanmean(-1)
+            columns[f"{measure}_random_first"] = first
+        found = readout.minimal_flips()
+        if found is None:
+            unknown = torch.full_like(readout.weights[:, 0], torch.nan)
+            columns |= dict.fromkeys(_MINIMAL, unknown)
+        else:
+            size, members = found
+            order = (~members).byte().argsort(dim=-1, stable=True)
+            removed = _removed(readout, order.unsqueeze(1), size.unsqueeze(1)).values()
+            columns |= zip(_MINIMAL, (column.squeeze(1) for column in removed), strict=True)
         for name in RANKINGS:
             columns[f"excess_{name}"] = columns[f"removed_count_{name}"] - columns["minimal_count"]
-        undefined = erased.undefined(fewest=1)
+        undefined = readout.undefined(fewest=1)
         dtype = torch.promote_types(output.logits.dtype, torch.float32)
         return {
             name: column.to(dtype).masked_fill(undefined, torch.nan)
             for name, column in columns.items()
         }
 
-    def _uniform(self, output: AttentionOutput, model: AttentionModel) -> Tensor:
+    def _uniform(self, readout: Readout) -> Tensor:
         """Logits of uniform attention, (R, C)."""
+        output = readout.output
         if output.weights.shape[1] > 1:
             raise InputError(
                 f"emptied of {self.name} is uniform, which is for models of one attention head; "
@@ -129,47 +141,21 @@ class DecisionFlip(InterpretabilityTest):
             )
         uniform = output.mask / output.mask.sum(-1, keepdim=True).clamp(min=1)
         weights = uniform.to(output.weights.dtype)[:, None, None]
-        return model.readout(output, weights).squeeze(1)
+        return readout.candidates(weights).squeeze(1)
 
 
-def _removed(erased: Erasure, orders: Tensor, counts: Tensor) -> dict[str, Tensor]:
+def _removed(readout: Readout, orders: Tensor, counts: Tensor) -> dict[str, Tensor]:
     """Each of `_MEASURES` when the first `counts` (R, K) of orders (R, K, N) are gone, (R, K)."""
-    weights = erased.weights.unsqueeze(1).expand(orders.shape).gather(-1, orders)
+    weights = readout.weights.unsqueeze(1).expand(orders.shape).gather(-1, orders)
     gone = torch.arange(orders.shape[-1], device=orders.device) < counts.unsqueeze(-1)
     never = counts < 0
     count = counts.double()
     left = weights.masked_fill(gone, 0.0).sum(-1) > 0
     values = {
         "removed_count": count,
-        "removed_fraction": count / erased.lengths.clamp(min=1).unsqueeze(-1),
+        "removed_fraction": count / readout.lengths.clamp(min=1).unsqueeze(-1),
         "removed_mass": weights.masked_fill(~gone, 0.0).sum(-1),
         "needs_all": (~left).double(),
     }
     defined = {name: column.masked_fill(never, torch.nan) for name, column in values.items()}
     return defined | {"never_flips": never.double()}
-
-
-def _by_name(followed: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Columns (R,) of the rankings whose values (R, 3 + D) end with D random draws."""
-    columns: dict[str, Tensor] = {}
-    for measure, values in followed.items():
-        draws = values[:, len(SCORES) :]
-        named = zip(SCORES, values.unbind(-1), strict=False)
-        columns |= {f"{measure}_{name}": column for name, column in named}
-        columns[f"{measure}_random"] = draws.nanmean(-1)
-        columns[f"{measure}_random_first"] = draws[:, 0]
-    return columns
-
-
-def _minimal(erased: Erasure) -> dict[str, Tensor]:
-    """Columns (R,) of the minimal flip set, NaN where it is unknown."""
-    found = erased.minimal()
-    if found is None:
-        unknown = torch.full_like(erased.weights[:, 0], torch.nan)
-        names = ["minimal_count", *(f"{measure}_minimal" for measure in _MEASURES[1:])]
-        return dict.fromkeys(names, unknown)
-    size, members = found
-    order = (~members).byte().argsort(dim=-1, stable=True)
-    removed = _removed(erased, order.unsqueeze(1), size.unsqueeze(1))
-    columns = {f"{measure}_minimal": values.squeeze(1) for measure, values in removed.items()}
-    return {"minimal_count": columns.pop("removed_count_minimal")} | columns

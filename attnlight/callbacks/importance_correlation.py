@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.errors import InputError
 from attnlight.functional import input_gradient, kendall_tau, leave_one_out
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import own_places
+from attnlight.models.readout import Readout
 
 Gradient = Literal["detached", "attached"]
 _LONG = 5_000  # items; about a minute on one core where the encoder is recurrent
@@ -93,9 +94,9 @@ class ImportanceCorrelation(InterpretabilityTest):
 
     @override
     def measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Any]:
-        scores = self._scores(batch, output, model)
+        scores = self._scores(readout)
         # A token cannot be deleted and predicted: what has `loo` is of the other items.
         masks = {False: output.mask, True: output.mask & ~own_places(batch, output)}
         columns: dict[str, Any] = {}
@@ -114,22 +115,16 @@ class ImportanceCorrelation(InterpretabilityTest):
             columns |= lists
         return columns
 
-    def _scores(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
-    ) -> dict[str, Tensor]:
+    def _scores(self, readout: Readout) -> dict[str, Tensor]:
         """Scores (R, N) by name."""
-        scores = {"attention": output.weights.mean(1)}
+        asked = readout.model, readout.batch, readout.output
+        scores = {"attention": readout.output.weights.mean(1)}
         for kind in self.gradients:
-            detached = kind == "detached"
-            scores[_GRADIENTS[kind]] = input_gradient(model, batch, output, detached=detached)
-        if self.leave_one_out:
-            self._tell_of_length(int(output.mask.sum(-1).max()))
-            scores["loo"] = leave_one_out(model, batch, output, self.budget)
-        return scores
-
-    def _tell_of_length(self, items: int) -> None:
-        """Say once why a long text takes its time: it looks as if the test stood still."""
-        if items > _LONG and not self._warned:
+            scores[_GRADIENTS[kind]] = input_gradient(*asked, detached=kind == "detached")
+        if not self.leave_one_out:
+            return scores
+        items = int(readout.lengths.max())
+        if items > _LONG and not self._warned:  # it looks as if the test stood still
             self._warned = True
             print(
                 f"{self.name}: a text has {items:,} items, each of which is left out in turn, in a "
@@ -137,6 +132,7 @@ class ImportanceCorrelation(InterpretabilityTest):
                 "or truncate of the corpus avoids it.",
                 file=sys.stderr,
             )
+        return scores | {"loo": leave_one_out(*asked, self.budget)}
 
 
 def _lists(scores: Tensor, mask: Tensor) -> pa.ListArray:

@@ -268,12 +268,17 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
         ImportanceCorrelation(**options)
 
 
-def test_a_long_text_says_once_why_it_takes_its_time(capsys: pytest.CaptureFixture[str]) -> None:
-    test = ImportanceCorrelation()
-    for items in (5_000, 20_000, 30_000):
-        test._tell_of_length(items)
+def test_a_long_text_says_once_why_it_takes_its_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("attnlight.callbacks.importance_correlation._LONG", 5)
+    test, model = ImportanceCorrelation(), OutsideTask().model
+    with torch.no_grad():
+        for items in (5, 7, 8):
+            batch = collate([(0, torch.arange(items) + 1)])
+            test.measure(batch, model(batch), model)
     told = capsys.readouterr().err
     assert told.count("\n") == 1
-    assert "20,000" in told
+    assert "7 items" in told
     assert "leave_one_out" in told
     assert "truncate" in told

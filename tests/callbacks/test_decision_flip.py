@@ -11,9 +11,9 @@ from torch import Tensor
 
 from attnlight.batch import AttentionOutput
 from attnlight.callbacks import DecisionFlip
-from attnlight.callbacks.erasing import SCORES
 from attnlight.errors import InputError
 from attnlight.functional import random_rankings
+from attnlight.models.readout import SCORES
 from tests.callbacks.handmade import Hidden, Oracle, batch_of, output_of, random_output
 
 MEASURES = ("removed_count", "removed_fraction", "removed_mass", "needs_all", "never_flips")

@@ -26,7 +26,7 @@ from attnlight.records import RecordError, ShardWriter, merge_shards
 Stage = Literal["val", "test", "predict"]
 
 
-class RecordSheet:
+class EpochRecorder:
     """Collect the rows of one epoch; construction and `finish` are collective over ranks.
 
     Args:
@@ -57,15 +57,20 @@ class RecordSheet:
     ) -> None:
         self.stage = stage
         self._trainer = trainer
-        root = self._temporary_root() if trainer.fast_dev_run else trainer.default_root_dir  # type: ignore[attr-defined]
+        root = trainer.default_root_dir
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            # A folder that goes with this object, the same on all ranks.
+            if trainer.is_global_zero:
+                self._temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
+            own = self._temporary.name if trainer.is_global_zero else ""
+            root = trainer.strategy.broadcast(own)
         known_as = corpus_known_as(trainer)
         if target is None:
             target = records_folder(stage, known_as) / f"{name}.parquet"
         elif known_as is not None:
             target = target.with_name(f"{target.stem}-{known_as}{target.suffix}")
         self.path = Path(root) / target
-        loader, limited = _loader(trainer, stage)
-        instances = dataset_index(loader)
+        instances, limited = _instances(trainer, stage)
         self._chosen: Tensor | None = None
         if max_instances is not None and max_instances < len(instances):
             instances = choose(instances, max_instances, seed)
@@ -81,7 +86,13 @@ class RecordSheet:
             }
             | _of_another_corpus(trainer, stage)
         )
-        self._writer = self._open_shard()
+        shards = (f".{self.path.stem}.rank{rank}.arrow" for rank in range(trainer.world_size))
+        self._shards = [self.path.with_name(shard) for shard in shards]
+        if trainer.is_global_zero:
+            for stale in self.path.parent.glob(f".{self.path.stem}.rank*.arrow"):
+                stale.unlink()
+        trainer.strategy.barrier()
+        self._writer = ShardWriter(self._shards[trainer.global_rank])
 
     def wanted(self, index: Tensor) -> Tensor:
         """Which texts of a batch to record, (B,) bool, from their dataset rows (B,)."""
@@ -114,13 +125,28 @@ class RecordSheet:
         Raises:
             RecordError: On every rank, when a row is missing or repeated or the disk is full.
         """
-        strategy = self._trainer.strategy
-        fault = self._close()
+        trainer, strategy = self._trainer, self._trainer.strategy
+        fault: str | None = None
+        try:
+            self._writer.close()
+        except InputError as error:
+            fault = str(error)
         # One verdict for all: a rank that raised alone would leave the others waiting.
-        if strategy.reduce_boolean_decision(fault is None, all=True):
-            fault = strategy.broadcast(self._merge() if self._trainer.is_global_zero else None)
-        else:
+        if not strategy.reduce_boolean_decision(fault is None, all=True):
             fault = fault or f"{self.path.name}: another rank could not write its rows."
+        else:
+            if trainer.is_global_zero:
+                try:
+                    merge_shards(
+                        self._shards,
+                        self.path,
+                        metadata=self._metadata | _origin(trainer),
+                        expected=self._expected,
+                        drop_repeats=trainer.state.fn == TrainerFn.FITTING,
+                    )
+                except InputError as error:
+                    fault = str(error)
+            fault = strategy.broadcast(fault)
         if fault is not None:
             self.discard()
             raise RecordError(fault)
@@ -130,65 +156,23 @@ class RecordSheet:
         """Forget the rows of this rank, after an interruption."""
         self._writer.path.unlink(missing_ok=True)
 
-    def _temporary_root(self) -> str:
-        """A folder that goes with this object, the same on all ranks."""
-        if self._trainer.is_global_zero:
-            self._temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
-        path: str = self._trainer.strategy.broadcast(
-            self._temporary.name if self._trainer.is_global_zero else ""
-        )
-        return path
-
-    def _open_shard(self) -> ShardWriter:
-        if self._trainer.is_global_zero:
-            for stale in self.path.parent.glob(f".{self.path.stem}.rank*.arrow"):
-                stale.unlink()
-        self._trainer.strategy.barrier()
-        return ShardWriter(self._shard(self._trainer.global_rank))
-
-    def _shard(self, rank: int) -> Path:
-        return self.path.with_name(f".{self.path.stem}.rank{rank}.arrow")
-
-    def _close(self) -> str | None:
-        try:
-            self._writer.close()
-        except InputError as error:
-            return str(error)
-        return None
-
-    def _merge(self) -> str | None:
-        try:
-            merge_shards(
-                [self._shard(rank) for rank in range(self._trainer.world_size)],
-                self.path,
-                metadata=self._metadata | _origin(self._trainer),
-                expected=self._expected,
-                drop_repeats=self._trainer.state.fn == TrainerFn.FITTING,
-            )
-        except InputError as error:
-            return str(error)
-        return None
-
 
 class RecordingCallback(Callback):
-    """A callback with a sheet at times, whose rows are forgotten when the epoch does not end."""
+    """A callback with a recorder at times, whose rows are forgotten when the epoch does not end."""
 
-    _sheet: RecordSheet | None = None
+    _recorder: EpochRecorder | None = None
 
     @override
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        self._abandon()
+        if self._recorder is not None:
+            self._recorder.discard()
+            self._recorder = None
 
     @override
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        self._abandon()
-
-    def _abandon(self) -> None:
-        if self._sheet is not None:
-            self._sheet.discard()
-            self._sheet = None
+        RecordingCallback.teardown(self, trainer, pl_module, "")
 
 
 def corpus_known_as(trainer: pl.Trainer) -> str | None:
@@ -230,17 +214,11 @@ def _digest(path: Path, modified: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
-def dataset_index(loader: DataLoader[Any]) -> NDArray[np.int64]:
-    """Dataset rows that a loader goes through: its dataset's `index`, or 0 to its length."""
-    dataset = loader.dataset
-    index = getattr(dataset, "index", None)
-    if index is None:
-        return np.arange(len(dataset))  # type: ignore[arg-type]
-    return np.asarray(index, dtype=np.int64)
+def _instances(trainer: pl.Trainer, stage: Stage) -> tuple[NDArray[np.int64], bool]:
+    """Dataset rows that the running loader goes through, and whether the trainer cuts it short.
 
-
-def _loader(trainer: pl.Trainer, stage: Stage) -> tuple[DataLoader[Any], bool]:
-    """The loader that is running and whether the trainer cuts it short."""
+    Those are its dataset's `index`, or 0 to its length.
+    """
     running: dict[str, tuple[Any, Any]] = {
         "val": (trainer.val_dataloaders, trainer.num_val_batches),
         "test": (trainer.test_dataloaders, trainer.num_test_batches),
@@ -248,4 +226,8 @@ def _loader(trainer: pl.Trainer, stage: Stage) -> tuple[DataLoader[Any], bool]:
     }
     loaders, limits = running[stage]
     loader: DataLoader[Any] = loaders[0] if isinstance(loaders, list) else loaders
-    return loader, (limits[0] if isinstance(limits, list) else limits) < len(loader)
+    limited = (limits[0] if isinstance(limits, list) else limits) < len(loader)
+    index = getattr(loader.dataset, "index", None)
+    if index is None:
+        return np.arange(len(loader.dataset)), limited  # type: ignore[arg-type]
+    return np.asarray(index, dtype=np.int64), limited

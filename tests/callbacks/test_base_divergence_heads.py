@@ -183,12 +183,12 @@ def test_each_epoch_matches_its_own_heads(data: ChunkingDataModule, tmp_path: Pa
         def name(self) -> str:
             return "base_divergence"
 
-        def _end(self, trainer: Any, module: Any) -> None:
-            found = [divergences(module.model, frozen, texts[[p]]) for p in range(len(texts))]
+        def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            found = [divergences(pl_module.model, frozen, texts[[p]]) for p in range(len(texts))]
             mean = np.concatenate(found).mean(0)
             sums = {o: sum(mean[b, h] for b, h in enumerate(o)) for o in permutations(range(4))}
             orders.append(list(min(sums, key=sums.__getitem__)))
-            super()._end(trainer, module)
+            super().on_validation_epoch_end(trainer, pl_module)
 
     texts, frozen = data.dataset("validation"), read_base(base).model
     started = trainer(tmp_path, Spy(figures=False), max_epochs=2, limit_train_batches=3)

@@ -12,13 +12,14 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.outputs import broken_rows
+from attnlight.callbacks.validate_output import broken_rows
 from attnlight.data.samplers import PairSampler
 from attnlight.errors import InputError
 from attnlight.functional import js_divergence, kendall_tau, total_variation
 from attnlight.functional.divergence import js_share
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.heads import head_divergences, match_heads
+from attnlight.models.readout import Readout
 from attnlight.reference import OutputStore, Reference, reading, running_split
 
 _MATCHED_ON: Literal["validation"] = "validation"
@@ -107,7 +108,7 @@ class BaseDivergence(InterpretabilityTest):
 
     @override
     def measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         assert self._outputs is not None
         weights, base = self._of_base(self._outputs, output)
@@ -123,7 +124,10 @@ class BaseDivergence(InterpretabilityTest):
             "base_prediction": base.argmax(dim=-1),
         }
         if self.rankings:
-            columns["attention_tau"] = _rank_agreement(own, weights, output.mask)
+            reach = output.mask.repeat_interleave(own.shape[1], dim=0)
+            ranks, others = (dense_ranks(w.flatten(0, 1), reach) for w in (own, weights))
+            tau, _ = kendall_tau(ranks, others, reach)
+            columns["attention_tau"] = tau.view(own.shape[:2]).nanmean(dim=1)
         if divergence.shape[1] == 1:
             return columns
         mean = js_divergence(own.mean(dim=1), weights.mean(dim=1))
@@ -171,11 +175,3 @@ class BaseDivergence(InterpretabilityTest):
             self.measures = (*type(self).measures, "attention_js_mean")  # type: ignore[misc, assignment]
             self._heads = self._matched(trainer, module) if self.match_heads else None
         super()._begin(trainer, module, stage, epoch)
-
-
-def _rank_agreement(weights: Tensor, base: Tensor, mask: Tensor) -> Tensor:
-    """Kendall's tau-b of two attentions (R, H, N) over the items of `mask`, mean over heads, (R,)."""
-    reach = mask.repeat_interleave(weights.shape[1], dim=0)
-    ranks, others = (dense_ranks(values.flatten(0, 1), reach) for values in (weights, base))
-    tau, _ = kendall_tau(ranks, others, reach)
-    return tau.view(weights.shape[:2]).nanmean(dim=1)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.erasing import SCORES, Erasure, Gradient, by_length, erasure, with_heads
 from attnlight.functional import js_divergence
 from attnlight.functional.ranking import TIE, random_others, released_item
+from attnlight.models.readout import SCORES, Gradient, Readout
 
 # Predictions that are compared at once: what stays in the cache of a CPU.
 _ITEMS = 1 << 12
@@ -77,24 +77,39 @@ class SingleErasure(InterpretabilityTest):
 
     @override
     def measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        return by_length(
-            output,
-            lambda part, _: with_heads(erasure(batch, part, model), self._columns, self._columns),
-        )
+        return readout.columns(self._columns, self._columns)
 
-    def _columns(self, erased: Erasure) -> dict[str, Tensor]:
-        output = erased.output
-        tops = erased.rankings(self.gradient)[..., 0]  # (R, 3)
-        effects = _Effects(erased)
-        drawn = random_others(output.mask, output.rows, tops, self.seed)
-        found = effects.expected(tops) | effects.against(tops, drawn, "drawn")
-        found["flip_top"] = effects.flips.gather(-1, tops)
+    def _columns(self, readout: Readout) -> dict[str, Tensor]:
+        output, weights = readout.output, readout.weights
+        tops = readout.rankings(self.gradient)[..., 0]  # (R, 3)
+        js, flips = _effects(readout)
+        rounding = TIE * js.amax(-1, keepdim=True)
+        count = (readout.lengths - 1).clamp(min=1)[:, None]  # of other items
+        top_weight, top_js = weights.gather(-1, tops), js.gather(-1, tops)
+        above = js.unsqueeze(1) > (top_js + rounding).unsqueeze(-1)
+        mean_weight, mean_js, mean_flips = (
+            (values.sum(-1, keepdim=True) - values.gather(-1, tops)) / count
+            for values in (weights, js, flips)
+        )
+        found = {
+            "flip_other_expected": mean_flips,
+            "delta_weight_expected": top_weight - mean_weight,
+            "delta_js_expected": top_js - mean_js,
+            "outdone_expected": (above & output.mask.unsqueeze(1)).sum(-1).double() / count,
+        }
+        others = {"drawn": random_others(output.mask, output.rows, tops, self.seed)}
         if self.compat:
             released = released_item(output.mask, output.rows, self.seed)
-            found |= effects.against(tops, released[:, None].expand_as(tops), "compat")
-        undefined = erased.undefined(fewest=2)[:, None]
+            others["compat"] = released[:, None].expand_as(tops)
+        for name, places in others.items():
+            moved = top_js - js.gather(-1, places)
+            found[f"flip_other_{name}"] = flips.gather(-1, places)
+            found[f"delta_weight_{name}"] = top_weight - weights.gather(-1, places)
+            found[f"delta_js_{name}"] = moved.masked_fill(moved.abs() <= rounding, 0.0)
+        found["flip_top"] = flips.gather(-1, tops)
+        undefined = readout.undefined(fewest=2)[:, None]
         dtype = torch.promote_types(output.logits.dtype, torch.float32)
         return {
             f"{measure}_{score}": column
@@ -105,49 +120,16 @@ class SingleErasure(InterpretabilityTest):
         }
 
 
-class _Effects:
-    """What erasing each item alone does: `weights`, `js` and `flips`, each (R, N), 0 off the mask."""
-
-    def __init__(self, erased: Erasure) -> None:
-        logits, off = erased.each(), ~erased.output.mask
-        own = erased.logits.unsqueeze(1)
-        self.weights = erased.weights
-        self.js = torch.zeros_like(logits[..., 0])
-        row, item = erased.output.mask.nonzero().unbind(-1)
-        # Item by item, not on padding: logarithms of all classes are what this test costs. Classes
-        # are few and lie apart, so that a CPU goes along the items.
-        before = erased.logits.softmax(-1).mT.contiguous()
-        for place in torch.split(torch.arange(len(row), device=row.device), _ITEMS):
-            after = logits[row[place], item[place]].mT.contiguous().softmax(0)
-            moved = js_divergence(before[:, row[place]].mT, after.mT)
-            self.js[row[place], item[place]] = moved
-        flips = logits.argmax(-1) != own.argmax(-1)
-        self.flips = flips.masked_fill(off, False).double()
-        self._others = (erased.lengths - 1).clamp(min=1)[:, None]
-        self._rounding = TIE * self.js.amax(-1, keepdim=True)
-        self._mask = erased.output.mask
-
-    def against(self, tops: Tensor, others: Tensor, name: str) -> dict[str, Tensor]:
-        """Top items compared with other ones, both (R, K) places; columns (R, K)."""
-        weight = self.weights.gather(-1, tops) - self.weights.gather(-1, others)
-        js = self.js.gather(-1, tops) - self.js.gather(-1, others)
-        return {
-            f"flip_other_{name}": self.flips.gather(-1, others),
-            f"delta_weight_{name}": weight,
-            f"delta_js_{name}": js.masked_fill(js.abs() <= self._rounding, 0.0),
-        }
-
-    def expected(self, tops: Tensor) -> dict[str, Tensor]:
-        """Top items (R, K) compared with the mean over all others; columns (R, K)."""
-        js = self.js.gather(-1, tops)
-        above = self.js.unsqueeze(1) > (js + self._rounding).unsqueeze(-1)
-        return {
-            "flip_other_expected": self._mean_of_others(self.flips, tops),
-            "delta_weight_expected": self.weights.gather(-1, tops)
-            - self._mean_of_others(self.weights, tops),
-            "delta_js_expected": js - self._mean_of_others(self.js, tops),
-            "outdone_expected": (above & self._mask.unsqueeze(1)).sum(-1).double() / self._others,
-        }
-
-    def _mean_of_others(self, values: Tensor, tops: Tensor) -> Tensor:
-        return (values.sum(-1, keepdim=True) - values.gather(-1, tops)) / self._others
+def _effects(readout: Readout) -> tuple[Tensor, Tensor]:
+    """JS of the prediction without each item, and whether it is another, (R, N), 0 off the mask."""
+    logits, mask = readout.erase(), readout.output.mask
+    js = torch.zeros_like(logits[..., 0])
+    row, item = mask.nonzero().unbind(-1)
+    # Item by item, not on padding: logarithms of all classes are what this test costs. Classes
+    # are few and lie apart, so that a CPU goes along the items.
+    before = readout.logits.softmax(-1).mT.contiguous()
+    for place in torch.split(torch.arange(len(row), device=row.device), _ITEMS):
+        after = logits[row[place], item[place]].mT.contiguous().softmax(0)
+        js[row[place], item[place]] = js_divergence(before[:, row[place]].mT, after.mT)
+    flips = logits.argmax(-1) != readout.logits.unsqueeze(1).argmax(-1)
+    return js, flips.masked_fill(~mask, False).double()

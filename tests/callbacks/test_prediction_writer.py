@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import AttentionPermutation, Predictions
-from attnlight.callbacks.predict import PredictionWriter
+from attnlight.callbacks.prediction_writer import PredictionWriter
 from attnlight.datamodules import PlantedEvidence
 from attnlight.functional import masked_softmax
 from attnlight.records import read_record

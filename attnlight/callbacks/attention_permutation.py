@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.errors import InputError
-from attnlight.functional import (
-    js_divergence,
-    permuted_logits,
-    permuted_weights,
-    total_variation,
-)
+from attnlight.functional import js_divergence, total_variation
 from attnlight.functional._cpu import sorted_keys
+from attnlight.models.readout import Readout
 
 # Rows whose shuffles are compared at once: what stays in the cache of a CPU.
 _ROWS = 64
@@ -71,9 +67,9 @@ class AttentionPermutation(InterpretabilityTest):
 
     @override
     def measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        together, alone = self._logits(output, model)
+        together, alone = readout.permute(self.draws, self.head_draws, self.seed)
         columns = _moved(together, output.probabilities)
         by_head = [_moved(logits, output.probabilities) for logits in alone]
         if not by_head:
@@ -83,53 +79,22 @@ class AttentionPermutation(InterpretabilityTest):
             for name in columns
         }
 
-    def _logits(
-        self, output: AttentionOutput, model: AttentionModel
-    ) -> tuple[Tensor, Iterable[Tensor]]:
-        """Logits (R, K, C) with all heads shuffled and, of several, with each of them alone."""
-        weights, items, several = output.weights, output.item_logits, output.weights.shape[1] > 1
-        texts = output.rows.clone()
-        texts[:, 1] = 0  # what is drawn for
-        drawn = output.mask, texts, self.draws, self.seed
-        if items is None:
-            shuffled = permuted_weights(weights, *drawn)
-            each = _read_alone(output, model, shuffled[:, :, : self.head_draws])
-            return model.readout(output, shuffled), each if several else ()
-        if not several:
-            return permuted_logits(weights, items, *drawn), ()
-        parts = permuted_logits(weights, items, *drawn, by_head=True)
-        own = (weights.unsqueeze(-2) @ items).squeeze(-2)  # (R, H, C)
-        others = (own.sum(1, keepdim=True) - own).unsqueeze(2)
-        alone = parts[:, :, : self.head_draws] + others
-        return parts.sum(1), alone.unbind(1)
-
-
-def _read_alone(
-    output: AttentionOutput, model: AttentionModel, shuffled: Tensor
-) -> Iterator[Tensor]:
-    """Logits (R, K, C) of each head of shuffled attention (R, H, K, N) beside the others' own."""
-    for head in range(shuffled.shape[1]):
-        wide = output.weights.unsqueeze(2).repeat(1, 1, shuffled.shape[2], 1)
-        wide[:, head] = shuffled[:, head]
-        yield model.readout(output, wide)
-
 
 def _moved(logits: Tensor, own: Tensor) -> dict[str, Tensor]:
     """Columns (R,) of logits (R, K, C) against the own probabilities (R, C)."""
+    found = []
     pieces = torch.split(logits, _ROWS), torch.split(own.unsqueeze(1), _ROWS)
-    found = [_moved_part(part, before) for part, before in zip(*pieces, strict=True)]
-    return {name: torch.cat([part[name] for part in found]) for name in found[0]}
-
-
-def _moved_part(logits: Tensor, own: Tensor) -> dict[str, Tensor]:
-    # Classes are few: a CPU is several times as fast along the shuffles as along the classes.
-    shuffled = logits.mT.contiguous().softmax(-2).mT
-    flipped = shuffled.contiguous().argmax(dim=-1) != own.argmax(dim=-1)
-    return {
-        "median_tvd": _median(total_variation(shuffled, own)),
-        "median_js": _median(js_divergence(shuffled, own)),
-        "flip_rate": flipped.to(shuffled.dtype).mean(dim=-1),
-    }
+    for part, before in zip(*pieces, strict=True):
+        # Classes are few: a CPU is several times as fast along the shuffles as along the classes.
+        shuffled = part.mT.contiguous().softmax(-2).mT
+        flipped = shuffled.contiguous().argmax(dim=-1) != before.argmax(dim=-1)
+        columns = {
+            "median_tvd": _median(total_variation(shuffled, before)),
+            "median_js": _median(js_divergence(shuffled, before)),
+            "flip_rate": flipped.to(shuffled.dtype).mean(dim=-1),
+        }
+        found.append(columns)
+    return {name: torch.cat([columns[name] for columns in found]) for name in found[0]}
 
 
 def _median(values: Tensor) -> Tensor:

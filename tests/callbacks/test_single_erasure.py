@@ -13,8 +13,8 @@ from torch import Tensor
 
 from attnlight.batch import AttentionOutput
 from attnlight.callbacks import SingleErasure
-from attnlight.callbacks.erasing import SCORES
 from attnlight.functional.ranking import random_others, released_item
+from attnlight.models.readout import SCORES
 from tests.callbacks.handmade import Hidden, Oracle, batch_of, output_of, random_output
 
 

@@ -17,7 +17,7 @@ from attnlight.errors import InputError
 _NAMED = 5
 
 
-def output_of(outputs: Any, module: pl.LightningModule) -> AttentionOutput:  # noqa: ANN401
+def validate_output(outputs: Any, module: pl.LightningModule) -> AttentionOutput:  # noqa: ANN401
     """The output that an evaluation step returned.
 
     Raises:

@@ -1,0 +1,20 @@
+"""From attention to logits: what tests ask of a batch and its model."""
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.models.readout.affine import AffineReadout
+from attnlight.models.readout.base import SCORES, Gradient, Readout
+from attnlight.models.readout.opaque import OpaqueReadout
+
+__all__ = ["SCORES", "AffineReadout", "Gradient", "OpaqueReadout", "Readout", "readout_of"]
+
+
+def readout_of(batch: TextBatch, output: AttentionOutput, model: AttentionModel) -> Readout:
+    """The readout of a batch: affine where its output has item logits, else opaque.
+
+    Args:
+        batch: The texts.
+        output: What the model says of them.
+        model: The model.
+    """
+    kind = OpaqueReadout if output.item_logits is None else AffineReadout
+    return kind(batch, output, model)

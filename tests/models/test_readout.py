@@ -1,0 +1,219 @@
+"""The readout of a batch: algebra and the model's own readout answer each question alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.functional import random_rankings, total_variation
+from attnlight.functional.readout.instances import texts_of_rows
+from attnlight.models import FlatClassifier, HierarchicalClassifier
+from attnlight.models.readout import AffineReadout, OpaqueReadout, Readout, readout_of
+from tests.callbacks.handmade import Hidden, batch_of, random_output
+from tests.models.taggers import sentences, tagger
+
+Scene = tuple[TextBatch, AttentionOutput, AttentionModel]
+
+
+def handmade(heads: int, classes: int) -> Scene:
+    output = random_output(heads, classes, zeros=0.0)
+    return batch_of(output), output, Hidden(output)
+
+
+def texts(nested: bool = False) -> TextBatch:
+    random = torch.Generator().manual_seed(4)
+    tokens = torch.randint(4, 30, (9, 6), generator=random)
+    lengths = torch.tensor([6, 1, 4, 2, 6, 3, 5, 6, 2])
+    tokens = tokens.masked_fill(torch.arange(6) >= lengths[:, None], 0)
+    tokens = tokens.unflatten(1, (3, 2)) if nested else tokens
+    return TextBatch(torch.arange(9) + 40, tokens, tokens != 0)
+
+
+def classifier(classes: int, nested: bool = False) -> FlatClassifier | HierarchicalClassifier:
+    torch.manual_seed(classes)
+    kind = HierarchicalClassifier if nested else FlatClassifier
+    sizes = {"embedding_size": 6, "hidden_size": 5, "embedding_scale": 1.0}
+    model = kind(30, classes, **sizes)  # type: ignore[arg-type]
+    model.decoder.weight.data.mul_(6)
+    return model.double().eval()
+
+
+def of_model(model: AttentionModel, batch: TextBatch) -> Scene:
+    with torch.no_grad():
+        return batch, model(batch), model
+
+
+SCENES: dict[str, Callable[[], Scene]] = {
+    "one head, two classes": lambda: handmade(1, 2),
+    "one head, four classes": lambda: handmade(1, 4),
+    "three heads": lambda: handmade(3, 3),
+    "flat": lambda: of_model(classifier(2), texts()),
+    "hierarchical": lambda: of_model(classifier(3, nested=True), texts(nested=True)),
+    "tagger": lambda: of_model(tagger("residual").double(), sentences()),
+}
+
+
+@pytest.fixture(params=SCENES)
+def both(request: pytest.FixtureRequest) -> tuple[Readout, Readout]:
+    """The affine readout of a batch, and an opaque one that is not told so."""
+    batch, output, model = SCENES[request.param]()
+    affine = readout_of(batch, output, model)
+    opaque = readout_of(batch, replace(output, item_logits=None), model)
+    assert isinstance(affine, AffineReadout)
+    assert isinstance(opaque, OpaqueReadout)
+    return affine, opaque
+
+
+def agree(one: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+
+
+def attentions(readout: Readout, count: int = 4) -> Tensor:
+    mask = readout.output.mask[:, None, None]
+    shape = (*readout.output.weights.shape[:2], count, mask.shape[-1])
+    drawn = torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    drawn = drawn * mask
+    return drawn / drawn.sum(-1, keepdim=True)
+
+
+@pytest.fixture(params=["all heads", "each alone"])
+def asked(both: tuple[Readout, Readout], request: pytest.FixtureRequest) -> tuple[Readout, Readout]:
+    if request.param == "all heads":
+        return both
+    return both[0].by_head(), both[1].by_head()
+
+
+def test_candidates(asked: tuple[Readout, Readout]) -> None:
+    affine, opaque = asked
+    agree(affine.candidates(attentions(affine)), opaque.candidates(attentions(affine)))
+
+
+def test_erased_items(asked: tuple[Readout, Readout]) -> None:
+    affine, opaque = asked
+    mask = affine.output.mask
+    agree(affine.erase()[mask], opaque.erase()[mask])
+    orders = random_rankings(mask, affine.output.rows, 3, 0)
+    flips = affine.first_flips(orders)
+    assert torch.equal(flips, opaque.first_flips(orders))
+    assert flips.max() > 0
+
+
+def test_gradients(asked: tuple[Readout, Readout]) -> None:
+    affine, opaque = asked
+    agree(affine.gradient(), opaque.gradient())
+    assert torch.equal(affine.rankings("signed"), opaque.rankings("signed"))
+
+
+def test_permutations(both: tuple[Readout, Readout]) -> None:
+    (affine, by_algebra), (opaque, by_model) = (one.permute(9, 4, 3) for one in both)
+    agree(affine, opaque)
+    alone = [*by_algebra], [*by_model]
+    assert len(alone[0]) == len(alone[1]) == len([*by_algebra])
+    for one, other in zip(*alone, strict=True):
+        agree(one, other)
+
+
+def test_worst_cases(both: tuple[Readout, Readout]) -> None:
+    """The search of one is bounded by the answer of the other, and both keep the prediction."""
+    affine, opaque = both
+    exact, known = affine.worst_case(0.05), opaque.worst_case(0.05)
+    assert (known[1] <= exact[2] + 1e-6).all()
+    assert known[1].mean() > 0.7 * exact[1].mean()
+    assert known[2].isnan().all()
+    for adversary in (exact[0], known[0]):
+        for head in range(adversary.shape[1]):
+            held = affine.output.weights.double().clone()
+            held[:, head] = adversary[:, head]
+            pair = torch.stack([affine.output.weights.double(), held], dim=2)
+            before, after = opaque.candidates(pair).softmax(-1).unbind(1)
+            assert (total_variation(before, after) <= 0.05 + 1e-6).all()
+
+
+def test_searches(both: tuple[Readout, Readout]) -> None:
+    options = {"starts": 2, "steps": 15, "learning_rate": 0.1, "seed": 2}
+    for one, other in zip(*(readout.search(0.05, **options) for readout in both), strict=True):
+        agree(one, other)
+
+
+def test_what_only_algebra_knows(both: tuple[Readout, Readout]) -> None:
+    affine, opaque = both
+    assert affine.minimal_flips() is not None
+    assert opaque.minimal_flips() is opaque.worst_case_curve([0.1]) is None
+    single_and_binary = affine.output.weights.shape[1] == 1 and affine.logits.shape[-1] == 2
+    assert (affine.worst_case_curve([0.1]) is None) == (not single_and_binary)
+    assert affine.by_programs == (affine.logits.shape[-1] > 2)
+    assert not opaque.by_programs
+
+
+def test_rows_are_read_alone_and_in_blocks(both: tuple[Readout, Readout]) -> None:
+    for readout in both:
+        candidates = attentions(readout)
+        whole = readout.candidates(candidates)
+        chosen = torch.arange(len(whole)) % 3 != 1
+        agree(readout.select(chosen).candidates(candidates[chosen]), whole[chosen])
+        parts = [*readout.blocks(3 * readout.output.weights[0].numel())]
+        assert len(parts) == -(-len(whole) // 3)
+        read = [p.candidates(c) for p, c in zip(parts, candidates.split(3), strict=True)]
+        agree(torch.cat(read), whole)
+
+
+def test_columns_of_rows_of_like_length(
+    both: tuple[Readout, Readout], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(readout: Readout) -> dict[str, Tensor]:
+        return {"moved": readout.erase()[..., 0].masked_fill(~readout.output.mask, 0.0).sum(-1)}
+
+    whole, asked = (readout.columns(measure, measure) for readout in both)
+    monkeypatch.setattr("attnlight.models.readout.affine._FEW", 0)
+    monkeypatch.setattr("attnlight.models.readout.affine._ROWS", 7)
+    parts = both[0].columns(measure, measure)
+    heads = both[0].output.weights.shape[1]
+    assert parts.keys() == whole.keys() == {"moved", *(["moved_by_head"] if heads > 1 else [])}
+    for name, column in whole.items():
+        agree(parts[name], column)
+        agree(asked[name], column)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_nothing_is_left_on_a_classifier_between_batches(nested: bool) -> None:
+    interleaved(classifier(3, nested), texts(nested), texts(nested).select(torch.arange(9) > 3))
+
+
+@pytest.mark.parametrize("kind", ["study", "text", "residual"])
+def test_nothing_is_left_on_a_tagger_between_batches(kind: str) -> None:
+    interleaved(tagger(kind).double(), sentences(), sentences((3, 7), seed=1))
+
+
+@torch.no_grad()
+def interleaved(model: AttentionModel, first: TextBatch, second: TextBatch) -> None:
+    """A batch's readout is the same after another batch was read."""
+    output = model(first)
+    candidates = attentions(readout_of(first, output, model)).to(output.weights.dtype)
+    before = model.readout(output, candidates)
+    model(second)
+    assert torch.equal(model.readout(output, candidates), before)
+
+
+@torch.no_grad()
+def test_memory_goes_with_its_texts() -> None:
+    model, batch = tagger("study"), sentences()
+    output = model(batch)
+    (values,) = output.memory.values()
+    assert len(values) == len(batch)
+    texts = torch.tensor([False, True, False, True])
+    rows = texts[texts_of_rows(output.rows)]
+    chosen = output.select(texts, rows)
+    assert all(
+        torch.equal(chosen.memory[name], output.memory[name][texts]) for name in chosen.memory
+    )
+    doubled = output.apply(lambda values: values.double() if values.is_floating_point() else values)
+    assert {values.dtype for values in doubled.memory.values()} == {torch.float64}
+    other = output.apply(torch.clone)
+    other.memory = {name: 2 * values for name, values in other.memory.items()}
+    weights = output.weights.unsqueeze(2)
+    assert not torch.allclose(model.readout(other, weights), model.readout(output, weights))
