@@ -16,7 +16,7 @@ from attnlight.callbacks.base import STAGES, attached_tests, record_name
 from attnlight.callbacks.sheet import corpus_known_as, records_folder
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
-from attnlight.report.tables import terminal_table
+from attnlight.report.summary import terminal_table
 
 
 class RunConfig(SaveConfigCallback):

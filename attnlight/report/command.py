@@ -9,7 +9,7 @@ from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
-    from attnlight.report.writing import Places
+    from attnlight.report.page import Places
 
 DESCRIPTION = """\
 Write one self-contained HTML page, summary tables (CSV and Markdown) and figures (SVG, PDF and
@@ -56,13 +56,13 @@ def _write(folder: Path, places: Places) -> Path:
         from attnlight.report.study import write_study
 
         return write_study(folder, places.page)[0]
-    from attnlight.report.writing import write_report
+    from attnlight.report.page import write_report
 
     return write_report(folder, places)
 
 
 def _places(runs: list[Path], output: Path | None) -> list[Places]:
-    from attnlight.report.writing import Places
+    from attnlight.report.page import Places
 
     if output is None:
         return [Places(run / "report", run / "figures") for run in runs]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from attnlight.report.style import COLUMN_WIDTH, PALETTE, new_figure, styled
-from attnlight.report.tables import RecordSummary
+from attnlight.report.summary import RecordSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.report.metrics import read_metrics
+from attnlight.report.run import read_metrics
 from tests.report.fake import write_metrics
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from attnlight.errors import InputError
 from attnlight.report.command import main
-from attnlight.report.together import require_one_run, require_same_instances
+from attnlight.report.run import require_one_run, require_same_instances
 from tests.report.fake import rows_of, write_record, write_run
 
 

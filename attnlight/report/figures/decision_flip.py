@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.grids import Grid
-from attnlight.report.rankings import PAIRS, WORDS, Rows, percent, probability, shares
-from attnlight.report.removals import (
+from attnlight.report.erasure import (
     ALL,
     ORDERS,
+    PAIRS,
+    WORDS,
     Never,
+    Rows,
+    beyond_minimum,
     flipped_by_all,
     known,
     never_flips,
@@ -22,19 +24,16 @@ from attnlight.report.removals import (
     sooner,
     steps,
 )
-from attnlight.report.style import (
-    COLUMN_WIDTH,
-    GRID,
-    INK,
-    MUTED,
-    POOLED,
-    Group,
-    legend_above,
-    new_figure,
-    predicted_groups,
-    styled,
+from attnlight.report.style import GRID, INK, MUTED, POOLED, Group, canvas, predicted_groups
+from attnlight.report.tables import (
+    Table,
+    class_name,
+    estimate,
+    number,
+    percent,
+    probability,
+    shares,
 )
-from attnlight.report.tables import class_name, estimate, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,8 +79,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     names = known(rows)[::-1]
     groups = predicted_groups(rows["prediction"], classes)
     kept, among = int(flipped_by_all(rows).sum()), int(several_items(rows).sum())
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, 5.6)
+    with canvas(5.6, groups) as figure:
         (fraction, mass), (excess, never) = figure.subplots(2, 2, sharey=True)
         for axes, measure in ((fraction, "removed_fraction"), (mass, "removed_mass")):
             _boxes(axes, [removed(rows, measure, name) for name in names])
@@ -96,13 +94,12 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             axes.tick_params(axis="y", length=0)
         share = f" ({100 * kept / among:.1f} %)" if among else ""
         fraction.set_title(f"flipped by all: {kept:,} of {among:,} texts{share}", loc="left")
-        legend_above(figure, groups)
     return figure
 
 
 def tables(
     rows: Rows, classes: Sequence[str] | None = None, never: Never = "listwise"
-) -> list[Grid]:
+) -> list[Table]:
     """What is removed, which ranking flips sooner, excess over the minimum, who never flips.
 
     Args:
@@ -110,8 +107,8 @@ def tables(
         classes: Names of the classes.
         never: What becomes of texts that a ranking never flips, in the first table.
     """
-    grids = [_removal(rows, never), _comparisons(rows), _never_by_class(rows, classes or [])]
-    return [*grids, _excess_table(rows)] if "minimal" in known(rows) else grids
+    found = [_removal(rows, never), _comparisons(rows), _never_by_class(rows, classes)]
+    return [*found, _excess_table(rows)] if "minimal" in known(rows) else found
 
 
 class Box(NamedTuple):
@@ -157,7 +154,7 @@ def _excess(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
     if "minimal" not in names:
         axes.text(0.5, 0.5, "minimum unknown", transform=axes.transAxes, ha="center", color=MUTED)
         return
-    _boxes(axes, [_beyond(rows, name) for name in names])
+    _boxes(axes, [beyond_minimum(rows, name) for name in names])
     axes.set_xscale("symlog", linthresh=1)
     most = axes.get_xlim()[1]
     ticks = [0, *(10**power for power in range(6) if 10**power <= max(most, 1))]
@@ -166,36 +163,23 @@ def _excess(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
     axes.set_xlim(-0.1, max(most, 1.1))
 
 
-def _beyond(rows: Rows, name: str) -> Values:
-    """Items of a ranking beyond the minimum where all rankings flip, (R,)."""
-    kept = flipped_by_all(rows)
-    with np.errstate(invalid="ignore"):
-        return np.where(kept, steps(rows, name) - steps(rows, "minimal"), np.nan)
-
-
 def _never(axes: Axes, rows: Rows, names: Sequence[str], groups: Sequence[Group]) -> None:
     """How often each ranking never flips, a dot for each predicted class and one for all."""
-    axes.set_xlabel("never flips (share)")
+    everything = np.ones(len(rows["length"]), dtype=bool)
+    marks = [(group.members, group.color, "o", 6, 0.6) for group in groups]
     for place, name in enumerate(names):
         never = never_flips(rows, name)
-        for group in groups:
-            _dot(axes, never[group.members], place, group.color, "o")
-        _dot(axes, never, place, POOLED, "|")
+        for members, color, marker, size, edge in (*marks, (everything, POOLED, "|", 12, 1.5)):
+            defined = never[members & ~np.isnan(never)]
+            if len(defined):
+                axes.plot(defined.mean(), place, marker, color=color, ms=size, mew=edge)
+    axes.set_xlabel("never flips (share)")
     axes.set_xlim(-0.03, 1.03)
     axes.grid(axis="x")
     axes.set_axisbelow(True)
 
 
-def _dot(axes: Axes, never: Values, place: int, color: str, marker: str) -> None:
-    defined = never[~np.isnan(never)]
-    if len(defined):
-        size = 6 if marker == "o" else 12
-        axes.plot(
-            defined.mean(), place, marker, color=color, ms=size, mew=0.6 if size == 6 else 1.5
-        )
-
-
-def _removal(rows: Rows, never: Never) -> Grid:
+def _removal(rows: Rows, never: Never) -> Table:
     of_flips: Never = "column" if never == "one" else never
     lines = []
     for name in known(rows):
@@ -212,7 +196,7 @@ def _removal(rows: Rows, never: Never) -> Grid:
         "column": "over texts that the ranking flips, other ones for each ranking",
         "one": "with everything removed where the ranking never flips",
     }[never]
-    return Grid(
+    return Table.of(
         "What is removed when the decision flips (%)",
         ["ranking", "items", "attention", "only by the last", "never flips", "n"],
         lines,
@@ -221,7 +205,7 @@ def _removal(rows: Rows, never: Never) -> Grid:
     )
 
 
-def _comparisons(rows: Rows) -> Grid:
+def _comparisons(rows: Rows) -> Table:
     from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
 
     kept = flipped_by_all(rows)
@@ -235,7 +219,7 @@ def _comparisons(rows: Rows) -> Grid:
         name = f"{WORDS[first]} : {WORDS[second]}"
         shown = [*map(percent, found), estimate(ratio), probability(p), f"{found[0].defined:,}"]
         lines.append([name, *shown])
-    return Grid(
+    return Table.of(
         "Which ranking flips the decision with fewer items (%)",
         ["first : second", "first", "as many", "second", "ratio", "p", "n"],
         lines,
@@ -247,7 +231,7 @@ def _comparisons(rows: Rows) -> Grid:
     )
 
 
-def _never_by_class(rows: Rows, classes: Sequence[str]) -> Grid:
+def _never_by_class(rows: Rows, classes: Sequence[str] | None) -> Table:
     names = known(rows)
     kept = several_items(rows)
     lines = []
@@ -256,7 +240,7 @@ def _never_by_class(rows: Rows, classes: Sequence[str]) -> Grid:
         found = shares([np.where(own, never_flips(rows, name), np.nan) for name in names], rows)
         word = "all" if label is None else class_name(label, classes)
         lines.append([word, *map(percent, found), f"{int(own.sum()):,}"])
-    return Grid(
+    return Table.of(
         "Decisions that no erasure changes, by predicted class (%)",
         ["predicted", *(WORDS[name] for name in names), "n"],
         lines,
@@ -265,16 +249,16 @@ def _never_by_class(rows: Rows, classes: Sequence[str]) -> Grid:
     )
 
 
-def _excess_table(rows: Rows) -> Grid:
+def _excess_table(rows: Rows) -> Table:
     lines = []
     for name in ORDERS:
-        beyond = _beyond(rows, name)
+        beyond = beyond_minimum(rows, name)
         defined = beyond[~np.isnan(beyond)]
-        mean, least = shares([beyond, np.where(np.isnan(beyond), np.nan, beyond == 0)], rows)
+        mean, none = shares([beyond, np.where(np.isnan(beyond), np.nan, beyond == 0)], rows)
         ends = np.quantile(defined, [0.5, 0.9]) if len(defined) else [np.nan] * 2
-        shown = [estimate(mean), *(number(end) for end in ends), percent(least)]
+        shown = [estimate(mean), *(number(end) for end in ends), percent(none)]
         lines.append([WORDS[name], *shown, f"{mean.defined:,}"])
-    return Grid(
+    return Table.of(
         "Items erased beyond the fewest that flip the decision",
         ["ranking", "mean", "median", "90th percentile", "none beyond (%)", "n"],
         lines,

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.style import (
-    COLUMN_WIDTH,
-    INK,
-    MUTED,
-    PALETTE,
-    legend_above,
-    new_figure,
-    predicted_groups,
-    styled,
-)
+from attnlight.report.style import INK, MUTED, PALETTE, canvas, predicted_groups
 from attnlight.report.violins import violins_by_class
 
 if TYPE_CHECKING:
@@ -68,8 +59,7 @@ def draw(rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None)
     labelled = "label" in rows and bool((rows["label"] >= 0).any())
     heights = [0.75 + 0.32 * len(groups)] + [2.7] * labelled
     mosaic: list[Any] = [["attention", "entropy"]] + [["calibration", "calibration"]] * labelled
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, sum(heights) + 0.5)
+    with canvas(sum(heights) + 0.5, groups) as figure:
         figure.set_layout_engine("constrained", hspace=0.06)
         axes = figure.subplot_mosaic(mosaic, height_ratios=heights)
         violins_by_class(axes["attention"], rows["max_attention"], groups, (0.0, 1.0))
@@ -81,7 +71,6 @@ def draw(rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None)
         if labelled:
             found = reliability(rows["probabilities"], rows["label"])
             _draw_reliability(axes["calibration"], found, rows["probabilities"].shape[1])
-        legend_above(figure, groups)
     return figure
 
 

@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.grids import Grid
-from attnlight.report.rankings import PAIRS, SCORES, WORDS, Rows, percent, probability, shares
-from attnlight.report.style import (
-    COLUMN_WIDTH,
-    MUTED,
-    Group,
-    legend_above,
-    new_figure,
-    predicted_groups,
-    styled,
-)
-from attnlight.report.tables import estimate
+from attnlight.report.erasure import PAIRS, SCORES, WORDS, Rows
+from attnlight.report.style import MUTED, Group, canvas, predicted_groups
+from attnlight.report.tables import Table, estimate, percent, probability, shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,8 +64,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     weights, js = columns[:, defined].reshape(2, len(SCORES), -1)
     groups = predicted_groups(rows["prediction"][defined], classes)
     across, upward = _ends(weights, 0.05), _ends(js, 0.002)
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, 6.6)
+    with canvas(6.6, groups) as figure:
         panels = figure.subplots(len(SCORES), 2, sharex=True, width_ratios=(1.6, 1))
         for (left, right), x, y, score in zip(panels, weights, js, SCORES, strict=True):
             _scatter(left, x, y, groups)
@@ -84,11 +74,10 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
         panels[-1, 0].set_xlabel("Δ attention")
         panels[-1, 1].set_xlabel("Δ attention, Δ JS < 0")
         panels[-1, 1].locator_params(axis="x", nbins=4)  # of both columns: they share it
-        legend_above(figure, groups)
     return figure
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Grid]:
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """Contingency of flips, how far predictions move, and the rankings' first items compared."""
     return [_contingency(rows), _movement(rows), _first_items(rows)]
 
@@ -141,7 +130,7 @@ def _histogram(
     axes.locator_params(axis="y", integer=True)
 
 
-def _contingency(rows: Rows) -> Grid:
+def _contingency(rows: Rows) -> Table:
     from attnlight.statistics.paired import contingency, holm, mcnemar
 
     tests = [mcnemar(rows[f"flip_top_{s}"], rows[f"flip_other_drawn_{s}"]) for s in SCORES]
@@ -163,7 +152,7 @@ def _contingency(rows: Rows) -> Grid:
     )
     if released:
         note += " The released draw is never the first item, and now and then the top one itself."
-    return Grid(
+    return Table.of(
         "Decisions that change without the top item, or without another (%)",
         ["top by, other item", "both", "top alone", "other alone", "neither", "n", "p"],
         lines,
@@ -175,7 +164,7 @@ def _line(name: str, found: Sequence[MeanInterval], p: str) -> list[str]:
     return [name, *map(percent, found), f"{found[0].defined:,}", p]
 
 
-def _movement(rows: Rows) -> Grid:
+def _movement(rows: Rows) -> Table:
     lines = []
     for score in SCORES:
         drawn = rows[f"delta_js_drawn_{score}"]
@@ -186,7 +175,7 @@ def _movement(rows: Rows) -> Grid:
         )
         found = [estimate(weight), estimate(js), percent(outdone), percent(negative)]
         lines.append([WORDS[score], *found, f"{js.defined:,}"])
-    return Grid(
+    return Table.of(
         "How much more the top item moves the prediction than another",
         ["top by", "Δ attention", "Δ JS (nats)", "others above (%)", "Δ JS < 0, drawn (%)", "n"],
         lines,
@@ -195,7 +184,7 @@ def _movement(rows: Rows) -> Grid:
     )
 
 
-def _first_items(rows: Rows) -> Grid:
+def _first_items(rows: Rows) -> Table:
     from attnlight.statistics.paired import holm, mcnemar, paired_difference
 
     flips = {score: rows[f"flip_top_{score}"] for score in SCORES}
@@ -208,7 +197,7 @@ def _first_items(rows: Rows) -> Grid:
         difference = paired_difference(flips[first], flips[second], rows["index"])
         name = f"{WORDS[first]} : {WORDS[second]}"
         lines.append([name, *own, percent(difference), f"{test.n:,}", probability(p)])
-    return Grid(
+    return Table.of(
         "Decisions that change without the top item alone (%)",
         ["first : second", "first", "second", "difference", "n", "p"],
         lines,

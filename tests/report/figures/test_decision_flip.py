@@ -7,11 +7,10 @@ import pytest
 from scipy import stats
 
 from attnlight.report import draw
+from attnlight.report.erasure import ALL, WORDS, flipped_by_all
 from attnlight.report.figures import tables
 from attnlight.report.figures.decision_flip import MEASURES, box
 from attnlight.report.figures.decision_flip import tables as own_tables
-from attnlight.report.rankings import WORDS
-from attnlight.report.removals import ALL, flipped_by_all
 from attnlight.report.tables import number
 from tests.report import erased
 from tests.report.fake import Rows, rows_of

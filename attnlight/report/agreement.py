@@ -15,7 +15,7 @@ from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
-    from attnlight.report.grids import Grid
+    from attnlight.report.tables import Table
 
 DESCRIPTION = """\
 For each text, Kendall's tau-b between what two runs of the same corpus make of its words: their
@@ -101,7 +101,7 @@ def read_scores(runs: Sequence[Path]) -> list[RunScores]:
         InputError: A run has no such record, one was written without `keep_scores`, or they are not
             of the same instances.
     """
-    from attnlight.report.together import require_same_instances
+    from attnlight.report.run import require_same_instances
 
     found = [_read_scores(run) for run in runs]
     for run in runs[1:]:
@@ -180,11 +180,10 @@ def _require_same_items(first: RunScores, other: RunScores) -> None:
             )
 
 
-def table(found: Agreement, seed: int = 0) -> Grid:
+def table(found: Agreement, seed: int = 0) -> Table:
     """Mean agreement of each score with itself, with intervals over runs and instances."""
     from attnlight.report.figures.importance_correlation import WORDS
-    from attnlight.report.grids import Grid
-    from attnlight.report.tables import number
+    from attnlight.report.tables import Table, number
     from attnlight.statistics.agreement import mean_over_pairs
 
     lines = []
@@ -197,7 +196,7 @@ def table(found: Agreement, seed: int = 0) -> Grid:
             [WORDS.get(name, name), number(mean.mean), interval, *ends, f"{mean.defined:,}"]
         )
     pairs = len(found.runs) * (len(found.runs) - 1) // 2
-    return Grid(
+    return Table.of(
         f"Kendall's tau-b of each score with itself between {len(found.runs)} runs ({pairs} "
         f"{'pair' if pairs == 1 else 'pairs'}, {len(found.rows):,} instances)",
         ("score", "mean τ", "95 % interval", "lowest pair", "highest pair", "n"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.report.runs import load_run, stored_records
+from attnlight.report.run import load_run, stored_records
 from tests.report.fake import write_run
 
 
