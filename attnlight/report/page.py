@@ -7,13 +7,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnlight import __version__
 from attnlight.files import write_text
-from attnlight.report.curves import Curves, draw_curves, metric_curves, test_curves
+from attnlight.report.curves import Point, draw_curves
 from attnlight.report.figures import (
     Description,
     columns,
@@ -133,20 +132,23 @@ def write_table(table: Table, stem: Path) -> None:
 
 def _curves(run: Run, epochs: Sequence[RecordSummary], places: Places) -> list[Picture]:
     """The task's metrics by epoch, then those of each test."""
-    found: list[tuple[str, Curves, str]] = []
-    if run.metrics.curves:
-        caption = "What the task logged on the validation split after each epoch."
-        found.append(("metrics", metric_curves(run.metrics.curves), caption))
-    for test, parts in groupby(epochs, key=lambda part: part.record.test):
-        caption = (
+    curves: dict[str, dict[str, list[Point]]] = {"metrics": {}}
+    captions = {"metrics": "What the task logged on the validation split after each epoch."}
+    for name, logged in run.metrics.curves.items():
+        curves["metrics"][name] = [Point(*point) for point in logged.items()]
+    for part in epochs:
+        test = part.record.test
+        captions[test] = (
             f"{describe(test).title}: mean of each measure on the validation split after each "
             "epoch; the band is its 95 % bootstrap interval."
         )
-        found.append((test, test_curves(list(parts)), caption))
+        for line in part.lines:
+            point = Point(part.record.epoch or 0, line.mean, line.low, line.high)
+            curves.setdefault(test, {}).setdefault(line.measure, []).append(point)
     return [
-        _picture(draw_curves(curves), Path("val", f"curves-{name}"), places, caption)
-        for name, curves, caption in found
-        if curves
+        _picture(draw_curves(found), Path("val", f"curves-{name}"), places, captions[name])
+        for name, found in curves.items()
+        if found
     ]
 
 

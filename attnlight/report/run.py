@@ -17,6 +17,7 @@ from attnlight.records import KEY, RecordError, read_metadata, read_record
 
 STAGES = ("test", "val")
 VERBS = ("fit", "test", "validate")
+_LOGS = "version_*/metrics.csv"
 _EPOCH = re.compile(r"(?P<test>.+)-(?P<epoch>\d+)")
 
 
@@ -156,8 +157,9 @@ def read_metrics(logs: Path) -> Metrics:
     """
     curves: dict[str, dict[int, float]] = {}
     test: dict[str, float] = {}
-    for path in sorted(logs.glob("version_*/metrics.csv"), key=_version):
-        rows = _read_csv(path)
+    paths = {path.parent.name.removeprefix("version_"): path for path in logs.glob(_LOGS)}
+    for version in sorted(paths, key=lambda name: (int(name) if name.isdigit() else -1, name)):
+        rows = _read_csv(paths[version])
         test |= {name: value for row in rows for name, value in _of_task(row, "test/").items()}
         if not any(_of_task(row, "train/") for row in rows):
             continue  # `attnlight validate` logs as epoch 0 whatever checkpoint it evaluates
@@ -165,11 +167,6 @@ def read_metrics(logs: Path) -> Metrics:
             for name, value in _of_task(row, "val/").items():
                 curves.setdefault(name, {})[int(float(row["epoch"]))] = value
     return Metrics({name: dict(sorted(points.items())) for name, points in curves.items()}, test)
-
-
-def _version(path: Path) -> tuple[int, str]:
-    number = path.parent.name.removeprefix("version_")
-    return (int(number) if number.isdigit() else -1, number)
 
 
 def _read_csv(path: Path) -> list[Mapping[str, str]]:

@@ -108,37 +108,29 @@ def predicted_groups(prediction: NDArray[np.int64], classes: Sequence[str] | Non
     """Rows by predicted class; one group of all where the classes outnumber the colours."""
     found = np.unique(prediction).tolist()
     if not found or found[-1] >= len(PALETTE):
-        return [
-            Group(f"all {len(found)} predicted classes", POOLED, np.ones(len(prediction), bool))
-        ]
-    return [
-        Group(f"predicted {class_name(c, classes or [])}", PALETTE[c], prediction == c)
-        for c in found
-    ]
+        everything = np.ones(len(prediction), dtype=bool)
+        return [Group(f"all {len(found)} predicted classes", POOLED, everything)]
+    names = [f"predicted {class_name(c, classes)}" for c in found]
+    return [Group(n, PALETTE[c], prediction == c) for n, c in zip(names, found, strict=True)]
 
 
 @contextmanager
 def canvas(height: float, groups: Sequence[Group]) -> Iterator[Figure]:
-    """An empty figure of one column, inches high, which names the groups above what is drawn."""
+    """An empty figure of one column, inches high, with the groups named above what is drawn."""
+    from matplotlib.patches import Patch
+
     with styled():
         figure = new_figure(COLUMN_WIDTH, height)
         yield figure
-        legend_above(figure, groups)
-
-
-def legend_above(figure: Figure, groups: Sequence[Group]) -> None:
-    """Name the groups above the axes, as many to a line as fit."""
-    from matplotlib.patches import Patch
-
-    names = [g.name if len(g.name) <= 36 else f"{g.name[:35]}…" for g in groups]
-    # Some 15 characters to the inch at 9 pt; a patch and its space are as wide as five.
-    fitting = int(15 * figure.get_figwidth()) // (max(map(len, names)) + 5)
-    handles = [
-        Patch(facecolor=group.color, edgecolor=INK, linewidth=0.6, label=name)
-        for group, name in zip(groups, names, strict=True)
-    ]
-    columns = min(max(1, fitting), 3, len(groups))
-    figure.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.2)
+        names = [g.name if len(g.name) <= 36 else f"{g.name[:35]}…" for g in groups]
+        # Some 15 characters to the inch at 9 pt; a patch and its space are as wide as five.
+        fitting = int(15 * COLUMN_WIDTH) // (max(map(len, names)) + 5)
+        columns = min(max(1, fitting), 3, len(groups))
+        handles = [
+            Patch(facecolor=group.color, edgecolor=INK, linewidth=0.6, label=name)
+            for group, name in zip(groups, names, strict=True)
+        ]
+        figure.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.2)
 
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:

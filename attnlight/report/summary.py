@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +19,10 @@ from attnlight.report.tables import class_name, interval, markdown, number
 if TYPE_CHECKING:
     import rich.table
 
-Rows = Mapping[str, NDArray[Any]]
 _NO_MEASURES = ("index", "position", "prediction", "label")
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """The mean of one measure with its interval.
 
     Attributes:
@@ -96,78 +94,57 @@ class RecordSummary:
         return "all" if predicted is None else class_name(predicted, self.classes)
 
 
-def summary(rows: Rows, measures: Sequence[str], by_class: bool = True) -> list[Line]:
-    """Mean and 95 % bootstrap interval of each measure.
+def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
+    """Mean and 95 % bootstrap interval of each measure of a record, read in pieces.
 
     Args:
-        rows: Columns of a record, in ascending order of `index`.
-        measures: The columns to average; `accuracy` is taken from `prediction` and `label`.
+        record: The record; `accuracy` follows from its `prediction` and `label`.
         by_class: Also split by predicted class.
-    """
-    classes = _predicted([rows]) if by_class else []
-    return _lines([rows], measures, classes, len(rows["index"]))
-
-
-def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
-    """Summarise a record on disk, in pieces of bounded size.
 
     Raises:
         RecordError: The file is no readable record.
     """
-    metadata = read_metadata(record.path)
-    measures, needed = _columns(record.path, metadata)
-    classes = _predicted(read_pieces(record.path, ["prediction"])) if by_class else []
-    pieces = read_pieces(record.path, needed)
-    lines = _lines(pieces, measures, classes, int(metadata["rows"])) if measures else []
-    return RecordSummary(record, metadata, lines)
-
-
-def _columns(path: Path, metadata: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The measures of a record, and the columns to read for them."""
-    schema = pq.read_schema(path)
-    floats = [f.name for f in schema if pa.types.is_floating(f.type)]
-    named = [m for m in metadata.get("measures") or floats if m not in _NO_MEASURES]
-    measures = [m for m in named if m in schema.names]  # of a record that was kept in part
-    needed = ["index", "prediction", *measures]
-    if "label" in schema.names:
-        return ["accuracy", *measures], [*needed, "label"]
-    return measures, needed
-
-
-def _predicted(pieces: Iterable[Rows]) -> list[int]:
-    """Classes that some row was predicted as; rows that were not measured have none."""
-    found = {int(c) for piece in pieces for c in np.unique(piece["prediction"])}
-    return sorted(found - {EXCLUDED})
-
-
-def _lines(
-    pieces: Iterable[Rows], measures: Sequence[str], classes: Sequence[int], rows: int
-) -> list[Line]:
     from attnlight.statistics.bootstrap import IN_MEMORY, bootstrap_pieces
 
-    keys = [(measure, group) for measure in measures for group in (None, *classes)]
-    columns = _columns_by_class(pieces, measures, classes)
-    intervals = bootstrap_pieces(columns, len(keys), in_memory=rows <= IN_MEMORY)
-    return [
+    metadata = read_metadata(record.path)
+    schema = pq.read_schema(record.path)
+    named = metadata.get("measures") or [f.name for f in schema if pa.types.is_floating(f.type)]
+    # Of a record that was kept in part some are missing.
+    measures = [name for name in named if name not in _NO_MEASURES and name in schema.names]
+    if "label" in schema.names:
+        measures = ["accuracy", *measures]
+    groups: list[int | None] = [None]
+    if by_class:
+        pieces = read_pieces(record.path, ["prediction"])
+        predicted = {int(c) for piece in pieces for c in np.unique(piece["prediction"])}
+        groups += sorted(predicted - {EXCLUDED})  # rows that were not measured have no prediction
+    keys = [(measure, group) for measure in measures for group in groups]
+    in_memory = int(metadata["rows"]) <= IN_MEMORY
+    columns = _columns(record.path, schema.names, measures, groups)
+    intervals = bootstrap_pieces(columns, len(keys), in_memory=in_memory) if keys else []
+    lines = [
         Line(measure, group, *found)
         for (measure, group), found in zip(keys, intervals, strict=True)
     ]
+    return RecordSummary(record, metadata, lines)
 
 
-def _columns_by_class(
-    pieces: Iterable[Rows], measures: Sequence[str], classes: Sequence[int]
+def _columns(
+    path: Path, held: Sequence[str], measures: Sequence[str], groups: Sequence[int | None]
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
-    """Each measure (R, M (1 + C)): all rows, then those of each class with NaN elsewhere."""
-    for piece in pieces:
-        members = [piece["prediction"] == c for c in classes]
+    """Each measure in each group (R, M G), NaN in the rows of others, and dataset indices (R,)."""
+    names = ["index", "prediction", *measures, *(["label"] if "label" in held else [])]
+    for piece in read_pieces(path, [name for name in names if name in held]):
         columns = []
         for measure in measures:
-            if measure == "accuracy" and measure not in piece:
+            if measure in piece:
+                values = piece[measure].astype(np.float64)
+            else:
                 label = piece["label"].astype(np.float64)
                 values = np.where(label >= 0, piece["prediction"] == label, np.nan)
-            else:
-                values = piece[measure].astype(np.float64)
-            columns += [values, *(np.where(member, values, np.nan) for member in members)]
+            for group in groups:
+                members = True if group is None else piece["prediction"] == group
+                columns.append(np.where(members, values, np.nan))
         yield np.stack(columns, axis=1), piece["index"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +89,8 @@ class Table:
 
     def to_markdown(self) -> str:
         """Title, table and note as Markdown."""
-        parts = [f"**{_one_line(self.title)}**\n", markdown(self.frame)]
-        return "\n".join(parts + ([f"{_one_line(self.note)}\n"] if self.note else []))
+        title, note = (" ".join(text.splitlines()) for text in (self.title, self.note))
+        return f"**{title}**\n\n{markdown(self.frame)}" + (f"\n{note}\n" if note else "")
 
     def to_csv(self) -> str:
         """Head and rows as CSV."""
@@ -98,36 +98,31 @@ class Table:
 
     def to_latex(self) -> str:
         r"""A LaTeX `table` with its caption; needs `\usepackage{booktabs}`."""
-        shown = self.frame.map(_latex).set_axis(map(_latex, self.head), axis="columns")
-        text: str = shown.style.hide(axis="index").to_latex(
-            column_format="l" + "r" * (len(self.head) - 1),
-            position_float="centering",
-            hrules=True,
-            caption=_latex(self.title),
+        text: str = (
+            _mapped(self.frame, lambda cell: cell.translate(_LATEX))
+            .style.hide()
+            .to_latex(
+                column_format="l" + "r" * (len(self.head) - 1),
+                position_float="centering",
+                hrules=True,
+                caption=self.title.translate(_LATEX),
+            )
         )
-        note = rf"\par\smallskip\footnotesize {_latex(self.note)}"
         end = "\\end{tabular}\n"
+        note = rf"\par\smallskip\footnotesize {self.note.translate(_LATEX)}"
         return text.replace(end, f"{end}{note}\n") if self.note else text
 
 
 def markdown(frame: pd.DataFrame, left: int = 1) -> str:
     """A frame of text as a Markdown table, the first columns aligned left."""
-    shown = frame.map(_markdown_cell).set_axis(map(_markdown_cell, frame.columns), axis="columns")
+    shown = _mapped(frame, lambda cell: " ".join(cell.splitlines()).replace("|", "\\|"))
     align = ["left"] * left + ["right"] * (len(frame.columns) - left)
-    text = shown.to_markdown(index=False, disable_numparse=True, colalign=align)
-    return f"{text}\n"
+    return f"{shown.to_markdown(index=False, disable_numparse=True, colalign=align)}\n"
 
 
-def _markdown_cell(text: str) -> str:
-    return _one_line(text).replace("|", "\\|")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.splitlines())
-
-
-def _latex(text: str) -> str:
-    return text.translate(_LATEX)
+def _mapped(frame: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
+    """A frame with every cell and heading changed."""
+    return frame.map(change).set_axis([change(name) for name in frame.columns], axis="columns")
 
 
 def interval_apart(cell: str) -> tuple[str, str]:

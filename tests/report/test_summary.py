@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,6 @@ from attnlight.report.summary import (
     Line,
     RecordSummary,
     summarise,
-    summary,
     terminal_table,
     to_csv,
     to_markdown,
@@ -40,10 +40,16 @@ def undefined(rows: Rows) -> Rows:
     return rows | {"label": label, "attention_entropy": entropy}
 
 
+def summary(folder: Path, rows: Rows, measures: list[str], by_class: bool = True) -> Sequence[Line]:
+    """The lines of rows, by way of a record."""
+    path = write_record(folder / "predictions.parquet", rows, measures=measures)
+    return summarise(stored(path), by_class).lines
+
+
 class TestSummary:
-    def test_means_and_counts_equal_a_naive_loop(self) -> None:
+    def test_means_and_counts_equal_a_naive_loop(self, tmp_path: Path) -> None:
         rows = undefined(rows_of("predictions", n=90, classes=3))
-        lines = summary(rows, ["accuracy", "attention_entropy"])
+        lines = summary(tmp_path, rows, ["attention_entropy"])
         assert [(line.measure, line.predicted) for line in lines] == [
             (measure, group)
             for measure in ("accuracy", "attention_entropy")
@@ -62,20 +68,21 @@ class TestSummary:
             assert line.mean == pytest.approx(sum(values) / len(values), rel=1e-12)
             assert line.low < line.mean < line.high
 
-    def test_intervals_resample_texts_not_rows(self) -> None:
+    def test_intervals_resample_texts_not_rows(self, tmp_path: Path) -> None:
         rows = rows_of("attention_permutation", n=80)
         rows["median_tvd"] = np.repeat(rows["median_tvd"][::4], 4)
-        rows["index"] = np.repeat(np.arange(20), 4)
-        (line,) = summary(rows, ["median_tvd"], by_class=False)
+        rows["index"], rows["position"] = np.repeat(np.arange(20), 4), np.arange(80) % 4
+        (line,) = summary(tmp_path, rows, ["median_tvd"], by_class=False)
         (expected,) = bootstrap_means(rows["median_tvd"][:, None], rows["index"])
         assert (line.mean, line.low, line.high, line.defined) == pytest.approx(tuple(expected))
-        (apart,) = summary(rows | {"index": np.arange(80)}, ["median_tvd"], by_class=False)
+        apart_rows = rows | {"index": np.arange(80), "position": np.zeros(80, dtype=np.int64)}
+        (apart,) = summary(tmp_path, apart_rows, ["median_tvd"], by_class=False)
         assert line.high - line.low > 1.5 * (apart.high - apart.low)
 
-    def test_a_class_that_was_never_predicted_has_no_line(self) -> None:
+    def test_a_class_that_was_never_predicted_has_no_line(self, tmp_path: Path) -> None:
         rows = rows_of("attention_permutation")
         rows["prediction"][:] = 1
-        assert [line.predicted for line in summary(rows, ["flip_rate"])] == [None, 1]
+        assert [line.predicted for line in summary(tmp_path, rows, ["flip_rate"])] == [None, 1]
 
 
 class TestSummarise:
@@ -86,7 +93,7 @@ class TestSummarise:
         found = summarise(stored(path))
         assert found.rows == 60
         assert not found.partial
-        assert found.lines == summary(rows, ["accuracy", "attention_entropy"])
+        assert {line.measure for line in found.lines} == {"accuracy", "attention_entropy"}
 
     def test_otherwise_all_single_numbers_with_a_fraction(self, tmp_path: Path) -> None:
         rows = rows_of("predictions")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from attnlight.report.erasure import (
     ORDERS,
     PAIRS,
     WORDS,
-    Never,
     Rows,
     beyond_minimum,
     flipped_by_all,
@@ -38,8 +37,6 @@ from attnlight.report.tables import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-Values = NDArray[np.float64]
 
 QUESTION = "How much must be erased before the decision flips?"
 SOURCE = "Serrano & Smith (2019), section 5; the minimum is exact for one head"
@@ -97,53 +94,28 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     return figure
 
 
-def tables(
-    rows: Rows, classes: Sequence[str] | None = None, never: Never = "listwise"
-) -> list[Table]:
-    """What is removed, which ranking flips sooner, excess over the minimum, who never flips.
-
-    Args:
-        rows: Columns of a record.
-        classes: Names of the classes.
-        never: What becomes of texts that a ranking never flips, in the first table.
-    """
-    found = [_removal(rows, never), _comparisons(rows), _never_by_class(rows, classes)]
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
+    """What is removed, which ranking flips sooner, who never flips, excess over the minimum."""
+    found = [_removal(rows), _comparisons(rows), _never_by_class(rows, classes)]
     return [*found, _excess_table(rows)] if "minimal" in known(rows) else found
 
 
-class Box(NamedTuple):
-    """What a box shows: quartiles, mean, and whiskers of 1.5 interquartile ranges."""
-
-    low: float
-    first: float
-    median: float
-    third: float
-    high: float
-    mean: float
-
-
-def box(values: Values) -> Box:
-    """The box of values (R,), all defined; whiskers end at the last value within reach."""
-    first, median, third = np.quantile(values, [0.25, 0.5, 0.75])
-    reach = 1.5 * (third - first)
-    low, high = values[values >= first - reach].min(), values[values <= third + reach].max()
-    return Box(*map(float, (low, first, median, third, high, values.mean())))
-
-
-def _boxes(axes: Axes, columns: Sequence[Values]) -> None:
+def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
     """Lying boxes, one above the other, of what is defined."""
+    from matplotlib.cbook import boxplot_stats
+
     for place, column in enumerate(columns):
         defined = column[~np.isnan(column)]
         if not len(defined):
             continue
-        found = box(defined)
-        axes.hlines(place, found.low, found.first, color=INK, linewidth=0.8)
-        axes.hlines(place, found.third, found.high, color=INK, linewidth=0.8)
-        axes.vlines([found.low, found.high], place - 0.14, place + 0.14, color=INK, linewidth=0.8)
-        width = found.third - found.first
-        axes.barh(place, width, 0.56, found.first, color=GRID, edgecolor=INK, linewidth=0.8)
-        axes.vlines(found.median, place - 0.28, place + 0.28, color=INK, linewidth=1.8)
-        axes.plot(found.mean, place, "o", color=INK, ms=4)
+        (box,) = boxplot_stats(defined)
+        low, first, third, high = (box[name] for name in ("whislo", "q1", "q3", "whishi"))
+        axes.hlines(place, low, first, color=INK, linewidth=0.8)
+        axes.hlines(place, third, high, color=INK, linewidth=0.8)
+        axes.vlines([low, high], place - 0.14, place + 0.14, color=INK, linewidth=0.8)
+        axes.barh(place, third - first, 0.56, first, color=GRID, edgecolor=INK, linewidth=0.8)
+        axes.vlines(box["med"], place - 0.28, place + 0.28, color=INK, linewidth=1.8)
+        axes.plot(box["mean"], place, "o", color=INK, ms=4)
     axes.grid(axis="x")
     axes.set_axisbelow(True)
 
@@ -179,29 +151,20 @@ def _never(axes: Axes, rows: Rows, names: Sequence[str], groups: Sequence[Group]
     axes.set_axisbelow(True)
 
 
-def _removal(rows: Rows, never: Never) -> Table:
-    of_flips: Never = "column" if never == "one" else never
+def _removal(rows: Rows) -> Table:
     lines = []
     for name in known(rows):
-        columns = [
-            removed(rows, "removed_fraction", name, never),
-            removed(rows, "removed_mass", name, never),
-            removed(rows, "needs_all", name, of_flips),
-            never_flips(rows, name),
-        ]
-        found = shares(columns, rows)
+        measures = ("removed_fraction", "removed_mass", "needs_all")
+        columns = [removed(rows, measure, name) for measure in measures]
+        found = shares([*columns, never_flips(rows, name)], rows)
         lines.append([WORDS[name], *map(percent, found), f"{found[0].defined:,}"])
-    about = {
-        "listwise": "over texts that every ranking flips",
-        "column": "over texts that the ranking flips, other ones for each ranking",
-        "one": "with everything removed where the ranking never flips",
-    }[never]
     return Table.of(
         "What is removed when the decision flips (%)",
         ["ranking", "items", "attention", "only by the last", "never flips", "n"],
         lines,
-        f"Means {about}, with 95 % bootstrap intervals; only by the last: flips that come only when "
-        "no attention is left. Texts of one item are left out; never flips is over all others.",
+        "Means over texts that every ranking flips, with 95 % bootstrap intervals; only by the "
+        "last: flips that come only when no attention is left. Texts of one item are left out; "
+        "never flips is over all others.",
     )
 
 
