@@ -128,12 +128,21 @@ def agreement(runs: Sequence[RunScores], seed: int = 0) -> Agreement:
     """
     from attnlight.statistics.agreement import shuffled, tau_between
 
-    for run in runs[1:]:
-        _require_same_items(runs[0], run)
-    names = [name for name in runs[0].scores if all(name in run.scores for run in runs)]
+    first = runs[0]
+    for other in runs[1:]:
+        shared = next((name for name in first.scores if name in other.scores), None)
+        if shared is None:
+            raise InputError(f"{first.name} and {other.name} have no scores in common.")
+        for key, a, b in zip(first.rows, first.scores[shared], other.scores[shared], strict=True):
+            if a is not None and b is not None and len(a) != len(b):
+                raise InputError(
+                    f"{first.name} and {other.name} read instance {key[0]} as {len(a)} and as "
+                    f"{len(b)} items; reliability needs one corpus, tokenised in one way."
+                )
+    names = [name for name in first.scores if all(name in run.scores for run in runs)]
     measured = [[scores is not None for scores in run.scores[names[0]]] for run in runs]
     kept = np.flatnonzero(np.all(measured, axis=0)).tolist()
-    rows = runs[0].rows[kept]
+    rows = first.rows[kept]
     tau = {}
     for name in names:
         columns = [[s for i in kept if (s := run.scores[name][i]) is not None] for run in runs]
@@ -144,19 +153,6 @@ def agreement(runs: Sequence[RunScores], seed: int = 0) -> Agreement:
     if "attention" in tau:
         tau[NULL] = null
     return Agreement([run.name for run in runs], rows, tau)
-
-
-def _require_same_items(first: RunScores, other: RunScores) -> None:
-    both = f"{first.name} and {other.name}"
-    shared = next((name for name in first.scores if name in other.scores), None)
-    if shared is None:
-        raise InputError(f"{both} have no scores in common.")
-    for key, a, b in zip(first.rows, first.scores[shared], other.scores[shared], strict=True):
-        if a is not None and b is not None and len(a) != len(b):
-            raise InputError(
-                f"{both} read instance {key[0]} as {len(a)} and as {len(b)} items; reliability "
-                "needs one corpus, tokenised in one way."
-            )
 
 
 def table(found: Agreement, seed: int = 0) -> Table:

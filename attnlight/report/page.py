@@ -263,20 +263,16 @@ def _evaluations(run: Run, summaries: Sequence[RecordSummary]) -> Iterator[list[
         own = f"{verb}-{corpus}" if corpus else verb
         if corpus and own not in run.configs:
             continue  # nothing says where that corpus is
+        trainer = run.configs.get(own, {}).get("trainer")
+        callbacks = trainer.get("callbacks") if isinstance(trainer, dict) else None
+        listed = callbacks if isinstance(callbacks, list) else [callbacks]
+        attached = {_class({"": callback}, "").lower() for callback in listed}
         config = own if own in run.configs else "fit"
-        attached = _attached(run.configs[own]) if own in run.configs else set()
-        added = [name for name in names if name.replace("_", "") not in attached]
         line = [verb, "-c", str(run.folder / f"{config}.yaml")]
-        line += [word for name in added for word in ("-c", f"configs/tests/{name}.yaml")]
+        for name in names:
+            if name.replace("_", "") not in attached:
+                line += ["-c", f"configs/tests/{name}.yaml"]
         yield line + (["--ckpt_path", str(run.folder / checkpoint)] if checkpoint else [])
-
-
-def _attached(config: Mapping[str, Any]) -> set[str]:
-    """Names of the callbacks that the configuration already attaches, in lower case."""
-    trainer = config.get("trainer")
-    callbacks = trainer.get("callbacks") if isinstance(trainer, dict) else None
-    listed = callbacks if isinstance(callbacks, list) else [callbacks]
-    return {_class({"callback": callback}, "callback").lower() for callback in listed}
 
 
 def versions(run: Run) -> list[tuple[str, str]]:

@@ -107,23 +107,23 @@ def load_run(folder: Path) -> Run:
         )
     corpora = list(dict.fromkeys(record.corpus for record in records if record.corpus))
     named = [*VERBS, *(f"{verb}-{corpus}" for verb in VERBS[1:] for corpus in corpora)]
-    paths = {name: folder / f"{name}.yaml" for name in named}
+    configs = {}
+    for verb in named:
+        path = folder / f"{verb}.yaml"
+        if path.is_file():
+            configs[verb] = read_yaml(path) or {}
+            if not isinstance(configs[verb], dict):
+                kind = type(configs[verb]).__name__
+                raise InputError(f"{path} holds a {kind}; expected a mapping.")
     return Run(
         folder=folder,
-        configs={verb: _read_config(path) for verb, path in paths.items() if path.is_file()},
-        config_text=paths["fit"].read_text(encoding="utf-8") if paths["fit"].is_file() else "",
+        configs=configs,
+        config_text=(folder / "fit.yaml").read_text(encoding="utf-8") if "fit" in configs else "",
         records=[record for record in records if record.epoch is None],
         epochs=[record for record in records if record.epoch is not None],
         metrics=read_metrics(folder / "logs"),
         others={corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora},
     )
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    config = read_yaml(path) or {}
-    if not isinstance(config, dict):
-        raise InputError(f"{path} holds a {type(config).__name__}; expected a mapping.")
-    return config
 
 
 def stored_records(records_dir: Path) -> list[StoredRecord]:

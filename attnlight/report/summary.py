@@ -67,19 +67,9 @@ class RecordSummary:
         return bool(self.metadata.get("partial"))
 
     @property
-    def non_finite(self) -> int:
-        """Instances that were not measured, for their logits or attention are not finite."""
-        return int(self.metadata.get("non_finite", 0))
-
-    @property
     def classes(self) -> list[str]:
         """Names of the classes, empty where the record does not say."""
         return list(self.metadata.get("classes") or [])
-
-    @property
-    def predicted(self) -> list[int]:
-        """Classes that some row was predicted as."""
-        return sorted({line.predicted for line in self.lines if line.predicted is not None})
 
     @property
     def by_measure(self) -> dict[str, dict[int | None, Line]]:

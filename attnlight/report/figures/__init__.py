@@ -129,28 +129,25 @@ def figure_rows(
     Returns:
         Columns (R,) or (R, K), and a sentence for the caption where rows were left out.
     """
+    from attnlight.data.selection import choose
+
     held = record_columns(path)
     wanted = [n for n, ragged in held.items() if not ragged] if columns is None else columns
     names = [name for name in dict.fromkeys([*_ALWAYS, *wanted]) if name in held]
-    rows = int(read_metadata(path)["rows"])
-    texts = _chosen_texts(path, most / rows) if rows > most else None
-    pieces = [dict.fromkeys(names, np.empty(0))]
+    rows, texts = int(read_metadata(path)["rows"]), None
+    if rows > most:
+        found = [np.unique(piece["index"]) for piece in read_pieces(path, ["index"])]
+        every = np.unique(np.concatenate(found))
+        texts = choose(every, max(1, int(most / rows * len(every))), seed=0)
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
     for piece in read_pieces(path, names, measured="prediction" in held):
         chosen = slice(None) if texts is None else np.isin(piece["index"], texts)
-        pieces.append({name: values[chosen] for name, values in piece.items()})
-    pieces = pieces[1:] or pieces
-    found = {name: np.concatenate([piece[name] for piece in pieces]) for name in names}
-    shown = len(found["index"])
+        for name in names:
+            parts[name].append(piece[name][chosen])
+    kept = {name: np.concatenate(part or [np.empty(0)]) for name, part in parts.items()}
+    shown = len(kept["index"])
     note = f"Shows {shown:,} of {rows:,} rows, those of texts chosen by a hash."
-    return found, "" if texts is None else note
-
-
-def _chosen_texts(path: Path, share: float) -> NDArray[np.int64]:
-    from attnlight.data.selection import choose
-
-    found = np.concatenate([np.unique(piece["index"]) for piece in read_pieces(path, ["index"])])
-    texts = np.unique(found)
-    return choose(texts, max(1, int(share * len(texts))), seed=0)
+    return kept, "" if texts is None else note
 
 
 def is_whole(path: Path) -> bool:

@@ -101,29 +101,22 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
         "std: over texts. p ≤ 0.05: share of the defined τ, each text tested by itself; Holm and BH "
         "(Benjamini-Hochberg): with p adjusted for the tests of that line."
     )
-    members = {"all": np.ones(len(rows["index"]), dtype=bool)} | {
-        class_name(c, classes or []): rows["prediction"] == c
-        for c in np.unique(rows["prediction"]).tolist()
-    }
-    return [
-        Table.of(
-            f"Kendall's tau-b of {WORDS[one]} and {WORDS[other]}",
-            head,
-            [
-                (name, *_cells(correlation(tau[chosen], rows[f"p_{one}_{other}"][chosen])))
-                for name, chosen in members.items()
-            ],
-            note,
-        )
-        for one, other in PAIRS
-        if (tau := rows.get(f"tau_{one}_{other}")) is not None
-    ]
-
-
-def _cells(found: Correlation) -> list[str]:
-    shares = (found.undefined, found.significant, found.holm, found.benjamini_hochberg)
-    cells = [number(share) if np.isnan(share) else f"{100 * share:.1f} %" for share in shares]
-    return [number(found.mean), number(found.std), *cells, f"{found.defined:,}"]
+    members = {"all": np.ones(len(rows["index"]), dtype=bool)}
+    for c in np.unique(rows["prediction"]).tolist():
+        members[class_name(c, classes)] = rows["prediction"] == c
+    found = []
+    for one, other in PAIRS:
+        if f"tau_{one}_{other}" not in rows:
+            continue
+        lines = []
+        for name, chosen in members.items():
+            tau, p = (rows[f"{measure}_{one}_{other}"][chosen] for measure in ("tau", "p"))
+            mean, std, *shares, defined = correlation(tau, p)
+            cells = [number(s) if np.isnan(s) else f"{100 * s:.1f} %" for s in shares]
+            lines.append([name, number(mean), number(std), *cells, f"{defined:,}"])
+        title = f"Kendall's tau-b of {WORDS[one]} and {WORDS[other]}"
+        found.append(Table.of(title, head, lines, note))
+    return found
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from attnlight.statistics.bootstrap import MeanInterval
-
 Values = NDArray[np.float64]
 
 QUESTION = "Does the item that attention puts first matter more than another?"
@@ -64,13 +62,19 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     weights, js = columns[:, defined].reshape(2, len(SCORES), -1)
     groups = predicted_groups(rows["prediction"][defined], classes)
     across, upward = _ends(weights, 0.05), _ends(js, 0.002)
+    step = (across[1] - across[0]) / _BARS
+    edges = step * np.arange(np.floor(across[0] / step), np.ceil(across[1] / step) + 1)
     with canvas(6.6, groups) as figure:
         panels = figure.subplots(len(SCORES), 2, sharex=True, width_ratios=(1.6, 1))
         for (left, right), x, y, score in zip(panels, weights, js, SCORES, strict=True):
             _scatter(left, x, y, groups)
             left.set(xlim=across, ylim=upward, ylabel="Δ JS (nats)")
             left.set_title(f"by {WORDS[score]}", loc="left")
-            _histogram(right, x, y < 0, groups, across)
+            below = [x[(y < 0) & group.members] for group in groups]
+            colors = [group.color for group in groups]
+            right.hist(below, bins=edges.tolist(), stacked=True, color=colors)  # one edge is 0
+            right.set_ylabel("texts")
+            right.locator_params(axis="y", integer=True)
         panels[-1, 0].set_xlabel("Δ attention")
         panels[-1, 1].set_xlabel("Δ attention, Δ JS < 0")
         panels[-1, 1].locator_params(axis="x", nbins=4)  # of both columns: they share it
@@ -111,41 +115,24 @@ def _scatter(axes: Axes, x: Values, y: Values, groups: Sequence[Group]) -> None:
     axes.text(0.03, 0.95, f"{below}n = {len(y):,}", transform=axes.transAxes, va="top", fontsize=8)
 
 
-def _histogram(
-    axes: Axes,
-    x: Values,
-    below: NDArray[np.bool_],
-    groups: Sequence[Group],
-    ends: tuple[float, float],
-) -> None:
-    step = (ends[1] - ends[0]) / _BARS
-    edges = step * np.arange(np.floor(ends[0] / step), np.ceil(ends[1] / step) + 1)
-    axes.hist(
-        [x[below & group.members] for group in groups],
-        bins=edges.tolist(),  # one of them is 0
-        stacked=True,
-        color=[group.color for group in groups],
-    )
-    axes.set_ylabel("texts")
-    axes.locator_params(axis="y", integer=True)
-
-
 def _contingency(rows: Rows) -> Table:
     from attnlight.statistics.paired import contingency, holm, mcnemar
 
     tests = [mcnemar(rows[f"flip_top_{s}"], rows[f"flip_other_drawn_{s}"]) for s in SCORES]
-    p_values = holm([test.p_value for test in tests])
     released = _RELEASED[0] in rows
     lines = []
-    for score, p in zip(SCORES, p_values, strict=True):
+    for score, p in zip(SCORES, holm([test.p_value for test in tests]), strict=True):
         top, other = rows[f"flip_top_{score}"], rows[f"flip_other_expected_{score}"]
-        drawn = contingency(top, rows[f"flip_other_drawn_{score}"], rows["index"])
-        lines.append(_line(f"{WORDS[score]}, one drawn", drawn, probability(p)))
-        if released:
-            drawn = contingency(top, rows[f"flip_other_compat_{score}"], rows["index"])
-            lines.append(_line(f"{WORDS[score]}, released draw", drawn, ""))
-        cells = [top * other, top * (1 - other), (1 - top) * other, (1 - top) * (1 - other)]
-        lines.append(_line(f"{WORDS[score]}, mean over others", shares(cells, rows), ""))
+        draws = [("drawn", "one drawn", probability(p))]
+        draws += [("compat", "released draw", "")] * released
+        cells = [
+            (words, contingency(top, rows[f"flip_other_{draw}_{score}"], rows["index"]), shown)
+            for draw, words, shown in draws
+        ]
+        products = [top * other, top * (1 - other), (1 - top) * other, (1 - top) * (1 - other)]
+        for words, found, shown in [*cells, ("mean over others", shares(products, rows), "")]:
+            name = f"{WORDS[score]}, {words}"
+            lines.append([name, *map(percent, found), f"{found[0].defined:,}", shown])
     note = (
         "Shares of texts with 95 % bootstrap intervals; texts of one item are left out. p is of "
         "McNemar's exact test of the top item against the one drawn, corrected after Holm."
@@ -158,10 +145,6 @@ def _contingency(rows: Rows) -> Table:
         lines,
         note,
     )
-
-
-def _line(name: str, found: Sequence[MeanInterval], p: str) -> list[str]:
-    return [name, *map(percent, found), f"{found[0].defined:,}", p]
 
 
 def _movement(rows: Rows) -> Table:
