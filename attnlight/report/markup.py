@@ -55,8 +55,8 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     found.filters |= {
-        "plain": lambda text: Markup(escape(without_controls(text))),
-        "visible": lambda text: Markup(escape(visible_controls(text))),
+        "plain": lambda text: Markup(escape(without_controls(str(text)))),
+        "visible": lambda text: Markup(escape(visible_controls(str(text)))),
         "number": number,
         "interval": interval,
         "interval_apart": interval_apart,
