@@ -8,21 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.erasure import (
-    ALL,
-    ORDERS,
-    PAIRS,
-    WORDS,
-    Rows,
-    beyond_minimum,
-    flipped_by_all,
-    known,
-    never_flips,
-    removed,
-    several_items,
-    sooner,
-    steps,
-)
+from attnlight.report import erasure
+from attnlight.report.erasure import ALL, ORDERS, PAIRS, WORDS, Rows
 from attnlight.report.style import GRID, INK, MUTED, POOLED, Group, canvas, predicted_groups
 from attnlight.report.tables import (
     Table,
@@ -73,13 +60,13 @@ _COMPARED = (*PAIRS, *((name, "random_first") for name in ORDERS[:3]))
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Boxes of what each ranking removes and of its excess, and how often it never flips."""
-    names = known(rows)[::-1]
+    names = erasure.known(rows)[::-1]
     groups = predicted_groups(rows["prediction"], classes)
-    kept, among = int(flipped_by_all(rows).sum()), int(several_items(rows).sum())
+    kept, among = int(erasure.flipped_by_all(rows).sum()), int(erasure.several_items(rows).sum())
     with canvas(5.6, groups) as figure:
         (fraction, mass), (excess, never) = figure.subplots(2, 2, sharey=True)
         for axes, measure in ((fraction, "removed_fraction"), (mass, "removed_mass")):
-            _boxes(axes, [removed(rows, measure, name) for name in names])
+            _boxes(axes, [erasure.removed(rows, measure, name) for name in names])
             axes.set_xlim(-0.03, 1.03)
         fraction.set_xlabel("items removed (share)")
         mass.set_xlabel("attention removed (share)")
@@ -97,7 +84,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """What is removed, which ranking flips sooner, who never flips, excess over the minimum."""
     found = [_removal(rows), _comparisons(rows), _never_by_class(rows, classes)]
-    return [*found, _excess_table(rows)] if "minimal" in known(rows) else found
+    return [*found, _excess_table(rows)] if "minimal" in erasure.known(rows) else found
 
 
 def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
@@ -126,7 +113,7 @@ def _excess(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
     if "minimal" not in names:
         axes.text(0.5, 0.5, "minimum unknown", transform=axes.transAxes, ha="center", color=MUTED)
         return
-    _boxes(axes, [beyond_minimum(rows, name) for name in names])
+    _boxes(axes, [erasure.beyond_minimum(rows, name) for name in names])
     axes.set_xscale("symlog", linthresh=1)
     most = axes.get_xlim()[1]
     ticks = [0, *(10**power for power in range(6) if 10**power <= max(most, 1))]
@@ -140,7 +127,7 @@ def _never(axes: Axes, rows: Rows, names: Sequence[str], groups: Sequence[Group]
     everything = np.ones(len(rows["length"]), dtype=bool)
     marks = [(group.members, group.color, "o", 6, 0.6) for group in groups]
     for place, name in enumerate(names):
-        never = never_flips(rows, name)
+        never = erasure.never_flips(rows, name)
         for members, color, marker, size, edge in (*marks, (everything, POOLED, "|", 12, 1.5)):
             defined = never[members & ~np.isnan(never)]
             if len(defined):
@@ -153,10 +140,10 @@ def _never(axes: Axes, rows: Rows, names: Sequence[str], groups: Sequence[Group]
 
 def _removal(rows: Rows) -> Table:
     lines = []
-    for name in known(rows):
+    for name in erasure.known(rows):
         measures = ("removed_fraction", "removed_mass", "needs_all")
-        columns = [removed(rows, measure, name) for measure in measures]
-        found = shares([*columns, never_flips(rows, name)], rows)
+        columns = [erasure.removed(rows, measure, name) for measure in measures]
+        found = shares([*columns, erasure.never_flips(rows, name)], rows)
         lines.append([WORDS[name], *map(percent, found), f"{found[0].defined:,}"])
     return Table.of(
         "What is removed when the decision flips (%)",
@@ -171,12 +158,12 @@ def _removal(rows: Rows) -> Table:
 def _comparisons(rows: Rows) -> Table:
     from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
 
-    kept = flipped_by_all(rows)
-    counts = {name: np.where(kept, steps(rows, name), np.nan) for name in ORDERS}
+    kept = erasure.flipped_by_all(rows)
+    counts = {name: np.where(kept, erasure.steps(rows, name), np.nan) for name in ORDERS}
     tests = [paired_wilcoxon(counts[first], counts[second]) for first, second in _COMPARED]
     lines = []
     for (first, second), p in zip(_COMPARED, holm([t.p_value for t in tests]), strict=True):
-        cells = sooner(rows, first, second)
+        cells = erasure.sooner(rows, first, second)
         found = shares(list(cells.T), rows)
         ratio = ratio_of_shares(cells[:, 0], cells[:, 2], rows["index"])
         name = f"{WORDS[first]} : {WORDS[second]}"
@@ -195,12 +182,14 @@ def _comparisons(rows: Rows) -> Table:
 
 
 def _never_by_class(rows: Rows, classes: Sequence[str] | None) -> Table:
-    names = known(rows)
-    kept = several_items(rows)
+    names = erasure.known(rows)
+    kept = erasure.several_items(rows)
     lines = []
     for label in [None, *np.unique(rows["prediction"][kept]).tolist()]:
         own = kept if label is None else kept & (rows["prediction"] == label)
-        found = shares([np.where(own, never_flips(rows, name), np.nan) for name in names], rows)
+        found = shares(
+            [np.where(own, erasure.never_flips(rows, name), np.nan) for name in names], rows
+        )
         word = "all" if label is None else class_name(label, classes)
         lines.append([word, *map(percent, found), f"{int(own.sum()):,}"])
     return Table.of(
@@ -215,7 +204,7 @@ def _never_by_class(rows: Rows, classes: Sequence[str] | None) -> Table:
 def _excess_table(rows: Rows) -> Table:
     lines = []
     for name in ORDERS:
-        beyond = beyond_minimum(rows, name)
+        beyond = erasure.beyond_minimum(rows, name)
         defined = beyond[~np.isnan(beyond)]
         mean, none = shares([beyond, np.where(np.isnan(beyond), np.nan, beyond == 0)], rows)
         ends = np.quantile(defined, [0.5, 0.9]) if len(defined) else [np.nan] * 2
