@@ -59,7 +59,7 @@ TRAINER_VERBS = ("fit", "validate", "test", "predict")
 OTHER_VERBS = {
     "report": "attnlight.report.command",
     "study": "attnlight.studies.cli",
-    "reliability": "attnlight.report.reliability",
+    "reliability": "attnlight.report.agreement",
     "vectors": "attnlight.vectors",
 }
 # What a disk, a folder's rights or a name may be: not what the program does wrong.

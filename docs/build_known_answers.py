@@ -23,7 +23,7 @@ from results_page.tables import DASH, table
 
 from attnlight.files import write_text
 from attnlight.report.figures import describe
-from attnlight.report.tables import Line
+from attnlight.report.summary import Line
 
 PAGE = Path(__file__).parent / "known_answers.md"
 _NUMBER = re.compile(r"-?\d+\.\d{4}")

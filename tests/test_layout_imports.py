@@ -41,7 +41,17 @@ WITHOUT_LIGHTNING = (
     "statistics",
 )
 WITHOUT_TORCH = ("arguments", "errors", "files", "locking", "records", "report")
-IMPORTED_AT_USE = ("datasets", "gensim", "matplotlib", "pandas", "scipy", "wandb")
+IMPORTED_AT_USE = (
+    "datasets",
+    "gensim",
+    "jinja2",
+    "markupsafe",
+    "matplotlib",
+    "pandas",
+    "scipy",
+    "tabulate",
+    "wandb",
+)
 PAGE = PACKAGE.parent / "docs/architecture.md"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from attnlight.records import EXCLUDED, read_metadata, read_pieces
 from attnlight.report import save_figure
-from attnlight.report.figures import columns
-from attnlight.report.output import figure_png
-from attnlight.report.rows import figure_rows
+from attnlight.report.figures import columns, figure_rows
+from attnlight.report.style import figure_png
 from attnlight.statistics.bootstrap import IN_MEMORY, bootstrap_pieces
 
 if TYPE_CHECKING:

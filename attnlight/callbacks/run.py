@@ -22,7 +22,7 @@ from attnlight.callbacks.epoch_recorder import corpus_known_as, records_folder
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
-from attnlight.report.tables import terminal_table
+from attnlight.report.summary import terminal_table
 
 
 class RunConfig(SaveConfigCallback):

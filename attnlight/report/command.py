@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    from attnlight.report.writing import Places
 
 DESCRIPTION = """\
 Write one self-contained HTML page, summary tables (CSV and Markdown) and figures (SVG, PDF and
@@ -21,20 +17,6 @@ both go to DIR, or, for several runs, to DIR/<experiment>/<run>/. All of a study
 its page goes."""
 
 
-def parser() -> VerbParser:
-    """The arguments of the command."""
-    arguments = VerbParser("report", description=DESCRIPTION, epilog=EPILOG)
-    arguments.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        type=Path,
-        help="checkpoints/<experiment>/<run>, or checkpoints/<study>",
-    )
-    arguments.add_argument("--output", metavar="DIR", type=Path, help="write here instead")
-    return arguments
-
-
 def main(argv: list[str]) -> int:
     """Write the report of each run and print where it is.
 
@@ -44,31 +26,35 @@ def main(argv: list[str]) -> int:
     Raises:
         InputError: A run folder is missing, holds no records or a damaged file.
     """
-    options = parser().parse_args(argv)
-    for run, places in zip(options.runs, _places(options.runs, options.output), strict=True):
-        print(_write(run, places))
+    parser = VerbParser("report", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        type=Path,
+        help="checkpoints/<experiment>/<run>, or checkpoints/<study>",
+    )
+    parser.add_argument("--output", metavar="DIR", type=Path, help="write here instead")
+    options = parser.parse_args(argv)
+    output, runs = options.output, options.runs
+    folders = [output or run / "report" for run in runs]
+    if output is not None and len(runs) > 1:
+        folders = [output.joinpath(*run.resolve().parts[-2:]) for run in runs]
+        if len(set(folders)) < len(folders):
+            raise InputError(
+                f"two runs would be written to one folder of {output}; name each once."
+            )
+    for run, folder in zip(runs, folders, strict=True):
+        print(_write(run, folder, run / "figures" if output is None else folder / "figures"))
     return 0
 
 
-def _write(folder: Path, places: Places) -> Path:
-    """The page of a run, or of a study."""
-    if (folder / "study.json").is_file():
+def _write(run: Path, folder: Path, figures: Path) -> Path:
+    """The page of a run, or of a study, which has its figures beside the page."""
+    if (run / "study.json").is_file():
         from attnlight.report.study import write_study
 
-        return write_study(folder, places.page)[0]
-    from attnlight.report.writing import write_report
+        return write_study(run, folder)[0]
+    from attnlight.report.page import Places, write_report
 
-    return write_report(folder, places)
-
-
-def _places(runs: list[Path], output: Path | None) -> list[Places]:
-    from attnlight.report.writing import Places
-
-    if output is None:
-        return [Places(run / "report", run / "figures") for run in runs]
-    folders = [output.joinpath(*run.resolve().parts[-2:]) for run in runs]
-    if len(runs) == 1:
-        folders = [output]
-    if len(set(folders)) < len(folders):
-        raise InputError(f"two runs would be written to one folder of {output}; name each once.")
-    return [Places(folder, folder / "figures") for folder in folders]
+    return write_report(run, Places(folder, figures))

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from attnlight.report.style import COLUMN_WIDTH, PALETTE, new_figure, styled
-from attnlight.report.tables import RecordSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,22 +25,6 @@ class Point(NamedTuple):
 Curves = Mapping[str, Sequence[Point]]
 
 
-def metric_curves(logged: Mapping[str, Mapping[int, float]]) -> dict[str, list[Point]]:
-    """The task's metrics by epoch."""
-    return {name: [Point(*point) for point in points.items()] for name, points in logged.items()}
-
-
-def test_curves(summaries: Sequence[RecordSummary]) -> dict[str, list[Point]]:
-    """The measures of one test by epoch, from its validation records in order of epoch."""
-    curves: dict[str, list[Point]] = {}
-    for part in summaries:
-        for line in part.lines:
-            if line.predicted is None and part.record.epoch is not None:
-                point = Point(part.record.epoch, line.mean, line.low, line.high)
-                curves.setdefault(line.measure, []).append(point)
-    return curves
-
-
 def draw_curves(curves: Curves) -> Figure:
     """One small panel for each curve, two to a row."""
     rows = (len(curves) + 1) // 2
@@ -56,11 +39,17 @@ def draw_curves(curves: Curves) -> Figure:
 
 
 def _panel(axes: Axes, name: str, points: Sequence[Point]) -> None:
+    """A line with a band of its intervals; of a single interval a line too."""
     from matplotlib.ticker import MaxNLocator
 
-    epochs = [point.epoch for point in points]
-    _intervals(axes, points)
-    axes.plot(epochs, [point.value for point in points], "o-", color=PALETTE[0], markersize=3.5)
+    known = [point for point in points if math.isfinite(point.low)]
+    at, lows, highs = ([point[k] for point in known] for k in (0, 2, 3))
+    if len(known) == 1:
+        axes.vlines(at, lows, highs, color=PALETTE[0], linewidth=1)
+    elif known:
+        axes.fill_between(at, lows, highs, color=PALETTE[0], alpha=0.22, linewidth=0)
+    epochs, values = ([point[k] for point in points] for k in (0, 1))
+    axes.plot(epochs, values, "o-", color=PALETTE[0], markersize=3.5)
     axes.set_title(name, loc="left")
     axes.set_xlabel("Epoch")
     axes.set_xlim(min(epochs) - 0.5, max(epochs) + 0.5)
@@ -68,14 +57,3 @@ def _panel(axes: Axes, name: str, points: Sequence[Point]) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.grid(axis="y")
     axes.set_axisbelow(True)
-
-
-def _intervals(axes: Axes, points: Sequence[Point]) -> None:
-    """A band; a line where there is only one epoch."""
-    known = [point for point in points if math.isfinite(point.low)]
-    at = [point.epoch for point in known]
-    lows, highs = [point.low for point in known], [point.high for point in known]
-    if len(known) == 1:
-        axes.vlines(at, lows, highs, color=PALETTE[0], linewidth=1)
-    elif known:
-        axes.fill_between(at, lows, highs, color=PALETTE[0], alpha=0.22, linewidth=0)

@@ -1,22 +1,47 @@
-"""One page that holds everything: no script, no link to anything outside itself."""
+"""From a run folder to its page, tables and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import platform
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attnlight.report.describe import commands, facts, sentence, versions
-from attnlight.report.figures import describe
-from attnlight.report.grids import Grid
-from attnlight.report.markup import isolated, visible_controls, without_controls
-from attnlight.report.metrics import Metrics
-from attnlight.report.runs import Run
-from attnlight.report.stylesheet import STYLESHEET
-from attnlight.report.tables import Line, RecordSummary, interval, number
+from attnlight import __version__
+from attnlight.files import write_text
+from attnlight.report.curves import Point, draw_curves
+from attnlight.report.figures import (
+    Description,
+    columns,
+    describe,
+    draw,
+    figure_rows,
+    is_whole,
+    tables,
+)
+from attnlight.report.markup import render
+from attnlight.report.run import Run, StoredRecord, load_run, require_one_run
+from attnlight.report.style import inline_svg, save_figure
+from attnlight.report.summary import RecordSummary, summarise, to_csv, to_markdown
+from attnlight.report.tables import Table
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_VERBS = {"test": "test", "val": "validate"}
 _SPLITS = {"test": "test split", "val": "validation split"}
+_PACKAGES = ("numpy", "matplotlib", "torch", "lightning")
 _MOST_CLASSES = 6  # columns; more go below each other, folded
+
+
+class Places(NamedTuple):
+    """Where a report goes: the folder of the page and tables, and that of the figures."""
+
+    page: Path
+    figures: Path
 
 
 @dataclass(frozen=True)
@@ -39,201 +64,226 @@ class Section:
     """A record with what its test shows of it.
 
     Attributes:
+        known: What is known of the test.
         summary: Its measures.
         picture: Its figure, where its test has one.
-        grids: Its test's own tables.
-        tables: Where these also are, relative to the folder of the page.
+        tables: Its test's own tables.
+        files: Where these also are, relative to the folder of the page.
     """
 
+    known: Description
     summary: RecordSummary
-    picture: Picture | None
-    grids: Sequence[Grid] = ()
-    tables: str = ""
+    picture: Picture | None = None
+    tables: Sequence[Table] = ()
+    files: str = ""
+
+
+def write_report(folder: Path, places: Places) -> Path:
+    """Write the report of one run.
+
+    Args:
+        folder: The run folder.
+        places: Where to write.
+
+    Returns:
+        The page.
+
+    Raises:
+        InputError: The folder is missing, holds no records, a damaged file or records of several
+            runs, or a file cannot be written.
+    """
+    run = load_run(folder)
+    for corpus in ("", *run.others):
+        stored = [*run.records, *run.epochs]
+        require_one_run([record.path for record in stored if record.corpus == corpus])
+    sections = [_section(record, places) for record in run.records]
+    epochs = [summarise(record, by_class=False) for record in run.epochs]
+    page = build_page(run, sections, _curves(run, epochs, places))
+    summaries = [section.summary for section in sections]
+    write_text(places.page / "summary.csv", to_csv(summaries))
+    write_text(places.page / "summary.md", to_markdown(summaries))
+    write_text(places.page / "index.html", page)
+    return places.page / "index.html"
+
+
+def _section(record: StoredRecord, places: Places) -> Section:
+    summary, known = summarise(record), describe(record.test)
+    if not is_whole(record.path):
+        return Section(known, summary)
+    rows, note = figure_rows(record.path, columns(record.test))
+    figure = draw(record.test, rows, summary.classes)
+    picture = None
+    if figure is not None:
+        caption = f"{known.caption} {note}".rstrip()
+        picture = _picture(figure, Path(record.place, record.test), places, caption)
+    stem = Path("tables", f"{record.place}-{record.test}")
+    found = tables(record.test, rows, summary.classes)
+    for number, table in enumerate(found, start=1):
+        write_table(table, places.page / f"{stem}-{number}")
+    return Section(known, summary, picture, found, f"{stem.as_posix()}-*.{{md,csv,tex}}")
+
+
+def write_table(table: Table, stem: Path) -> None:
+    """Write a table as Markdown, CSV and LaTeX; `stem` is the path without an ending."""
+    texts = {"md": table.to_markdown(), "csv": table.to_csv(), "tex": table.to_latex()}
+    for ending, text in texts.items():
+        write_text(stem.with_name(f"{stem.name}.{ending}"), text)
+
+
+def _curves(run: Run, epochs: Sequence[RecordSummary], places: Places) -> list[Picture]:
+    """The task's metrics by epoch, then those of each test."""
+    curves: dict[str, dict[str, list[Point]]] = {"metrics": {}}
+    captions = {"metrics": "What the task logged on the validation split after each epoch."}
+    for name, logged in run.metrics.curves.items():
+        curves["metrics"][name] = [Point(*point) for point in logged.items()]
+    for part in epochs:
+        test = part.record.test
+        captions[test] = (
+            f"{describe(test).title}: mean of each measure on the validation split after each "
+            "epoch; the band is its 95 % bootstrap interval."
+        )
+        for line in part.lines:
+            point = Point(part.record.epoch or 0, line.mean, line.low, line.high)
+            curves.setdefault(test, {}).setdefault(line.measure, []).append(point)
+    return [
+        _picture(draw_curves(found), Path("val", f"curves-{name}"), places, captions[name])
+        for name, found in curves.items()
+        if found
+    ]
+
+
+def _picture(figure: Figure, stem: Path, places: Places, caption: str) -> Picture:
+    save_figure(figure, places.figures / stem)
+    svg = inline_svg(figure, "-".join(stem.parts), caption)
+    return Picture(svg, caption, f"{(Path('figures') / stem).as_posix()}.{{svg,pdf,png}}")
 
 
 def build_page(run: Run, sections: Sequence[Section], curves: Sequence[Picture]) -> str:
     """The whole page as HTML; all that came from files is escaped."""
     summaries = [section.summary for section in sections]
-    title = escape(without_controls(run.name))
-    body = [
-        _header(run, summaries),
-        _metrics(run.metrics),
-        *(_stage(stage, sections) for stage in _SPLITS),
-        *(_corpus(name, metrics, sections) for name, metrics in run.others.items()),
-        _curves(curves),
-        _reproduction(run, summaries),
+    corpora = []
+    for corpus, metrics in {"": run.metrics, **run.others}.items():
+        of_corpus = [section for section in sections if section.summary.record.corpus == corpus]
+        splits = {
+            words: [section for section in of_corpus if section.summary.record.stage == stage]
+            for stage, words in _SPLITS.items()
+        }
+        unknown = [
+            f"{float(found[-1].summary.metadata.get('unknown_words', 0)):.1%} of the {split}"
+            for split, found in splits.items()
+            if found
+        ]
+        corpora.append((corpus, metrics, ", ".join(unknown), splits))
+    return render(
+        "run.html.jinja",
+        title=run.name,
+        run=run,
+        sentence=sentence(run, summaries),
+        facts=facts(run, summaries),
+        is_tested=any(part.record.place == "test" for part in summaries),
+        corpora=corpora,
+        most_classes=_MOST_CLASSES,
+        curves=curves,
+        commands=commands(run, summaries),
+        versions=[(name, [words]) for name, words in versions(run)],
+    )
+
+
+def sentence(run: Run, summaries: Sequence[RecordSummary]) -> str:
+    """What was trained on which corpus, and what it was tested on."""
+    trained = _class(run.config, "model") or "A model whose configuration is not in the run folder"
+    settings = [f"{k} {v}" for k, v in _settings(run.config, "model", "encoder", "attention")]
+    if settings and _class(run.config, "model"):
+        trained += f" ({', '.join(settings)})"
+    source = [value for _, value in _settings(run.config, "data", "path", "name")]
+    corpus = " ".join(source) or _class(run.config, "data")
+    tested = "no record of the test split yet"
+    if sizes := {part.rows for part in summaries if part.record.place == "test"}:
+        amount = f"{'up to ' if len(sizes) > 1 else ''}{max(sizes):,}"
+        tested = f"tested on {amount} instances of the test split"
+    return f"{trained}{f', trained on {corpus}' if corpus else ''}; {tested}."
+
+
+def facts(run: Run, summaries: Sequence[RecordSummary]) -> list[tuple[str, list[str]]]:
+    """What identifies the run: names, and the values of each."""
+    found = [
+        ("Model", [_class(run.config, "model")]),
+        ("Corpus", [_class(run.config, "data")]),
+        ("Classes", next((part.classes for part in summaries if part.classes), [])),
+        ("Seed", [str(run.config.get("seed_everything", ""))]),
+        ("Checkpoint", sorted({_checkpoint(part) for part in summaries})),
+        ("Partial records", sorted({part.record.test for part in summaries if part.partial})),
     ]
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>{title} · attnlight</title>\n<style>\n{STYLESHEET}</style>\n</head>\n"
-        f"<body>\n{''.join(body)}</body>\n</html>\n"
-    )
+    given = [(name, [value for value in values if value]) for name, values in found]
+    return [(name, values) for name, values in given if values]
 
 
-def _header(run: Run, summaries: Sequence[RecordSummary]) -> str:
-    experiment, _, name = run.name.rpartition("/")
-    entries = "".join(
-        f"<dt>{isolated(name)}</dt><dd>{', '.join(map(isolated, values))}</dd>\n"
-        for name, values in facts(run, summaries)
-    )
-    tested = any(part.record.place == "test" for part in summaries)
-    warning = "" if tested else '<p class="partial">Not tested yet: run `attnlight test`.</p>\n'
-    return (
-        f"<h1>{isolated(experiment)} <small>{isolated(name)}</small></h1>\n"
-        f'<p class="lead">{isolated(sentence(run, summaries))} Does its attention explain its '
-        f"predictions?</p>\n{warning}<dl>\n{entries}</dl>\n"
-    )
+def _checkpoint(part: RecordSummary) -> str:
+    return str(part.metadata.get("checkpoint") or "")
 
 
-def _corpus(name: str, metrics: Metrics, sections: Sequence[Section]) -> str:
-    """What was measured on a corpus that the model was not trained on."""
-    shares = {
-        section.summary.record.stage: float(section.summary.metadata.get("unknown_words", 0))
-        for section in sections
-        if section.summary.record.corpus == name
-    }
-    unknown = ", ".join(f"{share:.1%} of the {_SPLITS[s]}" for s, share in shares.items())
-    return (
-        f"<h2>On another corpus: {isolated(name)}</h2>\n"
-        '<p class="note">The model was not trained on it. Its texts are encoded by the model\'s own '
-        f"tokenizer; unknown words are {unknown}.</p>\n"
-        + _metrics(metrics, "h3")
-        + "".join(_stage(stage, sections, name) for stage in _SPLITS)
-    )
+def _class(config: Mapping[str, Any], part: str) -> str:
+    """Last part of the class path of `model` or `data`."""
+    held = config.get(part)
+    path = held.get("class_path") if isinstance(held, dict) else held
+    return path.rpartition(".")[2] if isinstance(path, str) else ""
 
 
-def _stage(stage: str, sections: Sequence[Section], corpus: str = "") -> str:
-    place = (stage, corpus)
-    records = [section.summary.record for section in sections]
-    chosen = [s for s, r in zip(sections, records, strict=True) if (r.stage, r.corpus) == place]
-    if not chosen:
-        return ""
-    where = f" of {isolated(corpus)}" if corpus else ""
-    return (
-        f"<h2>On the {_SPLITS[stage]}{where}</h2>\n"
-        '<p class="note">Each measure is a mean over instances, with a 95 % interval from 1,000 '
-        "bootstrap resamples of the texts; n is the number of instances where it is defined. "
-        "Classes are those that the model predicted.</p>\n"
-        + "".join(_section(section) for section in chosen)
-    )
+def _settings(config: Mapping[str, Any], part: str, *names: str) -> Iterator[tuple[str, str]]:
+    """Those of the named constructor arguments that the configuration gives."""
+    held = config.get(part)
+    arguments = held.get("init_args") if isinstance(held, dict) else None
+    for name in names:
+        value = arguments.get(name) if isinstance(arguments, dict) else None
+        if isinstance(value, dict):
+            value = _class({name: value}, name)
+        if isinstance(value, str):
+            yield name, value
 
 
-def _section(section: Section) -> str:
-    part, known = section.summary, describe(section.summary.record.test)
-    mark = (
-        f'<p class="partial">Partial record: {part.rows:,} instances, not the whole split.</p>\n'
-        if part.partial
-        else ""
-    )
-    if part.non_finite:
-        mark += (
-            '<p class="partial">Not measured, for their logits or attention are not finite: '
-            f"{part.non_finite:,} instances.</p>\n"
-        )
-    about = " · ".join(filter(None, [isolated(known.source), f"{part.rows:,} instances"]))
-    return (
-        f"<section>\n<h3>{isolated(known.title)}</h3>\n"
-        + (f"<p>{isolated(known.question)}</p>\n" if known.question else "")
-        + f'<p class="source">{about}</p>\n{mark}'
-        + _summary_table(part)
-        + (_figure(section.picture) if section.picture else "")
-        + _grids(section)
-        + "</section>\n"
-    )
+def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
+    """Command lines that repeat the run beside itself, its evaluations, and this report."""
+    lines = []
+    if run.config:
+        experiment, _, name = run.name.rpartition("/")
+        again = ["--experiment", experiment, "--run", f"{name}-again"]
+        lines.append(["fit", "-c", str(run.folder / "fit.yaml"), *again])
+        lines += _evaluations(run, summaries)
+    lines.append(["report", str(run.folder)])
+    return [shlex.join(["attnlight", *line]) for line in lines]
 
 
-def _summary_table(part: RecordSummary) -> str:
-    classes = sorted({line.predicted for line in part.lines if line.predicted is not None})
-    if not part.lines:
-        return '<p class="note">This record holds no measures.</p>\n'
-    if len(classes) <= _MOST_CLASSES:
-        return _pivot(part, [None, *classes])
-    rows = "".join(
-        f'<tr><th scope="row"><code>{isolated(line.measure)}</code>'
-        f"<small>{isolated(part.class_name(line.predicted))}</small></th>{_cell(line, 'mean')}</tr>\n"
-        for line in part.lines
-        if line.predicted is not None
-    )
-    return (
-        _pivot(part, [None])
-        + f"<details><summary>By predicted class ({len(classes)})</summary>\n"
-        + f"<table><tbody>\n{rows}</tbody></table></details>\n"
-    )
+def _evaluations(run: Run, summaries: Sequence[RecordSummary]) -> Iterator[list[str]]:
+    """One for each checkpoint that was tested or validated."""
+    tests: dict[tuple[str, str, str], list[str]] = {}
+    for part in summaries:
+        key = _VERBS[part.record.stage], part.record.corpus, _checkpoint(part)
+        tests.setdefault(key, []).append(part.record.test)
+    for (verb, corpus, checkpoint), names in tests.items():
+        own = f"{verb}-{corpus}" if corpus else verb
+        if corpus and own not in run.configs:
+            continue  # nothing says where that corpus is
+        trainer = run.configs.get(own, {}).get("trainer")
+        callbacks = trainer.get("callbacks") if isinstance(trainer, dict) else None
+        listed = callbacks if isinstance(callbacks, list) else [callbacks]
+        attached = {_class({"": callback}, "").lower() for callback in listed}
+        config = own if own in run.configs else "fit"
+        line = [verb, "-c", str(run.folder / f"{config}.yaml")]
+        for name in names:
+            if name.replace("_", "") not in attached:
+                line += ["-c", f"configs/tests/{name}.yaml"]
+        yield line + (["--ckpt_path", str(run.folder / checkpoint)] if checkpoint else [])
 
 
-def _pivot(part: RecordSummary, groups: Sequence[int | None]) -> str:
-    """One row for each measure, one column for each group of rows."""
-    words = describe(part.record.test).measures
-    names = ["all" if g is None else part.class_name(g) for g in groups]
-    head = "".join(f'<th scope="col">{isolated(name)}</th>' for name in names)
-    lines = {(line.measure, line.predicted): line for line in part.lines}
-    rows = "".join(
-        f'<tr><th scope="row"><code>{isolated(measure)}</code>'
-        f"<small>{isolated(words.get(measure, ''))}</small></th>"
-        + "".join(_cell(lines[measure, g], n) for g, n in zip(groups, names, strict=True))
-        + "</tr>\n"
-        for measure in dict.fromkeys(line.measure for line in part.lines)
-    )
-    return (
-        f'<div class="scroll"><table>\n<thead><tr><th scope="col">measure</th>{head}</tr></thead>\n'
-        f"<tbody>\n{rows}</tbody></table></div>\n"
-    )
-
-
-def _cell(line: Line, label: str) -> str:
-    return (
-        f'<td data-label="{escape(without_controls(label))}">{number(line.mean)}'
-        f"<small>{interval(line)}</small><small>n = {line.defined:,}</small></td>"
-    )
-
-
-def _figure(picture: Picture) -> str:
-    return (
-        f'<figure><div class="scroll">{picture.svg}</div>\n'
-        f"<figcaption>{isolated(picture.caption)} <br>Also <code>{isolated(picture.files)}</code>."
-        "</figcaption></figure>\n"
-    )
-
-
-def _grids(section: Section) -> str:
-    if not section.grids:
-        return ""
-    files = f'<p class="note">Also <code>{isolated(section.tables)}</code>.</p>\n'
-    return "".join(grid.to_html() for grid in section.grids) + files
-
-
-def _metrics(metrics: Metrics, level: str = "h2") -> str:
-    if not metrics.test:
-        return ""
-    rows = "".join(
-        f'<tr><th scope="row"><code>{isolated(name)}</code></th><td>{number(value)}</td></tr>\n'
-        for name, value in metrics.test.items()
-    )
-    return (
-        f"<{level}>The task itself</{level}>\n"
-        '<p class="note">Metrics that the task logged on the test split.</p>\n'
-        f'<table class="metrics"><tbody>\n{rows}</tbody></table>\n'
-    )
-
-
-def _curves(curves: Sequence[Picture]) -> str:
-    if not curves:
-        return ""
-    return "<h2>While training</h2>\n" + "".join(_figure(picture) for picture in curves)
-
-
-def _reproduction(run: Run, summaries: Sequence[RecordSummary]) -> str:
-    lines = "\n".join(map(isolated, commands(run, summaries)))
-    found = "".join(
-        f"<dt>{isolated(name)}</dt><dd>{isolated(value)}</dd>\n" for name, value in versions(run)
-    )
-    config = (
-        "<details><summary>Configuration (fit.yaml)</summary>\n"
-        f"<pre><code>{escape(visible_controls(run.config_text))}</code></pre></details>\n"
-        if run.config_text
-        else ""
-    )
-    return f"<h2>To repeat it</h2>\n<pre><code>{lines}</code></pre>\n<dl>\n{found}</dl>\n{config}"
+def versions(run: Run) -> list[tuple[str, str]]:
+    """Versions that wrote the report, and those that the configuration names."""
+    found = [("attnlight", __version__), ("Python", platform.python_version())]
+    for package in _PACKAGES:
+        try:
+            found.append((package, version(package)))
+        except PackageNotFoundError:
+            continue
+    header = run.config_text.partition("\n")[0]
+    if header.startswith("# ") and "==" in header:
+        found.append(("configuration written by", header[2:]))
+    return found

@@ -1,15 +1,19 @@
-"""How every figure looks: colours that colour-blind readers tell apart, and nothing superfluous."""
+"""How figures look, and how they become files and parts of a page: the same rows, the same bytes."""
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from html import escape
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.files import replacing
 from attnlight.report.tables import class_name
 
 if TYPE_CHECKING:
@@ -21,6 +25,16 @@ POOLED = "#8a919a"
 # Colours that the page replaces by its own, so that figures follow its light and dark modes.
 INK, MUTED, GRID, PAPER = "#1f2329", "#5a646f", "#d9dee4", "#fefefe"
 COLUMN_WIDTH = 5.2  # inches; at 10 pt readable on a phone as on paper
+
+# No dates and no program names: the same figure is the same file.
+_METADATA = {
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "png": {"Software": None},
+}
+_DPI = 200
+_SMALLEST = 0.68  # of its width: a figure of one column is whole on a phone, its text still legible
+_PAGE_COLORS = {INK: "--ink", MUTED: "--muted", GRID: "--line", PAPER: "--paper"}
 
 _RC: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -76,8 +90,7 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Rows that share a colour.
 
     Attributes:
@@ -95,25 +108,126 @@ def predicted_groups(prediction: NDArray[np.int64], classes: Sequence[str] | Non
     """Rows by predicted class; one group of all where the classes outnumber the colours."""
     found = np.unique(prediction).tolist()
     if not found or found[-1] >= len(PALETTE):
-        return [
-            Group(f"all {len(found)} predicted classes", POOLED, np.ones(len(prediction), bool))
-        ]
-    return [
-        Group(f"predicted {class_name(c, classes or [])}", PALETTE[c], prediction == c)
-        for c in found
-    ]
+        everything = np.ones(len(prediction), dtype=bool)
+        return [Group(f"all {len(found)} predicted classes", POOLED, everything)]
+    names = [f"predicted {class_name(c, classes)}" for c in found]
+    return [Group(n, PALETTE[c], prediction == c) for n, c in zip(names, found, strict=True)]
 
 
-def legend_above(figure: Figure, groups: Sequence[Group]) -> None:
-    """Name the groups above the axes, as many to a line as fit."""
+@contextmanager
+def canvas(height: float, groups: Sequence[Group]) -> Iterator[Figure]:
+    """An empty figure of one column, inches high, with the groups named above what is drawn."""
     from matplotlib.patches import Patch
 
-    names = [g.name if len(g.name) <= 36 else f"{g.name[:35]}…" for g in groups]
-    # Some 15 characters to the inch at 9 pt; a patch and its space are as wide as five.
-    fitting = int(15 * figure.get_figwidth()) // (max(map(len, names)) + 5)
-    handles = [
-        Patch(facecolor=group.color, edgecolor=INK, linewidth=0.6, label=name)
-        for group, name in zip(groups, names, strict=True)
-    ]
-    columns = min(max(1, fitting), 3, len(groups))
-    figure.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.2)
+    with styled():
+        figure = new_figure(COLUMN_WIDTH, height)
+        yield figure
+        names = [g.name if len(g.name) <= 36 else f"{g.name[:35]}…" for g in groups]
+        # Some 15 characters to the inch at 9 pt; a patch and its space are as wide as five.
+        fitting = int(15 * COLUMN_WIDTH) // (max(map(len, names)) + 5)
+        columns = min(max(1, fitting), 3, len(groups))
+        handles = [
+            Patch(facecolor=group.color, edgecolor=INK, linewidth=0.6, label=name)
+            for group, name in zip(groups, names, strict=True)
+        ]
+        figure.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.2)
+
+
+def save_figure(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure as SVG, PDF and PNG, each whole or not at all.
+
+    Args:
+        figure: The figure.
+        stem: Path without an ending, which may itself hold dots.
+
+    Returns:
+        The three files.
+
+    Raises:
+        InputError: A file cannot be written.
+    """
+    paths = []
+    for kind in _METADATA:
+        path = stem.with_name(f"{stem.name}.{kind}")
+        with replacing(path) as temporary:
+            _print(figure, kind, temporary)
+        paths.append(path)
+    return paths
+
+
+def figure_png(figure: Figure, dpi: int) -> bytes:
+    """A figure as the content of a PNG file, with so many pixels to the inch."""
+    file = io.BytesIO()
+    _print(figure, "png", file, dpi=dpi)
+    return file.getvalue()
+
+
+def inline_svg(figure: Figure, prefix: str, label: str) -> str:
+    """A figure as an `<svg>` element that follows the colours of the page around it.
+
+    Args:
+        figure: The figure.
+        prefix: Put before every id, so that several figures share a page.
+        label: What a screen reader says of it, as plain text.
+    """
+    file = io.StringIO()
+    _print(figure, "svg", file, fonttype="none")
+    text = file.getvalue()
+    content = text[text.index(">", text.index("<svg")) + 1 :]
+    content = re.sub(r"<(metadata|style)\b.*?</\1>", "", content, flags=re.DOTALL)
+    content = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", content)
+    content = re.sub(r"font-family: [^;\"]*;?", "", content)
+    for color, variable in _PAGE_COLORS.items():
+        content = content.replace(color, f"var({variable})")
+    width, height = (96 * inches for inches in figure.get_size_inches())
+    box = f"0 0 {0.75 * width:g} {0.75 * height:g}"
+    size = f"max-width: {width:.0f}px; min-width: {_SMALLEST * width:.0f}px"
+    return f'<svg role="img" aria-label="{escape(label)}" viewBox="{box}" style="{size}">{content}'
+
+
+def _print(
+    figure: Figure,
+    kind: str,
+    file: Path | IO[Any],
+    dpi: int = _DPI,
+    fonttype: str = "path",
+) -> None:
+    """Draw a figure once into a file.
+
+    `Figure.savefig` would draw it twice, since a figure whose layout was ever computed might need
+    it again.
+    """
+    from matplotlib.backends import backend_agg, backend_pdf, backend_svg
+
+    canvases: dict[str, Any] = {
+        "svg": backend_svg.FigureCanvasSVG,
+        "pdf": backend_pdf.FigureCanvasPdf,
+        "png": backend_agg.FigureCanvasAgg,
+    }
+    own_dpi, own_canvas = figure.get_dpi(), figure.canvas
+    try:
+        with styled(**{"svg.fonttype": fonttype}):
+            _settle(figure)
+            if kind == "png":
+                figure.set_dpi(dpi)
+            getattr(canvases[kind](figure), f"print_{kind}")(file, metadata=_METADATA[kind])
+    finally:
+        figure.set_dpi(own_dpi)
+        figure.set_canvas(own_canvas)
+
+
+def _settle(figure: Figure) -> None:
+    """Lay the figure out once, the same for every format, rather than anew for each.
+
+    Every letter is set by itself: a PDF would embed a second font for the likes of "ffl".
+    """
+    from matplotlib.text import Text
+
+    engine = figure.get_layout_engine()
+    if engine is None:
+        return
+    for text in figure.findobj(Text):
+        if hasattr(text, "set_fontfeatures"):  # Matplotlib before 3.11 knows no ligatures
+            text.set_fontfeatures(("-liga",))
+    engine.execute(figure)
+    figure.set_layout_engine("none")

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.style import (
-    COLUMN_WIDTH,
-    GRID,
-    INK,
-    MUTED,
-    Group,
-    legend_above,
-    new_figure,
-    predicted_groups,
-    styled,
-)
+from attnlight.report.style import GRID, INK, MUTED, Group, canvas, predicted_groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,19 +21,6 @@ _HALF = 0.42  # of the unit between two bins
 _CELLS, _POINTS = 1_024, 161
 _FILL = 0.72  # opacity: quartile lines show on every colour, in the light and in the dark
 _FLOOR = 2e-3  # smallest bandwidth, of the axis: values that are all equal still show
-
-
-class Lane(NamedTuple):
-    """Where one violin stands: its base line and how far it reaches below and above."""
-
-    base: float
-    below: float
-    above: float
-
-    @property
-    def middle(self) -> float:
-        """Half way between its two ends."""
-        return self.base + (self.above - self.below) / 2
 
 
 def violins_by_max_attention(
@@ -68,13 +46,9 @@ def violins_by_max_attention(
     """
     defined = ~(np.isnan(rows[measure]) | np.isnan(rows["max_attention"]))
     groups = predicted_groups(rows["prediction"][defined], classes)
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, bins_height(groups))
-        axes = figure.subplots()
-        draw_bins(
-            axes, rows[measure][defined], rows["max_attention"][defined], groups, label, limits
-        )
-        legend_above(figure, groups)
+    values, attention = rows[measure][defined], rows["max_attention"][defined]
+    with canvas(bins_height(groups), groups) as figure:
+        draw_bins(figure.subplots(), values, attention, groups, label, limits)
     return figure
 
 
@@ -97,8 +71,12 @@ def draw_bins(
     for row in range(len(EDGES) - 1):
         chosen = [values[(bins == row) & group.members] for group in groups]
         draw_violins(axes, chosen, groups, row, limits)
-    _label_bins(axes)
+    names = [f"[{low:g}, {high:g})" for low, high in pairwise(EDGES)]
+    axes.set_yticks(range(len(names)), [*names[:-1], f"{names[-1][:-1]}]"])
     axes.set(xlim=limits, xlabel=label, ylabel="Maximum attention weight")
+    for row in range(1, len(names)):
+        axes.axhline(row - 0.5, color=GRID, linewidth=0.6, zorder=0)
+    _frame(axes, len(names), 0.55)
 
 
 def violins_by_class(
@@ -108,7 +86,14 @@ def violins_by_class(
     for row, group in enumerate(reversed(groups)):
         chosen = values[group.members & ~np.isnan(values)]
         draw_violins(axes, [chosen], [group], row, limits)
-    axes.set(xlim=limits, ylim=(-0.6, len(groups) - 0.4), yticks=[])
+    axes.set(xlim=limits, yticks=[])
+    _frame(axes, len(groups), 0.6)
+
+
+def _frame(axes: Axes, rows: int, margin: float) -> None:
+    """Room above and below the rows, vertical lines instead of an axis at the left."""
+    axes.set_ylim(-margin, rows - 1 + margin)
+    axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
     axes.set_axisbelow(True)
@@ -122,16 +107,20 @@ def draw_violins(
     limits: tuple[float, float],
 ) -> None:
     """Violins of one row of the axes, with how many values each stands for at the right."""
-    lanes = _lanes(len(groups), row)
-    for values, group, lane in zip(chosen, groups, lanes, strict=True):
+    half = _HALF / len(groups)
+    for k, (values, group) in enumerate(zip(chosen, groups, strict=True)):
+        # Two share a base line, the first above it; others lie one below the other.
+        base, reach = row + _HALF - half * (2 * k + 1), (0.92 * half, 0.92 * half)
+        if len(groups) == 2:
+            base, reach = row, (_HALF * k, _HALF * (1 - k))
+        middle = base + (reach[1] - reach[0]) / 2
         if len(values) < FEWEST:
-            heights = np.full(len(values), lane.middle)
-            axes.plot(values, heights, "o", ms=4, mfc=group.color, mec=INK, mew=0.6)
+            axes.plot(values, [middle] * len(values), "o", ms=4, mfc=group.color, mec=INK, mew=0.6)
         else:
-            _violin(axes, values.astype(np.float64), group.color, lane, limits)
+            _violin(axes, values.astype(np.float64), group.color, base, reach, limits)
         axes.annotate(
             f"n = {len(values):,}",
-            (1.01, lane.middle),
+            (1.01, middle),
             xycoords=("axes fraction", "data"),
             va="center",
             fontsize=8,
@@ -139,24 +128,18 @@ def draw_violins(
         )
 
 
-def _lanes(groups: int, row: int) -> list[Lane]:
-    if groups == 2:
-        return [Lane(row, 0, _HALF), Lane(row, _HALF, 0)]
-    half = _HALF / groups
-    centres = row + _HALF - half * (2 * np.arange(groups) + 1)
-    return [Lane(float(centre), 0.92 * half, 0.92 * half) for centre in centres]
-
-
 def _violin(
     axes: Axes,
     values: NDArray[np.float64],
     color: str,
-    lane: Lane,
+    base: float,
+    reach: tuple[float, float],
     limits: tuple[float, float],
 ) -> None:
+    """A violin on a base line, which reaches so far below and above it."""
     grid, height = density(values, floor=_FLOOR * (limits[1] - limits[0]))
     height = height / height.max()
-    low, high = lane.base - lane.below * height, lane.base + lane.above * height
+    low, high = base - reach[0] * height, base + reach[1] * height
     axes.fill_between(grid, low, high, facecolor=color, alpha=_FILL, linewidth=0)
     axes.plot(np.r_[grid, grid[::-1], grid[0]], np.r_[low, high[::-1], low[0]], color=INK, lw=0.7)
     for share, style in ((0.25, ":"), (0.5, "-"), (0.75, ":")):
@@ -189,17 +172,3 @@ def density(
     grid = np.linspace(low, high, _POINTS)
     kernel = np.exp(-0.5 * ((grid[:, None] - centres) / width) ** 2)
     return grid, kernel @ counts / (len(values) * width * np.sqrt(2 * np.pi))
-
-
-def _label_bins(axes: Axes) -> None:
-    rows = range(len(EDGES) - 1)
-    closing = [")"] * (len(EDGES) - 2) + ["]"]
-    names = [f"[{EDGES[r]:g}, {EDGES[r + 1]:g}{closing[r]}" for r in rows]
-    axes.set_yticks(list(rows), names)
-    axes.set_ylim(-0.55, len(EDGES) - 1.45)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    for row in rows[1:]:
-        axes.axhline(row - 0.5, color=GRID, linewidth=0.6, zorder=0)
-    axes.grid(axis="x")
-    axes.set_axisbelow(True)

@@ -23,8 +23,8 @@ from attnlight.callbacks import (
     SingleErasure,
 )
 from attnlight.records import read_record
-from attnlight.report.runs import stored_records
-from attnlight.report.tables import Line, summarise
+from attnlight.report.run import stored_records
+from attnlight.report.summary import Line, summarise
 from known_answers_page.models import MODELS, KnownAnswer, KnownTask, loader
 
 EFFECT = 0.9  # least area under the ROC curve over texts by which a measure tells D from F

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.report.rankings import SCORES, WORDS
-from attnlight.report.removals import Never, removed, sooner
+from attnlight.report.erasure import SCORES, WORDS, Never, removed, sooner
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 from attnlight.statistics.paired import paired_difference, ratio_of_shares
 from results_page.measures import Statistic, interval

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from attnlight.files import replacing, write_text
 from attnlight.records.parquet import read_table, write_table
-from attnlight.report.reliability import agreement, read_scores, write_agreement
+from attnlight.report.agreement import agreement, read_scores, write_agreement
 from results_page import (
     arms,
     chunking,

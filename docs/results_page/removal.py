@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.rankings import WORDS, percent, shares
-from attnlight.report.removals import ALL, ORDERS, flipped_by_all, never_flips, removed, steps
+from attnlight.report.erasure import ALL, ORDERS, WORDS, flipped_by_all, never_flips, removed, steps
+from attnlight.report.tables import percent, shares
 from attnlight.statistics.bootstrap import MeanInterval
 from results_page.claims import NEVER
 from results_page.measures import median_interval

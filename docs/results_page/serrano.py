@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.rankings import SCORES, percent, probability, shares
-from attnlight.report.removals import ALL, ORDERS
+from attnlight.report.erasure import ALL, ORDERS, SCORES
+from attnlight.report.tables import percent, probability, shares
 from attnlight.statistics.paired import holm, mcnemar
 from results_page.kept import Experiment
 from results_page.measures import accuracy, macro_f1

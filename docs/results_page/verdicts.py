@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.rankings import SCORES, WORDS, percent, probability, shares
-from attnlight.report.removals import flipped_by_all, sooner, steps
+from attnlight.report.erasure import SCORES, WORDS, flipped_by_all, sooner, steps
+from attnlight.report.tables import percent, probability, shares
 from attnlight.statistics.bootstrap import MeanInterval
 from attnlight.statistics.paired import holm, mcnemar, paired_wilcoxon
 from results_page.claims import (

@@ -12,7 +12,7 @@ from attnlight.batch import TextBatch
 from attnlight.callbacks import AttentionPermutation, Predictions
 from attnlight.errors import InputError
 from attnlight.records import read_record
-from attnlight.report.writing import Places, write_report
+from attnlight.report.page import Places, write_report
 from tests.callbacks.test_base import Gradient, run_test, trainer
 from tests.outside import OutsideTask, Texts, loader
 

@@ -11,8 +11,8 @@ import yaml
 
 from attnlight.errors import InputError
 from attnlight.report.command import main
-from attnlight.report.runs import stored_records
-from attnlight.report.tables import summarise
+from attnlight.report.run import stored_records
+from attnlight.report.summary import summarise
 from tests.report.fake import CONFIG, write_run
 
 VOID = {"br", "meta"}

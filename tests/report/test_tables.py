@@ -1,132 +1,124 @@
-"""Means and intervals of records, and the tables that show them."""
+"""Tables of text in four formats, numbers in them, and where a test's own tables go."""
 
 import csv
 import io
 import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from attnlight.callbacks import DecisionFlip, SingleErasure
-from attnlight.errors import InputError
-from attnlight.records import RecordError
-from attnlight.report.runs import StoredRecord, stored_records
-from attnlight.report.tables import (
-    Line,
-    RecordSummary,
-    estimate,
-    number,
-    summarise,
-    summary,
-    terminal_table,
-    to_csv,
-    to_markdown,
+from attnlight.report.command import main
+from attnlight.report.figures import predictions, tables
+from attnlight.report.tables import Table, estimate, number
+from attnlight.statistics.bootstrap import MeanInterval
+from tests.report.fake import rows_of, write_run
+
+NASTY = ["a|b", "50 % & more", "<b>{x}_$1</b>", 'say "no",\nthen ~^\\', "[0.1, 0.2]"]
+TABLE = Table.of(
+    "Flips & <marks>_1",
+    ["ranking", "share % | all", "n"],
+    [["attention", "0.25 [0.2, 0.3]", "1,000"], ["<i>τ</i>", "−0.5", "∞"]],  # noqa: RUF001
+    "Over R rows & 2^10 texts.",
 )
-from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
-from tests.report.fake import Rows, rows_of, write_record, write_run
 
 
-def stored(path: Path) -> StoredRecord:
-    return StoredRecord(path, "test", path.stem, None)
+class Cells(HTMLParser):
+    """Text of each cell and heading, and every tag that was opened."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.labels: list[str | None] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag == "td":
+            self.labels.append(dict(attrs)["data-label"])
+        if tag in ("td", "th"):
+            self.texts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.tags[-1] in ("td", "th", "small") and data.strip():
+            self.texts[-1] += data
 
 
-def undefined(rows: Rows) -> Rows:
-    """The rows with some values of each kind undefined."""
-    label = rows["label"].astype(np.float64)
-    label[::5] = np.nan
-    label[1::7] = -1
-    entropy = rows["attention_entropy"].copy()
-    entropy[::3] = np.nan
-    return rows | {"label": label, "attention_entropy": entropy}
+def test_html_holds_the_cells_and_nothing_of_theirs_is_markup() -> None:
+    found = Cells(TABLE.to_html())
+    assert found.texts == [*TABLE.head, *TABLE.rows[0], *TABLE.rows[1]]
+    assert not set(found.tags) & {"marks", "i", "b"}
+    assert found.tags.count("small") == 1, "the interval's own line"
+    assert found.labels == [*TABLE.head[1:], *TABLE.head[1:]]
+    assert "Flips &amp; &lt;marks&gt;_1" in TABLE.to_html()
+    assert "Over R rows &amp; 2^10 texts." in TABLE.to_html()
+    assert 'class="note"' not in Table.of("x", ["a"], []).to_html()
 
 
-class TestSummary:
-    def test_means_and_counts_equal_a_naive_loop(self) -> None:
-        rows = undefined(rows_of("predictions", n=90, classes=3))
-        lines = summary(rows, ["accuracy", "attention_entropy"])
-        assert [(line.measure, line.predicted) for line in lines] == [
-            (measure, group)
-            for measure in ("accuracy", "attention_entropy")
-            for group in (None, 0, 1, 2)
-        ]
-        for line in lines:
-            values = []
-            for r in range(90):
-                if line.predicted not in (None, rows["prediction"][r]):
-                    continue
-                if line.measure == "accuracy" and rows["label"][r] >= 0:
-                    values.append(float(rows["label"][r] == rows["prediction"][r]))
-                if line.measure != "accuracy" and not np.isnan(rows[line.measure][r]):
-                    values.append(float(rows[line.measure][r]))
-            assert line.defined == len(values) < 90
-            assert line.mean == pytest.approx(sum(values) / len(values), rel=1e-12)
-            assert line.low < line.mean < line.high
-
-    def test_intervals_resample_texts_not_rows(self) -> None:
-        rows = rows_of("attention_permutation", n=80)
-        rows["median_tvd"] = np.repeat(rows["median_tvd"][::4], 4)
-        rows["index"] = np.repeat(np.arange(20), 4)
-        (line,) = summary(rows, ["median_tvd"], by_class=False)
-        (expected,) = bootstrap_means(rows["median_tvd"][:, None], rows["index"])
-        assert (line.mean, line.low, line.high, line.defined) == pytest.approx(tuple(expected))
-        (apart,) = summary(rows | {"index": np.arange(80)}, ["median_tvd"], by_class=False)
-        assert line.high - line.low > 1.5 * (apart.high - apart.low)
-
-    def test_a_class_that_was_never_predicted_has_no_line(self) -> None:
-        rows = rows_of("attention_permutation")
-        rows["prediction"][:] = 1
-        assert [line.predicted for line in summary(rows, ["flip_rate"])] == [None, 1]
+def test_csv_comes_back() -> None:
+    table = Table.of("x", NASTY, [NASTY, NASTY[::-1]])
+    assert list(csv.reader(io.StringIO(table.to_csv()))) == [NASTY, NASTY, NASTY[::-1]]
 
 
-class TestSummarise:
-    def test_a_record_says_which_columns_are_measures(self, tmp_path: Path) -> None:
-        rows = undefined(rows_of("predictions"))
-        measures = ["attention_entropy"]
-        path = write_record(tmp_path / "predictions.parquet", rows, measures=measures)
-        found = summarise(stored(path))
-        assert found.rows == 60
-        assert not found.partial
-        assert found.lines == summary(rows, ["accuracy", "attention_entropy"])
+def test_markdown_has_a_cell_for_each() -> None:
+    table = Table.of("x", NASTY, [NASTY])
+    title, _, *lines = table.to_markdown().splitlines()
+    assert title == "**x**"
+    assert len(lines) == 3
+    for line in lines:
+        assert len(re.split(r"(?<!\\)\|", line)) == 2 + len(NASTY)
+    assert re.fullmatch(r"\|:-+(\|-+:){4}\|", lines[1]), "the first column on the left"
+    cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", lines[2])]
+    assert cells[1:3] == [r"a\|b", "50 % & more"]
+    assert TABLE.to_markdown().endswith("\n\nOver R rows & 2^10 texts.\n")
 
-    def test_otherwise_all_single_numbers_with_a_fraction(self, tmp_path: Path) -> None:
-        rows = rows_of("predictions")
-        del rows["label"]
-        path = write_record(tmp_path / "predictions.parquet", rows)
-        measures = [line.measure for line in summarise(stored(path), by_class=False).lines]
-        assert measures == ["max_attention", "attention_entropy"]
 
-    def test_pieces_do_not_show(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        rows = rows_of("attention_permutation", classes=3)
-        path = write_record(tmp_path / "x.parquet", rows, measures=["median_tvd"])
-        whole = summarise(stored(path))
-        monkeypatch.setattr("attnlight.records.reading.PIECE_ROWS", 7)
-        pieces = summarise(stored(path))
-        assert [line.predicted for line in pieces.lines] == [None, 0, 1, 2]
-        for one, other in zip(whole.lines, pieces.lines, strict=True):
-            assert one.defined == other.defined
-            np.testing.assert_allclose(
-                [one.mean, one.low, one.high], [other.mean, other.low, other.high]
-            )
+def test_two_columns_of_one_name() -> None:
+    table = Table.of("x", ["a", "b", "b"], [["1", "2", "3"]])
+    assert table.to_csv() == "a,b,b\n1,2,3\n"
+    assert "1 & 2 & 3" in table.to_latex()
+    assert Cells(table.to_html()).texts == ["a", "b", "b", "1", "2", "3"]
+    assert re.search(r"\| 1 *\| +2 \| +3 \|", table.to_markdown())
 
-    def test_a_record_without_rows(self, tmp_path: Path) -> None:
-        rows = {name: values[:0] for name, values in rows_of("predictions").items()}
-        path = write_record(tmp_path / "predictions.parquet", rows)
-        lines = summarise(stored(path)).lines
-        assert len(lines) == 3
-        assert all(np.isnan(line.mean) and line.defined == 0 for line in lines)
 
-    def test_names_of_classes(self, tmp_path: Path) -> None:
-        rows = rows_of("attention_permutation")
-        named = summarise(stored(write_record(tmp_path / "a.parquet", rows, classes=["bad"])))
-        assert [named.class_name(c) for c in (0, 1)] == ["bad", "class 1"]
+def test_latex_is_escaped() -> None:
+    assert TABLE.to_latex() == (
+        "\\begin{table}\n\\centering\n"
+        "\\caption{Flips \\& \\textless{}marks\\textgreater{}\\_1}\n"
+        "\\begin{tabular}{lrr}\n\\toprule\n"
+        "ranking & share \\% \\textbar{} all & n \\\\\n\\midrule\n"
+        "attention & 0.25 {[}0.2, 0.3{]} & 1,000 \\\\\n"
+        "\\textless{}i\\textgreater{}$\\tau$\\textless{}/i\\textgreater{} & $-$0.5 & $\\infty$ \\\\\n"
+        "\\bottomrule\n\\end{tabular}\n"
+        "\\par\\smallskip\\footnotesize Over R rows \\& 2\\textasciicircum{}10 texts.\n"
+        "\\end{table}\n"
+    )
+    latex = Table.of("x", NASTY, [NASTY]).to_latex()
+    assert "\\textbackslash{}" in latex
+    assert "\\textasciitilde{}" in latex
+    assert len(re.findall(r"(?<!\\)&", latex)) == 2 * (len(NASTY) - 1)
+    assert "note" not in latex
 
-    def test_a_damaged_record(self, tmp_path: Path) -> None:
-        (tmp_path / "x.parquet").write_bytes(b"PAR1 and no more")
-        with pytest.raises(RecordError, match=r"x\.parquet is not a readable record"):
-            summarise(stored(tmp_path / "x.parquet"))
-        assert issubclass(RecordError, InputError)
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_latex_is_set_by_latex(tmp_path: Path) -> None:
+    body = TABLE.to_latex() + Table.of("x", NASTY, [NASTY]).to_latex()
+    text = "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs}"
+    (tmp_path / "x.tex").write_text(f"{text}\\begin{{document}}{body}\\end{{document}}")
+    program = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "x.tex"]
+    subprocess.run(program, cwd=tmp_path, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("row", [["a"], ["a", "b", "c"]])
+def test_a_row_has_a_cell_for_each_heading(row: list[str]) -> None:
+    with pytest.raises(ValueError, match=f"a row of 'x' has {len(row)} cells under 2 headings"):
+        Table.of("x", ["a", "b"], [["1", "2"], row])
 
 
 @pytest.mark.parametrize(
@@ -151,80 +143,41 @@ def test_estimate() -> None:
     assert estimate(MeanInterval(*[float("nan")] * 3, 0)) == "\u2013"
 
 
-class TestFormats:
-    def part(self, **metadata: object) -> RecordSummary:
-        lines = [
-            Line("median_tvd", None, 0.25, 1 / 3, 0.5, 1_234),
-            Line("median_tvd", 0, float("nan"), float("nan"), float("nan"), 0),
+def make(rows: dict[str, Any], classes: list[str] | None) -> list[Table]:
+    """Two tables of a record of predictions."""
+    counts = np.bincount(rows["prediction"], minlength=2)
+    named = [[name, str(count)] for name, count in zip(classes or "ab", counts, strict=True)]
+    return [
+        Table.of("Predicted <classes>", ["class", "n"], named),
+        Table.of("Empty", ["class"], []),
+    ]
+
+
+class TestReport:
+    def test_shows_and_writes_a_tests_own_tables(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(predictions, "tables", make, raising=False)
+        folder = write_run(tmp_path / "a" / "b", epochs=())
+        main([str(folder)])
+        page = (folder / "report/index.html").read_text()
+        counts = np.bincount(rows_of("predictions")["prediction"])
+        assert page.count("Predicted &lt;classes&gt;") == 1
+        assert f'<th scope="row">negative</th><td data-label="n">{counts[0]}</td>' in page
+        assert "tables/test-predictions-*.{md,csv,tex}" in page
+        written = sorted(path.name for path in (folder / "report/tables").iterdir())
+        assert written == [
+            f"test-predictions-{k}.{kind}" for k in (1, 2) for kind in ("csv", "md", "tex")
         ]
-        record = StoredRecord(Path("x"), "test", "attention_permutation", None)
-        return RecordSummary(record, {"rows": 9} | metadata, lines)
+        text = (folder / "report/tables/test-predictions-1.csv").read_text()
+        assert text == f"class,n\nnegative,{counts[0]}\npositive,{counts[1]}\n"
 
-    def test_csv_keeps_every_digit(self) -> None:
-        text = to_csv([self.part(classes=['a,"b"'], partial=True)])
-        first, second = csv.DictReader(io.StringIO(text))
-        assert first == {
-            "stage": "test",
-            "test": "attention_permutation",
-            "measure": "median_tvd",
-            "predicted_class": "",
-            "mean": "0.25",
-            "low": "0.3333333333333333",
-            "high": "0.5",
-            "n": "1234",
-            "partial": "true",
-        }
-        assert second["predicted_class"] == 'a,"b"'
-        assert (second["mean"], second["low"], second["n"]) == ("", "", "0")
+    def test_a_test_without_tables(self) -> None:
+        assert tables("attention_permutation", rows_of("attention_permutation")) == []
+        assert tables("unheard_of", rows_of("predictions")) == []
 
-    def test_markdown_is_a_table_whatever_a_class_is_called(self) -> None:
-        lines = to_markdown([self.part(classes=["a|b\nc"], partial=True)]).splitlines()
-        assert len(lines) == 4
-        assert lines[2] == (
-            "| test | attention_permutation (partial) | median_tvd | all | 0.250 "
-            "| [0.333, 0.500] | 1,234 |"
-        )
-        assert r"| a\|b c |" in lines[3]
-
-
-class TestTerminal:
-    def test_shows_the_test_records(self, tmp_path: Path) -> None:
-        folder = write_run(tmp_path, stages=("test", "val"), partial=True)
-        console = Console(file=io.StringIO(), width=120)
-        console.print(terminal_table(folder / "records"))
-        assert isinstance(console.file, io.StringIO)
-        shown = console.file.getvalue()
-        assert shown.count("median_tvd") == 1
-        assert "predictions (partial)" in shown
-        for record in stored_records(folder / "records")[:2]:
-            for line in summarise(record, by_class=False).lines:
-                row = next(text for text in shown.splitlines() if line.measure in text)
-                assert f"{line.mean:.3f}" in row
-                assert f"[{line.low:.3f}, {line.high:.3f}]" in row
-                assert "60" in row
-
-    @pytest.mark.parametrize("width", [80, 44])
-    def test_no_name_is_cut(self, tmp_path: Path, width: int) -> None:
-        measures = (*DecisionFlip.measures, *SingleErasure.measures)
-        rows = rows_of("attention_permutation")
-        rows |= {name: -rows["median_tvd"] for name in measures}
-        write_record(tmp_path / "test" / "single_erasure.parquet", rows, measures=list(measures))
-        console = Console(file=io.StringIO(), width=width)
-        console.print(terminal_table(tmp_path))
-        assert isinstance(console.file, io.StringIO)
-        shown = console.file.getvalue()
-        assert "…" not in shown
-        assert max(map(len, shown.splitlines())) <= width
-        cells = [re.split(r" {2,}", line.strip())[0] for line in shown.splitlines()[2:]]
-        assert "".join(cells) == "single_erasure" + "".join(measures)
-        if width == 80:  # each in one line
-            assert cells == ["single_erasure", *measures]
-
-    def test_markup_is_text(self, tmp_path: Path) -> None:
-        rows = rows_of("attention_permutation")
-        rows["[bold]x[/bold]"] = rows["median_tvd"]
-        write_record(tmp_path / "test" / "x.parquet", rows, measures=["[bold]x[/bold]"])
-        console = Console(file=io.StringIO(), width=120)
-        console.print(terminal_table(tmp_path))
-        assert isinstance(console.file, io.StringIO)
-        assert "[bold]x[/bold]" in console.file.getvalue()
+    def test_no_table_without_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(predictions, "tables", make, raising=False)
+        rows = rows_of("predictions")
+        assert len(tables("predictions", rows)) == 2
+        assert tables("predictions", {name: values[:0] for name, values in rows.items()}) == []

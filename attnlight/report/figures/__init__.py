@@ -1,4 +1,4 @@
-"""What each test's figure shows: one module per test, found by the test's name in snake case.
+"""What each test shows of its record: one module per test, found by the test's name in snake case.
 
 A module holds `QUESTION` (what the test asks), `SOURCE` (the paper), `MEASURES` (each column in
 words, with its unit), `CAPTION` (what the figure shows) and `draw(rows, classes)`. It may also hold
@@ -13,16 +13,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.grids import Grid
+from attnlight.records import read_metadata, read_pieces, record_columns
 from attnlight.report.markup import without_controls
+from attnlight.report.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+MOST_ROWS = 1_000_000
+_ALWAYS = ("index", "position", "prediction", "max_attention")
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ def draw(
 
 def tables(
     test: str, rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None
-) -> list[Grid]:
+) -> list[Table]:
     """Make a test's own tables.
 
     Args:
@@ -87,8 +93,7 @@ def tables(
 
 def columns(test: str) -> Sequence[str] | None:
     """The columns that a test's figure and tables read; None where its module does not say."""
-    named: Sequence[str] | None = getattr(_module(test), "COLUMNS", None)
-    return named
+    return getattr(_module(test), "COLUMNS", None)
 
 
 def describe(test: str) -> Description:
@@ -105,3 +110,46 @@ def _module(test: str) -> ModuleType | None:
     if not test.isidentifier() or test.startswith("_") or find_spec(name) is None:
         return None
     return import_module(name)
+
+
+def figure_rows(
+    path: Path, columns: Sequence[str] | None = None, most: int = MOST_ROWS
+) -> tuple[dict[str, NDArray[Any]], str]:
+    """Rows of a record that were measured, without those whose logits were not finite.
+
+    Of a record with more than a million rows only the rows of some texts are read, chosen by a
+    hash of their dataset index and never the first ones: corpora are sorted.
+
+    Args:
+        path: The record.
+        columns: Columns to read beside `index`, `position`, `prediction` and `max_attention`,
+            where the record holds them; None: all but lists of varying length.
+        most: About how many rows to read at most.
+
+    Returns:
+        Columns (R,) or (R, K), and a sentence for the caption where rows were left out.
+    """
+    from attnlight.data.selection import choose
+
+    held = record_columns(path)
+    wanted = [n for n, ragged in held.items() if not ragged] if columns is None else columns
+    names = [name for name in dict.fromkeys([*_ALWAYS, *wanted]) if name in held]
+    rows, texts = int(read_metadata(path)["rows"]), None
+    if rows > most:
+        found = [np.unique(piece["index"]) for piece in read_pieces(path, ["index"])]
+        every = np.unique(np.concatenate(found))
+        texts = choose(every, max(1, int(most / rows * len(every))), seed=0)
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
+    for piece in read_pieces(path, names, measured="prediction" in held):
+        chosen = slice(None) if texts is None else np.isin(piece["index"], texts)
+        for name in names:
+            parts[name].append(piece[name][chosen])
+    kept = {name: np.concatenate(part or [np.empty(0)]) for name, part in parts.items()}
+    shown = len(kept["index"])
+    note = f"Shows {shown:,} of {rows:,} rows, those of texts chosen by a hash."
+    return kept, "" if texts is None else note
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a record has all its measures: of some runs, as in docs/results, a part is kept."""
+    return set(read_metadata(path).get("measures", ())) <= record_columns(path).keys()

@@ -8,26 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.grids import Grid
-from attnlight.report.rankings import percent, shares
-from attnlight.report.style import (
-    COLUMN_WIDTH,
-    INK,
-    MUTED,
-    Group,
-    legend_above,
-    new_figure,
-    predicted_groups,
-    styled,
-)
-from attnlight.report.tables import estimate, number
+from attnlight.report.style import INK, MUTED, Group, canvas, predicted_groups
+from attnlight.report.tables import Table, estimate, number, percent, shares
 from attnlight.report.violins import bins_height, draw_bins
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from attnlight.statistics.bootstrap import MeanInterval
 
 Rows = Mapping[str, NDArray[Any]]
 
@@ -75,28 +62,48 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
     defined = ~np.isnan(rows["worst_js"])
     kept = {name: values[defined] for name, values in rows.items()}
     groups = predicted_groups(kept["prediction"], classes)
-    curve = _frontier(kept)
-    heights = [2.5, bins_height(groups)] + [2.8] * (curve is not None)
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, sum(heights))
+    with_frontier = _any(kept, "frontier_js")
+    heights = [2.5, bins_height(groups)] + [2.8] * with_frontier
+    with canvas(sum(heights), groups) as figure:
         panels = figure.subplots(len(heights), 1, height_ratios=heights)
         _histogram(panels[0], kept, groups)
         draw_bins(panels[1], kept["worst_js"], kept["max_attention"], groups, _DIVERGENCE, _LIMITS)
-        if curve is not None:
-            _draw_frontier(panels[2], *curve, kept)
-        legend_above(figure, groups)
+        if with_frontier:
+            _frontier(panels[2], kept)
     return figure
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Grid]:
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """The largest divergence with its share, and the search against it on the same texts."""
     groups = predicted_groups(rows["prediction"], classes)
     everything = Group("all", INK, np.ones(len(rows["prediction"]), dtype=bool))
-    chosen = [everything, *groups] if len(groups) > 1 else [everything]
-    grids = [_worst(rows, chosen)]
-    if _any(rows, "search_js"):
-        grids.append(_searched(rows, chosen))
-    return grids
+    js, searched = rows["worst_js"].astype(np.float64), _any(rows, "search_js")
+    far = np.where(np.isnan(js), np.nan, js > _VERY_DIFFERENT)
+    columns = [js, rows["worst_share"], rows["upper_js"], far]
+    if searched:
+        exact = np.where(np.isnan(rows["search_js"]), np.nan, js)
+        columns += [exact, *(rows[f"search_{name}"] for name in ("js", "gap", "tvd"))]
+    worst, by_search = [], []
+    for name, _, members in [everything, *groups] if len(groups) > 1 else [everything]:
+        found = shares([np.where(members, column, np.nan) for column in columns], rows)
+        own, share, upper = map(estimate, found[:3])
+        worst.append([name, own, share, percent(found[3]), upper, f"{found[0].defined:,}"])
+        if searched:
+            by_search.append([name, *map(estimate, found[4:]), f"{found[5].defined:,}"])
+    first = Table.of(
+        "How different an attention can be that keeps the prediction",
+        ["texts", "JS (nats)", "share of the largest", "JS > 0.6 (%)", "upper bound", "n"],
+        worst,
+        "Means with 95 % bootstrap intervals. Share of the largest: of the JS that any attention on "
+        f"the text can have, undefined for texts of one item. {_NOT_ALONE}",
+    )
+    second = Table.of(
+        "What Jain & Wallace's search finds at the same epsilon, on the texts searched",
+        ["texts", "JS (nats)", "by search", "gap", "change by search (TVD)", "n"],
+        by_search,
+        "Means with 95 % bootstrap intervals; gap: what the search falls short of on each text.",
+    )
+    return [first, second] if searched else [first]
 
 
 def shares_by_bin(values: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -123,23 +130,15 @@ def _histogram(axes: Axes, rows: Rows, groups: Sequence[Group]) -> None:
     axes.set_axisbelow(True)
 
 
-def _frontier(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Mean total variation distance and the largest mean divergence there, at 200 points."""
-    if not _any(rows, "frontier_js"):
-        return None
+def _frontier(axes: Axes, rows: Rows) -> None:
+    """The largest mean divergence at each mean change of the prediction, at 200 points."""
     from attnlight.statistics.frontier import EPSILONS, frontier
 
-    tvd, js = frontier(rows["frontier_js"], np.array(EPSILONS))
     # Closer at the left, where the curve rises.
     points = EPSILONS[-2] * np.linspace(0, 1, _POINTS) ** 2
-    return points, np.interp(points, tvd, js)
-
-
-def _draw_frontier(
-    axes: Axes, tvd: NDArray[np.float64], js: NDArray[np.float64], rows: Rows
-) -> None:
-    axes.fill_between(tvd, js, 1.0, color=MUTED, alpha=0.15, linewidth=0)
-    axes.plot(tvd, js, color=INK, label="no attention lies above")
+    js = np.interp(points, *frontier(rows["frontier_js"], np.array(EPSILONS)))
+    axes.fill_between(points, js, 1.0, color=MUTED, alpha=0.15, linewidth=0)
+    axes.plot(points, js, color=INK, label="no attention lies above")
     for name, marker, words in (
         ("worst", "P", "largest at epsilon, mean"),
         ("search", "X", "found by search, mean"),
@@ -148,7 +147,7 @@ def _draw_frontier(
             at = [np.nanmean(rows[f"{name}_{what}"]) for what in ("tvd", "js")]
             axes.plot(*at, marker, ms=8, mfc=INK, mec="white", mew=0.8, ls="", label=words)
     axes.axhline(np.log(2), color=MUTED, linewidth=0.8, linestyle="--")
-    axes.set(xlim=(-0.01, tvd[-1]), ylim=(0, np.log(2) + 0.035))
+    axes.set(xlim=(-0.01, points[-1]), ylim=(0, np.log(2) + 0.035))
     axes.set_xlabel("Mean total variation distance of the prediction")
     axes.set_ylabel("Mean divergence (nats)")
     axes.legend(loc="lower right")
@@ -157,41 +156,3 @@ def _draw_frontier(
 def _any(rows: Rows, name: str) -> bool:
     """Whether the record holds a column that is defined in some row."""
     return name in rows and not np.isnan(rows[name]).all()
-
-
-def _worst(rows: Rows, groups: Sequence[Group]) -> Grid:
-    js = rows["worst_js"].astype(np.float64)
-    far = np.where(np.isnan(js), np.nan, js > _VERY_DIFFERENT)
-    columns = [js, rows["worst_share"], far, rows["upper_js"]]
-    lines = []
-    for group in groups:
-        worst, share, beyond, upper = _means(columns, group, rows)
-        found = [estimate(worst), estimate(share), percent(beyond), estimate(upper)]
-        lines.append([group.name, *found, f"{worst.defined:,}"])
-    return Grid(
-        "How different an attention can be that keeps the prediction",
-        ["texts", "JS (nats)", "share of the largest", "JS > 0.6 (%)", "upper bound", "n"],
-        lines,
-        "Means with 95 % bootstrap intervals. Share of the largest: of the JS that any attention on "
-        f"the text can have, undefined for texts of one item. {_NOT_ALONE}",
-    )
-
-
-def _searched(rows: Rows, groups: Sequence[Group]) -> Grid:
-    searched = ~np.isnan(rows["search_js"])
-    exact = np.where(searched, rows["worst_js"], np.nan)
-    columns = [exact, *(rows[name] for name in ("search_js", "search_gap", "search_tvd"))]
-    lines = []
-    for group in groups:
-        found = _means(columns, group, rows)
-        lines.append([group.name, *map(estimate, found), f"{found[1].defined:,}"])
-    return Grid(
-        "What Jain & Wallace's search finds at the same epsilon, on the texts searched",
-        ["texts", "JS (nats)", "by search", "gap", "change by search (TVD)", "n"],
-        lines,
-        "Means with 95 % bootstrap intervals; gap: what the search falls short of on each text.",
-    )
-
-
-def _means(columns: Sequence[NDArray[Any]], group: Group, rows: Rows) -> Sequence[MeanInterval]:
-    return shares([np.where(group.members, column, np.nan) for column in columns], rows)

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.style import (
-    COLUMN_WIDTH,
-    INK,
-    MUTED,
-    Group,
-    legend_above,
-    new_figure,
-    predicted_groups,
-    styled,
-)
+from attnlight.report.style import INK, MUTED, Group, canvas, predicted_groups
 from attnlight.report.violins import bins_height, draw_bins
 
 if TYPE_CHECKING:
@@ -56,13 +47,11 @@ def draw(rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None)
     groups = predicted_groups(rows["prediction"][defined], classes)
     heights = [bins_height(groups), 3.0]
     label = "Jensen-Shannon divergence from the base's attention (nats)"
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, sum(heights))
+    with canvas(sum(heights), groups) as figure:
         above, below = figure.subplots(2, 1, height_ratios=heights)
         draw_bins(above, js, attention, groups, label, _JS_LIMITS)
         above.set_ylabel("Maximum attention weight of the base")
         _scatter(below, tvd, js, groups)
-        legend_above(figure, groups)
     return figure
 
 

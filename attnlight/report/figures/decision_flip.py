@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.grids import Grid
-from attnlight.report.rankings import PAIRS, WORDS, Rows, percent, probability, shares
-from attnlight.report.removals import (
-    ALL,
-    ORDERS,
-    Never,
-    flipped_by_all,
-    known,
-    never_flips,
-    removed,
-    several_items,
-    sooner,
-    steps,
+from attnlight.report import erasure
+from attnlight.report.erasure import ALL, ORDERS, PAIRS, WORDS, Rows
+from attnlight.report.style import GRID, INK, MUTED, POOLED, Group, canvas, predicted_groups
+from attnlight.report.tables import (
+    Table,
+    class_name,
+    estimate,
+    number,
+    percent,
+    probability,
+    shares,
 )
-from attnlight.report.style import (
-    COLUMN_WIDTH,
-    GRID,
-    INK,
-    MUTED,
-    POOLED,
-    Group,
-    legend_above,
-    new_figure,
-    predicted_groups,
-    styled,
-)
-from attnlight.report.tables import class_name, estimate, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-Values = NDArray[np.float64]
 
 QUESTION = "How much must be erased before the decision flips?"
 SOURCE = "Serrano & Smith (2019), section 5; the minimum is exact for one head"
@@ -77,14 +60,13 @@ _COMPARED = (*PAIRS, *((name, "random_first") for name in ORDERS[:3]))
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Boxes of what each ranking removes and of its excess, and how often it never flips."""
-    names = known(rows)[::-1]
+    names = erasure.known(rows)[::-1]
     groups = predicted_groups(rows["prediction"], classes)
-    kept, among = int(flipped_by_all(rows).sum()), int(several_items(rows).sum())
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, 5.6)
+    kept, among = int(erasure.flipped_by_all(rows).sum()), int(erasure.several_items(rows).sum())
+    with canvas(5.6, groups) as figure:
         (fraction, mass), (excess, never) = figure.subplots(2, 2, sharey=True)
         for axes, measure in ((fraction, "removed_fraction"), (mass, "removed_mass")):
-            _boxes(axes, [removed(rows, measure, name) for name in names])
+            _boxes(axes, [erasure.removed(rows, measure, name) for name in names])
             axes.set_xlim(-0.03, 1.03)
         fraction.set_xlabel("items removed (share)")
         mass.set_xlabel("attention removed (share)")
@@ -96,57 +78,31 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             axes.tick_params(axis="y", length=0)
         share = f" ({100 * kept / among:.1f} %)" if among else ""
         fraction.set_title(f"flipped by all: {kept:,} of {among:,} texts{share}", loc="left")
-        legend_above(figure, groups)
     return figure
 
 
-def tables(
-    rows: Rows, classes: Sequence[str] | None = None, never: Never = "listwise"
-) -> list[Grid]:
-    """What is removed, which ranking flips sooner, excess over the minimum, who never flips.
-
-    Args:
-        rows: Columns of a record.
-        classes: Names of the classes.
-        never: What becomes of texts that a ranking never flips, in the first table.
-    """
-    grids = [_removal(rows, never), _comparisons(rows), _never_by_class(rows, classes or [])]
-    return [*grids, _excess_table(rows)] if "minimal" in known(rows) else grids
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
+    """What is removed, which ranking flips sooner, who never flips, excess over the minimum."""
+    found = [_removal(rows), _comparisons(rows), _never_by_class(rows, classes)]
+    return [*found, _excess_table(rows)] if "minimal" in erasure.known(rows) else found
 
 
-class Box(NamedTuple):
-    """What a box shows: quartiles, mean, and whiskers of 1.5 interquartile ranges."""
-
-    low: float
-    first: float
-    median: float
-    third: float
-    high: float
-    mean: float
-
-
-def box(values: Values) -> Box:
-    """The box of values (R,), all defined; whiskers end at the last value within reach."""
-    first, median, third = np.quantile(values, [0.25, 0.5, 0.75])
-    reach = 1.5 * (third - first)
-    low, high = values[values >= first - reach].min(), values[values <= third + reach].max()
-    return Box(*map(float, (low, first, median, third, high, values.mean())))
-
-
-def _boxes(axes: Axes, columns: Sequence[Values]) -> None:
+def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
     """Lying boxes, one above the other, of what is defined."""
+    from matplotlib.cbook import boxplot_stats
+
     for place, column in enumerate(columns):
         defined = column[~np.isnan(column)]
         if not len(defined):
             continue
-        found = box(defined)
-        axes.hlines(place, found.low, found.first, color=INK, linewidth=0.8)
-        axes.hlines(place, found.third, found.high, color=INK, linewidth=0.8)
-        axes.vlines([found.low, found.high], place - 0.14, place + 0.14, color=INK, linewidth=0.8)
-        width = found.third - found.first
-        axes.barh(place, width, 0.56, found.first, color=GRID, edgecolor=INK, linewidth=0.8)
-        axes.vlines(found.median, place - 0.28, place + 0.28, color=INK, linewidth=1.8)
-        axes.plot(found.mean, place, "o", color=INK, ms=4)
+        (box,) = boxplot_stats(defined)
+        low, first, third, high = (box[name] for name in ("whislo", "q1", "q3", "whishi"))
+        axes.hlines(place, low, first, color=INK, linewidth=0.8)
+        axes.hlines(place, third, high, color=INK, linewidth=0.8)
+        axes.vlines([low, high], place - 0.14, place + 0.14, color=INK, linewidth=0.8)
+        axes.barh(place, third - first, 0.56, first, color=GRID, edgecolor=INK, linewidth=0.8)
+        axes.vlines(box["med"], place - 0.28, place + 0.28, color=INK, linewidth=1.8)
+        axes.plot(box["mean"], place, "o", color=INK, ms=4)
     axes.grid(axis="x")
     axes.set_axisbelow(True)
 
@@ -157,7 +113,7 @@ def _excess(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
     if "minimal" not in names:
         axes.text(0.5, 0.5, "minimum unknown", transform=axes.transAxes, ha="center", color=MUTED)
         return
-    _boxes(axes, [_beyond(rows, name) for name in names])
+    _boxes(axes, [erasure.beyond_minimum(rows, name) for name in names])
     axes.set_xscale("symlog", linthresh=1)
     most = axes.get_xlim()[1]
     ticks = [0, *(10**power for power in range(6) if 10**power <= max(most, 1))]
@@ -166,76 +122,54 @@ def _excess(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
     axes.set_xlim(-0.1, max(most, 1.1))
 
 
-def _beyond(rows: Rows, name: str) -> Values:
-    """Items of a ranking beyond the minimum where all rankings flip, (R,)."""
-    kept = flipped_by_all(rows)
-    with np.errstate(invalid="ignore"):
-        return np.where(kept, steps(rows, name) - steps(rows, "minimal"), np.nan)
-
-
 def _never(axes: Axes, rows: Rows, names: Sequence[str], groups: Sequence[Group]) -> None:
     """How often each ranking never flips, a dot for each predicted class and one for all."""
-    axes.set_xlabel("never flips (share)")
+    everything = np.ones(len(rows["length"]), dtype=bool)
+    marks = [(group.members, group.color, "o", 6, 0.6) for group in groups]
     for place, name in enumerate(names):
-        never = never_flips(rows, name)
-        for group in groups:
-            _dot(axes, never[group.members], place, group.color, "o")
-        _dot(axes, never, place, POOLED, "|")
+        never = erasure.never_flips(rows, name)
+        for members, color, marker, size, edge in (*marks, (everything, POOLED, "|", 12, 1.5)):
+            defined = never[members & ~np.isnan(never)]
+            if len(defined):
+                axes.plot(defined.mean(), place, marker, color=color, ms=size, mew=edge)
+    axes.set_xlabel("never flips (share)")
     axes.set_xlim(-0.03, 1.03)
     axes.grid(axis="x")
     axes.set_axisbelow(True)
 
 
-def _dot(axes: Axes, never: Values, place: int, color: str, marker: str) -> None:
-    defined = never[~np.isnan(never)]
-    if len(defined):
-        size = 6 if marker == "o" else 12
-        axes.plot(
-            defined.mean(), place, marker, color=color, ms=size, mew=0.6 if size == 6 else 1.5
-        )
-
-
-def _removal(rows: Rows, never: Never) -> Grid:
-    of_flips: Never = "column" if never == "one" else never
+def _removal(rows: Rows) -> Table:
     lines = []
-    for name in known(rows):
-        columns = [
-            removed(rows, "removed_fraction", name, never),
-            removed(rows, "removed_mass", name, never),
-            removed(rows, "needs_all", name, of_flips),
-            never_flips(rows, name),
-        ]
-        found = shares(columns, rows)
+    for name in erasure.known(rows):
+        measures = ("removed_fraction", "removed_mass", "needs_all")
+        columns = [erasure.removed(rows, measure, name) for measure in measures]
+        found = shares([*columns, erasure.never_flips(rows, name)], rows)
         lines.append([WORDS[name], *map(percent, found), f"{found[0].defined:,}"])
-    about = {
-        "listwise": "over texts that every ranking flips",
-        "column": "over texts that the ranking flips, other ones for each ranking",
-        "one": "with everything removed where the ranking never flips",
-    }[never]
-    return Grid(
+    return Table.of(
         "What is removed when the decision flips (%)",
         ["ranking", "items", "attention", "only by the last", "never flips", "n"],
         lines,
-        f"Means {about}, with 95 % bootstrap intervals; only by the last: flips that come only when "
-        "no attention is left. Texts of one item are left out; never flips is over all others.",
+        "Means over texts that every ranking flips, with 95 % bootstrap intervals; only by the "
+        "last: flips that come only when no attention is left. Texts of one item are left out; "
+        "never flips is over all others.",
     )
 
 
-def _comparisons(rows: Rows) -> Grid:
+def _comparisons(rows: Rows) -> Table:
     from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
 
-    kept = flipped_by_all(rows)
-    counts = {name: np.where(kept, steps(rows, name), np.nan) for name in ORDERS}
+    kept = erasure.flipped_by_all(rows)
+    counts = {name: np.where(kept, erasure.steps(rows, name), np.nan) for name in ORDERS}
     tests = [paired_wilcoxon(counts[first], counts[second]) for first, second in _COMPARED]
     lines = []
     for (first, second), p in zip(_COMPARED, holm([t.p_value for t in tests]), strict=True):
-        cells = sooner(rows, first, second)
+        cells = erasure.sooner(rows, first, second)
         found = shares(list(cells.T), rows)
         ratio = ratio_of_shares(cells[:, 0], cells[:, 2], rows["index"])
         name = f"{WORDS[first]} : {WORDS[second]}"
         shown = [*map(percent, found), estimate(ratio), probability(p), f"{found[0].defined:,}"]
         lines.append([name, *shown])
-    return Grid(
+    return Table.of(
         "Which ranking flips the decision with fewer items (%)",
         ["first : second", "first", "as many", "second", "ratio", "p", "n"],
         lines,
@@ -247,16 +181,18 @@ def _comparisons(rows: Rows) -> Grid:
     )
 
 
-def _never_by_class(rows: Rows, classes: Sequence[str]) -> Grid:
-    names = known(rows)
-    kept = several_items(rows)
+def _never_by_class(rows: Rows, classes: Sequence[str] | None) -> Table:
+    names = erasure.known(rows)
+    kept = erasure.several_items(rows)
     lines = []
     for label in [None, *np.unique(rows["prediction"][kept]).tolist()]:
         own = kept if label is None else kept & (rows["prediction"] == label)
-        found = shares([np.where(own, never_flips(rows, name), np.nan) for name in names], rows)
+        found = shares(
+            [np.where(own, erasure.never_flips(rows, name), np.nan) for name in names], rows
+        )
         word = "all" if label is None else class_name(label, classes)
         lines.append([word, *map(percent, found), f"{int(own.sum()):,}"])
-    return Grid(
+    return Table.of(
         "Decisions that no erasure changes, by predicted class (%)",
         ["predicted", *(WORDS[name] for name in names), "n"],
         lines,
@@ -265,16 +201,16 @@ def _never_by_class(rows: Rows, classes: Sequence[str]) -> Grid:
     )
 
 
-def _excess_table(rows: Rows) -> Grid:
+def _excess_table(rows: Rows) -> Table:
     lines = []
     for name in ORDERS:
-        beyond = _beyond(rows, name)
+        beyond = erasure.beyond_minimum(rows, name)
         defined = beyond[~np.isnan(beyond)]
-        mean, least = shares([beyond, np.where(np.isnan(beyond), np.nan, beyond == 0)], rows)
+        mean, none = shares([beyond, np.where(np.isnan(beyond), np.nan, beyond == 0)], rows)
         ends = np.quantile(defined, [0.5, 0.9]) if len(defined) else [np.nan] * 2
-        shown = [estimate(mean), *(number(end) for end in ends), percent(least)]
+        shown = [estimate(mean), *(number(end) for end in ends), percent(none)]
         lines.append([WORDS[name], *shown, f"{mean.defined:,}"])
-    return Grid(
+    return Table.of(
         "Items erased beyond the fewest that flip the decision",
         ["ranking", "mean", "median", "90th percentile", "none beyond (%)", "n"],
         lines,

@@ -8,20 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.grids import Grid
-from attnlight.report.style import (
-    COLUMN_WIDTH,
-    INK,
-    Group,
-    legend_above,
-    new_figure,
-    predicted_groups,
-    styled,
-)
-from attnlight.report.tables import class_name, number
+from attnlight.report.style import INK, canvas, predicted_groups
+from attnlight.report.tables import Table, class_name, number
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Rows = Mapping[str, NDArray[Any]]
@@ -104,36 +94,29 @@ def correlation(tau: NDArray[np.floating], p: NDArray[np.floating]) -> Correlati
     )
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Grid]:
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """For each pair of scores, tau and its significance over all rows and by predicted class."""
     head = ("predicted", "mean τ", "std", "undefined", "p ≤ 0.05", "Holm", "BH", "n")
     note = (
         "std: over texts. p ≤ 0.05: share of the defined τ, each text tested by itself; Holm and BH "
         "(Benjamini-Hochberg): with p adjusted for the tests of that line."
     )
-    members = {"all": np.ones(len(rows["index"]), dtype=bool)} | {
-        class_name(c, classes or []): rows["prediction"] == c
-        for c in np.unique(rows["prediction"]).tolist()
-    }
-    return [
-        Grid(
-            f"Kendall's tau-b of {WORDS[one]} and {WORDS[other]}",
-            head,
-            [
-                (name, *_cells(correlation(tau[chosen], rows[f"p_{one}_{other}"][chosen])))
-                for name, chosen in members.items()
-            ],
-            note,
-        )
-        for one, other in PAIRS
-        if (tau := rows.get(f"tau_{one}_{other}")) is not None
-    ]
-
-
-def _cells(found: Correlation) -> list[str]:
-    shares = (found.undefined, found.significant, found.holm, found.benjamini_hochberg)
-    cells = [number(share) if np.isnan(share) else f"{100 * share:.1f} %" for share in shares]
-    return [number(found.mean), number(found.std), *cells, f"{found.defined:,}"]
+    members = {"all": np.ones(len(rows["index"]), dtype=bool)}
+    for c in np.unique(rows["prediction"]).tolist():
+        members[class_name(c, classes)] = rows["prediction"] == c
+    found = []
+    for one, other in PAIRS:
+        if f"tau_{one}_{other}" not in rows:
+            continue
+        lines = []
+        for name, chosen in members.items():
+            tau, p = (rows[f"{measure}_{one}_{other}"][chosen] for measure in ("tau", "p"))
+            mean, std, *shares, defined = correlation(tau, p)
+            cells = [number(s) if np.isnan(s) else f"{100 * s:.1f} %" for s in shares]
+            lines.append([name, number(mean), number(std), *cells, f"{defined:,}"])
+        title = f"Kendall's tau-b of {WORDS[one]} and {WORDS[other]}"
+        found.append(Table.of(title, head, lines, note))
+    return found
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
@@ -141,29 +124,22 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     present = [pair for pair in PAIRS if f"tau_{pair[0]}_{pair[1]}" in rows]
     pairs = [pair for pair in PAIRS[:_PUBLISHED] if pair in present] or present
     groups = predicted_groups(rows["prediction"], classes)
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, 0.8 + 1.35 * len(pairs))
+    with canvas(0.8 + 1.35 * len(pairs), groups) as figure:
         panels = figure.subplots(len(pairs), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (one, other) in zip(panels, pairs, strict=True):
-            _histograms(axes, rows[f"tau_{one}_{other}"], groups)
+            tau = rows[f"tau_{one}_{other}"]
+            for group in groups:  # outlines over fillings, so that no class hides another
+                values = tau[group.members & ~np.isnan(tau)]
+                if len(values):
+                    shares = np.histogram(values, _BINS)[0] / len(values)
+                    axes.stairs(shares, _BINS, fill=True, color=group.color, alpha=0.35)
+                    axes.stairs(shares, _BINS, color=group.color, linewidth=1.2)
+                    axes.axvline(float(values.mean()), color=group.color, linewidth=1.4)
+            axes.axvline(0, color=INK, linewidth=0.6, zorder=0)
+            axes.set_ylim(bottom=0)
+            axes.grid(axis="x")
+            axes.set_axisbelow(True)
             axes.set_title(f"{WORDS[one]} and {WORDS[other]}", loc="left")
         panels[-1].set(xlim=(-1, 1), xlabel="Kendall's tau-b")
         figure.supylabel("Share of texts", fontsize=10)
-        legend_above(figure, groups)
     return figure
-
-
-def _histograms(axes: Axes, tau: NDArray[np.floating], groups: Sequence[Group]) -> None:
-    """Outlines over fillings, so that no class hides another, each class adding up to 1."""
-    for group in groups:
-        values = tau[group.members & ~np.isnan(tau)]
-        if not len(values):
-            continue
-        shares = np.histogram(values, _BINS)[0] / len(values)
-        axes.stairs(shares, _BINS, fill=True, color=group.color, alpha=0.35)
-        axes.stairs(shares, _BINS, color=group.color, linewidth=1.2)
-        axes.axvline(float(values.mean()), color=group.color, linewidth=1.4)
-    axes.axvline(0, color=INK, linewidth=0.6, zorder=0)
-    axes.set_ylim(bottom=0)
-    axes.grid(axis="x")
-    axes.set_axisbelow(True)

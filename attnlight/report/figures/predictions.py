@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.style import (
-    COLUMN_WIDTH,
-    INK,
-    MUTED,
-    PALETTE,
-    legend_above,
-    new_figure,
-    predicted_groups,
-    styled,
-)
+from attnlight.report.style import INK, MUTED, PALETTE, canvas, predicted_groups
 from attnlight.report.violins import violins_by_class
 
 if TYPE_CHECKING:
@@ -39,7 +30,6 @@ CAPTION = (
     "model lies on the diagonal, ECE is the expected calibration error (Guo et al. 2017)."
 )
 _BINS = 10
-_Z = 1.959964
 
 
 class Reliability(NamedTuple):
@@ -68,8 +58,7 @@ def draw(rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None)
     labelled = "label" in rows and bool((rows["label"] >= 0).any())
     heights = [0.75 + 0.32 * len(groups)] + [2.7] * labelled
     mosaic: list[Any] = [["attention", "entropy"]] + [["calibration", "calibration"]] * labelled
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, sum(heights) + 0.5)
+    with canvas(sum(heights) + 0.5, groups) as figure:
         figure.set_layout_engine("constrained", hspace=0.06)
         axes = figure.subplot_mosaic(mosaic, height_ratios=heights)
         violins_by_class(axes["attention"], rows["max_attention"], groups, (0.0, 1.0))
@@ -81,7 +70,6 @@ def draw(rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None)
         if labelled:
             found = reliability(rows["probabilities"], rows["label"])
             _draw_reliability(axes["calibration"], found, rows["probabilities"].shape[1])
-        legend_above(figure, groups)
     return figure
 
 
@@ -92,29 +80,20 @@ def reliability(probabilities: NDArray[np.floating], label: NDArray[Any]) -> Rel
         probabilities: (R, C).
         label: Classes (R,); rows where it is NaN or negative are left out.
     """
+    from scipy.stats import binomtest
+
     kept = label >= 0
     confidence = probabilities[kept].max(axis=1).astype(np.float64)
     right = (probabilities[kept].argmax(axis=1) == label[kept]).astype(np.float64)
     bins = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
     counts = np.bincount(bins, minlength=_BINS)
     filled = counts > 0
-    n = counts[filled]
-    mean = np.bincount(bins, confidence, _BINS)[filled] / n
-    accuracy = np.bincount(bins, right, _BINS)[filled] / n
-    low, high = _wilson(accuracy, n)
-    share = n / n.sum()
-    error = float(np.abs(accuracy - mean) @ share)
-    return Reliability(mean, accuracy, low, high, share, error)
-
-
-def _wilson(
-    share: NDArray[np.float64], n: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """95 % interval of a share (Wilson 1927), which stays inside 0 to 1 in small bins."""
-    scale = 1 + _Z**2 / n
-    centre = (share + _Z**2 / (2 * n)) / scale
-    half = _Z / scale * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
-    return centre - half, centre + half
+    n, hits = counts[filled], np.bincount(bins, right, _BINS)[filled]
+    tests = [binomtest(int(k), int(size)) for k, size in zip(hits, n, strict=True)]
+    low, high = np.array([test.proportion_ci(method="wilson") for test in tests]).T
+    mean, share = np.bincount(bins, confidence, _BINS)[filled] / n, n / n.sum()
+    error = float(np.abs(hits / n - mean) @ share)
+    return Reliability(mean, hits / n, low, high, share, error)
 
 
 def _draw_reliability(axes: Axes, found: Reliability, classes: int) -> None:

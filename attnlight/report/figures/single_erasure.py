@@ -8,24 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.grids import Grid
-from attnlight.report.rankings import PAIRS, SCORES, WORDS, Rows, percent, probability, shares
-from attnlight.report.style import (
-    COLUMN_WIDTH,
-    MUTED,
-    Group,
-    legend_above,
-    new_figure,
-    predicted_groups,
-    styled,
-)
-from attnlight.report.tables import estimate
+from attnlight.report.erasure import PAIRS, SCORES, WORDS, Rows
+from attnlight.report.style import MUTED, Group, canvas, predicted_groups
+from attnlight.report.tables import Table, estimate, percent, probability, shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from attnlight.statistics.bootstrap import MeanInterval
 
 Values = NDArray[np.float64]
 
@@ -73,22 +62,26 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     weights, js = columns[:, defined].reshape(2, len(SCORES), -1)
     groups = predicted_groups(rows["prediction"][defined], classes)
     across, upward = _ends(weights, 0.05), _ends(js, 0.002)
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, 6.6)
+    step = (across[1] - across[0]) / _BARS
+    edges = step * np.arange(np.floor(across[0] / step), np.ceil(across[1] / step) + 1)
+    with canvas(6.6, groups) as figure:
         panels = figure.subplots(len(SCORES), 2, sharex=True, width_ratios=(1.6, 1))
         for (left, right), x, y, score in zip(panels, weights, js, SCORES, strict=True):
             _scatter(left, x, y, groups)
             left.set(xlim=across, ylim=upward, ylabel="Δ JS (nats)")
             left.set_title(f"by {WORDS[score]}", loc="left")
-            _histogram(right, x, y < 0, groups, across)
+            below = [x[(y < 0) & group.members] for group in groups]
+            colors = [group.color for group in groups]
+            right.hist(below, bins=edges.tolist(), stacked=True, color=colors)  # one edge is 0
+            right.set_ylabel("texts")
+            right.locator_params(axis="y", integer=True)
         panels[-1, 0].set_xlabel("Δ attention")
         panels[-1, 1].set_xlabel("Δ attention, Δ JS < 0")
         panels[-1, 1].locator_params(axis="x", nbins=4)  # of both columns: they share it
-        legend_above(figure, groups)
     return figure
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Grid]:
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """Contingency of flips, how far predictions move, and the rankings' first items compared."""
     return [_contingency(rows), _movement(rows), _first_items(rows)]
 
@@ -122,48 +115,31 @@ def _scatter(axes: Axes, x: Values, y: Values, groups: Sequence[Group]) -> None:
     axes.text(0.03, 0.95, f"{below}n = {len(y):,}", transform=axes.transAxes, va="top", fontsize=8)
 
 
-def _histogram(
-    axes: Axes,
-    x: Values,
-    below: NDArray[np.bool_],
-    groups: Sequence[Group],
-    ends: tuple[float, float],
-) -> None:
-    step = (ends[1] - ends[0]) / _BARS
-    edges = step * np.arange(np.floor(ends[0] / step), np.ceil(ends[1] / step) + 1)
-    axes.hist(
-        [x[below & group.members] for group in groups],
-        bins=edges.tolist(),  # one of them is 0
-        stacked=True,
-        color=[group.color for group in groups],
-    )
-    axes.set_ylabel("texts")
-    axes.locator_params(axis="y", integer=True)
-
-
-def _contingency(rows: Rows) -> Grid:
+def _contingency(rows: Rows) -> Table:
     from attnlight.statistics.paired import contingency, holm, mcnemar
 
     tests = [mcnemar(rows[f"flip_top_{s}"], rows[f"flip_other_drawn_{s}"]) for s in SCORES]
-    p_values = holm([test.p_value for test in tests])
     released = _RELEASED[0] in rows
     lines = []
-    for score, p in zip(SCORES, p_values, strict=True):
+    for score, p in zip(SCORES, holm([test.p_value for test in tests]), strict=True):
         top, other = rows[f"flip_top_{score}"], rows[f"flip_other_expected_{score}"]
-        drawn = contingency(top, rows[f"flip_other_drawn_{score}"], rows["index"])
-        lines.append(_line(f"{WORDS[score]}, one drawn", drawn, probability(p)))
-        if released:
-            drawn = contingency(top, rows[f"flip_other_compat_{score}"], rows["index"])
-            lines.append(_line(f"{WORDS[score]}, released draw", drawn, ""))
-        cells = [top * other, top * (1 - other), (1 - top) * other, (1 - top) * (1 - other)]
-        lines.append(_line(f"{WORDS[score]}, mean over others", shares(cells, rows), ""))
+        draws = [("drawn", "one drawn", probability(p))]
+        draws += [("compat", "released draw", "")] * released
+        cells = [
+            (words, contingency(top, rows[f"flip_other_{draw}_{score}"], rows["index"]), shown)
+            for draw, words, shown in draws
+        ]
+        products = [top * other, top * (1 - other), (1 - top) * other, (1 - top) * (1 - other)]
+        for words, found, shown in [*cells, ("mean over others", shares(products, rows), "")]:
+            name = f"{WORDS[score]}, {words}"
+            lines.append([name, *map(percent, found), f"{found[0].defined:,}", shown])
     note = (
         "Shares of texts with 95 % bootstrap intervals; texts of one item are left out. p is of "
         "McNemar's exact test of the top item against the one drawn, corrected after Holm."
     )
     if released:
         note += " The released draw is never the first item, and now and then the top one itself."
-    return Grid(
+    return Table.of(
         "Decisions that change without the top item, or without another (%)",
         ["top by, other item", "both", "top alone", "other alone", "neither", "n", "p"],
         lines,
@@ -171,11 +147,7 @@ def _contingency(rows: Rows) -> Grid:
     )
 
 
-def _line(name: str, found: Sequence[MeanInterval], p: str) -> list[str]:
-    return [name, *map(percent, found), f"{found[0].defined:,}", p]
-
-
-def _movement(rows: Rows) -> Grid:
+def _movement(rows: Rows) -> Table:
     lines = []
     for score in SCORES:
         drawn = rows[f"delta_js_drawn_{score}"]
@@ -186,7 +158,7 @@ def _movement(rows: Rows) -> Grid:
         )
         found = [estimate(weight), estimate(js), percent(outdone), percent(negative)]
         lines.append([WORDS[score], *found, f"{js.defined:,}"])
-    return Grid(
+    return Table.of(
         "How much more the top item moves the prediction than another",
         ["top by", "Δ attention", "Δ JS (nats)", "others above (%)", "Δ JS < 0, drawn (%)", "n"],
         lines,
@@ -195,7 +167,7 @@ def _movement(rows: Rows) -> Grid:
     )
 
 
-def _first_items(rows: Rows) -> Grid:
+def _first_items(rows: Rows) -> Table:
     from attnlight.statistics.paired import holm, mcnemar, paired_difference
 
     flips = {score: rows[f"flip_top_{score}"] for score in SCORES}
@@ -208,7 +180,7 @@ def _first_items(rows: Rows) -> Grid:
         difference = paired_difference(flips[first], flips[second], rows["index"])
         name = f"{WORDS[first]} : {WORDS[second]}"
         lines.append([name, *own, percent(difference), f"{test.n:,}", probability(p)])
-    return Grid(
+    return Table.of(
         "Decisions that change without the top item alone (%)",
         ["first : second", "first", "second", "difference", "n", "p"],
         lines,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from attnlight.files import write_text
 from attnlight.report.grids import Grid
-from attnlight.report.output import inline_svg, save_figure
 from attnlight.report.page import Picture
 from attnlight.report.study.page import Head, Shown, build_page
 from attnlight.report.study.plan import ROLES, Plan
 from attnlight.report.study.sentences import Verdict, to_markdown
+from attnlight.report.style import inline_svg, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import NamedTuple
 
-from attnlight.report.grids import Grid
-from attnlight.report.markup import isolated, without_controls
+from attnlight.report.markup import render
 from attnlight.report.page import Picture
 from attnlight.report.study.sentences import Verdict
-from attnlight.report.stylesheet import STYLESHEET
+from attnlight.report.tables import Table
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Head(NamedTuple):
 def build_page(
     head: Head,
     verdicts: Sequence[Verdict],
-    grids: Mapping[str, Grid],
+    grids: Mapping[str, Table],
     figures: Sequence[Shown],
     full: str,
 ) -> str:
@@ -55,55 +53,13 @@ def build_page(
         figures: Its figures.
         full: The file that holds every mean in full.
     """
-    body = [
-        _header(head),
-        "<h2>What it shows</h2>\n",
-        *map(_verdict, verdicts),
-        f'<p class="note">Also {_link("verdict.md")}.</p>\n<h2>Tables</h2>\n',
-        *(grid.to_html() + _files(stem, ("csv", "md", "tex")) for stem, grid in grids.items()),
-        f'<p class="note">Every mean in full: {_link(full)}.</p>\n',
-        "<h2>Figures</h2>\n" if figures else "",
-        *map(_figure, figures),
-    ]
-    title = escape(without_controls(head.title))
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>{title} · attnlight</title>\n<style>\n{STYLESHEET}</style>\n</head>\n"
-        f"<body>\n{''.join(body)}</body>\n</html>\n"
+    return render(
+        "study.html.jinja",
+        title=head.title,
+        head=head,
+        facts=[(name, [value]) for name, value in head.facts.items() if value],
+        verdicts=verdicts,
+        tables=grids,
+        figures=figures,
+        full=full,
     )
-
-
-def _header(head: Head) -> str:
-    entries = "".join(
-        f"<dt>{isolated(k)}</dt><dd>{isolated(v)}</dd>\n" for k, v in head.facts.items() if v
-    )
-    return (
-        f"<h1>{isolated(head.title)} <small>{isolated(head.kind)}</small></h1>\n"
-        f'<p class="lead">{isolated(head.lead)}</p>\n<dl>\n{entries}</dl>\n'
-    )
-
-
-def _verdict(verdict: Verdict) -> str:
-    sentences = "".join(f"<p>{isolated(sentence)}</p>\n" for sentence in verdict.sentences)
-    return f"<h3>{isolated(verdict.question)}</h3>\n{sentences}"
-
-
-def _figure(shown: Shown) -> str:
-    return (
-        f"<h3>{isolated(shown.title)}</h3>\n"
-        f'<figure><div class="scroll">{shown.picture.svg}</div>\n'
-        f"<figcaption>{isolated(shown.picture.caption)}</figcaption></figure>\n"
-        + _files(shown.stem, ("svg", "pdf", "png"))
-    )
-
-
-def _files(stem: str, endings: Sequence[str]) -> str:
-    links = ", ".join(_link(f"{stem}.{ending}") for ending in endings)
-    return f'<p class="note">Also {links}.</p>\n'
-
-
-def _link(file: str) -> str:
-    return f'<a href="{escape(file)}">{isolated(file)}</a>'

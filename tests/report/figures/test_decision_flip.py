@@ -7,11 +7,9 @@ import pytest
 from scipy import stats
 
 from attnlight.report import draw
+from attnlight.report.erasure import ALL, WORDS, flipped_by_all
 from attnlight.report.figures import tables
-from attnlight.report.figures.decision_flip import MEASURES, box
-from attnlight.report.figures.decision_flip import tables as own_tables
-from attnlight.report.rankings import WORDS
-from attnlight.report.removals import ALL, flipped_by_all
+from attnlight.report.figures.decision_flip import MEASURES
 from attnlight.report.tables import number
 from tests.report import erased
 from tests.report.fake import Rows, rows_of
@@ -19,17 +17,6 @@ from tests.report.fake import Rows, rows_of
 
 def numbers(cell: str) -> list[float]:
     return [float(x) for x in re.findall(r"-?\d+\.\d+", cell)]
-
-
-def test_box_by_hand_and_by_matplotlib() -> None:
-    from matplotlib.cbook import boxplot_stats
-
-    found = box(np.array([1.0, 2, 3, 4, 20]))
-    assert found == (1, 2, 3, 4, 4, 6)
-    values = np.random.default_rng(0).lognormal(size=500)
-    (expected,) = boxplot_stats(values)
-    names = ("whislo", "q1", "med", "q3", "whishi", "mean")
-    assert box(values) == pytest.approx([expected[name] for name in names])
 
 
 def test_the_figure_says_how_many_texts_it_shows() -> None:
@@ -66,20 +53,18 @@ def test_no_text_that_all_flip() -> None:
     assert tables("decision_flip", rows)[0].rows[0][1] == number(np.nan)
 
 
-@pytest.mark.parametrize("never", ["listwise", "column", "one"])
-def test_what_is_removed(never: str) -> None:
+def test_what_is_removed() -> None:
     rows = rows_of("decision_flip", n=400)
-    grid = own_tables(rows, never=never)[0]  # type: ignore[arg-type]
+    grid = tables("decision_flip", rows)[0]
     several = rows["length"] > 1
     line = grid.rows[0]
     assert line[0] == "attention"
     stuck = rows["never_flips_attention"] == 1
-    kept = several & {"listwise": flipped_by_all(rows), "column": ~stuck, "one": several}[never]
-    values = np.where(stuck, 1.0, rows["removed_fraction_attention"])[kept]
+    kept = flipped_by_all(rows)
+    values = rows["removed_fraction_attention"][kept]
     assert numbers(line[1])[0] == pytest.approx(100 * values.mean(), abs=0.051)
     assert line[5] == f"{kept.sum():,}"
-    flips = kept & ~stuck
-    last = 100 * rows["needs_all_attention"][flips].mean()
+    last = 100 * rows["needs_all_attention"][kept].mean()
     assert numbers(line[3])[0] == pytest.approx(last, abs=0.051)
     assert numbers(line[4])[0] == pytest.approx(100 * stuck[several].mean(), abs=0.051)
 

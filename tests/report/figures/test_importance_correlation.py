@@ -80,7 +80,7 @@ def test_a_class_without_a_tau_has_dashes() -> None:
     columns = rows()
     columns["tau_attention_loo"][columns["prediction"] == 1] = np.nan
     row = tables(TEST, columns)[1].rows[2]
-    assert row == ("class 1", "–", "–", "100.0 %", "–", "–", "–", "0")  # noqa: RUF001
+    assert row == ["class 1", "–", "–", "100.0 %", "–", "–", "–", "0"]  # noqa: RUF001
 
 
 def test_histograms_of_each_class_add_up_to_one() -> None:

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attnlight.report.describe import commands, facts, sentence, versions
-from attnlight.report.metrics import Metrics
-from attnlight.report.runs import Run, StoredRecord
-from attnlight.report.tables import RecordSummary
+from attnlight.report.page import commands, facts, sentence, versions
+from attnlight.report.run import Metrics, Run, StoredRecord
+from attnlight.report.summary import RecordSummary
 
 FIT: dict[str, Any] = {
     "seed_everything": 3,

@@ -14,7 +14,7 @@ from scipy.stats import kendalltau
 
 from attnlight.__main__ import main
 from attnlight.records import ShardWriter, merge_shards
-from attnlight.report.reliability import NULL, agreement, read_scores, table
+from attnlight.report.agreement import NULL, agreement, read_scores, table
 
 RECORD = Path("records/test/importance_correlation.parquet")
 LENGTHS = np.random.default_rng(0).integers(5, 30, 40)

@@ -1,21 +1,36 @@
-"""What `decision_flip` records say, row by row: which rows to compare, and who flips sooner."""
+"""Records on erasing items row by row: the names of rankings, which rows count, who flips sooner."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.rankings import Rows
-
+Rows = Mapping[str, NDArray[Any]]
 # What a row counts as under a ranking that never flips it: `listwise` drops it under all rankings
 # (Serrano & Smith 2019, text), `column` under that one (their code); `one` keeps it as if all had to
 # go (Mohankumar et al. 2020).
 Never = Literal["listwise", "column", "one"]
-ORDERS = ("attention", "gradient", "gradient_x_attention", "random_first")
+
+SCORES = ("attention", "gradient", "gradient_x_attention")
+ORDERS = (*SCORES, "random_first")
 ALL = (*ORDERS, "minimal")
+WORDS = {
+    "attention": "attention",
+    "gradient": "gradient",
+    "gradient_x_attention": "gradient × attention",  # noqa: RUF001
+    "random": "random, mean",
+    "random_first": "random",
+    "minimal": "minimum",
+}
+# Which of two rankings is expected to flip decisions with fewer items comes first.
+PAIRS = (
+    ("gradient", "attention"),
+    ("gradient_x_attention", "attention"),
+    ("gradient_x_attention", "gradient"),
+)
 
 
 def known(rows: Rows, names: Sequence[str] = ALL) -> list[str]:
@@ -31,10 +46,9 @@ def several_items(rows: Rows) -> NDArray[np.bool_]:
 
 def flipped_by_all(rows: Rows) -> NDArray[np.bool_]:
     """Rows of several items that every known ranking flips, (R,)."""
-    kept = several_items(rows)
-    for name in known(rows):
-        kept = kept & (rows[f"never_flips_{name}"] == 0)
-    return kept
+    flipped = [rows[f"never_flips_{name}"] == 0 for name in known(rows)]
+    found: NDArray[np.bool_] = np.logical_and.reduce([several_items(rows), *flipped])
+    return found
 
 
 def removed(rows: Rows, measure: str, name: str, never: Never = "listwise") -> NDArray[np.float64]:
@@ -65,6 +79,13 @@ def steps(rows: Rows, name: str) -> NDArray[np.float64]:
     never = rows[f"never_flips_{name}"] == 1
     counts = np.where(never, np.inf, rows[column].astype(np.float64))
     return np.where(several_items(rows), counts, np.nan)
+
+
+def beyond_minimum(rows: Rows, name: str) -> NDArray[np.float64]:
+    """Items that a ranking erases beyond the fewest, where all rankings flip, (R,); else NaN."""
+    with np.errstate(invalid="ignore"):
+        excess = steps(rows, name) - steps(rows, "minimal")
+    return np.where(flipped_by_all(rows), excess, np.nan)
 
 
 def sooner(rows: Rows, first: str, second: str) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlight.report.removals import (
+from attnlight.report.erasure import (
     ALL,
     ORDERS,
     Never,

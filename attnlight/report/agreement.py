@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
-    from attnlight.report.grids import Grid
+    from attnlight.report.tables import Table
 
 DESCRIPTION = """\
 For each text, Kendall's tau-b between what two runs of the same corpus make of its words: their
@@ -29,8 +28,7 @@ _RECORD = Path("records", "test", "importance_correlation.parquet")
 _PREFIX = "scores_"
 
 
-@dataclass(frozen=True)
-class RunScores:
+class RunScores(NamedTuple):
     """What one run makes of the items of each instance.
 
     Attributes:
@@ -44,8 +42,7 @@ class RunScores:
     scores: Mapping[str, Sequence[NDArray[np.floating] | None]]
 
 
-@dataclass(frozen=True)
-class Agreement:
+class Agreement(NamedTuple):
     """Tau between each two of S runs.
 
     Attributes:
@@ -60,21 +57,6 @@ class Agreement:
     tau: Mapping[str, NDArray[np.float64]]
 
 
-def parser() -> VerbParser:
-    """The arguments of the command."""
-    arguments = VerbParser("reliability", description=DESCRIPTION)
-    arguments.add_argument(
-        "runs", metavar="RUN", nargs="+", type=Path, help="checkpoints/<experiment>/<run>"
-    )
-    arguments.add_argument(
-        "--output", metavar="FILE", type=Path, help="write tau of each text and pair (parquet)"
-    )
-    arguments.add_argument(
-        "--seed", type=int, default=0, help="seed of the random orders and of the intervals"
-    )
-    return arguments
-
-
 def main(argv: list[str]) -> int:
     """Print how far the runs agree.
 
@@ -84,7 +66,17 @@ def main(argv: list[str]) -> int:
     Raises:
         InputError: A run lacks the scores, or the runs are not of the same rows of one corpus.
     """
-    options = parser().parse_args(argv)
+    parser = VerbParser("reliability", description=DESCRIPTION)
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", type=Path, help="checkpoints/<experiment>/<run>"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", type=Path, help="write tau of each text and pair (parquet)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the random orders and of the intervals"
+    )
+    options = parser.parse_args(argv)
     if len(options.runs) < 2 or len({run.resolve() for run in options.runs}) < len(options.runs):
         raise InputError("attnlight reliability compares two or more different runs.")
     found = agreement(read_scores(options.runs), options.seed)
@@ -101,33 +93,27 @@ def read_scores(runs: Sequence[Path]) -> list[RunScores]:
         InputError: A run has no such record, one was written without `keep_scores`, or they are not
             of the same instances.
     """
-    from attnlight.report.together import require_same_instances
+    from attnlight.records import read_record, record_columns
+    from attnlight.report.run import require_same_instances
 
-    found = [_read_scores(run) for run in runs]
+    found = []
+    for run in runs:
+        path = run / _RECORD
+        if not path.is_file():
+            raise InputError(
+                f"{run} has no {_RECORD}: run `attnlight test` with ImportanceCorrelation and "
+                "keep_scores: true."
+            )
+        names = [name for name in record_columns(path) if name.startswith(_PREFIX)]
+        if not names:
+            raise InputError(f"{path} holds no scores: test again with keep_scores: true.")
+        held = read_record(path, ["index", "position", *names]).columns
+        keys = np.stack([held["index"], held["position"]], axis=1).astype(np.int64)
+        scores = {name.removeprefix(_PREFIX): list(held[name]) for name in names}
+        found.append(RunScores("/".join(run.resolve().parts[-2:]), keys, scores))
     for run in runs[1:]:
         require_same_instances(runs[0] / _RECORD, run / _RECORD)
     return found
-
-
-def _read_scores(run: Path) -> RunScores:
-    from attnlight.records import read_record, record_columns
-
-    path = run / _RECORD
-    if not path.is_file():
-        raise InputError(
-            f"{run} has no {_RECORD}: run `attnlight test` with ImportanceCorrelation and "
-            "keep_scores: true."
-        )
-    names = [name for name in record_columns(path) if name.startswith(_PREFIX)]
-    if not names:
-        raise InputError(f"{path} holds no scores: test again with keep_scores: true.")
-    record = read_record(path, ["index", "position", *names])
-    keys = [record.columns[name].astype(np.int64) for name in ("index", "position")]
-    return RunScores(
-        name="/".join(run.resolve().parts[-2:]),
-        rows=np.stack(keys, axis=1),
-        scores={name.removeprefix(_PREFIX): list(record.columns[name]) for name in names},
-    )
 
 
 def agreement(runs: Sequence[RunScores], seed: int = 0) -> Agreement:
@@ -142,62 +128,48 @@ def agreement(runs: Sequence[RunScores], seed: int = 0) -> Agreement:
     """
     from attnlight.statistics.agreement import shuffled, tau_between
 
-    for run in runs[1:]:
-        _require_same_items(runs[0], run)
-    names = [name for name in runs[0].scores if all(name in run.scores for run in runs)]
+    first = runs[0]
+    for other in runs[1:]:
+        shared = next((name for name in first.scores if name in other.scores), None)
+        if shared is None:
+            raise InputError(f"{first.name} and {other.name} have no scores in common.")
+        for key, a, b in zip(first.rows, first.scores[shared], other.scores[shared], strict=True):
+            if a is not None and b is not None and len(a) != len(b):
+                raise InputError(
+                    f"{first.name} and {other.name} read instance {key[0]} as {len(a)} and as "
+                    f"{len(b)} items; reliability needs one corpus, tokenised in one way."
+                )
+    names = [name for name in first.scores if all(name in run.scores for run in runs)]
     measured = [[scores is not None for scores in run.scores[names[0]]] for run in runs]
-    kept = np.flatnonzero(np.all(measured, axis=0))
-    rows = runs[0].rows[kept]
-    compared = {name: [_taken(run.scores[name], kept) for run in runs] for name in names}
-    tau = {
-        name: [tau_between(a, b) for a, b in combinations(scores, 2)]
-        for name, scores in compared.items()
-    }
-    if "attention" in compared:
-        pairs = combinations(compared["attention"], 2)
-        tau[NULL] = [tau_between(a, shuffled(b, rows, seed)) for a, b in pairs]
-    stacked = {name: np.stack(values) for name, values in tau.items()}
-    return Agreement([run.name for run in runs], rows, stacked)
+    kept = np.flatnonzero(np.all(measured, axis=0)).tolist()
+    rows = first.rows[kept]
+    tau = {}
+    for name in names:
+        columns = [[s for i in kept if (s := run.scores[name][i]) is not None] for run in runs]
+        pairs = list(combinations(columns, 2))
+        tau[name] = np.stack([tau_between(a, b) for a, b in pairs])
+        if name == "attention":
+            null = np.stack([tau_between(a, shuffled(b, rows, seed)) for a, b in pairs])
+    if "attention" in tau:
+        tau[NULL] = null
+    return Agreement([run.name for run in runs], rows, tau)
 
 
-def _taken(
-    scores: Sequence[NDArray[np.floating] | None], kept: NDArray[np.intp]
-) -> list[NDArray[np.floating]]:
-    """The scores of some instances, each of which has some."""
-    return [values for i in kept if (values := scores[i]) is not None]
-
-
-def _require_same_items(first: RunScores, other: RunScores) -> None:
-    both = f"{first.name} and {other.name}"
-    shared = next((name for name in first.scores if name in other.scores), None)
-    if shared is None:
-        raise InputError(f"{both} have no scores in common.")
-    for key, a, b in zip(first.rows, first.scores[shared], other.scores[shared], strict=True):
-        if a is not None and b is not None and len(a) != len(b):
-            raise InputError(
-                f"{both} read instance {key[0]} as {len(a)} and as {len(b)} items; reliability "
-                "needs one corpus, tokenised in one way."
-            )
-
-
-def table(found: Agreement, seed: int = 0) -> Grid:
+def table(found: Agreement, seed: int = 0) -> Table:
     """Mean agreement of each score with itself, with intervals over runs and instances."""
     from attnlight.report.figures.importance_correlation import WORDS
-    from attnlight.report.grids import Grid
-    from attnlight.report.tables import number
+    from attnlight.report.tables import Table, interval, number
     from attnlight.statistics.agreement import mean_over_pairs
 
     lines = []
     for name, tau in found.tau.items():
         mean = mean_over_pairs(tau, len(found.runs), found.rows[:, 0], seed=seed)
-        by_pair = [float(np.nanmean(pair)) for pair in tau if not np.isnan(pair).all()]
-        ends = [number(x) for x in (min(by_pair), max(by_pair))] if by_pair else ["–"] * 2  # noqa: RUF001
-        interval = f"[{number(mean.low)}, {number(mean.high)}]"
-        lines.append(
-            [WORDS.get(name, name), number(mean.mean), interval, *ends, f"{mean.defined:,}"]
-        )
+        by_pair = [float(np.nanmean(pair)) for pair in tau if not np.isnan(pair).all()] or [np.nan]
+        ends = [number(min(by_pair)), number(max(by_pair))]
+        cells = [number(mean.mean), interval(mean), *ends, f"{mean.defined:,}"]
+        lines.append([WORDS.get(name, name), *cells])
     pairs = len(found.runs) * (len(found.runs) - 1) // 2
-    return Grid(
+    return Table.of(
         f"Kendall's tau-b of each score with itself between {len(found.runs)} runs ({pairs} "
         f"{'pair' if pairs == 1 else 'pairs'}, {len(found.rows):,} instances)",
         ("score", "mean τ", "95 % interval", "lowest pair", "highest pair", "n"),
@@ -219,8 +191,7 @@ def write_agreement(found: Agreement, path: Path) -> None:
     from attnlight.files import replacing
     from attnlight.records.parquet import write_table
 
-    pairs = list(combinations(found.runs, 2))
-    size = len(found.rows)
+    pairs, size = list(combinations(found.runs, 2)), len(found.rows)
     columns: dict[str, Any] = {
         "index": np.tile(found.rows[:, 0], len(pairs)),
         "position": np.tile(found.rows[:, 1], len(pairs)),

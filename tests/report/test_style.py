@@ -12,8 +12,7 @@ from PIL import Image
 
 from attnlight.errors import InputError
 from attnlight.report import draw, save_figure
-from attnlight.report.output import _METADATA, _settle, figure_png, inline_svg
-from attnlight.report.style import INK, styled
+from attnlight.report.style import _METADATA, INK, _settle, figure_png, inline_svg, styled
 from tests.report.fake import rows_of
 
 FILL_UP = """

@@ -1,0 +1,259 @@
+"""A run folder as the report reads it: configuration, records and logged metrics."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlight.errors import InputError
+from attnlight.files import read_yaml
+from attnlight.records import KEY, RecordError, read_metadata, read_record
+
+STAGES = ("test", "val")
+VERBS = ("fit", "test", "validate")
+_LOGS = "version_*/metrics.csv"
+_EPOCH = re.compile(r"(?P<test>.+)-(?P<epoch>\d+)")
+
+
+@dataclass(frozen=True)
+class StoredRecord:
+    """Where one record is.
+
+    Attributes:
+        path: The parquet file.
+        stage: `test` or `val`.
+        test: The test's name in snake case.
+        epoch: Epoch of the validation during fit; None outside fit.
+        corpus: Name of the corpus where it is another one than the model was trained on, else "".
+    """
+
+    path: Path
+    stage: str
+    test: str
+    epoch: int | None
+    corpus: str = ""
+
+    @property
+    def place(self) -> str:
+        """The folder of the record."""
+        return f"{self.stage}-{self.corpus}" if self.corpus else self.stage
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The task's own metrics; those of the tests are read from records.
+
+    Attributes:
+        curves: `<metric>` to its value after each validation epoch of fit.
+        test: `<metric>` to its latest value on the test split.
+    """
+
+    curves: Mapping[str, Mapping[int, float]]
+    test: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run folder holds.
+
+    Attributes:
+        folder: The folder, as the user named it.
+        configs: The flattened configuration of `fit`, `test` and `validate`, of those that ran.
+        config_text: That of `fit` as it is written; empty where the run has none.
+        records: Records outside fit, tests first, in order of stage and name.
+        epochs: Records of validation epochs, by test and epoch.
+        metrics: What the task logged.
+        others: What it logged on corpora that it was not trained on, by their names.
+    """
+
+    folder: Path
+    configs: dict[str, dict[str, Any]]
+    config_text: str
+    records: list[StoredRecord]
+    epochs: list[StoredRecord]
+    metrics: Metrics
+    others: dict[str, Metrics] = field(default_factory=dict)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration of `fit`; empty where the run has none."""
+        return self.configs.get("fit", {})
+
+    @property
+    def name(self) -> str:
+        """Experiment and run."""
+        return "/".join(self.folder.resolve().parts[-2:])
+
+
+def load_run(folder: Path) -> Run:
+    """Read what a run folder holds; records themselves are read later.
+
+    Raises:
+        InputError: There is no such folder, it holds no records, or a file in it is damaged.
+    """
+    if not folder.is_dir():
+        raise InputError(f"there is no run folder {folder}.")
+    records = stored_records(folder / "records")
+    if not records:
+        raise InputError(
+            f"{folder} holds no records: run `attnlight test` with `-c configs/tests/<test>.yaml` "
+            "first."
+        )
+    corpora = list(dict.fromkeys(record.corpus for record in records if record.corpus))
+    named = [*VERBS, *(f"{verb}-{corpus}" for verb in VERBS[1:] for corpus in corpora)]
+    configs = {}
+    for verb in named:
+        path = folder / f"{verb}.yaml"
+        if path.is_file():
+            configs[verb] = read_yaml(path) or {}
+            if not isinstance(configs[verb], dict):
+                kind = type(configs[verb]).__name__
+                raise InputError(f"{path} holds a {kind}; expected a mapping.")
+    return Run(
+        folder=folder,
+        configs=configs,
+        config_text=(folder / "fit.yaml").read_text(encoding="utf-8") if "fit" in configs else "",
+        records=[record for record in records if record.epoch is None],
+        epochs=[record for record in records if record.epoch is not None],
+        metrics=read_metrics(folder / "logs"),
+        others={corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora},
+    )
+
+
+def stored_records(records_dir: Path) -> list[StoredRecord]:
+    """The records under a run's `records` folder, by corpus, stage, test and epoch.
+
+    What was predicted comes before the tests of attention.
+    """
+    found = []
+    for stage in STAGES:
+        for folder in (records_dir / stage, *records_dir.glob(f"{stage}-*")):
+            corpus = folder.name[len(stage) + 1 :]
+            for path in folder.glob("[!.]*.parquet"):  # hidden ones are half written
+                validated = _EPOCH.fullmatch(path.stem) if folder.name == "val" else None
+                test, epoch = validated.groups() if validated else (path.stem, None)
+                number = None if epoch is None else int(epoch)
+                found.append(StoredRecord(path, stage, test, number, corpus))
+    return sorted(
+        found,
+        key=lambda record: (
+            *(record.corpus, STAGES.index(record.stage), record.test != "predictions"),
+            *(record.test, -1 if record.epoch is None else record.epoch),
+        ),
+    )
+
+
+def read_metrics(logs: Path) -> Metrics:
+    """Read `version_*/metrics.csv` of Lightning's CSVLogger; later versions replace earlier ones.
+
+    Raises:
+        InputError: A file is no CSV of metrics.
+    """
+    curves: dict[str, dict[int, float]] = {}
+    test: dict[str, float] = {}
+    paths = {path.parent.name.removeprefix("version_"): path for path in logs.glob(_LOGS)}
+    for version in sorted(paths, key=lambda name: (int(name) if name.isdigit() else -1, name)):
+        rows = _read_csv(paths[version])
+        test |= {name: value for row in rows for name, value in _of_task(row, "test/").items()}
+        if not any(_of_task(row, "train/") for row in rows):
+            continue  # `attnlight validate` logs as epoch 0 whatever checkpoint it evaluates
+        for row in rows:
+            for name, value in _of_task(row, "val/").items():
+                curves.setdefault(name, {})[int(float(row["epoch"]))] = value
+    return Metrics({name: dict(sorted(points.items())) for name, points in curves.items()}, test)
+
+
+def _read_csv(path: Path) -> list[Mapping[str, str]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows: list[Mapping[str, str]] = list(csv.DictReader(file))
+        for row in rows:
+            for value in filter(None, row.values()):
+                float(value)
+    except (OSError, ValueError, TypeError, csv.Error) as error:
+        raise InputError(f"{path} is not a readable file of metrics: {error}.") from error
+    return rows
+
+
+def _of_task(row: Mapping[str, str], prefix: str) -> dict[str, float]:
+    """The task's metrics `<prefix><metric>` in a row; `<prefix><test>/<measure>` are a test's."""
+    values = {name.removeprefix(prefix): v for name, v in row.items() if name.startswith(prefix)}
+    return {name: float(value) for name, value in values.items() if value and "/" not in name}
+
+
+def require_one_run(paths: Sequence[Path]) -> None:
+    """Refuse records of several runs in one folder, by what they say of themselves.
+
+    Args:
+        paths: The records; those written by older versions say less and pass more easily.
+
+    Raises:
+        RecordError: Two name other corpora or classes, or come from one checkpoint's name with
+            different content.
+    """
+    found = {path: read_metadata(path) for path in paths}
+    _require_same_corpus(found, "come from different corpora: one is of another run")
+    _require_same(found, "classes", "name different classes: one is of another run")
+    for name in sorted({str(about.get("checkpoint")) for about in found.values()}):
+        of_name = {path: about for path, about in found.items() if about.get("checkpoint") == name}
+        how = f"come from different versions of {name}: test it again, or one is of another run"
+        _require_same(of_name, "checkpoint_hash", how)
+
+
+def require_same_instances(first: Path, second: Path) -> None:
+    """Refuse to compare records row by row that do not hold the same instances.
+
+    Raises:
+        RecordError: They are of different corpora or splits, or one holds an instance that the
+            other does not.
+    """
+    found = {path: read_metadata(path) for path in (first, second)}
+    _require_same(found, "stage", "are of different splits")
+    _require_same_corpus(found, "come from different corpora", by_index=False)
+    one, other = (read_record(path, KEY).columns for path in (first, second))
+    if all(np.array_equal(one[name], other[name]) for name in KEY):
+        return
+    keys = (set(zip(*(held[name].tolist() for name in KEY), strict=True)) for held in (one, other))
+    alone = sorted(set.symmetric_difference(*keys))
+    raise RecordError(
+        f"{first} and {second} hold different instances: {len(alone):,} are in one alone, the "
+        f"first is index {alone[0][0]} (position {alone[0][1]})."
+    )
+
+
+def _require_same_corpus(
+    found: Mapping[Path, Mapping[str, Any]], how: str, by_index: bool = True
+) -> None:
+    """Refuse different corpora.
+
+    Fingerprints of one version are compared; those of two versions cannot be, so that the dataset
+    indices of the whole records of each split are, if wanted.
+    """
+    versions: dict[str, dict[Path, Mapping[str, Any]]] = {}
+    for path, about in found.items():
+        if about.get("corpus"):
+            versions.setdefault(about["corpus"].rpartition("-")[0], {})[path] = about
+    for of_version in versions.values():
+        _require_same(of_version, "corpus", how)
+    if len(versions) < 2 or not by_index:
+        return
+    first: dict[Any, tuple[Path, Any]] = {}
+    for path, about in found.items():
+        if about.get("corpus") and not about.get("partial"):
+            index = np.unique(read_record(path, KEY[:1]).columns[KEY[0]])
+            whole, expected = first.setdefault(about.get("stage"), (path, index))
+            if not np.array_equal(index, expected):
+                raise RecordError(f"{whole} and {path} {how}.")
+
+
+def _require_same(found: Mapping[Path, Mapping[str, Any]], key: str, how: str) -> None:
+    known = [(path, about[key]) for path, about in found.items() if about.get(key)]
+    for path, value in known[1:]:
+        if value != known[0][1]:
+            raise RecordError(f"{known[0][0]} and {path} {how}.")

@@ -1,0 +1,204 @@
+"""Means of records with their intervals: for the page, the terminal, CSV and Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from attnlight.records import EXCLUDED, read_metadata, read_pieces
+from attnlight.report.run import StoredRecord, stored_records
+from attnlight.report.tables import class_name, interval, markdown, number
+
+if TYPE_CHECKING:
+    import rich.table
+
+_NO_MEASURES = ("index", "position", "prediction", "label")
+
+
+class Line(NamedTuple):
+    """The mean of one measure with its interval.
+
+    Attributes:
+        measure: Column of the record, or `accuracy`, which follows from its labels.
+        predicted: Class that the rows were predicted as; None: all rows.
+        mean: Mean of the defined values, NaN where there is none.
+        low: Lower end of the 95 % interval.
+        high: Upper end.
+        defined: How many values the mean is over.
+    """
+
+    measure: str
+    predicted: int | None
+    mean: float
+    low: float
+    high: float
+    defined: int
+
+
+@dataclass(frozen=True)
+class RecordSummary:
+    """The lines of one record.
+
+    Attributes:
+        record: Where the record is.
+        metadata: What it says of itself.
+        lines: For each measure all rows first, then each predicted class.
+    """
+
+    record: StoredRecord
+    metadata: Mapping[str, Any]
+    lines: Sequence[Line]
+
+    @property
+    def rows(self) -> int:
+        """Instances in the record."""
+        return int(self.metadata["rows"])
+
+    @property
+    def partial(self) -> bool:
+        """Whether the record holds only some of the instances."""
+        return bool(self.metadata.get("partial"))
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, empty where the record does not say."""
+        return list(self.metadata.get("classes") or [])
+
+    @property
+    def by_measure(self) -> dict[str, dict[int | None, Line]]:
+        """The lines by measure and predicted class."""
+        found: dict[str, dict[int | None, Line]] = {}
+        for line in self.lines:
+            found.setdefault(line.measure, {})[line.predicted] = line
+        return found
+
+    def class_name(self, predicted: int | None) -> str:
+        """What a class is called, its number where the record has no name; None: `all`."""
+        return "all" if predicted is None else class_name(predicted, self.classes)
+
+
+def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
+    """Mean and 95 % bootstrap interval of each measure of a record, read in pieces.
+
+    Args:
+        record: The record; `accuracy` follows from its `prediction` and `label`.
+        by_class: Also split by predicted class.
+
+    Raises:
+        RecordError: The file is no readable record.
+    """
+    from attnlight.statistics.bootstrap import IN_MEMORY, bootstrap_pieces
+
+    metadata = read_metadata(record.path)
+    schema = pq.read_schema(record.path)
+    named = metadata.get("measures") or [f.name for f in schema if pa.types.is_floating(f.type)]
+    # Of a record that was kept in part some are missing.
+    measures = [name for name in named if name not in _NO_MEASURES and name in schema.names]
+    if "label" in schema.names:
+        measures = ["accuracy", *measures]
+    groups: list[int | None] = [None]
+    if by_class:
+        pieces = read_pieces(record.path, ["prediction"])
+        predicted = {int(c) for piece in pieces for c in np.unique(piece["prediction"])}
+        groups += sorted(predicted - {EXCLUDED})  # rows that were not measured have no prediction
+    keys = [(measure, group) for measure in measures for group in groups]
+    in_memory = int(metadata["rows"]) <= IN_MEMORY
+    columns = _columns(record.path, schema.names, measures, groups)
+    intervals = bootstrap_pieces(columns, len(keys), in_memory=in_memory) if keys else []
+    lines = [
+        Line(measure, group, *found)
+        for (measure, group), found in zip(keys, intervals, strict=True)
+    ]
+    return RecordSummary(record, metadata, lines)
+
+
+def _columns(
+    path: Path, held: Sequence[str], measures: Sequence[str], groups: Sequence[int | None]
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+    """Each measure in each group (R, M G), NaN in the rows of others, and dataset indices (R,)."""
+    names = ["index", "prediction", *measures, *(["label"] if "label" in held else [])]
+    for piece in read_pieces(path, [name for name in names if name in held]):
+        columns = []
+        for measure in measures:
+            if measure in piece:
+                values = piece[measure].astype(np.float64)
+            else:
+                label = piece["label"].astype(np.float64)
+                values = np.where(label >= 0, piece["prediction"] == label, np.nan)
+            for group in groups:
+                members = True if group is None else piece["prediction"] == group
+                columns.append(np.where(members, values, np.nan))
+        yield np.stack(columns, axis=1), piece["index"]
+
+
+def to_csv(summaries: Sequence[RecordSummary]) -> str:
+    """All lines as CSV, numbers in full."""
+    import pandas as pd
+
+    head = ["stage", "test", "measure", "predicted_class", "mean", "low", "high", "n", "partial"]
+    rows = [
+        [
+            *(part.record.place, part.record.test, line.measure),
+            "" if line.predicted is None else part.class_name(line.predicted),
+            *(line.mean, line.low, line.high, line.defined, str(part.partial).lower()),
+        ]
+        for part in summaries
+        for line in part.lines
+    ]
+    return str(pd.DataFrame(rows, columns=head).to_csv(index=False, lineterminator="\n"))
+
+
+def to_markdown(summaries: Sequence[RecordSummary]) -> str:
+    """All lines as a Markdown table."""
+    import pandas as pd
+
+    head = ["split", "test", "measure", "predicted class", "mean", "95 % interval", "n"]
+    rows = [
+        [
+            part.record.place,
+            part.record.test + (" (partial)" if part.partial else ""),
+            *(line.measure, part.class_name(line.predicted)),
+            *(number(line.mean), interval(line), f"{line.defined:,}"),
+        ]
+        for part in summaries
+        for line in part.lines
+    ]
+    return markdown(pd.DataFrame(rows, columns=head, dtype=object), left=4)
+
+
+def terminal_table(records_dir: Path, corpus: str = "") -> rich.table.Table:
+    """The measures of every test record of a run, for the terminal.
+
+    A test's name stands on a line of its own above its measures, so that a measure and its numbers
+    share 80 columns. Where there are fewer, names go on in the next line; none is cut.
+
+    Args:
+        records_dir: The run's `records` folder.
+        corpus: Name of the corpus where it is another one than the model was trained on.
+    """
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("measure", overflow="fold")
+    for heading in ("mean", "95 % interval", "n"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for record in stored_records(records_dir):
+        if (record.stage, record.corpus, record.epoch) != ("test", corpus, None):
+            continue
+        part = summarise(record, by_class=False)
+        partial = " (partial)" if part.partial else ""
+        table.add_row(f"[bold]{escape(record.test)}[/bold]{partial}")
+        for line in part.lines:
+            shown = [number(line.mean), interval(line), f"{line.defined:,}"]
+            table.add_row(f" {escape(line.measure)}", *shown)
+        table.add_section()
+    return table

@@ -1,0 +1,236 @@
+"""What a run folder holds, what the task logged, and which records belong together."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnlight.errors import InputError
+from attnlight.report.command import main
+from attnlight.report.run import (
+    load_run,
+    read_metrics,
+    require_one_run,
+    require_same_instances,
+    stored_records,
+)
+from tests.report.fake import rows_of, write_metrics, write_record, write_run
+
+
+def test_records_in_order(tmp_path: Path) -> None:
+    for stage, names in {
+        "test": ["predictions", "attention_permutation", ".predictions.parquet.x1"],
+        "val": ["predictions-10", "predictions-9", "attention_permutation-0003", "predictions"],
+        "predict": ["predictions"],
+    }.items():
+        (tmp_path / stage).mkdir()
+        for name in names:
+            (tmp_path / stage / f"{name}.parquet").touch()
+    (tmp_path / "test" / "notes.txt").touch()
+    found = [(r.stage, r.test, r.epoch) for r in stored_records(tmp_path)]
+    assert found == [
+        ("test", "predictions", None),
+        ("test", "attention_permutation", None),
+        ("val", "predictions", None),
+        ("val", "predictions", 9),
+        ("val", "predictions", 10),
+        ("val", "attention_permutation", 3),
+    ]
+
+
+def test_a_whole_run(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "sst" / "seed7", epochs=(0, 1))
+    (folder / "test.yaml").write_text("seed_everything: 8\n")
+    run = load_run(folder)
+    assert run.name == "sst/seed7"
+    assert [record.test for record in run.records] == ["predictions", "attention_permutation"]
+    assert [record.epoch for record in run.epochs] == [0, 1, 0, 1]
+    assert run.config["seed_everything"] == 7
+    assert run.configs.keys() == {"fit", "test"}
+    assert run.config_text == (folder / "fit.yaml").read_text()
+    assert run.metrics.test == {"accuracy": 0.625}
+
+
+def test_a_run_of_somebody_elses_program_has_no_configuration(tmp_path: Path) -> None:
+    folder = write_run(tmp_path)
+    (folder / "fit.yaml").unlink()
+    run = load_run(folder)
+    assert run.config == {}
+    assert run.config_text == ""
+
+
+def test_no_such_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no run folder .*missing"):
+        load_run(tmp_path / "missing")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"there is no run folder .*file"):
+        load_run(tmp_path / "file")
+
+
+def test_a_folder_without_records(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no records: run `attnlight test`"):
+        load_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1, 2", r"fit\.yaml is no readable YAML: .*line 1"),
+        ("!!python/object/apply:os.getcwd []", r"fit\.yaml is no readable YAML"),
+        ("- 1\n- 2\n", r"fit\.yaml holds a list; expected a mapping"),
+    ],
+)
+def test_a_damaged_configuration(tmp_path: Path, text: str, message: str) -> None:
+    folder = write_run(tmp_path)
+    (folder / "fit.yaml").write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        load_run(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_curves_and_test_metrics(tmp_path: Path) -> None:
+    write_metrics(
+        tmp_path / "version_0",
+        "epoch,step,train/loss,val/loss,val/accuracy,val/attention_permutation/median_tvd\n"
+        "0,9,,0.6,0.7,0.11\n0,9,0.65,,,\n1,19,,0.5,0.8,0.12\n1,19,0.55,,,\n",
+    )
+    write_metrics(
+        tmp_path / "version_1",
+        "epoch,step,test/accuracy,test/f1_positive,test/predictions/max_attention\n0,0,.75,nan,.3\n",
+    )
+    found = read_metrics(tmp_path)
+    assert found.curves == {"loss": {0: 0.6, 1: 0.5}, "accuracy": {0: 0.7, 1: 0.8}}
+    assert found.test.keys() == {"accuracy", "f1_positive"}
+    assert found.test["accuracy"] == 0.75
+    assert math.isnan(found.test["f1_positive"])
+
+
+def test_later_versions_go_first_by_number(tmp_path: Path) -> None:
+    head = "epoch,train/loss,val/loss\n"
+    write_metrics(tmp_path / "version_9", head + "0,1,0.9\n1,1,0.8\n")
+    write_metrics(tmp_path / "version_10", head + "2,1,0.6\n1,1,0.7\n")
+    curve = read_metrics(tmp_path).curves["loss"]
+    assert list(curve.items()) == [(0, 0.9), (1, 0.7), (2, 0.6)]
+    write_metrics(tmp_path / "version_11", "epoch,test/accuracy\n0,0.5\n")
+    write_metrics(tmp_path / "version_2", "epoch,test/accuracy\n0,0.4\n")
+    assert read_metrics(tmp_path).test == {"accuracy": 0.5}
+
+
+def test_validate_is_no_epoch_of_fit(tmp_path: Path) -> None:
+    write_metrics(tmp_path / "version_0", "epoch,train/loss,val/loss\n0,1,0.9\n")
+    write_metrics(tmp_path / "version_1", "epoch,val/loss\n0,0.1\n")
+    assert read_metrics(tmp_path).curves == {"loss": {0: 0.9}}
+
+
+def test_nothing_logged(tmp_path: Path) -> None:
+    write_metrics(tmp_path / "version_0", "")
+    for folder in (tmp_path, tmp_path / "missing"):
+        found = read_metrics(folder)
+        assert not found.curves
+        assert not found.test
+
+
+@pytest.mark.parametrize("row", ["0,one", "0,1,2", "\x00,\xff"])
+def test_a_damaged_file_is_named(tmp_path: Path, row: str) -> None:
+    write_metrics(tmp_path / "version_0", f"epoch,val/loss\n{row}\n")
+    with pytest.raises(InputError, match=r"version_0/metrics\.csv is not a readable file"):
+        read_metrics(tmp_path)
+
+
+def stored(path: Path, index: int = 0, n: int = 20, **about: object) -> Path:
+    rows = rows_of("attention_permutation", n=n)
+    return write_record(path, rows | {"index": rows["index"] + index}, **about)
+
+
+class TestOneRun:
+    OF_RUN = {"corpus": "c", "classes": ["a", "b"], "checkpoint": "best.ckpt"}  # noqa: RUF012
+
+    @pytest.mark.parametrize(
+        ("other", "message"),
+        [
+            ({"corpus": "d"}, "come from different corpora: one is of another run"),
+            ({"classes": ["a", "c"]}, "name different classes: one is of another run"),
+            ({"checkpoint_hash": "2"}, "come from different versions of best.ckpt: test it again"),
+        ],
+    )
+    def test_records_of_two_runs(
+        self, tmp_path: Path, other: dict[str, object], message: str
+    ) -> None:
+        about = self.OF_RUN | {"checkpoint_hash": "1"}
+        paths = [
+            stored(tmp_path / "a.parquet", **about),
+            stored(tmp_path / "b.parquet", **(about | other)),
+        ]
+        with pytest.raises(InputError, match=rf"a\.parquet and .*b\.parquet {message}"):
+            require_one_run(paths)
+        require_one_run(paths[:1])
+
+    def test_what_may_differ_in_one_run(self, tmp_path: Path) -> None:
+        abouts = [
+            self.OF_RUN | {"checkpoint_hash": "1", "stage": "test"},
+            self.OF_RUN | {"checkpoint_hash": "1", "stage": "val"},
+            self.OF_RUN | {"checkpoint_hash": "2", "checkpoint": "last.ckpt"},
+            self.OF_RUN | {"checkpoint": None, "epoch": 3},
+            self.OF_RUN,  # written before hashes were
+            {},
+        ]
+        require_one_run(
+            [stored(tmp_path / f"{k}.parquet", **about) for k, about in enumerate(abouts)]
+        )
+
+    def test_versions_of_the_fingerprint(self, tmp_path: Path) -> None:
+        about = self.OF_RUN | {"stage": "test"}
+        old = stored(tmp_path / "old.parquet", **(about | {"corpus": "0123456789abcdef"}))
+        new = about | {"corpus": "v2-fedcba9876543210"}
+        same = stored(tmp_path / "same.parquet", **new)
+        part = stored(tmp_path / "part.parquet", n=7, **new, partial=True)
+        elsewhere = stored(tmp_path / "val.parquet", n=7, **(new | {"stage": "val"}))
+        require_one_run([old, same, part, elsewhere])
+        require_same_instances(old, same)
+        others = [stored(tmp_path / "n.parquet", n=21, **new)]
+        others += [stored(tmp_path / "index.parquet", index=1, **new)]
+        for other in others:
+            for paths in ([old, other], [other, part, old], [old, same, other]):
+                with pytest.raises(InputError, match="come from different corpora"):
+                    require_one_run(paths)
+            with pytest.raises(InputError, match="hold different instances"):
+                require_same_instances(old, other)
+
+    def test_the_report_refuses(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "a" / "b", epochs=())
+        other = write_run(tmp_path / "a" / "c", epochs=(), classes=["good", "bad"])
+        name = "records/test/predictions.parquet"
+        (folder / name).write_bytes((other / name).read_bytes())
+        with pytest.raises(InputError, match="one is of another run"):
+            main([str(folder)])
+        assert not (folder / "report").exists()
+
+
+class TestSameInstances:
+    def test_pass(self, tmp_path: Path) -> None:
+        paths = [stored(tmp_path / f"{k}.parquet", stage="test", corpus="c") for k in "ab"]
+        require_same_instances(*paths)
+
+    @pytest.mark.parametrize(
+        ("other", "message"),
+        [
+            ({"stage": "val"}, "are of different splits"),
+            ({"corpus": "d"}, "come from different corpora"),
+            ({"index": 3}, r"6 are in one alone, the first is index 0 \(position 0\)"),
+            ({"n": 24}, r"4 are in one alone, the first is index 20 \(position 0\)"),
+        ],
+    )
+    def test_refused(self, tmp_path: Path, other: dict[str, object], message: str) -> None:
+        about = {"stage": "test", "corpus": "c"}
+        first = stored(tmp_path / "a.parquet", **about)
+        second = stored(tmp_path / "b.parquet", **(about | other))  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=message):
+            require_same_instances(first, second)
+
+    def test_positions_count(self, tmp_path: Path) -> None:
+        rows = rows_of("attention_permutation", n=20)
+        first = write_record(tmp_path / "a.parquet", rows)
+        moved = rows | {"position": np.ones(20, dtype=np.int64)}
+        with pytest.raises(InputError, match="40 are in one alone"):
+            require_same_instances(first, write_record(tmp_path / "b.parquet", moved))

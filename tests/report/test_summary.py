@@ -1,0 +1,214 @@
+"""Means and intervals of records, and the tables that show them."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from attnlight.callbacks import DecisionFlip, SingleErasure
+from attnlight.errors import InputError
+from attnlight.records import RecordError
+from attnlight.report.run import StoredRecord, stored_records
+from attnlight.report.summary import (
+    Line,
+    RecordSummary,
+    summarise,
+    terminal_table,
+    to_csv,
+    to_markdown,
+)
+from attnlight.statistics.bootstrap import bootstrap_means
+from tests.report.fake import Rows, rows_of, write_record, write_run
+
+
+def stored(path: Path) -> StoredRecord:
+    return StoredRecord(path, "test", path.stem, None)
+
+
+def undefined(rows: Rows) -> Rows:
+    """The rows with some values of each kind undefined."""
+    label = rows["label"].astype(np.float64)
+    label[::5] = np.nan
+    label[1::7] = -1
+    entropy = rows["attention_entropy"].copy()
+    entropy[::3] = np.nan
+    return rows | {"label": label, "attention_entropy": entropy}
+
+
+def summary(folder: Path, rows: Rows, measures: list[str], by_class: bool = True) -> Sequence[Line]:
+    """The lines of rows, by way of a record."""
+    path = write_record(folder / "predictions.parquet", rows, measures=measures)
+    return summarise(stored(path), by_class).lines
+
+
+class TestSummary:
+    def test_means_and_counts_equal_a_naive_loop(self, tmp_path: Path) -> None:
+        rows = undefined(rows_of("predictions", n=90, classes=3))
+        lines = summary(tmp_path, rows, ["attention_entropy"])
+        assert [(line.measure, line.predicted) for line in lines] == [
+            (measure, group)
+            for measure in ("accuracy", "attention_entropy")
+            for group in (None, 0, 1, 2)
+        ]
+        for line in lines:
+            values = []
+            for r in range(90):
+                if line.predicted not in (None, rows["prediction"][r]):
+                    continue
+                if line.measure == "accuracy" and rows["label"][r] >= 0:
+                    values.append(float(rows["label"][r] == rows["prediction"][r]))
+                if line.measure != "accuracy" and not np.isnan(rows[line.measure][r]):
+                    values.append(float(rows[line.measure][r]))
+            assert line.defined == len(values) < 90
+            assert line.mean == pytest.approx(sum(values) / len(values), rel=1e-12)
+            assert line.low < line.mean < line.high
+
+    def test_intervals_resample_texts_not_rows(self, tmp_path: Path) -> None:
+        rows = rows_of("attention_permutation", n=80)
+        rows["median_tvd"] = np.repeat(rows["median_tvd"][::4], 4)
+        rows["index"], rows["position"] = np.repeat(np.arange(20), 4), np.arange(80) % 4
+        (line,) = summary(tmp_path, rows, ["median_tvd"], by_class=False)
+        (expected,) = bootstrap_means(rows["median_tvd"][:, None], rows["index"])
+        assert (line.mean, line.low, line.high, line.defined) == pytest.approx(tuple(expected))
+        apart_rows = rows | {"index": np.arange(80), "position": np.zeros(80, dtype=np.int64)}
+        (apart,) = summary(tmp_path, apart_rows, ["median_tvd"], by_class=False)
+        assert line.high - line.low > 1.5 * (apart.high - apart.low)
+
+    def test_a_class_that_was_never_predicted_has_no_line(self, tmp_path: Path) -> None:
+        rows = rows_of("attention_permutation")
+        rows["prediction"][:] = 1
+        assert [line.predicted for line in summary(tmp_path, rows, ["flip_rate"])] == [None, 1]
+
+
+class TestSummarise:
+    def test_a_record_says_which_columns_are_measures(self, tmp_path: Path) -> None:
+        rows = undefined(rows_of("predictions"))
+        measures = ["attention_entropy"]
+        path = write_record(tmp_path / "predictions.parquet", rows, measures=measures)
+        found = summarise(stored(path))
+        assert found.rows == 60
+        assert not found.partial
+        assert {line.measure for line in found.lines} == {"accuracy", "attention_entropy"}
+
+    def test_otherwise_all_single_numbers_with_a_fraction(self, tmp_path: Path) -> None:
+        rows = rows_of("predictions")
+        del rows["label"]
+        path = write_record(tmp_path / "predictions.parquet", rows)
+        measures = [line.measure for line in summarise(stored(path), by_class=False).lines]
+        assert measures == ["max_attention", "attention_entropy"]
+
+    def test_pieces_do_not_show(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        rows = rows_of("attention_permutation", classes=3)
+        path = write_record(tmp_path / "x.parquet", rows, measures=["median_tvd"])
+        whole = summarise(stored(path))
+        monkeypatch.setattr("attnlight.records.reading.PIECE_ROWS", 7)
+        pieces = summarise(stored(path))
+        assert [line.predicted for line in pieces.lines] == [None, 0, 1, 2]
+        for one, other in zip(whole.lines, pieces.lines, strict=True):
+            assert one.defined == other.defined
+            np.testing.assert_allclose(
+                [one.mean, one.low, one.high], [other.mean, other.low, other.high]
+            )
+
+    def test_a_record_without_rows(self, tmp_path: Path) -> None:
+        rows = {name: values[:0] for name, values in rows_of("predictions").items()}
+        path = write_record(tmp_path / "predictions.parquet", rows)
+        lines = summarise(stored(path)).lines
+        assert len(lines) == 3
+        assert all(np.isnan(line.mean) and line.defined == 0 for line in lines)
+
+    def test_names_of_classes(self, tmp_path: Path) -> None:
+        rows = rows_of("attention_permutation")
+        named = summarise(stored(write_record(tmp_path / "a.parquet", rows, classes=["bad"])))
+        assert [named.class_name(c) for c in (0, 1)] == ["bad", "class 1"]
+
+    def test_a_damaged_record(self, tmp_path: Path) -> None:
+        (tmp_path / "x.parquet").write_bytes(b"PAR1 and no more")
+        with pytest.raises(RecordError, match=r"x\.parquet is not a readable record"):
+            summarise(stored(tmp_path / "x.parquet"))
+        assert issubclass(RecordError, InputError)
+
+
+class TestFormats:
+    def part(self, **metadata: object) -> RecordSummary:
+        lines = [
+            Line("median_tvd", None, 0.25, 1 / 3, 0.5, 1_234),
+            Line("median_tvd", 0, float("nan"), float("nan"), float("nan"), 0),
+        ]
+        record = StoredRecord(Path("x"), "test", "attention_permutation", None)
+        return RecordSummary(record, {"rows": 9} | metadata, lines)
+
+    def test_csv_keeps_every_digit(self) -> None:
+        text = to_csv([self.part(classes=['a,"b"'], partial=True)])
+        first, second = csv.DictReader(io.StringIO(text))
+        assert first == {
+            "stage": "test",
+            "test": "attention_permutation",
+            "measure": "median_tvd",
+            "predicted_class": "",
+            "mean": "0.25",
+            "low": "0.3333333333333333",
+            "high": "0.5",
+            "n": "1234",
+            "partial": "true",
+        }
+        assert second["predicted_class"] == 'a,"b"'
+        assert (second["mean"], second["low"], second["n"]) == ("", "", "0")
+
+    def test_markdown_is_a_table_whatever_a_class_is_called(self) -> None:
+        lines = to_markdown([self.part(classes=["a|b\nc"], partial=True)]).splitlines()
+        assert len(lines) == 4
+        first, second = (
+            [cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in lines[2:]
+        )
+        named = ["", "test", "attention_permutation (partial)", "median_tvd"]
+        assert first == [*named, "all", "0.250", "[0.333, 0.500]", "1,234", ""]
+        assert second[4] == r"a\|b c"
+
+
+class TestTerminal:
+    def test_shows_the_test_records(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path, stages=("test", "val"), partial=True)
+        console = Console(file=io.StringIO(), width=120)
+        console.print(terminal_table(folder / "records"))
+        assert isinstance(console.file, io.StringIO)
+        shown = console.file.getvalue()
+        assert shown.count("median_tvd") == 1
+        assert "predictions (partial)" in shown
+        for record in stored_records(folder / "records")[:2]:
+            for line in summarise(record, by_class=False).lines:
+                row = next(text for text in shown.splitlines() if line.measure in text)
+                assert f"{line.mean:.3f}" in row
+                assert f"[{line.low:.3f}, {line.high:.3f}]" in row
+                assert "60" in row
+
+    @pytest.mark.parametrize("width", [80, 44])
+    def test_no_name_is_cut(self, tmp_path: Path, width: int) -> None:
+        measures = (*DecisionFlip.measures, *SingleErasure.measures)
+        rows = rows_of("attention_permutation")
+        rows |= {name: -rows["median_tvd"] for name in measures}
+        write_record(tmp_path / "test" / "single_erasure.parquet", rows, measures=list(measures))
+        console = Console(file=io.StringIO(), width=width)
+        console.print(terminal_table(tmp_path))
+        assert isinstance(console.file, io.StringIO)
+        shown = console.file.getvalue()
+        assert "…" not in shown
+        assert max(map(len, shown.splitlines())) <= width
+        cells = [re.split(r" {2,}", line.strip())[0] for line in shown.splitlines()[2:]]
+        assert "".join(cells) == "single_erasure" + "".join(measures)
+        if width == 80:  # each in one line
+            assert cells == ["single_erasure", *measures]
+
+    def test_markup_is_text(self, tmp_path: Path) -> None:
+        rows = rows_of("attention_permutation")
+        rows["[bold]x[/bold]"] = rows["median_tvd"]
+        write_record(tmp_path / "test" / "x.parquet", rows, measures=["[bold]x[/bold]"])
+        console = Console(file=io.StringIO(), width=120)
+        console.print(terminal_table(tmp_path))
+        assert isinstance(console.file, io.StringIO)
+        assert "[bold]x[/bold]" in console.file.getvalue()
