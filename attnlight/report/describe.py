@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from attnlight import __version__
+from attnlight.compatibility import section
 from attnlight.report.runs import Run
 from attnlight.report.tables import RecordSummary
 
@@ -69,6 +70,8 @@ def _settings(config: Mapping[str, Any], part: str, names: str) -> Iterator[tupl
     """Those of the named constructor arguments that the configuration gives."""
     held = config.get(part)
     arguments = held.get("init_args") if isinstance(held, dict) else None
+    if part == "model" and isinstance(held, dict):
+        arguments = (section(held).get("init_args") or {}).get("net")
     for name in names.split():
         value = arguments.get(name) if isinstance(arguments, dict) else None
         if isinstance(value, dict):

@@ -13,16 +13,10 @@ from attnlight.studies.groups import COMPAT
 from attnlight.studies.plan import PlannedRun
 
 _TASKS = {
-    "uniform": "attnlight.tasks.UniformClassifier",
+    "uniform": "attnlight.tasks.UniformVariant",
     "seed": "attnlight.tasks.SeedVariant",
-    "guide": "attnlight.tasks.GuidedMLP",
-    "adversary": "attnlight.tasks.AdversarialClassifier",
-}
-_TAGGING_TASKS = {
-    "uniform": "attnlight.tasks.UniformTagger",
-    "seed": "attnlight.tasks.SeedTagger",
-    "guide": "attnlight.tasks.GuidedTagger",
-    "adversary": "attnlight.tasks.AdversarialTagger",
+    "guide": "attnlight.tasks.GuidedVariant",
+    "adversary": "attnlight.tasks.AdversarialVariant",
 }
 PREDICTIONS, DIVERGENCE = "predictions", "base_divergence"
 _CALLBACKS = {
@@ -86,9 +80,8 @@ def _model(study: Study, run: PlannedRun, folder: Path, told_by: str | None) -> 
     if run.term is not None:
         term = "kl" if run.term == COMPAT else run.term
         told |= {"lambda_": run.lambda_, "attention_term": term}
-    tasks = _TAGGING_TASKS if study.tagger else _TASKS
     told |= _of_tagger(run)
-    return [f"--model={tasks[run.role]}", *(f"--model.{k}={v}" for k, v in told.items())]
+    return [f"--model={_TASKS[run.role]}", *(f"--model.{k}={v}" for k, v in told.items())]
 
 
 def _of_tagger(run: PlannedRun) -> dict[str, object]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attnlight.compatibility import problem_of
 from attnlight.errors import InputError
 from attnlight.studies.groups import (
     ADVERSARY_KEYS,
@@ -23,7 +24,6 @@ from attnlight.studies.groups import (
 )
 from attnlight.studies.sections import Experiment, Section, read_experiment, read_yaml
 
-_TAGGER = "ChunkTagger"
 _KINDS = ("base", "uniform", "seeds", "guides", "adversaries")
 _KEYS = ("trainer", "experiment", "tests", "options", "conditions", *_KINDS)
 
@@ -114,7 +114,7 @@ def _study(
     """A study under what a condition tells all runs, and what it tells the bases alone."""
     experiment = whole.file("experiment")
     about = read_experiment(experiment)
-    tagger = about.model == _TAGGER
+    tagger = problem_of(about.model) == "tagging"
     shared = whole.options() + of_all
     base = whole.part("base", ("seeds", "tests", "options"))
     bases = base.seeds(default=[0])

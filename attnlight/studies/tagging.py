@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from attnlight.compatibility import section
 from attnlight.records import read_metadata
 from attnlight.statistics.collapse import frequency_loss
 from attnlight.statistics.f1 import f1_by_class
@@ -141,6 +142,6 @@ def about(folder: StudyFolder) -> dict[str, Any]:
         "task": "tagging",
         "target": folder.study.target,
         "options": folder.study.condition,
-        "readout": base["model"]["init_args"]["readout"],
+        "readout": section(base["model"])["init_args"]["net"]["readout"],
         "pos": base["data"]["init_args"]["pos"],
     }

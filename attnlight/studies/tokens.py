@@ -143,6 +143,6 @@ def whole(classes: NDArray[Any]) -> NDArray[np.int64]:
 
 def _scheme(classes: Sequence[str]) -> TagScheme:
     """What the tags say, and one more that is outside all chunks."""
-    from attnlight.tasks.spans import tag_scheme
+    from attnlight.problems.tagging import tag_scheme
 
     return tag_scheme([*classes, "O"])
