@@ -11,11 +11,13 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from typing_extensions import override
 
+from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
 from attnlight.files import nearest_file, replacing
 
 CHECKPOINT_KEY = "attnlight"
-CHECKPOINT_FORMAT = 1
+CHECKPOINT_FORMAT = 2
+_READ = (1, CHECKPOINT_FORMAT)
 # What torch raises, by where a file is cut off or what is in it.
 _UNREADABLE = (
     pickle.UnpicklingError,
@@ -58,7 +60,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:  # noqa: ANN401
-    """Read a checkpoint of attnlight.
+    """Read a checkpoint of attnlight; the hyperparameters of one of format 1 come as today's.
 
     Args:
         path: The file.
@@ -81,12 +83,13 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
     held = checkpoint.get(CHECKPOINT_KEY) if isinstance(checkpoint, dict) else None
     if not isinstance(held, dict):
         raise InputError(f"{path} is not a checkpoint of attnlight.")
-    if held.get("format") != CHECKPOINT_FORMAT:
+    if held.get("format") not in _READ:
         raise InputError(
-            f"{path} has checkpoint format {held.get('format')}; this version reads format "
-            f"{CHECKPOINT_FORMAT}."
+            f"{path} has checkpoint format {held.get('format')}; this version reads formats "
+            f"{' and '.join(map(str, _READ))}."
         )
-    result: dict[str, Any] = checkpoint
+    given = checkpoint.get("hyper_parameters") or {}
+    result: dict[str, Any] = checkpoint | {"hyper_parameters": hyperparameters(given)}
     return result
 
 

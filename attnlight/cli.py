@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -41,7 +41,7 @@ from attnlight.noise import quieten, quieten_wandb
 from attnlight.parsing import OneSentenceParser
 from attnlight.processes import join_timeout, name_rank_zero, require_cores
 from attnlight.runs import NOT_HASHED, Run, corpus_name, is_rank_zero
-from attnlight.tasks.text import TextTask
+from attnlight.tasks.attention import AttentionTask
 
 _LARGEST_SEED = 2**32 - 1  # of numpy
 
@@ -84,26 +84,15 @@ class AttnlightCLI(LightningCLI):
             "the file that is its data, or last part of its path)",
         )
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
-        of_all = (("vocab_size", "vocab_size"), ("num_classes", "num_classes"))
-        of_taggers = (("classes", "tags"), ("features", "features"), ("target", "target"))
-        for source, name in of_all + of_taggers:
-            parser.link_arguments(
-                "data",
-                f"model.init_args.{name}",
-                compute_fn=self._of_corpus(source),
-                apply_on="instantiate",
-            )
+        parser.link_arguments(
+            "data", "model.init_args.spec", compute_fn=self._spec, apply_on="instantiate"
+        )
 
-    def _of_corpus(self, name: str) -> Callable[[CorpusDataModule], Any]:
-        """What gives the model an attribute of its corpus, once that is encoded as its own."""
-
-        def attribute(data: CorpusDataModule) -> Any:  # noqa: ANN401
-            if self._encoding is not None and data.encoding is None:
-                data.evaluate_as(self._encoding, self.config[self.subcommand].corpus)
-            return getattr(data, name)
-
-        attribute.__name__ = name  # in --help
-        return attribute
+    def _spec(self, data: CorpusDataModule) -> dict[str, Any]:
+        """What the model must know of its corpus, once that is encoded as its own."""
+        if self._encoding is not None and data.encoding is None:
+            data.evaluate_as(self._encoding, self.config[self.subcommand].corpus)
+        return data.spec
 
     @override
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
@@ -188,7 +177,7 @@ class AttnlightCLI(LightningCLI):
         plain = self.config.clone()
         config = self.config[self.subcommand]
         names = self.home.placeholders(self._wandb_id, config.corpus)
-        names |= selection(config.model.class_path)
+        names |= selection(config.model)
         config.trainer = fill_placeholders(config.trainer, names)
         if config.corpus is not None:
             keep_logs_apart(config.trainer.logger, config.corpus)
@@ -271,7 +260,7 @@ def run(arguments: Sequence[str] | None) -> None:
     with ExitStack() as stack:
         AttnlightCLI(
             stack,
-            TextTask,
+            AttentionTask,
             CorpusDataModule,
             subclass_mode_model=True,
             subclass_mode_data=True,

@@ -8,8 +8,10 @@ all other options are the parser's and come last.
   neither changes single options.
 * `model`: the same, but a section with the class of the one before it, and no file of its own,
   changes single options.
+  Their groups (`net`, `optimizer`, ...) are merged option by option, unless `net` names a class.
 * `trainer`: key by key. `callbacks+` appends; a plain `callbacks` replaces callbacks but keeps the
   interpretability tests before it.
+* What the first format calls classes and options is rewritten as each part is read.
 * A configuration that `fit` wrote gives `validate`, `test` and `predict` no tests.
 """
 
@@ -25,18 +27,19 @@ import yaml
 from jsonargparse import get_loader
 from lightning.pytorch.callbacks import Callback
 
+from attnlight import compatibility
 from attnlight.callbacks import InterpretabilityTest
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import read_yaml
-from attnlight.tasks.text import TextTask
+from attnlight.tasks.attention import AttentionTask
 
 Config = dict[str, Any]
 DEFAULTS = {
     "model": "attnlight.tasks.AttentionClassifier",
     "data": "attnlight.datamodules.PlantedEvidence",
 }
-_BASES: dict[str, type] = {"model": TextTask, "data": CorpusDataModule}
+_BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = (*_BASES, "trainer")
 _CALLBACKS = "--trainer.callbacks"
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
@@ -110,6 +113,8 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
     replacing, options = _taken(rest, (*_PLAIN, _CALLBACKS))
     for name, value in replacing:
         config = _over(config, _of_option(name, value))
+    following = [*options[1:], ""]
+    options = [compatibility.option(*pair) for pair in zip(options, following, strict=False)]
     corpus = getattr(config.get("data"), "stem", None)
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
@@ -179,6 +184,7 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
             value.stem = file.stem
     if not isinstance(value, dict):
         raise InputError(f"{where} is {value!r}; expected a mapping or a file")
+    value = _today(name, value)
     if name == "trainer":
         for key in ("callbacks", "callbacks+"):
             for callback in _listed(value.get(key)):
@@ -186,6 +192,16 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
     elif "class_path" in value:
         class_of(value["class_path"], _BASES[name], where)
     return value
+
+
+def _today(name: str, value: Config) -> Config:
+    """A section whose names are those of this version."""
+    if name != "model":
+        return value
+    content = type(value)(compatibility.section(value))
+    if isinstance(value, _Whole) and isinstance(content, _Whole):
+        content.stem = value.stem
+    return content
 
 
 def _of_option(name: str, value: str) -> Config:
@@ -231,9 +247,22 @@ def _class_section(below: Config, above: Config, name: str) -> Config:
     if replaces or isinstance(above, _Whole):
         return above
     return below | {
-        key: (below.get(key) or {}) | value if isinstance(value, dict) else value
+        key: _options(below.get(key) or {}, value) if isinstance(value, dict) else value
         for key, value in above.items()
     }
+
+
+def _options(below: Config, above: Config) -> Config:
+    """Constructor arguments over others: groups of options are merged, all else is replaced."""
+    groups = {
+        name: below[name] | value
+        for name, value in above.items()
+        if name in compatibility.GROUPS
+        and isinstance(value, dict)
+        and isinstance(below.get(name), dict)
+        and "class_path" not in value
+    }
+    return below | above | groups
 
 
 def _trainer(below: Config, above: Config, name: str) -> Config:

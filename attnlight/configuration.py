@@ -33,9 +33,10 @@ def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN
     return value
 
 
-def selection(class_path: str) -> dict[str, str]:
+def selection(model: Namespace) -> dict[str, str]:
     """What `{monitor}` and `{mode}` in a configuration stand for: the task knows its best epoch."""
-    monitor, mode = _import(class_path).monitor  # type: ignore[attr-defined]
+    arguments = model.init_args.as_dict()
+    monitor, mode = _import(model.class_path).monitor(arguments)  # type: ignore[attr-defined]
     return {"monitor": monitor, "mode": mode}
 
 

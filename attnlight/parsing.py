@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from lightning.pytorch.cli import LightningArgumentParser
 from typing_extensions import override
 
+from attnlight.compatibility import OPTIONS
 from attnlight.errors import InputError, did_you_mean
 
 # What jsonargparse tells of its own workings: each type that it tried, None among them.
@@ -18,11 +19,14 @@ _WORKINGS = re.compile(
     r"Does not validate against any of the Union subtypes|Subtypes: .*|Errors:|Given value type: .*"
     r"|(- )?Expected a <class 'NoneType'>|Given value: (NestedArg|Namespace|[\[{]).*"
     r"|(- )?Expected a path but .* invalid|Not a valid subclass of .*|Subclass types expect one of.*"
-    r"|(- )?[Aa] (class path|dict) .*",
+    r"|(- )?[Aa] (class path|dict) .*|(- )?Missing required keys: {'class_path'}.*",
     re.IGNORECASE,
 )
 _FIRST_WORDS = r"(?<=: )(Does|Expected|Given|Module|Not|Option|The|Unexpected)\b"
-_UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (--[^\s=]+).*")
+_UNKNOWN_OPTION = re.compile(r"(.*: )?unrecognized arguments: (--[^\s=]+).*")
+_CLASS_ABOVE = re.compile(
+    r"Problem with given class_path '(?:\w+\.)*(\w+)': (?=\w+: |unrecognized)"
+)
 _UNKNOWN_ARGUMENT = re.compile(
     r"(?:(.*?): )?Problem with given class_path '([\w.]+)': Option '(\w+)' is not accepted.*"
 )
@@ -66,12 +70,17 @@ def one_sentence(message: str, options: Iterable[str] = ()) -> str:
     sentence = re.sub(r'[Pp]arser key "([\w.+-]+)"', r"\1", sentence).removeprefix("config: ")
     sentence = re.sub(r"Expected an? <class '(?:\w+\.)*(\w+)'>", r"Expected \1", sentence)
     sentence = re.sub(r"Expected a typing\.Literal\[(.*?)\]", r"Expected one of \1", sentence)
+    sentence = _CLASS_ABOVE.sub(r"\1: ", sentence)
     if unknown := _UNKNOWN_OPTION.fullmatch(sentence):
-        return f"there is no option {unknown[1]}{did_you_mean(unknown[1], options)}"
+        place, name = unknown[1] or "", unknown[2]
+        if place:
+            name, options = name.removeprefix("--"), OPTIONS.values()
+        return f"{place}there is no option {name}{did_you_mean(name, options)}"
     if unknown := _UNKNOWN_ARGUMENT.fullmatch(sentence):
         place, path, name = unknown.groups()
         prefix = f"{place}: " if place else ""
-        hint = did_you_mean(name, _arguments(path))
+        grouped = OPTIONS.values() if path.startswith("attnlight.tasks.") else ()
+        hint = did_you_mean(name, {*_arguments(path), *grouped})
         return f"{prefix}{path.rpartition('.')[2]} has no option {name!r}{hint}"
     sentence = re.sub(r"Problem with given class_path '(?:\w+\.)*(\w+)'", r"\1", sentence)
     return re.sub(_FIRST_WORDS, lambda match: match[0].lower(), sentence)

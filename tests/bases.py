@@ -15,13 +15,14 @@ from torch.nn.functional import pad
 
 from attnlight.batch import TextBatch
 from attnlight.checkpoints import AtomicCheckpointIO
+from attnlight.compatibility import arguments
 from attnlight.data.dataset import TokenDataset
 from attnlight.datamodules import PlantedEvidence
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.models.guided import GivenAttention
 from attnlight.tasks import AttentionClassifier
+from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.guided import GuidedVariant
-from attnlight.tasks.text import TextTask
 
 SIZES: dict[str, Any] = {"train_size": 61, "validation_size": 21, "test_size": 23}
 SMALL: dict[str, Any] = {"embedding_size": 8, "hidden_size": 4}
@@ -80,7 +81,24 @@ def trainer(folder: Path, *callbacks: pl.Callback, **options: Any) -> pl.Trainer
     )
 
 
-def save(task: TextTask, path: Path) -> Path:
+def spec(vocab_size: int, classes: int | Sequence[str], **options: Any) -> dict[str, Any]:
+    """What a model must know of a corpus that is not there."""
+    names = [str(number) for number in range(classes)] if isinstance(classes, int) else classes
+    return {
+        "vocab_size": vocab_size,
+        "classes": list(names),
+        "features": {},
+        "target": "tokens",
+        **options,
+    }
+
+
+def classifier(made: dict[str, Any], **options: Any) -> AttentionClassifier:
+    """A classifier by options without their groups, as the first format gives them."""
+    return AttentionClassifier(made, **arguments(options))
+
+
+def save(task: AttentionTask, path: Path) -> Path:
     """Write a checkpoint of a task as it is."""
     saver = trainer(path.parent)
     saver.strategy.connect(task)
@@ -92,7 +110,7 @@ def save_base(path: Path, corpus: PlantedEvidence, *, seed: int = 0, **options: 
     """Write the checkpoint of an untrained base with marked differences between words."""
     torch.manual_seed(seed)
     settings = SMALL | {"encoder": "bigru", "embedding_scale": 2.0} | options
-    task = AttentionClassifier(corpus.vocab_size, corpus.num_classes, **settings)
+    task = AttentionClassifier(corpus.spec, **arguments(settings))
     task.adopt_corpus(corpus)
     return save(task, path)
 

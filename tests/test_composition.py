@@ -28,7 +28,7 @@ FIT_YAML = {
     },
     "model": {
         "class_path": "attnlight.tasks.AttentionClassifier",
-        "init_args": {"encoder": "cnn", "hidden_size": 9},
+        "init_args": {"net": {"encoder": "cnn", "hidden_size": 9}},
     },
     "data": {
         "class_path": "attnlight.datamodules.TextDataModule",
@@ -94,12 +94,13 @@ class TestData:
 
 class TestModel:
     def test_of_the_same_class_is_merged_option_by_option(self, tmp_path: Path) -> None:
-        named = {"class_path": "AttentionClassifier", "init_args": {"attention": "dot"}}
-        for part in (named, {"init_args": {"attention": "dot"}}):
+        named = {"class_path": "AttentionClassifier", "init_args": {"net": {"attention": "dot"}}}
+        of_first_format = {"init_args": {"attention": "dot"}}
+        for part in (named, {"init_args": named["init_args"]}, of_first_format):
             more = written(tmp_path, {"model": part})
             config = composed("-c", written(tmp_path, FIT_YAML, "fit.yaml"), "-c", more)
             expected = {"encoder": "cnn", "hidden_size": 9, "attention": "dot"}
-            assert config["model"]["init_args"] == expected
+            assert config["model"]["init_args"] == {"net": expected}
 
     @pytest.mark.parametrize("option", ["--model", "--model.class_path"])
     def test_of_another_class_is_replaced(self, tmp_path: Path, option: str) -> None:
@@ -171,7 +172,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("arguments", "wrong", "nearest"),
         [
-            (["--model.attnetion", "dot"], "attnetion", "attention"),
+            (["--model.attnetion", "dot"], "attnetion", "net.attention"),
             (["--data.train_siz=3"], "train_siz", "train_size"),
             (["--trainer.max_epoch", "1"], "--trainer.max_epoch", "--trainer.max_epochs"),
             (["--overwrit"], "--overwrit", "--overwrite"),
@@ -182,7 +183,8 @@ class TestMistakes:
             (["--data", "CONFIGS/data/ssst.yaml"], "ssst.yaml", "sst.yaml"),
             (["-c", "{modle: 1}"], "modle", "model"),
             (["-c", "{trainer: {max_epoch: 1}}"], "trainer.max_epoch", "trainer.max_epochs"),
-            (["-c", "{model: {init_args: {attnetion: dot}}}"], "attnetion", "attention"),
+            (["-c", "{model: {init_args: {attnetion: dot}}}"], "attnetion", "net.attention"),
+            (["--model.net.attnetion", "dot"], "attnetion", "attention"),
             (["-c", "{trainer: {callbacks+: DecisionFlp}}"], "DecisionFlp", "DecisionFlip"),
         ],
     )

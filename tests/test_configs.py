@@ -15,8 +15,7 @@ from attnlight.__main__ import main
 from attnlight.data.word2vec import Word2VecSettings
 from attnlight.datamodules import ChunkingDataModule, PlantedEvidence
 from attnlight.records import merge_shards
-from attnlight.tasks.inheritance import Variant
-from attnlight.tasks.tagging_variants import TaggerVariant
+from attnlight.tasks.from_base import FromBase
 from tests.bases import save, save_base
 from tests.commands import CONFIGS, CPU, QUIET, experiment
 from tests.data.local import write_yahoo
@@ -101,14 +100,14 @@ def sources(
 def vectors(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Write the file of word vectors that a file of models/ names; train others for one epoch."""
     monkeypatch.setattr(
-        "attnlight.tasks.classification.Word2VecSettings", partial(Word2VecSettings, epochs=1)
+        "attnlight.tasks.attention.Word2VecSettings", partial(Word2VecSettings, epochs=1)
     )
 
     def prepare(model: Path) -> None:
         options = read(model).get("init_args", {})
-        place = options.get("vectors", "corpus")
+        place = options.get("vectors", {}).get("path", "corpus")
         if place != "corpus":
-            size = options["embedding_size"]
+            size = options["net"]["embedding_size"]
             Path(place).parent.mkdir()
             Path(place).write_text(f"1 {size}\nthe{' 0.5' * size}\n")
 
@@ -125,18 +124,17 @@ def saved_tagger(folder: Path, data: Path) -> str:
     """The same of a tagger."""
     corpus = ChunkingDataModule(**read(data)["init_args"])
     sizes = {"hidden_size": 8, "embedding_size": 8, "feature_size": 4}
-    task = tasks.ChunkTagger(corpus.vocab_size, corpus.classes, corpus.features, **sizes)
+    task = tasks.ChunkTagger(corpus.spec, sizes)
     task.adopt_corpus(corpus)
-    task.token_features = corpus.token_features
     return str(save(task, folder / "base.ckpt"))
 
 
 def base_of(folder: Path, model: Path, data: Path) -> list[str]:
     """What names a base on the command line, where the model is a variant of one."""
-    kind = getattr(tasks, read(model)["class_path"].rpartition(".")[2])
-    if not issubclass(kind, Variant):
+    if not issubclass(getattr(tasks, read(model)["class_path"].rpartition(".")[2]), FromBase):
         return []
-    saved = saved_tagger if issubclass(kind, TaggerVariant) else saved_base
+    tagged = read(data)["class_path"].endswith("ChunkingDataModule")
+    saved = saved_tagger if tagged else saved_base
     return [f"--model.base={saved(folder, data)}"]
 
 

@@ -19,8 +19,10 @@ LEVELS = (
         "arguments",
         "batch",
         "checkpoints",
+        "compatibility",
         "errors",
         "files",
+        "foreign",
         "locking",
         "processes",
         "records",
@@ -30,17 +32,29 @@ LEVELS = (
 WITHOUT_LIGHTNING = (
     "arguments",
     "batch",
+    "compatibility",
     "data",
     "errors",
     "files",
+    "foreign",
     "functional",
     "locking",
     "models",
+    "problems",
     "records",
     "report",
     "statistics",
 )
-WITHOUT_TORCH = ("arguments", "errors", "files", "locking", "records", "report")
+WITHOUT_TORCH = (
+    "arguments",
+    "compatibility",
+    "errors",
+    "files",
+    "foreign",
+    "locking",
+    "records",
+    "report",
+)
 IMPORTED_AT_USE = (
     "datasets",
     "gensim",

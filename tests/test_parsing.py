@@ -6,7 +6,7 @@ from attnlight.parsing import one_sentence
 ATTEMPTS = """\
 Parser key "model":
   Does not validate against any of the Union subtypes
-  Subtypes: [<class 'attnlight.tasks.text.TextTask'>, <class 'NoneType'>]
+  Subtypes: [<class 'attnlight.tasks.AttentionTask'>, <class 'NoneType'>]
   Errors:
     - Problem with given class_path 'attnlight.tasks.AttentionClassifier':
         Option 'encodr' is not accepted
@@ -34,7 +34,7 @@ Parser key "model":
     [
         (
             ATTEMPTS,
-            "model: AttentionClassifier has no option 'encodr' (did you mean 'encoder'?)",
+            "model: AttentionClassifier has no option 'encodr' (did you mean 'net.encoder'?)",
         ),
         (WRONG_TYPE, "trainer.max_epochs: expected int: given value: Abc"),
         (MISSING, "model: the following arguments are required: base"),

@@ -10,23 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnlight.compatibility import arguments
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.tasks import (
-    AdversarialClassifier,
-    AdversarialTagger,
+    AdversarialVariant,
     AttentionClassifier,
+    AttentionTask,
     ChunkTagger,
-    GuidedMLP,
-    GuidedTagger,
+    GuidedVariant,
 )
-from attnlight.tasks.text import TextTask
 from tests.bases import SMALL, Planted, save_base
 from tests.tasks.tagged import corpus, save_tagger, trainer, written
 from tests.tasks.test_tagging import SMALL as SMALL_TAGGER
 
 GLOBAL_BATCH, STEPS = 16, 6
 TRAIN_SIZE = 61  # no multiple of the batch nor of two devices
-Built = Callable[[Path, int], tuple[TextTask, CorpusDataModule]]
+Built = Callable[[Path, int], tuple[AttentionTask, CorpusDataModule]]
 
 FAST: dict[str, Any] = {"learning_rate": 1e-2, "weight_decay": 0.01}
 NO_DROPOUT: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
@@ -40,30 +39,29 @@ JAIN_WALLACE: dict[str, Any] = {
 
 
 def classifier(in_sentences: bool = False, **options: Any) -> Built:
-    def build(folder: Path, batch_size: int) -> tuple[TextTask, CorpusDataModule]:
+    def build(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
         data = Planted(in_sentences, batch_size=batch_size)
         settings = SMALL | {"encoder": "bigru", "hierarchical": in_sentences} | FAST | options
-        return AttentionClassifier(data.vocab_size, data.num_classes, **settings), data
+        return AttentionClassifier(data.spec, **arguments(settings)), data
 
     return build
 
 
-def variant(kind: Callable[..., TextTask], **options: Any) -> Built:
-    def build(folder: Path, batch_size: int) -> tuple[TextTask, CorpusDataModule]:
+def variant(kind: Callable[..., AttentionTask], **options: Any) -> Built:
+    def build(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
         data = Planted(batch_size=batch_size)
-        return kind(data.vocab_size, data.num_classes, str(folder / "base.ckpt"), **options), data
+        return kind(data.spec, str(folder / "base.ckpt"), **arguments(options)), data
 
     return build
 
 
-def tagger(kind: Callable[..., TextTask], **options: Any) -> Built:
-    def build(folder: Path, batch_size: int) -> tuple[TextTask, CorpusDataModule]:
+def tagger(kind: Callable[..., AttentionTask], **options: Any) -> Built:
+    def build(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
         data = corpus(folder / "chunks", batch_size=batch_size)
         given = SMALL_TAGGER | FAST | NO_DROPOUT
         if kind is not ChunkTagger:
             given = {"base": str(folder / "tagger.ckpt")}
-        settings = {"features": data.features} | given | options
-        return kind(data.vocab_size, data.classes, **settings), data
+        return kind(data.spec, **arguments(given | options)), data
 
     return build
 
@@ -76,18 +74,20 @@ TRAININGS: dict[str, Built] = {
     "sgd_sum": classifier(**SUM | SGD | {"learning_rate": 1e-3}),
     "sgd_mean": classifier(**SGD),
     "hierarchical": classifier(in_sentences=True, **SUM),
-    "adversary": variant(AdversarialClassifier, lambda_=0.1, training=FAST),
-    "adversary_sum": variant(AdversarialClassifier, lambda_=0.1, training=FAST | SUM),
+    "adversary": variant(AdversarialVariant, lambda_=0.1, training=FAST),
+    "adversary_sum": variant(AdversarialVariant, lambda_=0.1, training=FAST | SUM),
     "adversary_released": variant(
-        AdversarialClassifier, lambda_=0.1, compat=True, training=SGD | {"learning_rate": 1e-3}
+        AdversarialVariant, lambda_=0.1, compat=True, training=SGD | {"learning_rate": 1e-3}
     ),
-    "guided": variant(GuidedMLP, training=FAST),
+    "guided": variant(GuidedVariant, training=FAST),
     "tagger_adam_mean": tagger(ChunkTagger, betas=(0.9, 0.98), warmup_steps=4, learning_rate=0.1),
     "tagger_sgd_sum": tagger(ChunkTagger, **SUM | SGD | {"learning_rate": 1e-3}),
     "tagger_sgd_mean": tagger(ChunkTagger, **SGD),
-    "tagger_adversary": tagger(AdversarialTagger, lambda_=1.0, training=SGD),
-    "tagger_adversary_released": tagger(AdversarialTagger, lambda_=20.0, compat=True, training=SGD),
-    "guided_tagger": tagger(GuidedTagger, training=SGD),
+    "tagger_adversary": tagger(AdversarialVariant, lambda_=1.0, training=SGD),
+    "tagger_adversary_released": tagger(
+        AdversarialVariant, lambda_=20.0, compat=True, training=SGD
+    ),
+    "guided_tagger": tagger(GuidedVariant, training=SGD),
 }
 
 

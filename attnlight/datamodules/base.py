@@ -259,6 +259,16 @@ class CorpusDataModule(SplitDataModule):
         return {}
 
     @property
+    def spec(self) -> dict[str, Any]:
+        """What a model must know of the corpus, see `attnlight.problems.Problem`."""
+        return {
+            "vocab_size": self.vocab_size,
+            "classes": self.classes,
+            "features": self.features,
+            "target": self.target,
+        }
+
+    @property
     def label_counts(self) -> list[int]:
         """Training texts of each class, as class weights need them."""
         return self.dataset("train").label_counts(self.num_classes)

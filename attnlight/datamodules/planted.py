@@ -100,7 +100,7 @@ class PlantedEvidence(CorpusDataModule):
         require_at_least(
             1, train_size=train_size, validation_size=validation_size, test_size=test_size
         )
-        self.spec = PlantedSpec(
+        self.planted = PlantedSpec(
             num_classes=num_classes,
             min_tokens=min_tokens,
             max_tokens=max_tokens,
@@ -121,7 +121,7 @@ class PlantedEvidence(CorpusDataModule):
     @override
     def evaluate_as(self, encoding: Encoding, name: str) -> None:
         super().evaluate_as(encoding, name)
-        encoding.require_classes(self.spec.classes, self.corpus_name)
+        encoding.require_classes(self.planted.classes, self.corpus_name)
         rules = encoding.sentence_rules
         if rules is not None and rules.length is None:
             raise InputError(
@@ -133,18 +133,18 @@ class PlantedEvidence(CorpusDataModule):
     def recipe(self) -> dict[str, Any]:
         # Named only where it is used, so that other corpora keep the fingerprints they had.
         sentences = {"sentence_length": self.sentence_length} if self.nested else {}
-        return {"sizes": self.sizes, **asdict(self.spec), **sentences}
+        return {"sizes": self.sizes, **asdict(self.planted), **sentences}
 
     @override
     def build(self, folder: Path) -> None:
         import pyarrow
 
-        tokenizer, classes = self.spec.tokenizer_json(), list(self.spec.classes)
-        ids, labels = np.arange(len(self.spec.words), dtype=np.int32), np.arange(len(classes))
+        tokenizer, classes = self.planted.tokenizer_json(), list(self.planted.classes)
+        ids, labels = np.arange(len(self.planted.words), dtype=np.int32), np.arange(len(classes))
         if self.encoding is not None:
             known, classes = self.encoding.tokenizer.get_vocab(), list(self.encoding.classes)
-            ids = np.array([known.get(word, UNK) for word in self.spec.words], np.int32)
-            labels = np.array([classes.index(name) for name in self.spec.classes])
+            ids = np.array([known.get(word, UNK) for word in self.planted.words], np.int32)
+            labels = np.array([classes.index(name) for name in self.planted.classes])
             tokenizer = self.encoding.tokenizer_json
         integers = pyarrow.list_(pyarrow.int32())
         kinds = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
@@ -153,7 +153,7 @@ class PlantedEvidence(CorpusDataModule):
         for number, (split, size) in enumerate(self.sizes.items()):
             drawn = (
                 texts._replace(tokens=ids[texts.tokens], labels=labels[texts.labels])
-                for texts in self.spec.draw(number, size)
+                for texts in self.planted.draw(number, size)
             )
             save_split(folder / split, pyarrow.schema(kinds), _columns(drawn, self.sentence_length))
         rows = {split: {"rows": size} for split, size in self.sizes.items()}
@@ -166,8 +166,8 @@ class PlantedEvidence(CorpusDataModule):
         for start in range(0, len(dataset), 1024):
             batch = dataset[range(start, min(start + 1024, len(dataset)))]
             tokens = batch.tokens[batch.mask].numpy()
-            keyword = tokens >= self.spec.first_keyword
-            negator = (tokens >= self.spec.first_negator) & ~keyword
+            keyword = tokens >= self.planted.first_keyword
+            negator = (tokens >= self.planted.first_negator) & ~keyword
             pairs = negator & np.roll(keyword, -1)  # no text ends with a negator
             lengths = dataset.lengths[start : start + 1024]
             found[start : start + 1024] = np.logical_or.reduceat(pairs, lengths.cumsum() - lengths)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +67,26 @@ class AffineClassifier(nn.Module, ABC):
         """Add the affine layer from contexts of `size`, and start the parameters."""
         self.decoder = nn.Linear(size, num_classes if num_classes > 2 else 1)
         initialize(self, initialization)
+
+    @staticmethod
+    def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
+        """Options of the same classifier with uniform attention, see `models.build`."""
+        if head is not None:
+            raise InputError(f"head is {head}, but the attention of a classifier has one head.")
+        return net | {"attention": "uniform"}
+
+    @staticmethod
+    def guided_net(
+        net: dict[str, Any], guide: str, context: str | None, query_key: bool
+    ) -> dict[str, Any]:
+        """Options of a classifier that reads each word alone: the MLP of Wiegreffe & Pinter."""
+        if context == "full" or query_key:
+            raise InputError(
+                "a guided classifier reads words alone: context full and query_key "
+                "are options of a tagger."
+            )
+        attention = "additive" if guide == "learned" else "uniform"
+        return net | {"encoder": "average", "attention": attention, "attention_size": None}
 
     @abstractmethod
     def forward(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ TaggerEncoder = Literal["transformer", "bilstm", "tokens"]
 # 1 MiB in single precision, on an accelerator 16 MiB.
 _CPU_BLOCK, _ACCELERATOR_BLOCK = 1 << 18, 1 << 22
 _VALUES = "values"  # in `AttentionOutput.memory`: of the last attention
+_ALONE = {"encoder": "tokens", "layers": 1, "readout": "text"}
 
 
 class SelfAttentionTagger(nn.Module):
@@ -61,7 +62,12 @@ class SelfAttentionTagger(nn.Module):
     Raises:
         InputError: Fewer than two tags, a dropout outside [0, 1), sizes that do not fit, or no such
             head.
+
+    Attributes:
+        pairwise: What it says of a text takes memory for each pair of its items.
     """
+
+    pairwise: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -104,6 +110,23 @@ class SelfAttentionTagger(nn.Module):
         self.decoder: Decoder = READOUTS[readout](
             hidden_size, num_classes, filter_size, relu_dropout
         )
+
+    @staticmethod
+    def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
+        """Options of the same tagger with uniform attention, see `models.build`."""
+        if head is None:
+            return net | {"uniform_heads": list(range(net["heads"])), "uniform_below": True}
+        return net | {"uniform_heads": [*net.get("uniform_heads", ()), head]}
+
+    @staticmethod
+    def guided_net(
+        net: dict[str, Any], guide: str, context: str | None, query_key: bool
+    ) -> dict[str, Any]:
+        """Options of a tagger whose last attention is given: queries and keys only where asked for."""
+        net = net | (_ALONE if context == "tokens" else {})
+        if query_key:
+            return net | {"uniform_heads": []}
+        return net if guide == "learned" else net | {"uniform_heads": list(range(net["heads"]))}
 
     def embed(self, batch: TextBatch) -> Tensor:
         """Embeddings of the tokens and their features side by side, (B, N, E), zero on padding."""

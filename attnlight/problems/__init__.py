@@ -1,1 +1,20 @@
 """What is asked of a text: its instances, labels, loss, metrics and words."""
+
+from attnlight.foreign import import_class
+from attnlight.problems.base import Problem
+from attnlight.problems.classification import Classification
+from attnlight.problems.tagging import Tagging
+from attnlight.problems.words import Words
+
+__all__ = ["PROBLEMS", "Classification", "Problem", "Tagging", "Words", "problem_class"]
+
+PROBLEMS: dict[str, type[Problem]] = {kind.name: kind for kind in (Classification, Tagging)}
+
+
+def problem_class(name: str) -> type[Problem]:
+    """The problem of a registered name, or of an import path.
+
+    Raises:
+        InputError: There is none.
+    """
+    return PROBLEMS[name] if name in PROBLEMS else import_class(name, Problem)  # type: ignore[type-abstract]

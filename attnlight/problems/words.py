@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# By the class of the model that a study compares others with.
-_PROBLEMS = {"AttentionClassifier": "classification", "ChunkTagger": "tagging"}
-
 
 @dataclass(frozen=True)
 class Words:
@@ -28,12 +25,6 @@ class Words:
     quality: str
     criterion: str
     guided: str
-
-
-def problem_of(model: object) -> str:
-    """Name of the problem that a model of a configuration solves: a class path, or a mapping."""
-    path = model.get("class_path") if isinstance(model, dict) else model
-    return _PROBLEMS.get(str(path).rpartition(".")[2], "classification")
 
 
 def words_of(problem: str, target: str | None = None, classes: Sequence[str] = ()) -> Words:

@@ -3,8 +3,6 @@
 from attnlight.reference.base import BaseModel, Identity, read_base
 from attnlight.reference.outputs import (
     Reference,
-    attended_items,
-    attended_tokens,
     reading,
     running_split,
 )
@@ -15,8 +13,6 @@ __all__ = [
     "Identity",
     "OutputStore",
     "Reference",
-    "attended_items",
-    "attended_tokens",
     "read_base",
     "reading",
     "running_split",

@@ -12,10 +12,13 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from attnlight.batch import AttentionModel
 from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
+from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
-from attnlight.models import AffineClassifier, SelfAttentionTagger
-from attnlight.models.build import build_model, is_tagger, model_options
+from attnlight.files import read_yaml
+from attnlight.foreign import require_known
+from attnlight.models.build import attends, build_model, model_options
 
 _MODEL = "model."
 
@@ -28,7 +31,8 @@ class Identity:
         fingerprint: Hash of what decides its outputs: architecture, weights and vocabulary.
         corpus: Fingerprint of the corpus that it was trained on.
         vocabulary: Hash of its tokenizer.
-        options: The hyperparameters of its task, but for what a variant keeps of its own base.
+        options: The hyperparameters of its task, but for what a variant keeps of its own base:
+            `problem`, `spec`, `net`, `optimizer`, `loss`, `vectors` and a variant's own.
         base: Fingerprint of that base; None for a model that is no variant.
     """
 
@@ -40,8 +44,8 @@ class Identity:
 
     @classmethod
     def of(cls, held: Mapping[str, Any]) -> Self:
-        """From what `held` made."""
-        return cls(**held)
+        """From what `held` made, in this version or in that of the first format."""
+        return cls(**{**held, "options": hyperparameters(held["options"])})
 
     def held(self) -> dict[str, Any]:
         """As a dictionary."""
@@ -58,37 +62,46 @@ class BaseModel:
     """
 
     identity: Identity
-    model: AffineClassifier | SelfAttentionTagger
+    model: AttentionModel
 
 
 def read_base(path: str | Path) -> BaseModel:
-    """Read a classifier or a tagger from a checkpoint of attnlight.
+    """Read a model from a checkpoint of attnlight, or from a run's folder.
+
+    A folder gives its best epoch and its `fit.yaml`, in which classes of the user's own may stand.
 
     Raises:
-        InputError: The file is missing or damaged, or holds no model with attention of its own.
+        InputError: The file is missing or damaged, holds no model with attention of its own, or
+            names a class that is not attnlight's and no `fit.yaml` names.
     """
-    checkpoint = read_checkpoint(path)
+    file, known = Path(path), None
+    if file.is_dir():
+        known = read_yaml(file / "fit.yaml")["model"]
+        file = file / "best.ckpt"
+    checkpoint = read_checkpoint(file)
     held, options = checkpoint[CHECKPOINT_KEY], _plain(checkpoint["hyper_parameters"])
     own_base = (options.pop("inherited", None) or {}).get("base", {})
+    require_known(file, options, known)
     _require_attention(path, options)
     state = {
         name.removeprefix(_MODEL): values
         for name, values in checkpoint["state_dict"].items()
         if name.startswith(_MODEL)
     }
+    made_of = options["problem"], options["net"], options["spec"]
     with torch.random.fork_rng(devices=[]):  # its start is overwritten, and must cost no draws
-        model = build_model(options)
+        model = build_model(*made_of)
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
         raise InputError(f"the weights in {path} do not fit its hyperparameters.") from error
     model.eval().requires_grad_(False)
     vocabulary = text_digest(held["tokenizer"])
-    fingerprint = _fingerprint(model_options(options), vocabulary, state)
+    fingerprint = _fingerprint(model_options(*made_of), vocabulary, state)
     identity = Identity(
         fingerprint, str(held["corpus"]), vocabulary, options, own_base.get("fingerprint")
     )
-    return BaseModel(identity, model)
+    return BaseModel(identity, model)  # type: ignore[arg-type]
 
 
 def text_digest(text: str | None) -> str:
@@ -96,13 +109,15 @@ def text_digest(text: str | None) -> str:
     return hashlib.sha256((text or "").encode()).hexdigest()[:16]
 
 
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as YAML holds them: a list for a tuple."""
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()}
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """A value as YAML holds it: lists for tuples."""
+    if isinstance(value, Mapping):
+        return {key: _plain(held) for key, held in value.items()}
+    return [_plain(held) for held in value] if isinstance(value, list | tuple) else value
 
 
 def _require_attention(path: str | Path, options: Mapping[str, Any]) -> None:
-    if not is_tagger(options) and options.get("attention", "none") in (None, "none"):
+    if not attends(options["problem"], options["net"]):
         raise InputError(f"{path} is a model without attention: a base needs one to compare with.")
     given = options.get("guide", "learned")
     if given not in ("learned", "uniform"):

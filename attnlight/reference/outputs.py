@@ -12,9 +12,7 @@ from typing import Any, Protocol
 
 import lightning.pytorch as pl
 import torch
-from torch import Tensor
 
-from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError
@@ -124,7 +122,8 @@ class Reference:
         base = self._frozen()
         print(f"{self.path}: evaluated on {len(texts):,} {split} texts, once", file=sys.stderr)
         description = {"base": str(self.path), "split": split}
-        write_outputs(base.model.to(device), texts, folder, **description)
+        model: Any = base.model
+        write_outputs(model.to(device), texts, folder, **description)
 
     def _frozen(self) -> BaseModel:
         base = read_base(self.path)
@@ -168,16 +167,3 @@ def running_split(trainer: pl.Trainer) -> str:
     if trainer.testing:
         return "test"
     return "validation" if trainer.validating or trainer.sanity_checking else "train"
-
-
-def attended_items(batch: TextBatch) -> tuple[Tensor, Tensor]:
-    """Rows (B, 2) of a classifier's batch, and what its last attention may reach, (B, N) bool."""
-    mask = batch.attendable()
-    rows = torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1)
-    return rows, mask if mask.ndim == 2 else mask.any(-1)
-
-
-def attended_tokens(batch: TextBatch) -> tuple[Tensor, Tensor]:
-    """Rows (R, 2) of a tagger's batch, and what the attention of each may reach, (R, N) bool."""
-    text, position = batch.instances().nonzero().unbind(-1)
-    return torch.stack([batch.index[text], position], dim=1), batch.attendable()[text]

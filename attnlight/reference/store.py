@@ -21,7 +21,6 @@ from torch import Tensor
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.files import named_errors, write_text
-from attnlight.models import SelfAttentionTagger
 
 MARKER = "store.json"
 FORMAT = 1
@@ -29,7 +28,7 @@ _TYPES = {"keys": "<i8", "ends": "<i8", "weights": "<f4", "logits": "<f4"}
 # Texts evaluated before they are written: sorted by length, batches of these pad little.
 _PIECE_TEXTS = 8_192
 _CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 14, 1 << 18
-# Of a tagger, pairs of a token and an item: what it says of them takes memory for each.
+# Of a model that is pairwise, pairs of a token and an item.
 _CPU_PAIRS, _ACCELERATOR_PAIRS = 1 << 16, 1 << 20
 _POSITIONS = 1 << 24  # above any position within a text; leaves 2^39 texts
 
@@ -98,16 +97,16 @@ def _batches(
     texts: Texts, positions: NDArray[np.int64], model: AttentionModel
 ) -> Iterator[tuple[TextBatch, torch.device]]:
     """Texts of like lengths together, so many that they hold a bounded number of tokens or pairs."""
-    device, of_tokens = _device(model), isinstance(model, SelfAttentionTagger)
+    device, pairwise = _device(model), getattr(model, "pairwise", False)
     ordered = positions[np.argsort(texts.lengths[positions], kind="stable")]
     on_cpu = device.type == "cpu"
     budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
-    if of_tokens:
+    if pairwise:
         budget = _CPU_PAIRS if on_cpu else _ACCELERATOR_PAIRS
     start = 0
     while start < len(ordered):
         costs = texts.lengths[ordered[start : start + budget]].astype(np.int64)
-        costs = costs**2 if of_tokens else costs
+        costs = costs**2 if pairwise else costs
         size = int((costs * np.arange(1, len(costs) + 1) <= budget).sum())
         yield texts[ordered[start : start + max(1, size)].tolist()], device
         start += max(1, size)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnlight import __version__
+from attnlight.compatibility import section
 from attnlight.files import write_text
 from attnlight.report.curves import Point, draw_curves
 from attnlight.report.figures import (
@@ -233,6 +234,8 @@ def _settings(config: Mapping[str, Any], part: str, *names: str) -> Iterator[tup
     """Those of the named constructor arguments that the configuration gives."""
     held = config.get(part)
     arguments = held.get("init_args") if isinstance(held, dict) else None
+    if part == "model" and isinstance(held, dict):
+        arguments = (section(held).get("init_args") or {}).get("net")
     for name in names:
         value = arguments.get(name) if isinstance(arguments, dict) else None
         if isinstance(value, dict):

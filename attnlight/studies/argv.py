@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,20 +15,12 @@ CALLBACKS = {
     PREDICTIONS: "attnlight.callbacks.Predictions",
     DIVERGENCE: "attnlight.callbacks.BaseDivergence",
 }
-# The variant of each role by the problem of its base, and the names of options of its model.
-TASKS: Mapping[str, Mapping[str, str]] = {
-    "classification": {
-        "uniform": "attnlight.tasks.UniformClassifier",
-        "seed": "attnlight.tasks.SeedVariant",
-        "guide": "attnlight.tasks.GuidedMLP",
-        "adversary": "attnlight.tasks.AdversarialClassifier",
-    },
-    "tagging": {
-        "uniform": "attnlight.tasks.UniformTagger",
-        "seed": "attnlight.tasks.SeedTagger",
-        "guide": "attnlight.tasks.GuidedTagger",
-        "adversary": "attnlight.tasks.AdversarialTagger",
-    },
+# The variant of each role, and the names of options of its model.
+VARIANTS = {
+    "uniform": "attnlight.tasks.UniformVariant",
+    "seed": "attnlight.tasks.SeedVariant",
+    "guide": "attnlight.tasks.GuidedVariant",
+    "adversary": "attnlight.tasks.AdversarialVariant",
 }
 OPTIONS = {
     "base": "base",
@@ -41,7 +32,7 @@ OPTIONS = {
     "query_key": "query_key",
     "context": "context",
     COMPAT: "compat",
-    "readout": "readout",
+    "readout": "net.readout",
 }
 
 
@@ -83,7 +74,7 @@ def fit_command(
     return [
         "fit",
         *_configs(study.trainer, study.experiment, *study.tests),
-        *([] if run.base is None else [f"--model={TASKS[study.problem][run.role]}"]),
+        *([] if run.base is None else [f"--model={VARIANTS[run.role]}"]),
         *(f"--model.{OPTIONS[k]}={value}" for k, value in model.items() if value is not None),
         *(f"--trainer.callbacks+={CALLBACKS[name]}" for name in names),
         "--trainer.enable_progress_bar=false",

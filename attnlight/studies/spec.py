@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from attnlight.compatibility import problem_of
 from attnlight.errors import InputError
-from attnlight.problems.words import problem_of, words_of
+from attnlight.problems.words import words_of
 from attnlight.studies.values import Options, Seeds, Weights, read_value, read_yaml
 
 Term = Literal["kl", "js", "tvd", "compat"]
@@ -278,4 +279,6 @@ def read_experiment(path: Path) -> Experiment:
     if not isinstance(named, str):
         raise InputError(f"{path} has no `data`: a study needs its corpus.")
     corpus = named.rpartition(".")[2] if content["data"] is data else Path(named).stem
-    return Experiment(content, corpus, problem_of(content.get("model")))
+    solver = content.get("model")
+    solver = solver.get("class_path") if isinstance(solver, dict) else solver
+    return Experiment(content, corpus, problem_of(str(solver)) or "classification")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from attnlight.compatibility import section
 from attnlight.errors import InputError
 from attnlight.files import LEFTOVER, named_errors, write_text
 from attnlight.records import RecordError, read_metadata
@@ -83,10 +84,19 @@ class StudyFolder:
         return self.status(run).get("state") == "finished" and whole
 
     def setting(self, run: str, part: str, option: str) -> Any:  # noqa: ANN401
-        """An option of the model or data in the configuration of a run that is there."""
+        """An option of the model or data in the configuration of a run that is there.
+
+        Args:
+            run: Name of the run.
+            part: `model` or `data`.
+            option: Its name; dots stand between a group and its option.
+        """
         path = self.path / run / "fit.yaml"
-        content = read_yaml(path) if path.is_file() else {}
-        return content.get(part, {}).get("init_args", {}).get(option)
+        held = section((read_yaml(path) if path.is_file() else {}).get(part) or {})
+        value: Any = held.get("init_args") or {}
+        for name in option.split("."):
+            value = (value or {}).get(name)
+        return value
 
     def guide_run(self, run: PlannedRun) -> str | None:
         """The run whose attention guides the one that is there."""

@@ -1,23 +1,18 @@
 """What is trained: one LightningModule per task."""
 
-from attnlight.tasks.adversarial import AdversarialClassifier
-from attnlight.tasks.adversarial_tagging import AdversarialTagger
+from attnlight.tasks.adversarial import AdversarialVariant
+from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.classification import AttentionClassifier
-from attnlight.tasks.guided import GuidedMLP
-from attnlight.tasks.guided_tagging import GuidedTagger
+from attnlight.tasks.guided import GuidedVariant
 from attnlight.tasks.tagging import ChunkTagger
-from attnlight.tasks.tagging_variants import SeedTagger, UniformTagger
-from attnlight.tasks.variants import SeedVariant, UniformClassifier
+from attnlight.tasks.variants import SeedVariant, UniformVariant
 
 __all__ = [
-    "AdversarialClassifier",
-    "AdversarialTagger",
+    "AdversarialVariant",
     "AttentionClassifier",
+    "AttentionTask",
     "ChunkTagger",
-    "GuidedMLP",
-    "GuidedTagger",
-    "SeedTagger",
+    "GuidedVariant",
     "SeedVariant",
-    "UniformClassifier",
-    "UniformTagger",
+    "UniformVariant",
 ]

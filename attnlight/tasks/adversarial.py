@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,9 +15,9 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import total_variation
 from attnlight.functional.divergence import divergence_from
+from attnlight.problems import problem_class
 from attnlight.reference import Reference
-from attnlight.tasks.inheritance import Variant
-from attnlight.tasks.variants import TrainingOptions, VariantTask
+from attnlight.tasks.from_base import FromBase
 
 PredictionTerm = Literal["nll", "tvd"]
 AttentionTerm = Literal["kl", "js", "tvd"]
@@ -53,24 +54,73 @@ def attention_term(weights: Tensor, base_weights: Tensor, term: AttentionTerm) -
     return divergence_from(base_weights, weights, term).mean(dim=-1)
 
 
-class Adversary(Variant):
-    """What is shared by adversaries of classifiers and of taggers.
+class AdversarialVariant(FromBase):
+    """The base's network, trained anew to predict like it and to attend unlike it.
 
-    The loss of a row is `prediction_term - lambda * attention_term`, both against the base's frozen
-    outputs. A subclass keeps `lambda_`, `lambda_warmup_epochs`, `prediction_term` and
-    `attention_term` as hyperparameters and calls `_prepare`.
+    The loss of an instance is `prediction_term - lambda * attention_term`, both against the base's
+    frozen outputs; no gold label has a part in it. The attention term is the mean over heads, and the
+    loss that over the instances of the batch, so that lambda weighs a row of attention, whatever its
+    length; neither padding nor a query outside the text enters it. In a hierarchical model the
+    attention is that over sentences, in a tagger that of the last layer, before dropout. Lambda 0 is
+    the imitation control: how far attention moves where nothing asks it to. `val/loss` is the
+    objective (with lambda in full), by which `configs/trainer.yaml` chooses the epoch; other metrics
+    are against gold.
+
+    Heads are compared one by one in their order, as in Yang (2020): an adversary gains by exchanging
+    its heads, too. `BaseDivergence` undoes that before it measures.
+
+    Args:
+        spec: What a model must know of its corpus; the command line takes it from there.
+        base: Checkpoint of the base model, or the folder of its run.
+        lambda_: Weight of the attention term, at least 0.
+        prediction_term: `tvd`, total variation distance of the predictions, or `nll` of the base's
+            predicted classes; null: `tvd` of a classifier, `nll` of a tagger, as published.
+        attention_term: `kl` of the new attention from the base's, `js` or `tvd`.
+        lambda_warmup_epochs: Let lambda rise from 0 in a straight line over so many epochs.
+        compat: The loss on the scale of the released code. Of a classifier (two classes, `tvd`, `kl`)
+            half the difference of probability, sums over the batch, and all of it times the sum of
+            the batch's gold class weights (1 for the first class, n_0 / n_1 for the second). Of a
+            tagger (`nll`, `kl`, target `tokens`) the KL of all tokens and heads is divided by the
+            B H N N elements of the batch as it is padded, not by its rows, so that a row counts
+            1 / N; in evaluation one over the length of its own sentence, so that batches change
+            nothing. Taken over: that padding is in the divisor and a batch of long sentences counts
+            less. Not taken over: padding in the negative log-likelihood, which is the mean over
+            tokens, weights after dropout in the KL, and the last epoch in place of the best.
+        options: What differs from the base's training, see `FromBase`; `loss.reduction` is `mean`
+            unless given here.
     """
 
-    monitor: ClassVar[tuple[str, str]] = ("val/loss", "min")
-
-    def _prepare(self) -> None:
-        """Refuse numbers out of range and build the base's architecture."""
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        base: str,
+        lambda_: float,
+        prediction_term: PredictionTerm | None = None,
+        attention_term: AttentionTerm = "kl",
+        lambda_warmup_epochs: float = 0.0,
+        compat: bool = False,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(spec, base, **options)
         for name in ("lambda_", "lambda_warmup_epochs"):
             value = self.hparams[name]
             if not 0 <= value < math.inf:
                 raise InputError(f"{name} is {value}; it must be a number of at least 0.")
-        self._inherit(loss_reduction="mean")
-        self._lambda: float = self.hparams["lambda_"]
+        published = problem_class(self.hparams["problem"]).adversary_terms
+        self.hparams["prediction_term"] = prediction_term or published[0]
+        if compat and published != (self.hparams["prediction_term"], attention_term):
+            raise InputError(
+                f"compat is the released loss, of prediction_term {published[0]} and "
+                f"attention_term {published[1]}."
+            )
+        self._build(self.net, loss={"reduction": "mean"})
+        self._released = self.problem.released_loss() if compat else None
+        self._lambda = lambda_
+
+    @classmethod
+    @override
+    def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
+        return "val/loss", "min"
 
     @override
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
@@ -79,15 +129,40 @@ class Adversary(Variant):
             self.current_epoch + batch_idx / self.trainer.num_training_batches
         )
 
-    def _scheduled(self, epochs: float) -> float:
-        """Lambda after some epochs of training."""
-        full: float = self.hparams["lambda_"]
-        rising: float = self.hparams["lambda_warmup_epochs"]
-        return full if epochs >= rising else full * epochs / rising
-
     @override
     def _read_references(self) -> list[Reference]:
         return [self.reference]
+
+    @override
+    def _weigh_classes(self) -> None:
+        if self._released is None:
+            return
+        counts = self.trainer.datamodule.label_counts  # type: ignore[attr-defined]
+        weights = self._released.class_weights(counts)
+        if weights is not None:
+            self.class_weight.copy_(torch.tensor(weights))
+
+    @override
+    def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
+        prediction, attention = self._terms(output)
+        if self._released is not None:
+            gather = self._of_all_ranks if self.training else None
+            prediction, attention = self._released.scaled(
+                prediction, attention, batch, output, gather
+            )
+        return prediction - self._strength * attention
+
+    @override
+    def _reduced(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
+        if self._released is not None:
+            found = self._released.reduced(
+                losses,
+                lambda: self.class_weight[self.problem.labels(batch)] * real,
+                self._of_all_ranks,
+            )
+            if found is not None:
+                return found
+        return super()._reduced(losses, real, batch)
 
     def _terms(self, output: AttentionOutput) -> tuple[Tensor, Tensor]:
         """The prediction's and the attention's term of each row, (R,) and (R,)."""
@@ -95,80 +170,13 @@ class Adversary(Variant):
         prediction = prediction_term(output.logits, logits, self.hparams["prediction_term"])
         return prediction, attention_term(output.weights, weights, self.hparams["attention_term"])
 
+    def _scheduled(self, epochs: float) -> float:
+        """Lambda after some epochs of training."""
+        full: float = self.hparams["lambda_"]
+        rising: float = self.hparams["lambda_warmup_epochs"]
+        return full if epochs >= rising else full * epochs / rising
+
     @property
     def _strength(self) -> float:
         """Lambda as it is now: in full in evaluation."""
         return self._lambda if self.training else self.hparams["lambda_"]
-
-
-class AdversarialClassifier(Adversary, VariantTask):
-    """The base's architecture, trained anew to predict like it and to attend unlike it.
-
-    The loss of a text is `prediction_term - lambda * attention_term`, both against the base's
-    frozen outputs; no gold label has a part in it. Lambda 0 is the imitation control: how far
-    attention moves where nothing asks it to. In a hierarchical model the attention is that over
-    sentences. `val/loss` is the objective (with lambda in full), by which `configs/trainer.yaml`
-    chooses the epoch; accuracy and the other metrics are against gold labels.
-
-    Args:
-        vocab_size: Number of token ids V; the command line takes it from the corpus.
-        num_classes: Number of classes C; the command line takes it from the corpus.
-        base: Checkpoint of the base model.
-        lambda_: Weight of the attention term, at least 0.
-        prediction_term: `tvd`, total variation distance of the predictions, or `nll` of the
-            base's predicted classes.
-        attention_term: `kl` of the new attention from the base's, `js` or `tvd`.
-        lambda_warmup_epochs: Let lambda rise from 0 in a straight line over so many epochs.
-        compat: The loss as released: half the difference of probability, sums over the batch, and
-            all of it times the sum of the batch's gold class weights (1 for the first class,
-            n_0 / n_1 for the second). For two classes, `tvd` and `kl`.
-        training: Options of training that differ from the base's; `loss_reduction` is `mean`
-            unless given here.
-        inherited: What is known of the base; null reads it from its checkpoint.
-
-    Raises:
-        InputError: The base cannot be read, has no attention or is of another corpus, or an option
-            is out of range.
-    """
-
-    def __init__(
-        self,
-        vocab_size: int,
-        num_classes: int,
-        base: str,
-        lambda_: float,
-        prediction_term: PredictionTerm = "tvd",
-        attention_term: AttentionTerm = "kl",
-        lambda_warmup_epochs: float = 0.0,
-        compat: bool = False,
-        training: TrainingOptions | None = None,
-        inherited: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__()
-        self.save_hyperparameters()
-        if compat and (num_classes, prediction_term, attention_term) != (2, "tvd", "kl"):
-            raise InputError(
-                "compat is the released loss, for two classes, prediction_term tvd and "
-                "attention_term kl."
-            )
-        self._prepare()
-
-    @override
-    def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
-        prediction, attention = self._terms(output)
-        return prediction / (2 if self.hparams["compat"] else 1) - self._strength * attention
-
-    @override
-    def _reduced(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
-        if not self.hparams["compat"]:
-            return super()._reduced(losses, real, batch)
-        assert batch.labels is not None
-        weights = self.class_weight[batch.labels] * real
-        return losses.sum() * self._of_all_ranks(weights.sum()).sum()
-
-    @override
-    def _weigh_classes(self) -> None:
-        if not self.hparams["compat"]:
-            return
-        first, second = self.trainer.datamodule.label_counts  # type: ignore[attr-defined]
-        self.class_weight.copy_(torch.tensor([1.0, first / second]))

@@ -1,9 +1,8 @@
-"""Does attention guide a model that reads words alone? (Wiegreffe & Pinter 2019, 3.4)."""
+"""Does attention guide a model that is told what to attend to? (Wiegreffe & Pinter 2019, 3.4)."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from torch import Tensor
 from typing_extensions import override
@@ -11,38 +10,74 @@ from typing_extensions import override
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import permuted_weights
+from attnlight.models.build import guided_net
 from attnlight.models.guided import GivenAttention
-from attnlight.reference import Reference, attended_items
-from attnlight.tasks.inheritance import Variant
-from attnlight.tasks.variants import TrainingOptions, VariantTask
+from attnlight.reference import Reference
+from attnlight.tasks.from_base import FromBase
 
 GuideName = Literal["uniform", "learned", "base", "shuffled", "adversary", "other"]
 
 
-class GuidedVariant(Variant):
-    """What is shared by classifiers and taggers whose attention is given.
+class GuidedVariant(FromBase):
+    """A model, trained anew, whose last attention is given.
 
-    A subclass keeps `guide`, `guide_checkpoint` and `shuffle_seed` as hyperparameters, calls
-    `_inherit`, and then `_be_guided`.
+    Of a classifier it is the MLP of Wiegreffe & Pinter: each word is read alone, by an affine map and
+    tanh of the base's embedding and hidden size, and the guide's attention weighs the results; in a
+    hierarchical model a guide gives the attention over sentences, and a sentence is the mean of its
+    words.
 
-    Attributes:
-        adversaries: What a guide named `adversary` is called.
+    Of a tagger the guide gives each token its row of attention in each head of the last layer, joined
+    by sentence and token; below that nothing is given. In Yang's (2020) released code its probe's
+    given attention never reached the encoder: its three figures are those of guide `learned`. Where
+    attention is given as it is, queries and keys of the last layer have nothing to do, and the model
+    has none (a parameter that no loss reaches would also stop plain `ddp`). With `query_key` they are
+    there, trained, and move what is given: attention is proportional to it and to the exponential of
+    their scores. Zero scores leave it as it is, and over uniform attention this is guide `learned`.
+
+    Args:
+        spec: What a model must know of its corpus; the command line takes it from there.
+        base: Checkpoint of the base model, or the folder of its run.
+        guide: Where attention comes from. `uniform`; `learned`, the model's own: of a tagger a plain
+            retraining; `base`, frozen; `shuffled`, the base's, shuffled within each text, heads
+            alike: as peaked, and says nothing of the words; `adversary`, that of an adversary of
+            this base, and `other`, that of any model of the corpus with as many heads, such as the
+            base's from another seed, both frozen and from `guide_checkpoint`.
+        guide_checkpoint: Checkpoint of the guide.
+        query_key: Let a tagger's trained queries and keys move the frozen attention.
+        context: Of a tagger `full`: the base's encoder and readout, which have other ways from a
+            token to its tag than attention; or `tokens`, the stricter probe: each token is read
+            alone, by an affine map and tanh, without position, and the readout is `text`, so that
+            nothing reaches a tag but through the attention given to its token. Null: `full` of a
+            tagger; a classifier's words are always read alone.
+        shuffle_seed: Seed of the shuffles; an instance's is the same in every epoch.
+        options: What differs from the base's training, see `FromBase`.
+
+    Raises:
+        InputError: Base or guide cannot be read, has no attention, or is of another corpus, or
+            options exclude each other.
     """
 
-    adversaries: ClassVar[str]
-
-    def _be_guided(self) -> None:
-        """Open the guide, where it is a frozen model."""
-        guide, checkpoint = self.hparams["guide"], self.hparams["guide_checkpoint"]
-        if (guide in ("adversary", "other")) != (checkpoint is not None):
-            wants = "needs a" if checkpoint is None else "takes no"
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        base: str,
+        guide: GuideName = "base",
+        guide_checkpoint: str | None = None,
+        query_key: bool = False,
+        context: Literal["full", "tokens"] | None = None,
+        shuffle_seed: int = 0,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(spec, base, **options)
+        frozen = guide not in ("uniform", "learned")
+        if query_key and not frozen:
+            raise InputError(f"query_key is for frozen attention; with guide {guide} leave it out.")
+        net = guided_net(self.hparams["problem"], self.net, guide, context, query_key)
+        self._build(net, guided=frozen)
+        if (guide in ("adversary", "other")) != (guide_checkpoint is not None):
+            wants = "needs a" if guide_checkpoint is None else "takes no"
             raise InputError(f"guide {guide} {wants} guide_checkpoint.")
-        self._guide = self._guiding_reference() if self._frozen else None
-
-    @property
-    def _frozen(self) -> bool:
-        """Whether the guide is a frozen model."""
-        return self.hparams["guide"] not in ("uniform", "learned")
+        self._guide = self._guiding_reference() if frozen else None
 
     @override
     def setup(self, stage: str) -> None:
@@ -56,88 +91,38 @@ class GuidedVariant(Variant):
         if isinstance(self.model, GivenAttention):
             self.model.guide = None
 
-    def _guiding_reference(self) -> Reference:
-        guide, checkpoint = self.hparams["guide"], self.hparams["guide_checkpoint"]
-        if checkpoint is None:
-            return self.reference
-        reference = self._refer("guide", checkpoint)
-        self._require_kind(reference, "guide")
-        identity, base = reference.identity, self.reference.identity
-        of_this_base = "lambda_" in identity.options and identity.base == base.fingerprint
-        if guide == "adversary" and not of_this_base:
-            raise InputError(
-                f"guide_checkpoint {checkpoint} is no {self.adversaries} trained against the "
-                f"base {self.reference.path}: for any other model give guide `other`."
-            )
-        return reference
-
-    @abstractmethod
-    def _attended(self, batch: TextBatch) -> tuple[Tensor, Tensor]:
-        """Rows (R, 2) of a batch, and what the attention of each may reach, (R, N) bool."""
-
     @override
     def _read_references(self) -> list[Reference]:
         return [] if self._guide is None else [self._guide]
 
+    def _guiding_reference(self) -> Reference:
+        guide, path = self.hparams["guide"], self.hparams["guide_checkpoint"]
+        if path is None:
+            return self.reference
+        reference = self._refer("guide", path)
+        found, base = reference.identity, self.reference.identity
+        if found.options["problem"] != base.options["problem"]:
+            raise InputError(
+                f"the guide {path} is of {found.options['problem']}, but its base of "
+                f"{base.options['problem']}."
+            )
+        of_this_base = "lambda_" in found.options and found.base == base.fingerprint
+        if guide == "adversary" and not of_this_base:
+            raise InputError(
+                f"guide_checkpoint {path} is no AdversarialVariant trained against the base "
+                f"{self.reference.path}: for any other model give guide `other`."
+            )
+        there, own = (one.options["net"].get("heads") for one in (found, base))
+        if there != own:
+            raise InputError(f"the guide {path} has {there} heads, the base {own}.")
+        return reference
+
     def _guidance(self, batch: TextBatch) -> Tensor:
         """Attention (R, H, N) of the guide for the texts of the split that is running."""
         assert self._guide is not None
-        rows, mask = self._attended(batch)
+        rows, mask = self.problem.instances(batch)
         weights, _ = self._outputs(self._guide).read(rows, mask)
         if self.hparams["guide"] == "shuffled":
             seed: int = self.hparams["shuffle_seed"]
             weights = permuted_weights(weights, mask, rows, draws=1, seed=seed)[:, :, 0]
         return weights
-
-
-class GuidedMLP(GuidedVariant, VariantTask):
-    """A classifier without context that is told what to attend to.
-
-    Each word is read alone, by an affine map and tanh of the base's embedding and hidden size, and
-    the guide's attention weighs the results. In a hierarchical model a guide gives the attention
-    over sentences, and a sentence is the mean of its words.
-
-    Args:
-        vocab_size: Number of token ids V; the command line takes it from the corpus.
-        num_classes: Number of classes C; the command line takes it from the corpus.
-        base: Checkpoint of the base model.
-        guide: Where attention comes from. `uniform`; `learned`, additive attention of the model's
-            own; `base`, frozen; `shuffled`, the base's, shuffled within each text: as peaked, and
-            says nothing of the words; `adversary`, that of an adversary of this base, and `other`,
-            that of any model of the corpus, such as the base's from another seed, both frozen and
-            from `guide_checkpoint`.
-        guide_checkpoint: Checkpoint of the guide.
-        shuffle_seed: Seed of the shuffles; a text's is the same in every epoch.
-        training: Options of training that differ from the base's.
-        inherited: What is known of base and guide; null reads it from their checkpoints.
-
-    Raises:
-        InputError: Base or guide cannot be read, has no attention, or is of another corpus.
-    """
-
-    adversaries = "AdversarialClassifier"
-
-    def __init__(
-        self,
-        vocab_size: int,
-        num_classes: int,
-        base: str,
-        guide: GuideName = "base",
-        guide_checkpoint: str | None = None,
-        shuffle_seed: int = 0,
-        training: TrainingOptions | None = None,
-        inherited: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__()
-        self.save_hyperparameters()
-        self._inherit(
-            guided=self._frozen,
-            encoder="average",
-            attention="additive" if guide == "learned" else "uniform",
-            attention_size=None,
-        )
-        self._be_guided()
-
-    @override
-    def _attended(self, batch: TextBatch) -> tuple[Tensor, Tensor]:
-        return attended_items(batch)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from attnlight.functional.spans import find_chunks
-from attnlight.tasks.spans import tag_scheme
+from attnlight.problems.tagging import tag_scheme
 from results_page.kept import Experiment
 from results_page.tables import DASH, number, summary, table
 

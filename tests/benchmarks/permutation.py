@@ -48,7 +48,7 @@ def addition(
     data.prepare()
     pl.seed_everything(0, verbose=False)
     model = arguments("models/bilstm_additive")
-    task = AttentionClassifier(data.vocab_size, data.num_classes, **model)
+    task = AttentionClassifier(data.spec, **model)
     with tempfile.TemporaryDirectory(prefix="attnlight-permutation-") as folder:
         ways = {
             "without": lambda: _test(task, data, Path(folder), with_permutation=False),

@@ -80,7 +80,7 @@ def fitted(
     """A tagger of configs/models trained for some epochs, and how good it is in words."""
     pl.seed_everything(0, verbose=False)
     options = arguments(f"models/tagger_{readout}")
-    task = ChunkTagger(data.vocab_size, data.classes, data.features, **options)
+    task = ChunkTagger(data.spec, **options)
     with tempfile.TemporaryDirectory(prefix="attnlight-tagging-") as folder:
         fitting = trainer(Path(folder), max_epochs=epochs)
         fitting.fit(task, data)

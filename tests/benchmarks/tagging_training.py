@@ -52,15 +52,18 @@ class PlainTaggingLoop:
     """
 
     def __init__(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
-        settings = task.hparams
-        self.model = build_model(settings)
+        own = task.hparams
+        self.model, settings = (
+            build_model(own["problem"], own["net"], own["spec"]),
+            own["optimizer"],
+        )
         self.optimizer = torch.optim.Adam(
             self.model.parameters(),
             lr=settings["learning_rate"],
             betas=settings["betas"],
             fused=True,
         )
-        warmup, size = settings["warmup_steps"], settings["hidden_size"]
+        warmup, size = settings["warmup_steps"], own["net"]["hidden_size"]
         self.schedule = LambdaLR(
             self.optimizer,
             lambda step: size**-0.5 * min((step + 1) ** -0.5, (step + 1) * warmup**-1.5),

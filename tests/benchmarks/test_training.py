@@ -7,6 +7,7 @@ import torch
 
 from attnlight.datamodules import PlantedEvidence
 from attnlight.tasks import AttentionClassifier
+from tests.bases import classifier
 from tests.benchmarks.permutation import addition
 from tests.benchmarks.training import PlainLoop, shuffled
 
@@ -22,9 +23,8 @@ def corpus() -> PlantedEvidence:
 
 @pytest.fixture
 def task(corpus: PlantedEvidence) -> AttentionClassifier:
-    return AttentionClassifier(
-        corpus.vocab_size,
-        corpus.num_classes,
+    return classifier(
+        corpus.spec,
         embedding_size=6,
         hidden_size=4,
         amsgrad=True,

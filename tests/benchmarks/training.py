@@ -19,7 +19,7 @@ from attnlight.batch import TextBatch
 from attnlight.cli import run
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.samplers import BucketSampler
-from attnlight.models.build import build_classifier
+from attnlight.models.build import build_model
 from tests.benchmarks.measuring import Measurement, clock, spread, turned
 from tests.commands import CPU, experiment
 
@@ -131,15 +131,16 @@ class PlainLoop:
     """
 
     def __init__(self, trainer: pl.Trainer, task: pl.LightningModule, *, fused: bool) -> None:
-        self.model = build_classifier(task.hparams)
+        own = task.hparams
+        self.model = build_model(own["problem"], own["net"], own["spec"])
         self.class_weight: torch.Tensor = task.class_weight.clone()  # type: ignore[operator]
-        decay = task.hparams["weight_decay"]
+        decay = own["optimizer"]["weight_decay"]
         groups = [
             {"params": list(part.parameters()), "weight_decay": decay.get(name, 0.0)}
             for name, part in self.model.named_children()
             if list(part.parameters())
         ]
-        settings: dict[str, Any] = {"lr": task.hparams["learning_rate"], "amsgrad": True}
+        settings: dict[str, Any] = {"lr": own["optimizer"]["learning_rate"], "amsgrad": True}
         if fused:
             settings["fused"] = True
         self.optimizer = torch.optim.Adam(groups, **settings)

@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
 from attnlight.datamodules import CorpusDataModule
-from attnlight.tasks import AdversarialClassifier, AttentionClassifier, GuidedMLP
+from attnlight.tasks import AdversarialVariant, AttentionClassifier, GuidedVariant
 from tests.bases import trainer
 from tests.benchmarks.measuring import Measurement, spread, turned
 from tests.benchmarks.permutation import arguments, corpus_of
@@ -38,11 +38,11 @@ def guided(
 
 
 def _adversary(data: CorpusDataModule, base: str) -> pl.LightningModule:
-    return AdversarialClassifier(data.vocab_size, data.num_classes, base, lambda_=1e-3)
+    return AdversarialVariant(data.spec, base, lambda_=1e-3)
 
 
 def _guided(data: CorpusDataModule, base: str) -> pl.LightningModule:
-    return GuidedMLP(data.vocab_size, data.num_classes, base, guide="base")
+    return GuidedVariant(data.spec, base, guide="base")
 
 
 def _epochs(
@@ -57,9 +57,7 @@ def _epochs(
     with tempfile.TemporaryDirectory(prefix="attnlight-variants-") as folder:
         base = f"{folder}/base.ckpt"
         ways: dict[str, Make] = {
-            "plain": lambda: AttentionClassifier(
-                data.vocab_size, data.num_classes, **arguments("models/bilstm_additive")
-            ),
+            "plain": lambda: AttentionClassifier(data.spec, **arguments("models/bilstm_additive")),
             "variant": lambda: variant(data, base),
         }
         _fit(ways["plain"](), data, Path(folder), 1, 1).save_checkpoint(base)

@@ -13,7 +13,7 @@ from attnlight.errors import InputError
 from attnlight.records import read_metadata, read_record
 from attnlight.reference import read_base
 from attnlight.tasks import AttentionClassifier, SeedVariant
-from tests.bases import Planted, save_base, trainer
+from tests.bases import Planted, classifier, save_base, trainer
 from tests.outside import OutsideTask, Texts, loader
 
 
@@ -25,7 +25,7 @@ def corpus() -> Planted:
 def other(corpus: Planted) -> AttentionClassifier:
     torch.manual_seed(5)
     sharp: dict[str, Any] = {"encoder": "none", "attention": "dot", "embedding_scale": 3.0}
-    return AttentionClassifier(corpus.vocab_size, corpus.num_classes, embedding_size=6, **sharp)
+    return classifier(corpus.spec, embedding_size=6, **sharp)
 
 
 def test_record_equals_a_loop_with_scipy(tmp_path: Path, corpus: Planted) -> None:
@@ -66,7 +66,7 @@ def test_a_base_is_no_distance_from_itself(tmp_path: Path, corpus: Planted) -> N
 
 def test_a_variant_brings_its_base_and_drifts(tmp_path: Path, corpus: Planted) -> None:
     base = save_base(tmp_path / "base.ckpt", corpus)
-    task = SeedVariant(corpus.vocab_size, corpus.num_classes, str(base), {"learning_rate": 0.03})
+    task = SeedVariant(corpus.spec, str(base), optimizer={"learning_rate": 0.03})
     started = trainer(tmp_path, BaseDivergence(every_n_epochs=2), max_epochs=4)
     started.fit(task, datamodule=corpus)
     records = sorted((tmp_path / "records/val").iterdir())

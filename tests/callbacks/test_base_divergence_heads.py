@@ -15,7 +15,7 @@ from attnlight.callbacks import BaseDivergence
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.records import read_metadata, read_record
 from attnlight.reference import read_base
-from attnlight.tasks import ChunkTagger, GuidedTagger, SeedTagger, UniformTagger
+from attnlight.tasks import ChunkTagger, GuidedVariant, SeedVariant, UniformVariant
 from tests.tasks.tagged import corpus, save_tagger, trainer, written
 
 HEADS = 4
@@ -151,8 +151,8 @@ def test_heads_that_rank_nothing_are_left_out_of_rankings(
     base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
     torch.manual_seed(4)
 
-    def task(head: int | None) -> UniformTagger:
-        return UniformTagger(data.vocab_size, data.classes, str(base), data.features, head=head)
+    def task(head: int | None) -> UniformVariant:
+        return UniformVariant(data.spec, str(base), head=head)
 
     options: dict[str, Any] = {"rankings": True, "match_heads": False}
     rows, _ = record_of(tmp_path / "all", task(None), data, base, **options)
@@ -175,7 +175,7 @@ def test_heads_that_rank_nothing_are_left_out_of_rankings(
 def test_each_epoch_matches_its_own_heads(data: ChunkingDataModule, tmp_path: Path) -> None:
     base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
     torch.manual_seed(4)
-    task = SeedTagger(data.vocab_size, data.classes, str(base), data.features)
+    task = SeedVariant(data.spec, str(base))
     orders = []
 
     class Spy(BaseDivergence):
@@ -204,7 +204,7 @@ def test_a_guided_model_reads_its_guide_on_both_splits(
     data: ChunkingDataModule, tmp_path: Path
 ) -> None:
     base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
-    task = GuidedTagger(data.vocab_size, data.classes, str(base), data.features)
+    task = GuidedVariant(data.spec, str(base))
     rows, about = record_of(tmp_path, task, data, base)
     assert about["heads"] == [0, 1, 2, 3]
     np.testing.assert_allclose(rows["attention_js"], 0, atol=1e-9)

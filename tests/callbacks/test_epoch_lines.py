@@ -12,8 +12,7 @@ import pytest
 from attnlight.callbacks import AttentionPermutation, Predictions
 from attnlight.callbacks.epoch_lines import EpochLines
 from attnlight.report.tables import number
-from attnlight.tasks import AttentionClassifier
-from tests.bases import SMALL, Planted
+from tests.bases import SMALL, Planted, classifier
 from tests.bases import trainer as trainer_of
 from tests.commands import CPU, QUIET, attnlight, experiment
 
@@ -39,7 +38,7 @@ def lines_of(
 ) -> tuple[list[dict[str, str]], list[dict[str, float]]]:
     """Each line as names and values, and what was logged up to then."""
     data = Planted(batch_size=32)
-    task = AttentionClassifier(data.vocab_size, data.num_classes, **SMALL)
+    task = classifier(data.spec, **SMALL)
     tests = [Predictions(figures=False), AttentionPermutation(every_n_epochs=2, figures=False)]
     logged = Logged()
     trainer_of(folder, *tests, EpochLines(), logged, max_epochs=3, **options).fit(task, data)

@@ -11,7 +11,8 @@ from attnlight.data.sources import Source
 from attnlight.data.word2vec import TrainedVectors, Word2VecSettings
 from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
-from attnlight.reference import Reference, attended_items
+from attnlight.problems.classification import attended_items
+from attnlight.reference import Reference
 from tests.bases import Planted, batch_of, save_base
 from tests.damage import DAMAGES, folder_for_all, without_rights
 

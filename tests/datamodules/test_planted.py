@@ -44,7 +44,7 @@ def test_the_prepared_corpus_is_the_drawn_one() -> None:
     data = PlantedEvidence(train_size=300, validation_size=40, test_size=41, negation=0.4)
     for number, (split, size) in enumerate({"train": 300, "validation": 40, "test": 41}.items()):
         dataset = data.dataset(split)
-        drawn = next(data.spec.draw(number, size))
+        drawn = next(data.planted.draw(number, size))
         assert len(dataset) == size
         assert dataset.index.tolist() == list(range(size))
         assert dataset.labels is not None
@@ -54,8 +54,8 @@ def test_the_prepared_corpus_is_the_drawn_one() -> None:
         assert batch.extras["evidence"][batch.mask].tolist() == drawn.evidence.tolist()
         assert not batch.extras["evidence"][~batch.mask].any()
     assert data.classes == ["bad", "good"]
-    assert data.vocab_size == len(data.spec.words)
-    drawn = next(data.spec.draw(0, 300))
+    assert data.vocab_size == len(data.planted.words)
+    drawn = next(data.planted.draw(0, 300))
     assert data.label_counts == [int((drawn.labels == label).sum()) for label in (0, 1)]
 
 
@@ -63,7 +63,7 @@ def test_a_corpus_of_several_chunks_is_in_order() -> None:
     data = PlantedEvidence(train_size=25_001)
     dataset = data.dataset("train")
     assert dataset.index.tolist() == list(range(25_001))
-    drawn = list(data.spec.draw(0, 25_001))
+    drawn = list(data.planted.draw(0, 25_001))
     assert [len(chunk.labels) for chunk in drawn] == [10_000, 10_000, 5_001]
     last = dataset[[25_000]]
     assert last.tokens[0].tolist() == drawn[-1].tokens[-int(drawn[-1].lengths[-1]) :].tolist()

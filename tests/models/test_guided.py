@@ -10,17 +10,15 @@ from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.functional.attribution.leave_one_out import without
 from attnlight.models import FlatClassifier, HierarchicalClassifier
-from attnlight.models.build import build_classifier, classifier_options
+from attnlight.models.build import build_model, model_options
 from attnlight.models.guided import Guided
 
+SPEC: dict[str, Any] = {"vocab_size": 30, "classes": ["a", "b", "c"]}
 OPTIONS: dict[str, Any] = {
-    "vocab_size": 30,
-    "num_classes": 3,
     "encoder": "average",
     "attention": "uniform",
     "embedding_size": 6,
     "hidden_size": 4,
-    "learning_rate": 0.1,  # of the task, not of the model
 }
 
 
@@ -40,7 +38,8 @@ def guidance(batch: TextBatch) -> Tensor:
 @pytest.fixture(params=[False, True], ids=["flat", "hierarchical"])
 def guided(request: pytest.FixtureRequest) -> Any:
     torch.manual_seed(0)
-    model = build_classifier(OPTIONS | {"hierarchical": request.param}, guided=True).eval()
+    net = OPTIONS | {"hierarchical": request.param}
+    model = build_model("classification", net, SPEC, guided=True).eval()
     assert isinstance(model, Guided)
     model.guide = guidance
     return model, texts(request.param)
@@ -96,15 +95,15 @@ def test_leave_one_out_renormalises_what_the_guide_gave(guided: Any) -> None:
 )
 def test_build_from_plain_options(hierarchical: bool, kind: type) -> None:
     options = OPTIONS | {"hierarchical": hierarchical, "attention": "additive", "attention_size": 2}
-    model = build_classifier(options)
+    model = build_model("classification", options, SPEC)
     assert type(model) is kind
     assert [p.shape for p in model.parameters()] == [
-        p.shape for p in kind(**classifier_options(options)).parameters()
+        p.shape for p in kind(**model_options("classification", options, SPEC)).parameters()
     ]
 
 
 def test_a_missing_option_has_its_default() -> None:
-    model = build_classifier({"vocab_size": 30, "num_classes": 2})
+    model = build_model("classification", {}, SPEC)
     assert [p.shape for p in model.parameters()] == [
-        p.shape for p in FlatClassifier(30, 2).parameters()
+        p.shape for p in FlatClassifier(30, 3).parameters()
     ]

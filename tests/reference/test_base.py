@@ -20,6 +20,9 @@ def corpus() -> Planted:
 def changed(path: Path, target: Path, **parts: Any) -> Path:
     """A copy of a checkpoint with other content."""
     checkpoint = torch.load(path, weights_only=True)
+    parts = {name: dict(changes) for name, changes in parts.items()}
+    net = parts.get("hyper_parameters", {}).pop("net", {})
+    checkpoint["hyper_parameters"]["net"].update(net)
     for name, changes in parts.items():
         checkpoint[name].update(changes)
     torch.save(checkpoint, target)
@@ -35,7 +38,7 @@ def test_says_what_its_task_says(tmp_path: Path, corpus: Planted) -> None:
     assert torch.equal(ours.weights, theirs.weights)
     assert not any(parameter.requires_grad for parameter in base.model.parameters())
     assert base.identity.corpus == corpus.fingerprint
-    assert base.identity.options["attention"] == "scaled_dot"
+    assert base.identity.options["net"]["attention"] == "scaled_dot"
     assert Identity.of(base.identity.held()) == base.identity
 
 
@@ -79,7 +82,7 @@ class TestRefusal:
     @pytest.mark.parametrize("attention", [None, "none"])
     def test_without_attention(self, tmp_path: Path, corpus: Planted, attention: str) -> None:
         path = save_base(tmp_path / "a.ckpt", corpus)
-        changed(path, path, hyper_parameters={"attention": attention})
+        changed(path, path, hyper_parameters={"net": {"attention": attention}})
         self.refused(path, "without attention")
 
     def test_uniform_is_attention(self, tmp_path: Path, corpus: Planted) -> None:
@@ -94,5 +97,5 @@ class TestRefusal:
 
     def test_weights_of_another_model(self, tmp_path: Path, corpus: Planted) -> None:
         path = save_base(tmp_path / "a.ckpt", corpus)
-        changed(path, path, hyper_parameters={"hidden_size": 5})
+        changed(path, path, hyper_parameters={"net": {"hidden_size": 5}})
         self.refused(path, "do not fit")

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from attnlight.errors import InputError
-from attnlight.reference import Reference, attended_items, outputs, read_base, running_split
+from attnlight.problems.classification import attended_items
+from attnlight.reference import Reference, outputs, read_base, running_split
 from tests.bases import Planted, batch_of, save_base
 
 

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.models import FlatClassifier, HierarchicalClassifier
-from attnlight.reference import OutputStore, attended_items, store, write_outputs
+from attnlight.problems.classification import attended_items
+from attnlight.reference import OutputStore, store, write_outputs
 from tests.outside import TwoHeads
 
 SIZE = 53

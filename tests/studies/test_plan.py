@@ -187,7 +187,7 @@ class TestCommands:
         assert words[1:7:2] == ["-c"] * 3
         assert words[6] == str(CONFIGS / "tests/cheap.yaml")
         assert [word for word in words if word.startswith("--model")] == [
-            "--model=attnlight.tasks.GuidedMLP",
+            "--model=attnlight.tasks.GuidedVariant",
             "--model.base=root/tiny/base-s0/best.ckpt",
             "--model.guide=adversary",
             "--model.guide_checkpoint=root/tiny/adversary-kl-l0.05-s0/best.ckpt",

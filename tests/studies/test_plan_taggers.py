@@ -107,16 +107,16 @@ class TestCommands:
     def test_variants_are_those_of_taggers(self, lab: Lab) -> None:
         base = "r/t/base-s0/best.ckpt"
         assert model_of(lab, "base-s0") == []
-        assert model_of(lab, "uniform-s1") == ["attnlight.tasks.UniformTagger", base]
-        assert model_of(lab, "uniform-h3-s0") == ["attnlight.tasks.UniformTagger", base, "3"]
-        assert model_of(lab, "seed-b0-s1") == ["attnlight.tasks.SeedTagger", base]
-        guided = ["attnlight.tasks.GuidedTagger", base]
+        assert model_of(lab, "uniform-s1") == ["attnlight.tasks.UniformVariant", base]
+        assert model_of(lab, "uniform-h3-s0") == ["attnlight.tasks.UniformVariant", base, "3"]
+        assert model_of(lab, "seed-b0-s1") == ["attnlight.tasks.SeedVariant", base]
+        guided = ["attnlight.tasks.GuidedVariant", base]
         assert model_of(lab, "guide-base-s0") == [*guided, "base", "full"]
         assert model_of(lab, "guide-uniform-tokens-s0") == [*guided, "uniform", "tokens"]
         told = "adversary-kl-l0.01-s0"
         words = model_of(lab, "guide-adversary-query_key-s0", told)
         assert words == [*guided, "adversary", f"r/t/{told}/best.ckpt", "true"]
-        adversary = ["attnlight.tasks.AdversarialTagger", base]
+        adversary = ["attnlight.tasks.AdversarialVariant", base]
         assert model_of(lab, told) == [*adversary, "0.01", "kl"]
         assert model_of(lab, "adversary-compat-l2.1-s0") == [*adversary, "2.1", "kl", "true"]
 

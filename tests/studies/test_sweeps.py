@@ -18,10 +18,10 @@ from tests.test_configs import read
 
 SWEEPS = sorted((CONFIGS / "sweeps").glob("*.yaml"))
 TASKS = {
-    "adversary": "AdversarialClassifier",
-    "guides": "GuidedMLP",
+    "adversary": "AdversarialVariant",
+    "guides": "GuidedVariant",
     "seeds": "SeedVariant",
-    "uniform": "UniformClassifier",
+    "uniform": "UniformVariant",
 }
 SIZES = {"train_size": 60, "validation_size": 40, "test_size": 40}
 

@@ -35,5 +35,4 @@ def save_tagger(path: Path, data: ChunkingDataModule, *, seed: int = 0, **option
             if "norm" not in name:
                 values.copy_(0.7 * torch.randn(values.shape, generator=random))
     task.adopt_corpus(data)
-    task.token_features = data.token_features
     return save(task, path)

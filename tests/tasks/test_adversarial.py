@@ -16,9 +16,9 @@ from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.reference import read_base
-from attnlight.tasks import AdversarialClassifier, AttentionClassifier
+from attnlight.tasks import AdversarialVariant, AttentionClassifier
 from attnlight.tasks.adversarial import attention_term, prediction_term
-from tests.bases import Planted, batch_of, running, save, save_base, trainer
+from tests.bases import Planted, batch_of, classifier, running, save, save_base, trainer
 from tests.commands import CONFIGS, QUIET, attnlight_on_one, attnlight_on_two, experiment
 
 
@@ -43,11 +43,9 @@ def base(tmp_path: Path, corpus: Planted) -> Path:
 
 def adversary(
     corpus: PlantedEvidence, base: Path, lambda_: float, **options: Any
-) -> AdversarialClassifier:
+) -> AdversarialVariant:
     torch.manual_seed(1)
-    return AdversarialClassifier(
-        corpus.vocab_size, corpus.num_classes, str(base), lambda_, **options
-    )
+    return AdversarialVariant(corpus.spec, str(base), lambda_, **options)
 
 
 class TestTerms:
@@ -122,9 +120,7 @@ def test_where_the_base_has_nothing_it_counts_as_the_smallest_float() -> None:
     assert float(found) == pytest.approx(by_hand, rel=1e-6)
 
 
-def by_loop(
-    task: AdversarialClassifier, base: Any, batch: TextBatch, strength: float
-) -> list[float]:
+def by_loop(task: AdversarialVariant, base: Any, batch: TextBatch, strength: float) -> list[float]:
     """The objective of each text, read alone, in plain numpy."""
     found = []
     for text in range(len(batch)):
@@ -225,7 +221,7 @@ class TestReleasedLoss:
     """W&P's code: (sum of half the difference of sigmoids - lambda sum of KL) times sum of weights."""
 
     @staticmethod
-    def restated(task: AdversarialClassifier, base: Any, batch: TextBatch, ratio: float) -> float:
+    def restated(task: AdversarialVariant, base: Any, batch: TextBatch, ratio: float) -> float:
         with torch.no_grad():
             new, old = task.model(batch), base(batch)
         z_new, z_old = ((o.logits[:, 1] - o.logits[:, 0]).double().numpy() for o in (new, old))
@@ -279,8 +275,8 @@ def test_negative_numbers_are_refused(corpus: Planted, base: Path, name: str, va
 
 
 def test_monitor_is_the_objective() -> None:
-    assert AdversarialClassifier.monitor == ("val/loss", "min")
-    assert AttentionClassifier.monitor == ("val/accuracy", "max")
+    assert AdversarialVariant.monitor({}) == ("val/loss", "min")
+    assert AttentionClassifier.monitor({}) == ("val/accuracy", "max")
 
 
 def test_lambda_moves_attention_and_spares_predictions(tmp_path: Path) -> None:
@@ -290,9 +286,7 @@ def test_lambda_moves_attention_and_spares_predictions(tmp_path: Path) -> None:
     )
     torch.manual_seed(0)
     settings: dict[str, Any] = {"encoder": "bigru", "embedding_size": 16, "hidden_size": 16}
-    task = AttentionClassifier(
-        corpus.vocab_size, corpus.num_classes, learning_rate=0.015, **settings
-    )
+    task = classifier(corpus.spec, learning_rate=0.015, **settings)
     trainer(tmp_path, max_epochs=4).fit(task, datamodule=corpus)
     path = save(task, tmp_path / "base.ckpt")
     moved, tvd = {}, {}

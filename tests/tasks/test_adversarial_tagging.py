@@ -15,7 +15,7 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
 from attnlight.reference import Reference, read_base
-from attnlight.tasks import AdversarialTagger
+from attnlight.tasks import AdversarialVariant
 from tests.bases import batch_of, running
 from tests.tasks.tagged import corpus, save_tagger, trainer, written
 
@@ -32,12 +32,10 @@ def base(tmp_path_factory: pytest.TempPathFactory, data: ChunkingDataModule) -> 
 
 def adversary(
     data: ChunkingDataModule, base: Path, lambda_: float = 0.1, **options: Any
-) -> AdversarialTagger:
+) -> AdversarialVariant:
     """One without dropout, so that its loss in training is a function of the batch."""
     torch.manual_seed(1)
-    task = AdversarialTagger(
-        data.vocab_size, data.classes, str(base), lambda_, data.features, **options
-    )
+    task = AdversarialVariant(data.spec, str(base), lambda_, **options)
     for module in task.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -50,7 +48,7 @@ def alone(batch: TextBatch, text: int) -> TextBatch:
     return batch.apply(lambda v: v[text : text + 1] if v.ndim == 1 else v[text : text + 1, :length])
 
 
-def by_loop(task: AdversarialTagger, base: Any, batch: TextBatch, strength: float) -> list[float]:
+def by_loop(task: AdversarialVariant, base: Any, batch: TextBatch, strength: float) -> list[float]:
     """The objective of each token, its sentence read alone, head by head in plain numpy."""
     found = []
     for text in range(len(batch)):
@@ -246,7 +244,7 @@ class TestReleasedScale:
 
     def test_is_of_nll_and_kl(self, data: ChunkingDataModule, base: Path) -> None:
         for terms in ({"prediction_term": "tvd"}, {"attention_term": "js"}):
-            with pytest.raises(InputError, match="compat is the study's loss"):
+            with pytest.raises(InputError, match="compat is the released loss"):
                 adversary(data, base, compat=True, **terms)
 
 

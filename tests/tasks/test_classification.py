@@ -1,6 +1,6 @@
 import inspect
 import warnings
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from attnlight.batch import TextBatch
 from attnlight.checkpoints import AtomicCheckpointIO
 from attnlight.errors import InputError
 from attnlight.models import FlatClassifier, HierarchicalClassifier
+from attnlight.models.options import ClassifierNet
 from attnlight.tasks import AttentionClassifier
-from attnlight.tasks.classification import ARCHITECTURE
+from tests.bases import classifier, spec
 
 FLAG = 7  # the word that decides the label
 SMALL: dict[str, Any] = {"embedding_size": 8, "hidden_size": 4, "encoder": "bigru"}
@@ -78,27 +79,27 @@ def fit(
         plugins=[AtomicCheckpointIO()],
         **({"enable_checkpointing": False} | options),
     )
-    data = loader(bool(task.hparams["hierarchical"]))
+    data = loader(bool(task.hparams["net"]["hierarchical"]))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(workers|logging interval|exists and is not)")
         trainer.fit(task, data, data, ckpt_path=ckpt_path)
     return trainer
 
 
-def test_architecture_is_all_that_the_models_are_made_of() -> None:
+def test_options_are_all_that_the_models_are_made_of() -> None:
     flat, hierarchical = (
-        set(inspect.signature(kind).parameters) for kind in (FlatClassifier, HierarchicalClassifier)
+        set(inspect.signature(kind).parameters) - {"vocab_size", "num_classes"}
+        for kind in (FlatClassifier, HierarchicalClassifier)
     )
     assert hierarchical - flat == {"sentence_dropout"}
     assert not flat - hierarchical
-    assert set(ARCHITECTURE) == hierarchical | {"hierarchical"}
-    assert set(ARCHITECTURE) <= set(inspect.signature(AttentionClassifier).parameters)
+    assert {field.name for field in fields(ClassifierNet)} == hierarchical | {"hierarchical"}
 
 
 @pytest.mark.parametrize(("option", "value"), [("dropout_on", "logits"), ("attention_size", 3)])
 def test_options_reach_the_model(option: str, value: object) -> None:
     for hierarchical in (False, True):
-        task = AttentionClassifier(40, 3, **SMALL, hierarchical=hierarchical, **{option: value})
+        task = classifier(spec(40, 3), **SMALL, hierarchical=hierarchical, **{option: value})
         if option == "dropout_on":
             assert task.model.dropout_on == value
         else:
@@ -109,7 +110,7 @@ def test_options_reach_the_model(option: str, value: object) -> None:
 @pytest.mark.parametrize("encoder", ["bigru", "conv", "none"])
 def test_a_hierarchical_model_learns_which_word_decides(encoder: str) -> None:
     torch.manual_seed(0)
-    task = AttentionClassifier(40, 2, **HAN | {"encoder": encoder}, learning_rate=0.03)
+    task = classifier(spec(40, 2), **HAN | {"encoder": encoder}, learning_rate=0.03)
     assert isinstance(task.model, HierarchicalClassifier)
     trainer = fit(task, 12)
     assert trainer.callback_metrics["val/accuracy"] == 1.0
@@ -128,7 +129,7 @@ class TestParts:
         names = PARTS[hierarchical]
         decay = {name: float(number) for number, name in enumerate(names, start=1)}
         options = SMALL | {"hierarchical": hierarchical, "weight_decay": decay}
-        task = AttentionClassifier(40, 2, **options)
+        task = classifier(spec(40, 2), **options)
         optimizer = task.configure_optimizers()
         assert isinstance(optimizer, torch.optim.Adam)
         held = [(group["weight_decay"], group["params"]) for group in optimizer.param_groups]
@@ -139,7 +140,7 @@ class TestParts:
         assert sum(len(ps) for _, ps in held) == len(list(task.model.parameters()))
 
     def test_another_name_is_refused(self) -> None:
-        task = AttentionClassifier(40, 2, **HAN, weight_decay={"encoder": 0.1})
+        task = classifier(spec(40, 2), **HAN, weight_decay={"encoder": 0.1})
         with pytest.raises(InputError, match=f"'encoder'; the model has {', '.join(PARTS[True])}"):
             task.configure_optimizers()
 
@@ -148,19 +149,19 @@ class TestPlateau:
     def test_rate_is_halved_after_each_epoch_without_a_new_best(self) -> None:
         rates = RememberRates()
         # Too small to change a prediction: the first epoch is the best.
-        task = AttentionClassifier(40, 2, **HAN, learning_rate=1e-6, plateau_factor=0.5)
+        task = classifier(spec(40, 2), **HAN, learning_rate=1e-6, plateau_factor=0.5)
         fit(task, 4, callbacks=[rates])
         assert rates.rates == [1e-6, 1e-6, 0.5e-6, 0.25e-6]
 
     def test_without_it_the_rate_stays(self) -> None:
         rates = RememberRates()
-        fit(AttentionClassifier(40, 2, **HAN, learning_rate=1e-6), 3, callbacks=[rates])
+        fit(classifier(spec(40, 2), **HAN, learning_rate=1e-6), 3, callbacks=[rates])
         assert rates.rates == [1e-6] * 3
 
     def test_a_resumed_run_is_as_an_undisturbed_one(self, tmp_path: Path) -> None:
         def run(epochs: int, folder: str, ckpt_path: Path | None = None) -> dict[str, Any]:
             torch.manual_seed(0)
-            task = AttentionClassifier(40, 2, **HAN, learning_rate=1e-6, plateau_factor=0.5)
+            task = classifier(spec(40, 2), **HAN, learning_rate=1e-6, plateau_factor=0.5)
             keep = ModelCheckpoint(
                 tmp_path / folder,
                 filename="last",
@@ -186,7 +187,7 @@ class TestPlateau:
 
     @pytest.mark.parametrize("factor", [0.0, 1.0, 2.0])
     def test_a_factor_that_does_not_reduce_is_refused(self, factor: float) -> None:
-        task = AttentionClassifier(40, 2, **HAN, plateau_factor=factor)
+        task = classifier(spec(40, 2), **HAN, plateau_factor=factor)
         with pytest.raises(InputError, match=f"plateau_factor is {factor}"):
             task.configure_optimizers()
 
@@ -195,7 +196,7 @@ class TestPlateau:
 def test_gradients_are_clipped_with_those_of_embeddings_among_them(hierarchical: bool) -> None:
     """On a CPU these are sparse until just before the step."""
     options = SMALL | {"hierarchical": hierarchical, "optimizer": "sgd", "learning_rate": 1.0}
-    task = AttentionClassifier(40, 2, **options, initialization="xavier")
+    task = classifier(spec(40, 2), **options, initialization="xavier")
     before = [parameter.detach().clone() for parameter in task.model.parameters()]
     fit(task, 1, gradient_clip_val=1e-3, limit_train_batches=1)
     pairs = zip(before, task.model.parameters(), strict=True)
@@ -207,7 +208,7 @@ def test_gradients_are_clipped_with_those_of_embeddings_among_them(hierarchical:
 class TestMistakes:
     @pytest.mark.parametrize("hierarchical", [False, True])
     def test_a_corpus_of_the_other_kind(self, hierarchical: bool) -> None:
-        task = AttentionClassifier(40, 2, **SMALL, hierarchical=hierarchical)
+        task = classifier(spec(40, 2), **SMALL, hierarchical=hierarchical)
         setting = "true" if hierarchical else "false"
         with pytest.raises(InputError, match=f"set `sentences: {setting}` in `data`"):
             task.validation_step(batches(sentences=not hierarchical)[0], 0)
@@ -219,8 +220,8 @@ class TestMistakes:
         (batch,) = batches(sentences=False, count=1)
         given = None if labels is None else torch.zeros(labels, dtype=torch.long)
         with pytest.raises(InputError, match=has):
-            AttentionClassifier(40, 2, **SMALL).validation_step(replace(batch, labels=given), 0)
+            classifier(spec(40, 2), **SMALL).validation_step(replace(batch, labels=given), 0)
 
     def test_sentence_dropout_without_sentences(self) -> None:
         with pytest.raises(InputError, match=r"sentence_dropout is 0\.2, but .* no sentences"):
-            AttentionClassifier(40, 2, **SMALL, sentence_dropout=0.2)
+            classifier(spec(40, 2), **SMALL, sentence_dropout=0.2)

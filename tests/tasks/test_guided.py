@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from attnlight.batch import TextBatch
+from attnlight.compatibility import arguments
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
-from attnlight.reference import Reference, attended_items
-from attnlight.tasks import AdversarialClassifier, GuidedMLP
+from attnlight.problems.classification import attended_items
+from attnlight.reference import Reference
+from attnlight.tasks import AdversarialVariant, GuidedVariant
 from tests.bases import Planted, batch_of, running, save, save_base, trainer
 from tests.commands import CONFIGS, QUIET, attnlight_on_two, experiment
 from tests.tasks.watching import Watch
@@ -27,8 +29,8 @@ def base(tmp_path: Path, corpus: Planted) -> Path:
     return save_base(tmp_path / "base.ckpt", corpus, encoder="none", attention="dot")
 
 
-def guided(corpus: PlantedEvidence, base: Path, **options: Any) -> GuidedMLP:
-    return GuidedMLP(corpus.vocab_size, corpus.num_classes, str(base), **options)
+def guided(corpus: PlantedEvidence, base: Path, **options: Any) -> GuidedVariant:
+    return GuidedVariant(corpus.spec, str(base), **arguments(options))
 
 
 def seen(folder: Path) -> dict[str, list[int]]:
@@ -109,7 +111,7 @@ def test_learned_and_uniform_guides_are_the_model_s_own(corpus: Planted, base: P
 def test_guide_checkpoint_gives_its_own_attention(
     tmp_path: Path, corpus: Planted, base: Path
 ) -> None:
-    adversary = AdversarialClassifier(corpus.vocab_size, corpus.num_classes, str(base), 0.1)
+    adversary = AdversarialVariant(corpus.spec, str(base), 0.1)
     adversary.adopt_corpus(corpus)
     saved = save(adversary, tmp_path / "adversary.ckpt")
     batch = batch_of(corpus)
@@ -134,11 +136,11 @@ class TestRefusal:
 
     def test_adversary_of_another_base(self, tmp_path: Path, corpus: Planted, base: Path) -> None:
         other = save_base(tmp_path / "other.ckpt", corpus, seed=9)
-        adversary = AdversarialClassifier(corpus.vocab_size, corpus.num_classes, str(other), 0.1)
+        adversary = AdversarialVariant(corpus.spec, str(other), 0.1)
         adversary.adopt_corpus(corpus)
         saved = save(adversary, tmp_path / "adversary.ckpt")
         for checkpoint in (saved, other):
-            with pytest.raises(InputError, match="is no AdversarialClassifier trained against"):
+            with pytest.raises(InputError, match="is no AdversarialVariant trained against"):
                 guided(corpus, base, guide="adversary", guide_checkpoint=str(checkpoint))
 
     def test_guide_of_another_corpus(self, tmp_path: Path, corpus: Planted, base: Path) -> None:

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 import torch
 
+from attnlight import compatibility
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
 from attnlight.functional.attribution.leave_one_out import left_out_logits
 from attnlight.functional.random import permutations
 from attnlight.models.guided import GuidedSelfAttentionTagger
-from attnlight.reference import Reference, attended_tokens, read_base
-from attnlight.tasks import AdversarialTagger, GuidedTagger
+from attnlight.problems.tagging import attended_tokens
+from attnlight.reference import Reference, read_base
+from attnlight.tasks import AdversarialVariant, GuidedVariant
 from tests.bases import Planted, batch_of, running, save, save_base
 from tests.commands import CONFIGS, QUIET, attnlight_on_two
 from tests.tasks.tagged import arguments, corpus, save_tagger, trainer, written
@@ -31,9 +33,9 @@ def base(tmp_path_factory: pytest.TempPathFactory, data: ChunkingDataModule) -> 
     return save_tagger(tmp_path_factory.mktemp("base") / "base.ckpt", data)
 
 
-def guided(data: ChunkingDataModule, base: Path, **options: Any) -> GuidedTagger:
+def guided(data: ChunkingDataModule, base: Path, **options: Any) -> GuidedVariant:
     torch.manual_seed(2)
-    task = GuidedTagger(data.vocab_size, data.classes, str(base), data.features, **options)
+    task = GuidedVariant(data.spec, str(base), **compatibility.arguments(options))
     return task.eval()
 
 
@@ -97,9 +99,8 @@ class TestGuides:
         self, data: ChunkingDataModule, base: Path, tmp_path: Path
     ) -> None:
         torch.manual_seed(3)
-        own = AdversarialTagger(data.vocab_size, data.classes, str(base), 0.1, data.features)
+        own = AdversarialVariant(data.spec, str(base), 0.1)
         own.adopt_corpus(data)
-        own.token_features = data.token_features
         saved = save(own, tmp_path / "adversary.ckpt")
         batch = batch_of(data)
         for guide in ("adversary", "other"):
@@ -243,10 +244,10 @@ class TestRefusal:
             guided(data, base, guide="other")
         with pytest.raises(InputError, match="guide base takes no guide_checkpoint"):
             guided(data, base, guide_checkpoint=str(base))
-        with pytest.raises(InputError, match="is no AdversarialTagger trained against"):
+        with pytest.raises(InputError, match="is no AdversarialVariant trained against"):
             guided(data, base, guide="adversary", guide_checkpoint=str(base))
         classifier = str(save_base(tmp_path / "classifier.ckpt", Planted()))
-        with pytest.raises(InputError, match=r"the guide .*classifier\.ckpt is a classifier"):
+        with pytest.raises(InputError, match=r"the guide .*classifier\.ckpt is of classification"):
             guided(data, base, guide="other", guide_checkpoint=classifier)
 
     def test_another_number_of_heads(

@@ -15,12 +15,14 @@ from seqeval.metrics import f1_score, precision_score, recall_score
 from attnlight.__main__ import main
 from attnlight.callbacks import AttentionPermutation, Predictions
 from attnlight.checkpoints import AtomicCheckpointIO
+from attnlight.compatibility import arguments
 from attnlight.datamodules import ChunkingDataModule, PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.functional import permutations
 from attnlight.records import Record, read_record
 from attnlight.tasks import ChunkTagger
 from attnlight.tasks.optimizers import with_noam
+from tests.bases import spec
 from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two
 
 DETERMINERS, NOUNS, VERBS = ("the", "a", "this"), ("cat", "dog", "Tea", "ox7"), ("sat", "Runs")
@@ -66,7 +68,7 @@ def corpus(folder: Path, **options: Any) -> ChunkingDataModule:
 
 def task_of(data: ChunkingDataModule, **options: Any) -> ChunkTagger:
     torch.manual_seed(0)
-    return ChunkTagger(data.vocab_size, data.classes, data.features, **(SMALL | options))
+    return ChunkTagger(data.spec, **arguments(SMALL | options))
 
 
 def trainer(root: Path, *callbacks: pl.Callback, **options: Any) -> pl.Trainer:
@@ -270,8 +272,8 @@ def test_the_optimiser_has_the_given_betas(folder: Path) -> None:
 def test_a_corpus_without_tags_is_refused() -> None:
     data = PlantedEvidence(train_size=20, validation_size=5, test_size=5)
     with pytest.raises(InputError, match="'negative' is not of the BIO scheme"):
-        ChunkTagger(data.vocab_size, ["negative", "positive"])
-    task = ChunkTagger(data.vocab_size, ["O", "B-NP", "I-NP"], **SMALL)  # type: ignore[arg-type]
+        ChunkTagger(spec(data.vocab_size, ["negative", "positive"]))
+    task = ChunkTagger(spec(data.vocab_size, ["O", "B-NP", "I-NP"]), **arguments(SMALL))
     batch = data.dataset("train")[[0, 1]]
     with pytest.raises(InputError, match="no label for each token"):
         task._losses(batch, task.model(batch))

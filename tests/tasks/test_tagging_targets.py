@@ -19,13 +19,13 @@ from attnlight.callbacks import (
     Predictions,
     SingleErasure,
 )
+from attnlight.compatibility import arguments
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
 from attnlight.functional import input_gradient, leave_one_out, total_variation
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import Record, read_record
-from attnlight.tasks import AdversarialTagger, ChunkTagger, GuidedTagger
-from attnlight.tasks.tagging import TaggerTask
+from attnlight.tasks import AdversarialVariant, AttentionTask, ChunkTagger, GuidedVariant
 from tests.commands import CONFIGS, CPU, QUIET
 from tests.tasks.tagged import save_tagger
 from tests.tasks.test_tagging import COLUMNS, FILES, SEES, SMALL, TINY, trainer
@@ -57,13 +57,8 @@ def corpus(folder: Path, target: str, **options: Any) -> ChunkingDataModule:
 
 def task_of(data: ChunkingDataModule, **options: Any) -> ChunkTagger:
     torch.manual_seed(0)
-    sizes = SMALL | {"target": data.target} | options
-    return ChunkTagger(data.vocab_size, data.classes, data.features, **sizes)
-
-
-def known(data: ChunkingDataModule) -> dict[str, Any]:
-    """What the command line tells a variant of its corpus, beside vocabulary and tags."""
-    return {"features": data.features, "target": data.target}
+    sizes = SMALL | options
+    return ChunkTagger(data.spec, **arguments(sizes))
 
 
 def whole(data: ChunkingDataModule, split: str = "test") -> TextBatch:
@@ -75,7 +70,7 @@ TESTS = (Predictions, AttentionPermutation, SingleErasure, DecisionFlip, Importa
 
 def evaluated(
     root: Path,
-    task: TaggerTask,
+    task: AttentionTask,
     data: ChunkingDataModule,
     kinds: Sequence[type[InterpretabilityTest]] = TESTS,
 ) -> tuple[dict[str, float], dict[str, Record]]:
@@ -218,9 +213,12 @@ def test_leave_one_out_by_a_loop(folder: Path, target: str) -> None:
 @pytest.mark.parametrize("target", ["marked", "sentence"])
 def test_variants_read_the_same_rows(folder: Path, tmp_path: Path, target: str) -> None:
     data = corpus(folder, target)
-    base = str(save_tagger(tmp_path / "base.ckpt", data, target=target, readout="residual"))
-    for kind, options in ((AdversarialTagger, {"lambda_": 0.1}), (GuidedTagger, {"guide": "base"})):
-        task = kind(data.vocab_size, data.classes, base, **known(data), **options)
+    base = str(save_tagger(tmp_path / "base.ckpt", data, readout="residual"))
+    for kind, options in (
+        (AdversarialVariant, {"lambda_": 0.1}),
+        (GuidedVariant, {"guide": "base"}),
+    ):
+        task = kind(data.spec, base, **options)
         started = trainer(tmp_path, max_epochs=1)
         started.fit(task, data)
         assert isinstance(task.model, SelfAttentionTagger)
@@ -230,7 +228,7 @@ def test_variants_read_the_same_rows(folder: Path, tmp_path: Path, target: str) 
         assert "test/precision" not in logged
     other = corpus(folder, "tokens")
     with pytest.raises(InputError, match=f"has target {target}, the corpus in `data` tokens"):
-        GuidedTagger(other.vocab_size, other.classes, base, **known(other))
+        GuidedVariant(other.spec, base)
 
 
 def test_a_checkpoint_labels_raw_sentences(folder: Path, tmp_path: Path) -> None:
@@ -252,8 +250,8 @@ def test_a_checkpoint_labels_raw_sentences(folder: Path, tmp_path: Path) -> None
         numbers = task.eval().model(expected).logits.argmax(-1).tolist()
     assert loaded.tag(texts) == [[data.classes[number]] for number in numbers]
     assert loaded.classify(texts).shape == (3, 2)
-    other = task_of(corpus(folder, "sentence", pos=False), target="marked")
-    with pytest.raises(InputError, match="has target sentence, the configuration marked"):
+    other = ChunkTagger(data.spec | {"target": "marked"}, **arguments(SMALL))
+    with pytest.raises(InputError, match="has target sentence, the corpus in `data` marked"):
         trainer(tmp_path).test(other, data, ckpt_path=tmp_path / "last.ckpt", verbose=False)
 
 
@@ -261,7 +259,6 @@ def test_raw_sentences_of_marked_tokens_are_tagged_whole(folder: Path) -> None:
     data = corpus(folder, "marked", pos=False)
     task = task_of(data)
     task.adopt_corpus(data)
-    task.token_features = data.token_features
     assert list(map(len, task.tag(["Dog sat .", "ran"]))) == [3, 1]
 
 

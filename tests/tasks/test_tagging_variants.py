@@ -1,6 +1,5 @@
 """A tagger's variant is its base in all but one respect."""
 
-import inspect
 import math
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 import torch
 import yaml
 
+from attnlight import compatibility
 from attnlight.__main__ import main
 from attnlight.callbacks import BaseDivergence, ImportanceCorrelation
 from attnlight.datamodules import ChunkingDataModule
@@ -18,31 +18,30 @@ from attnlight.errors import InputError
 from attnlight.records import read_metadata, read_record
 from attnlight.reference import Reference, read_base
 from attnlight.tasks import (
-    AdversarialTagger,
+    AdversarialVariant,
     ChunkTagger,
-    GuidedTagger,
-    SeedTagger,
-    UniformClassifier,
-    UniformTagger,
+    GuidedVariant,
+    SeedVariant,
+    UniformVariant,
 )
-from attnlight.tasks.tagging_variants import TaggerTrainingOptions, TaggerVariant
+from attnlight.tasks.from_base import FromBase
 from tests.bases import Planted, batch_of, save, save_base
 from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two
 from tests.tasks.tagged import arguments, corpus, save_tagger, trainer, written
 from tests.tasks.test_variants import Gradients
 
-KINDS: dict[str, tuple[type[TaggerVariant], dict[str, Any]]] = {
-    "uniform": (UniformTagger, {}),
-    "uniform head": (UniformTagger, {"head": 1}),
-    "seed": (SeedTagger, {}),
-    "adversary": (AdversarialTagger, {"lambda_": 0.1}),
-    "compat": (AdversarialTagger, {"lambda_": 0.1, "compat": True}),
-    "imitation": (AdversarialTagger, {"lambda_": 0.0, "prediction_term": "tvd"}),
-    "guided": (GuidedTagger, {}),
-    "guided, tokens": (GuidedTagger, {"context": "tokens"}),
-    "guided, query and key": (GuidedTagger, {"query_key": True}),
-    "guided, uniform": (GuidedTagger, {"guide": "uniform"}),
-    "guided, learned": (GuidedTagger, {"guide": "learned", "context": "tokens"}),
+KINDS: dict[str, tuple[type[FromBase], dict[str, Any]]] = {
+    "uniform": (UniformVariant, {}),
+    "uniform head": (UniformVariant, {"head": 1}),
+    "seed": (SeedVariant, {}),
+    "adversary": (AdversarialVariant, {"lambda_": 0.1}),
+    "compat": (AdversarialVariant, {"lambda_": 0.1, "compat": True}),
+    "imitation": (AdversarialVariant, {"lambda_": 0.0, "prediction_term": "tvd"}),
+    "guided": (GuidedVariant, {}),
+    "guided, tokens": (GuidedVariant, {"context": "tokens"}),
+    "guided, query and key": (GuidedVariant, {"query_key": True}),
+    "guided, uniform": (GuidedVariant, {"guide": "uniform"}),
+    "guided, learned": (GuidedVariant, {"guide": "learned", "context": "tokens"}),
 }
 FROZEN = ("guided", "guided, tokens", "guided, query and key")
 
@@ -60,7 +59,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, data: ChunkingDataModule) -> 
 def make(kind: str, data: ChunkingDataModule, base: Path, **options: Any) -> Any:
     task, own = KINDS[kind]
     torch.manual_seed(1)
-    return task(data.vocab_size, data.classes, str(base), features=data.features, **(own | options))
+    return task(data.spec, str(base), **compatibility.arguments(own | options))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -94,23 +93,18 @@ class TestArchitecture:
         for kind in ("seed", "adversary"):
             task = make(kind, data, path)
             assert {name: p.shape for name, p in task.model.named_parameters()} == shapes
-            for name in ChunkTagger.architecture:
-                assert task.hparams[name] == held.hparams[name]
-            assert task.hparams["betas"] == [0.9, 0.98]
-        assert type(task).monitor == ("val/loss", "min")
-        assert SeedTagger.monitor == ("val/f1", "max")
-
-    def test_training_options_are_all_that_do_not_make_it(self) -> None:
-        names = set(inspect.signature(ChunkTagger).parameters)
-        assert names - set(ChunkTagger.architecture) == set(TaggerTrainingOptions.__annotations__)
+            assert held.hparams["net"].items() <= task.hparams["net"].items()
+            assert task.hparams["optimizer"]["betas"] == [0.9, 0.98]
+        assert type(task).monitor({}) == ("val/loss", "min")
+        assert SeedVariant.monitor({"base": str(path)}) == ("val/f1", "max")
 
     def test_training_replaces_the_base_s(self, data: ChunkingDataModule, base: Path) -> None:
         task = make("uniform", data, base, training={"learning_rate": 0.25, "warmup_steps": 7})
         made = task.configure_optimizers()
         expected = 0.25 * 16**-0.5 * 7**-1.5
         assert made["optimizer"].param_groups[0]["lr"] == pytest.approx(expected)
-        with pytest.raises(InputError, match="'heads', which is no option of training"):
-            make("seed", data, base, training={"heads": 8})
+        with pytest.raises(InputError, match="optimizer has no option 'heads'"):
+            make("seed", data, base, optimizer={"heads": 8})
 
     def test_weight_decay_of_a_part_that_the_probe_lacks(
         self, data: ChunkingDataModule, tmp_path: Path
@@ -118,7 +112,7 @@ class TestArchitecture:
         decay = {"recurrent": 0.1, "decoder": 0.2}
         path = save_tagger(tmp_path / "b.ckpt", data, encoder="bilstm", weight_decay=decay)
         task = make("guided, tokens", data, path)
-        decays = [group["weight_decay"] for group in task._optimizer().param_groups]
+        decays = [group["weight_decay"] for group in task.configure_optimizers().param_groups]
         assert max(decays) == 0.2
         assert 0.1 not in decays
 
@@ -171,7 +165,6 @@ def test_checkpoint_loads_when_the_base_is_gone(
     fingerprint = read_base(path).identity.fingerprint
     task = make(kind, data, path)
     task.adopt_corpus(data)
-    task.token_features = data.token_features
     saved = save(task, tmp_path / "variant.ckpt")
     path.unlink()
     loaded = type(task).load_from_checkpoint(saved)
@@ -191,23 +184,22 @@ def test_checkpoint_loads_when_the_base_is_gone(
 class TestRefusal:
     def test_kinds_of_bases(self, data: ChunkingDataModule, base: Path, tmp_path: Path) -> None:
         classifier = save_base(tmp_path / "classifier.ckpt", Planted())
-        with pytest.raises(InputError, match=r"classifier\.ckpt is a classifier, but that of Seed"):
+        with pytest.raises(InputError, match=r"classifier\.ckpt has \d+ token ids, the corpus"):
             make("seed", data, classifier)
-        with pytest.raises(InputError, match=r"base\.ckpt is a tagger, but that of UniformClass"):
-            UniformClassifier(data.vocab_size, 5, str(base))
+        with pytest.raises(InputError, match=r"base\.ckpt has \d+ token ids, the corpus"):
+            UniformVariant(Planted().spec, str(base))
 
     def test_base_without_attention_of_its_own(
         self, data: ChunkingDataModule, base: Path, tmp_path: Path
     ) -> None:
         guided = make("guided", data, base)
         guided.adopt_corpus(data)
-        guided.token_features = data.token_features
         saved = save(guided, tmp_path / "guided.ckpt")
         with pytest.raises(InputError, match="guided by another model's attention"):
             make("seed", data, saved)
         classifier = save_base(tmp_path / "classifier.ckpt", Planted())
         checkpoint = torch.load(classifier, weights_only=True)
-        del checkpoint["hyper_parameters"]["attention"]
+        del checkpoint["hyper_parameters"]["net"]["attention"]
         torch.save(checkpoint, classifier)
         with pytest.raises(InputError, match="without attention"):
             make("adversary", data, classifier)
@@ -325,8 +317,8 @@ def test_of_a_corpus_with_one_answer_a_sentence(
     target: Any, kind: str, data: ChunkingDataModule, base: Path, tmp_path: Path
 ) -> None:
     one = corpus(Path(data.path), target=target, sentence_chunk="VP")
-    path = save_tagger(tmp_path / "base.ckpt", one, target=target)
-    task = make(kind, one, path, target=target)
+    path = save_tagger(tmp_path / "base.ckpt", one)
+    task = make(kind, one, path)
     started = trainer(tmp_path, BaseDivergence(figures=False), max_epochs=1)
     started.fit(task, datamodule=one)
     assert math.isfinite(started.callback_metrics["val/loss"])
@@ -335,9 +327,9 @@ def test_of_a_corpus_with_one_answer_a_sentence(
     rows = read_record(tmp_path / "records/test/base_divergence.parquet").columns
     assert rows["index"].tolist() == one.dataset("test").index.tolist()
     if kind == "adversary":
-        with pytest.raises(InputError, match="compat is the study's loss"):
+        with pytest.raises(InputError, match="compat is the released loss"):
             make(kind, one, path, compat=True)
     if kind == "guided":
         np.testing.assert_allclose(rows["attention_js"], 0, atol=1e-9)
     with pytest.raises(InputError, match=f"has target tokens, the corpus in `data` {target}"):
-        make(kind, one, base, target=target)
+        make(kind, one, base)

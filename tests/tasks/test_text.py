@@ -12,6 +12,7 @@ from attnlight.batch import UNK
 from attnlight.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO
 from attnlight.datamodules import CorpusDataModule, PlantedEvidence, TextDataModule
 from attnlight.tasks import AttentionClassifier
+from tests.bases import classifier
 from tests.data.local import write_corpus
 
 TEXTS = [
@@ -47,9 +48,7 @@ def corpus(texts: Path, form: str, **options: Any) -> TextDataModule:
 
 def task_of(data: CorpusDataModule, **options: Any) -> AttentionClassifier:
     sizes = {"embedding_size": 6, "hidden_size": 3, "encoder": "bigru"}
-    return AttentionClassifier(
-        data.vocab_size, data.num_classes, hierarchical=data.nested, **(sizes | options)
-    )
+    return classifier(data.spec, hierarchical=data.nested, **(sizes | options))
 
 
 def trained(data: CorpusDataModule, path: Path) -> AttentionClassifier:
@@ -104,8 +103,8 @@ def test_a_checkpoint_reads_raw_text_alone(texts: Path, tmp_path: Path, form: st
     data = corpus(texts, form, truncate=9 if form == "none" else None)
     task = trained(data, tmp_path / "last.ckpt")
     loaded = AttentionClassifier.load_from_checkpoint(tmp_path / "last.ckpt")
-    assert loaded.sentences == task.sentences
-    assert (loaded.sentences is None) == (form == "none")
+    assert loaded.raw.sentences == task.raw.sentences
+    assert (loaded.raw.sentences is None) == (form == "none")
     expected = data.dataset("test")[list(range(len(TEXTS)))]
     assert torch.equal(loaded.encode(TEXTS).tokens, expected.tokens)
     task.eval()
@@ -149,7 +148,7 @@ def test_another_version_of_the_splitter_is_told(
 def test_a_corpus_without_sentences_takes_them_away(texts: Path) -> None:
     task = task_of(corpus(texts, "flat"))
     task.adopt_corpus(corpus(texts, "flat"))
-    assert task.sentences is not None
-    assert task.sentences["nested"] is False
+    assert task.raw.sentences is not None
+    assert task.raw.sentences["nested"] is False
     task.adopt_corpus(corpus(texts, "none"))
-    assert task.sentences is None
+    assert task.raw.sentences is None

@@ -1,6 +1,5 @@
 """A variant is its base in all but one respect."""
 
-import inspect
 import math
 import sys
 from pathlib import Path
@@ -12,25 +11,26 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
+from attnlight.compatibility import arguments
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.reference import read_base
-from attnlight.tasks import AdversarialClassifier, GuidedMLP, SeedVariant, UniformClassifier
-from attnlight.tasks.classification import ARCHITECTURE, AttentionClassifier
-from attnlight.tasks.variants import TrainingOptions, VariantTask
+from attnlight.tasks import AdversarialVariant, GuidedVariant, SeedVariant, UniformVariant
+from attnlight.tasks.classification import AttentionClassifier
+from attnlight.tasks.from_base import FromBase
 from tests.bases import Planted, batch_of, running, save, save_base, trainer
 from tests.commands import CONFIGS, CPU, QUIET, experiment
 
-KINDS: dict[str, tuple[type[VariantTask], dict[str, Any]]] = {
-    "uniform": (UniformClassifier, {}),
+KINDS: dict[str, tuple[type[FromBase], dict[str, Any]]] = {
+    "uniform": (UniformVariant, {}),
     "seed": (SeedVariant, {}),
-    "learned MLP": (GuidedMLP, {"guide": "learned"}),
-    "uniform MLP": (GuidedMLP, {"guide": "uniform"}),
-    "base MLP": (GuidedMLP, {"guide": "base"}),
-    "shuffled MLP": (GuidedMLP, {"guide": "shuffled"}),
-    "adversary": (AdversarialClassifier, {"lambda_": 0.1}),
-    "imitation": (AdversarialClassifier, {"lambda_": 0.0, "prediction_term": "nll"}),
+    "learned MLP": (GuidedVariant, {"guide": "learned"}),
+    "uniform MLP": (GuidedVariant, {"guide": "uniform"}),
+    "base MLP": (GuidedVariant, {"guide": "base"}),
+    "shuffled MLP": (GuidedVariant, {"guide": "shuffled"}),
+    "adversary": (AdversarialVariant, {"lambda_": 0.1}),
+    "imitation": (AdversarialVariant, {"lambda_": 0.0, "prediction_term": "nll"}),
 }
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "bigru": {"encoder": "bigru"},
@@ -47,9 +47,9 @@ def corpora() -> dict[bool, Planted]:
     return {nested: Planted(nested, num_classes=3) for nested in (False, True)}
 
 
-def make(kind: str, corpus: Planted, base: Path, **options: Any) -> VariantTask:
+def make(kind: str, corpus: Planted, base: Path, **options: Any) -> FromBase:
     task, own = KINDS[kind]
-    return task(corpus.vocab_size, corpus.num_classes, base=str(base), **(own | options))
+    return task(corpus.spec, base=str(base), **arguments(own | options))
 
 
 class Gradients(pl.Callback):
@@ -95,10 +95,8 @@ def test_architecture_is_the_base_s(
     for kind in ("seed", "adversary"):
         task = make(kind, corpus, path)
         assert {name: p.shape for name, p in task.model.named_parameters()} == shapes
-        assert {n: task.hparams[n] for n in ARCHITECTURE} == {
-            n: base.hparams[n] for n in ARCHITECTURE
-        }
-        assert task.hparams["weight_decay"] == 0.5
+        assert task.hparams["net"] == base.hparams["net"]
+        assert task.hparams["optimizer"]["weight_decay"] == 0.5
     uniform = make("uniform", corpus, path)
     assert {name: p.shape for name, p in uniform.model.named_parameters()} == {
         name: shape for name, shape in shapes.items() if "attention" not in name
@@ -122,20 +120,16 @@ def test_seed_decides_the_start_alone(corpora: dict[bool, Planted], tmp_path: Pa
 
 
 class TestTrainingOptions:
-    def test_are_all_that_do_not_make_the_architecture(self) -> None:
-        names = set(inspect.signature(AttentionClassifier).parameters)
-        assert names - set(ARCHITECTURE) == set(TrainingOptions.__annotations__)
-
     def test_replace_the_base_s(self, corpora: dict[bool, Planted], tmp_path: Path) -> None:
         path = save_base(tmp_path / "base.ckpt", corpora[False], learning_rate=0.5, amsgrad=True)
         task = make("uniform", corpora[False], path, training={"learning_rate": 0.25})
-        group = task._optimizer().param_groups[0]
+        group = task.configure_optimizers().param_groups[0]
         assert (group["lr"], group["amsgrad"]) == (0.25, True)
 
     def test_unknown(self, corpora: dict[bool, Planted], tmp_path: Path) -> None:
         path = save_base(tmp_path / "base.ckpt", corpora[False])
-        with pytest.raises(InputError, match="'encoder', which is no option of training"):
-            make("uniform", corpora[False], path, training={"encoder": "cnn"})
+        with pytest.raises(InputError, match="optimizer has no option 'encoder'"):
+            make("uniform", corpora[False], path, optimizer={"encoder": "cnn"})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -170,7 +164,7 @@ def test_a_test_needs_no_base_file_where_its_outputs_are_kept(
     trainer(tmp_path).test(task, corpus, verbose=False)
     saved = save(task, tmp_path / "variant.ckpt")
     path.unlink()
-    loaded = AdversarialClassifier.load_from_checkpoint(saved)
+    loaded = AdversarialVariant.load_from_checkpoint(saved)
     trainer(tmp_path).test(loaded, corpus, verbose=False)
 
 
@@ -187,7 +181,7 @@ class TestRefusal:
         self, corpora: dict[bool, Planted], tmp_path: Path, options: dict[str, int]
     ) -> None:
         path = save_base(tmp_path / "base.ckpt", Planted(**options))
-        with pytest.raises(InputError, match=r"base\.ckpt has \d+ token ids, the corpus"):
+        with pytest.raises(InputError, match=r"base\.ckpt has \d+ (token ids|classes), the corpus"):
             make("seed", corpora[False], path)
 
     def test_another_base_than_the_known(
@@ -207,7 +201,7 @@ class TestRefusal:
     def test_base_without_attention(self, corpora: dict[bool, Planted], tmp_path: Path) -> None:
         path = save_base(tmp_path / "base.ckpt", corpora[False])
         checkpoint = torch.load(path, weights_only=True)
-        del checkpoint["hyper_parameters"]["attention"]
+        del checkpoint["hyper_parameters"]["net"]["attention"]
         torch.save(checkpoint, path)
         with pytest.raises(InputError, match="without attention"):
             make("adversary", corpora[False], path)
@@ -216,10 +210,11 @@ class TestRefusal:
 def test_older_base_lacks_newer_options(corpora: dict[bool, Planted], tmp_path: Path) -> None:
     path = save_base(tmp_path / "base.ckpt", corpora[False])
     checkpoint = torch.load(path, weights_only=True)
-    del checkpoint["hyper_parameters"]["momentum"], checkpoint["hyper_parameters"]["dropout"]
+    held = checkpoint["hyper_parameters"]
+    del held["optimizer"]["momentum"], held["net"]["dropout"]
     torch.save(checkpoint, path)
     task = make("seed", corpora[False], path)
-    assert (task.hparams["momentum"], task.hparams["dropout"]) == (0.0, 0.0)
+    assert (task.hparams["optimizer"]["momentum"], task.hparams["net"]["dropout"]) == (0.0, 0.0)
 
 
 def test_stand_in_reads_each_split(corpora: dict[bool, Planted], tmp_path: Path) -> None:

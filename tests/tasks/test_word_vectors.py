@@ -14,7 +14,7 @@ from attnlight.data.word2vec import Word2VecSettings
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.models import WordVectors, read_vectors
-from attnlight.tasks import AttentionClassifier
+from tests.bases import classifier
 
 needs_gensim = pytest.mark.skipif(
     sys.version_info >= (3, 14) and find_spec("gensim") is None,
@@ -32,9 +32,7 @@ def data(tmp_path: Path) -> PlantedEvidence:
 def started(data: PlantedEvidence, **options: Any) -> Tensor:
     """The embeddings of a fit of no epoch, (V, 8)."""
     torch.manual_seed(0)
-    task = AttentionClassifier(
-        data.vocab_size, data.num_classes, encoder="none", embedding_size=8, **options
-    )
+    task = classifier(data.spec, encoder="none", embedding_size=8, **options)
     trainer = pl.Trainer(
         max_epochs=0, accelerator="cpu", logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False,
@@ -47,7 +45,7 @@ def started(data: PlantedEvidence, **options: Any) -> Tensor:
 def given(data: PlantedEvidence) -> WordVectors:
     """The vectors of the corpus's own text, found without the task."""
     path = data.word_vectors(Word2VecSettings(size=8))
-    vocabulary = AttentionClassifier(data.vocab_size, 2)
+    vocabulary = classifier(data.spec)
     vocabulary.adopt_corpus(data)
     return read_vectors(path, vocabulary.tokenizer.get_vocab())
 
@@ -89,7 +87,7 @@ def test_corpus_without_gensim_is_refused(
 
 
 def test_corpus_without_a_datamodule_is_refused(data: PlantedEvidence) -> None:
-    task = AttentionClassifier(data.vocab_size, 2, embedding_size=8, vectors="corpus")
+    task = classifier(data.spec, embedding_size=8, vectors="corpus")
     trainer = pl.Trainer(max_epochs=0, accelerator="cpu", logger=False, enable_checkpointing=False)
     with pytest.raises(InputError, match="no tokenizer yet"):
         trainer.fit(task, data.train_dataloader())

@@ -7,7 +7,13 @@ import torch
 from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from attnlight.errors import InputError
-from attnlight.tasks.spans import SpanF1, SpanPrecision, SpanRecall, tag_scheme, tagging_metrics
+from attnlight.problems.tagging import (
+    SpanF1,
+    SpanPrecision,
+    SpanRecall,
+    tag_scheme,
+    tagging_metrics,
+)
 from tests.functional.test_spans import TAGS, drawn, flat
 
 

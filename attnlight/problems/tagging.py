@@ -1,9 +1,10 @@
-"""What a chunking tagger is judged by: precision, recall and F1 of whole chunks."""
+"""A class for each token, judged by precision, recall and F1 of whole chunks."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,8 +12,15 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 from typing_extensions import override
 
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.bio import split_tag
+from attnlight.data.targets import begun
+from attnlight.errors import InputError
+from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.functional.spans import TagScheme, count_chunks
+from attnlight.problems.base import Problem
+from attnlight.problems.released import ReleasedLoss, Yang
+from attnlight.problems.words import Words
 
 
 class SpanMetric(Metric, ABC):
@@ -132,3 +140,79 @@ def answer_metrics(classes: int) -> MetricCollection:
             "f1": MulticlassF1Score(classes, average="macro"),
         }
     )
+
+
+class Tagging(Problem):
+    """A class for each token of a sentence, or for those that the corpus's target asks for."""
+
+    name = "tagging"
+    monitor = ("val/f1", "max")
+    adversary_terms = ("nll", "kl")
+
+    @staticmethod
+    @override
+    def instances(batch: TextBatch) -> tuple[Tensor, Tensor]:
+        return attended_tokens(batch)
+
+    @override
+    def labels(self, batch: TextBatch) -> Tensor:
+        if batch.labels is None or batch.labels.ndim != 2:
+            raise InputError("the corpus has no label for each token; a tagger needs them.")
+        return batch.labels[batch.instances()]
+
+    @property
+    def _whole(self) -> bool:
+        """Whether every token answers, so that chunks can be counted."""
+        return bool(self.spec["target"] == "tokens")
+
+    @override
+    def metrics(self) -> MetricCollection:
+        if self._whole:
+            return tagging_metrics(self.classes)
+        return answer_metrics(len(self.classes))
+
+    @override
+    def update(
+        self, metrics: MetricCollection, output: AttentionOutput, labels: Tensor, real: Tensor
+    ) -> None:
+        begins = texts_of_rows(output.rows).diff(prepend=real.new_full((1,), -1).long()) != 0
+        metrics.update(
+            preds=output.logits.argmax(-1)[real], target=labels[real], begins=begins[real]
+        )
+
+    @classmethod
+    @override
+    def words(cls, classes: list[str], target: str = "tokens") -> Words:
+        chunks = target == "tokens"
+        quality, criterion = ("chunk F1",) * 2 if chunks else ("accuracy", "macro F1")
+        return Words(cls.name, "token", "sentence", quality, criterion, "a tagger")
+
+    @override
+    def asked(self, batch: TextBatch) -> TextBatch:
+        return begun(batch) if self.spec["target"] == "sentence" else batch
+
+    @override
+    def difference(self, spec: Mapping[str, Any]) -> str | None:
+        own = self.spec
+        if spec["vocab_size"] != own["vocab_size"]:
+            return super().difference(spec)
+        if spec["target"] != own["target"]:
+            return f"has target {spec['target']}, the corpus in `data` {own['target']}"
+        if spec["classes"] != own["classes"]:
+            return "was trained with other tags than those of the corpus in `data`"
+        if (spec["features"] or {}) == (own["features"] or {}):
+            return None
+        there, here = (", ".join(one["features"] or {}) or "none" for one in (spec, own))
+        return f"reads the features {there}, the corpus in `data` has {here}, or other values"
+
+    @override
+    def released_loss(self) -> ReleasedLoss:
+        if not self._whole:
+            raise InputError("compat is the released loss of target tokens.")
+        return Yang()
+
+
+def attended_tokens(batch: TextBatch) -> tuple[Tensor, Tensor]:
+    """Rows (R, 2) of a tagger's batch, and what the attention of each may reach, (R, N) bool."""
+    text, position = batch.instances().nonzero().unbind(-1)
+    return torch.stack([batch.index[text], position], dim=1), batch.attendable()[text]

@@ -1,0 +1,168 @@
+"""What the first format calls classes, options and hyperparameters, and what they are called now.
+
+Configurations and checkpoints of that format are read through this one table: sections (`section`)
+and options (`option`) of commands, and hyperparameters of checkpoints and of what runs know of
+their base (`hyperparameters`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+CLASSES = {
+    "UniformClassifier": "UniformVariant",
+    "UniformTagger": "UniformVariant",
+    "SeedTagger": "SeedVariant",
+    "GuidedMLP": "GuidedVariant",
+    "GuidedTagger": "GuidedVariant",
+    "AdversarialClassifier": "AdversarialVariant",
+    "AdversarialTagger": "AdversarialVariant",
+}
+_PROBLEMS = {
+    "AttentionClassifier": "classification",
+    "UniformClassifier": "classification",
+    "GuidedMLP": "classification",
+    "AdversarialClassifier": "classification",
+    "ChunkTagger": "tagging",
+    "UniformTagger": "tagging",
+    "SeedTagger": "tagging",
+    "GuidedTagger": "tagging",
+    "AdversarialTagger": "tagging",
+}
+OPTIONS = {
+    "hierarchical": "net.hierarchical",
+    "encoder": "net.encoder",
+    "attention": "net.attention",
+    "readout": "net.readout",
+    "layers": "net.layers",
+    "heads": "net.heads",
+    "hidden_size": "net.hidden_size",
+    "filter_size": "net.filter_size",
+    "attention_size": "net.attention_size",
+    "embedding_size": "net.embedding_size",
+    "feature_size": "net.feature_size",
+    "embedding_scale": "net.embedding_scale",
+    "freeze_embeddings": "net.freeze_embeddings",
+    "embedding_dropout": "net.embedding_dropout",
+    "sentence_dropout": "net.sentence_dropout",
+    "dropout": "net.dropout",
+    "dropout_on": "net.dropout_on",
+    "attention_dropout": "net.attention_dropout",
+    "relu_dropout": "net.relu_dropout",
+    "initialization": "net.initialization",
+    "uniform_heads": "net.uniform_heads",
+    "uniform_below": "net.uniform_below",
+    "optimizer": "optimizer.name",
+    "learning_rate": "optimizer.learning_rate",
+    "plateau_factor": "optimizer.plateau_factor",
+    "warmup_steps": "optimizer.warmup_steps",
+    "weight_decay": "optimizer.weight_decay",
+    "betas": "optimizer.betas",
+    "amsgrad": "optimizer.amsgrad",
+    "fused": "optimizer.fused",
+    "momentum": "optimizer.momentum",
+    "loss_reduction": "loss.reduction",
+    "class_weights": "loss.class_weights",
+    "vectors": "vectors.path",
+    "normalize_vectors": "vectors.normalize",
+    "unknown_vectors": "vectors.unknown",
+}
+GROUPS = frozenset(path.partition(".")[0] for path in OPTIONS.values())
+_SPEC = ("vocab_size", "num_classes", "tags", "features", "target")
+_OURS = re.compile(r"(attnlight\.tasks(?:\.\w+)*\.)?(\w+)")
+_OPTION = re.compile(r"--model\.(init_args\.)?(training\.)?(\w+)((?:\.[\w.]+)?)(=(.*))?", re.DOTALL)
+
+
+def class_path(path: str) -> str:
+    """The class path of today.
+
+    Example:
+        >>> class_path("attnlight.tasks.GuidedMLP")
+        'attnlight.tasks.GuidedVariant'
+    """
+    found = _OURS.fullmatch(path)
+    if found is None or found[2] not in CLASSES:
+        return path
+    return ("attnlight.tasks." if found[1] else "") + CLASSES[found[2]]
+
+
+def problem_of(path: str) -> str | None:
+    """Name of the problem of a task by its class path, of either format; None: that of its base."""
+    return _PROBLEMS.get(path.rpartition(".")[2])
+
+
+def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments of a task, with the options of the first format in their groups.
+
+    Example:
+        >>> arguments({"encoder": "cnn", "optimizer": "sgd", "training": {"momentum": 0.9}})
+        {'net': {'encoder': 'cnn'}, 'optimizer': {'name': 'sgd', 'momentum': 0.9}}
+    """
+    unset = {"training", *(name for name in ("optimizer", "vectors") if given.get(name) is None)}
+    flat = {name: value for name, value in given.items() if name not in unset}
+    found: dict[str, Any] = {}
+    for name, value in (flat | (given.get("training") or {})).items():
+        group, _, option = str(OPTIONS.get(name, name)).partition(".")
+        whole = not option or (group == name and isinstance(value, Mapping))
+        held = value if whole else {option: value}
+        found[group] = found.get(group, {}) | held if isinstance(held, Mapping) else held
+    return found
+
+
+def section(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A `model` section of a configuration."""
+    content = dict(given)
+    path = content.get("class_path")
+    if isinstance(path, str):
+        content["class_path"] = class_path(path)
+    if isinstance(content.get("init_args"), Mapping) and _is_ours(path):
+        content["init_args"] = arguments(content["init_args"])
+    return content
+
+
+def _is_ours(path: object) -> bool:
+    """Whether a class path is of attnlight; None stands for that of another section."""
+    if not isinstance(path, str):
+        return True
+    found = _OURS.fullmatch(path)
+    return found is not None and (found[1] is not None or found[0] == found[2])
+
+
+def option(word: str, value: str | None = None) -> str:
+    """An option of a command, its value behind it or given apart.
+
+    Example:
+        >>> option("--model.encoder=cnn"), option("--model.training.momentum", "0.9")
+        ('--model.net.encoder=cnn', '--model.optimizer.momentum')
+    """
+    found = _OPTION.fullmatch(word)
+    if found is None or found[3] not in OPTIONS:
+        return word
+    init_args, _, name, rest, equals, given = found.groups()
+    group = OPTIONS[name].partition(".")[0]
+    if group == name and (rest or (given if equals else value or "").lstrip().startswith("{")):
+        return word  # of today: --model.optimizer.name, --model.optimizer={name: sgd}
+    return f"--model.{init_args or ''}{OPTIONS[name]}{rest}{equals or ''}"
+
+
+def hyperparameters(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Hyperparameters of a checkpoint, or what is kept of those of a base."""
+    if "spec" in held:
+        return dict(held)
+    tags = held.get("tags")
+    count = held.get("num_classes", 0)
+    own = {name: value for name, value in held.items() if name not in (*_SPEC, "training")}
+    groups: dict[str, Any] = {"net": {}, "optimizer": {}, "loss": {}, "vectors": {}}
+    return {
+        "problem": "classification" if tags is None else "tagging",
+        "spec": {
+            "vocab_size": held.get("vocab_size"),
+            "classes": [str(number) for number in range(count)] if tags is None else list(tags),
+            "features": held.get("features"),
+            "target": held.get("target") or "tokens",
+        },
+        **groups,
+        **arguments(own),
+    }

@@ -1,0 +1,100 @@
+"""Options of the networks, as configurations and checkpoints give them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NotRequired, TypedDict
+
+from attnlight.models.attention import AttentionName
+from attnlight.models.classifier import DropoutOn
+from attnlight.models.encoders import EncoderName
+from attnlight.models.initialization import Initialization
+from attnlight.models.tagger import TaggerEncoder
+from attnlight.models.tagging import ReadoutName
+
+
+class OwnNetwork(TypedDict):
+    """A network of one's own: an `AttentionModel` of these arguments and those of the corpus.
+
+    Of the corpus's spec it is given what its constructor names, `num_classes` among it.
+    """
+
+    class_path: str
+    init_args: NotRequired[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class ClassifierNet:
+    """A classifier that reads a text through attention over its words, or over its sentences.
+
+    Args:
+        hierarchical: Read words to sentences and sentences to the text, each with an encoder and
+            attention of its own, from a corpus with sentences.
+        encoder: What turns embeddings into the states that attention attends to.
+        attention: How a state is scored.
+        embedding_size: Size E of a token embedding.
+        hidden_size: Size of the encoder's states, per direction for the recurrent ones.
+        attention_size: Size of additive attention's hidden layer; null: half a state.
+        embedding_scale: Standard deviation of randomly drawn embeddings.
+        freeze_embeddings: Keep the embeddings as they start.
+        embedding_dropout: Dropout on token embeddings, before the (word) encoder.
+        sentence_dropout: Dropout on sentence vectors, before the sentence encoder.
+        dropout: Dropout of the classification layer.
+        dropout_on: `context`, before that layer, or `logits`, after it as Serrano & Smith's code.
+        initialization: `xavier`, as Serrano & Smith: Xavier-uniform and, within recurrent networks,
+            orthogonal weights and biases of zero; `default` is torch's.
+    """
+
+    hierarchical: bool = False
+    encoder: EncoderName = "bilstm"
+    attention: AttentionName = "additive"
+    embedding_size: int = 300
+    hidden_size: int = 128
+    attention_size: int | None = None
+    embedding_scale: float = 0.1
+    freeze_embeddings: bool = False
+    embedding_dropout: float = 0.0
+    sentence_dropout: float = 0.0
+    dropout: float = 0.0
+    dropout_on: DropoutOn = "context"
+    initialization: Initialization = "default"
+
+
+@dataclass(frozen=True)
+class TaggerNet:
+    """A tagger that reads each token's sentence through self-attention.
+
+    Args:
+        encoder: `transformer`: a linear map and sinusoidal positions below the layers of attention;
+            `bilstm`: a BiLSTM there; `tokens`: an affine map and tanh, each token read alone.
+        readout: What follows the last layer's attention. `study`: residual, feed-forward, layer
+            norm and affine layer, as in Yang's (2020) released encoder; not affine in attention.
+            `text`: the affine layer over the heads side by side, as in the text of that report; a
+            token then reaches its own tag only through its attention to itself. `residual`: the
+            affine layer over the sum of these and the token's own state.
+        layers: Layers of attention; those below the last have residual and feed-forward parts.
+        heads: Heads of each.
+        hidden_size: Size D of a state.
+        filter_size: Size within the feed-forward parts.
+        embedding_size: Size of a word's embedding.
+        feature_size: Size of each feature's embedding.
+        embedding_scale: Standard deviation of randomly drawn embeddings.
+        freeze_embeddings: Keep the words' embeddings as they start.
+        dropout: Dropout on what enters the first layer.
+        attention_dropout: Dropout on attention weights.
+        relu_dropout: Dropout within the feed-forward parts.
+    """
+
+    encoder: TaggerEncoder = "transformer"
+    readout: ReadoutName = "study"
+    layers: int = 1
+    heads: int = 4
+    hidden_size: int = 128
+    filter_size: int = 128
+    embedding_size: int = 100
+    feature_size: int = 32
+    embedding_scale: float = 0.1
+    freeze_embeddings: bool = False
+    dropout: float = 0.2
+    attention_dropout: float = 0.2
+    relu_dropout: float = 0.2

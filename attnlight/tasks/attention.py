@@ -1,0 +1,373 @@
+"""Train a model whose attention is to be tested: what every task here does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from itertools import islice
+from typing import Any, ClassVar, Literal, Self
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torchmetrics import MeanMetric, MetricCollection
+from typing_extensions import override
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.checkpoints import CHECKPOINT_FORMAT, CHECKPOINT_KEY, read_checkpoint
+from attnlight.data.word2vec import Word2VecSettings
+from attnlight.errors import InputError
+from attnlight.foreign import require_known
+from attnlight.functional.readout.instances import texts_of_rows
+from attnlight.models import read_vectors
+from attnlight.models.build import build_model, plain_net
+from attnlight.models.embedding import Embedding
+from attnlight.models.options import OwnNetwork
+from attnlight.problems import problem_class
+from attnlight.tasks.optimizers import (
+    GROUPS,
+    PLATEAU_MONITOR,
+    Loss,
+    Optimizer,
+    Vectors,
+    completed,
+)
+from attnlight.tasks.text import RawText
+
+
+class AttentionTask(pl.LightningModule):
+    """Train a network of one's own on a problem.
+
+    `validation_step` and `test_step` return `{"loss", "output"}`, which is all that the
+    interpretability tests see.
+
+    Args:
+        spec: What a model must know of its corpus, see `Problem`; the command line takes it from
+            there.
+        problem: `classification`, `tagging`, or the import path of a problem of one's own.
+        net: The network by `class_path` and `init_args`.
+        optimizer: The optimiser.
+        loss: How the losses of a batch become one.
+        vectors: Word vectors to start from.
+
+    Attributes:
+        asks: Name of the problem, where the class decides it.
+        problem: What is asked of a text.
+        model: The network, which meets `AttentionModel`.
+        raw: How raw text becomes a batch.
+
+    Raises:
+        InputError: An option is out of range or does not go with another.
+    """
+
+    asks: ClassVar[str | None] = None
+    model: Any
+
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        problem: str,
+        net: OwnNetwork,
+        optimizer: Optimizer = Optimizer(),
+        loss: Loss = Loss(),
+        vectors: Vectors = Vectors(),
+    ) -> None:
+        super().__init__()
+        groups = {"optimizer": optimizer, "loss": loss, "vectors": vectors}
+        self._assemble(problem, spec, plain_net(problem, net), groups)
+
+    def _assemble(
+        self,
+        problem: str,
+        spec: Mapping[str, Any],
+        net: Mapping[str, Any],
+        groups: Mapping[str, object],
+        guided: bool = False,
+    ) -> None:
+        """Keep all options as plain values, build the model, and add what it is judged by."""
+        plain = {"problem": problem, "spec": dict(spec), "net": dict(net)}
+        groups = {name: completed(name, groups[name]) for name in GROUPS}
+        self.save_hyperparameters({**self.hparams, **plain, **groups})
+        self.problem = problem_class(problem)(spec)
+        self.raw = RawText(classes=self.problem.classes)
+        self.model = build_model(problem, net, spec, guided=guided)
+        self.register_buffer("class_weight", torch.ones(len(self.problem.classes)))
+        self.class_weight: Tensor
+        metrics = self.problem.metrics()
+        self.val_metrics = metrics.clone(prefix="val/")
+        self.test_metrics = metrics.clone(prefix="test/")
+        self.train_loss, self.val_loss, self.test_loss = (MeanMetric() for _ in range(3))
+
+    @classmethod
+    def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
+        """The logged value that says which epoch is best, and `max` or `min` of it.
+
+        Args:
+            arguments: Those of the constructor.
+        """
+        return problem_class(cls.asks or arguments["problem"]).monitor
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes."""
+        return self.raw.classes
+
+    @property
+    def tokenizer(self) -> Any:  # noqa: ANN401
+        """The tokenizer of the training corpus, see `RawText`."""
+        return self.raw.tokenizer
+
+    def adopt_corpus(self, datamodule: Any) -> None:  # noqa: ANN401
+        """Take over from the corpus in use what raw text needs."""
+        if datamodule is not None and hasattr(datamodule, "tokenizer_json"):
+            self.raw = RawText.of_corpus(datamodule)
+
+    def encode(self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None) -> TextBatch:
+        """A batch of raw texts on the task's device, as `RawText.encode` makes it, unlabelled.
+
+        Where a corpus marks one token of a sentence any may be asked for, so that all of them answer.
+        """
+        return self.problem.asked(self.raw.encode(texts, pos)).to(self.device)
+
+    @torch.no_grad()
+    def read(
+        self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None
+    ) -> AttentionOutput:
+        """What the model says of raw texts, in evaluation mode; arguments of `encode`."""
+        training = self.training
+        self.eval()
+        output: AttentionOutput = self.model(self.encode(texts, pos))
+        self.train(training)
+        return output
+
+    def classify(self, texts: Sequence[str]) -> Tensor:
+        """Class probabilities of raw texts' instances, (R, C), in the order of `classes`."""
+        return self.read(texts).probabilities
+
+    def tag(
+        self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None
+    ) -> list[list[str]]:
+        """Names of the predicted classes of each raw text's instances; arguments of `encode`."""
+        output = self.read(texts, pos)
+        names = iter(self.classes[number] for number in output.logits.argmax(-1).tolist())
+        sizes = torch.bincount(texts_of_rows(output.rows)).tolist()
+        return [list(islice(names, size)) for size in sizes]
+
+    @override
+    def setup(self, stage: str) -> None:
+        self.adopt_corpus(self.trainer.datamodule)  # type: ignore[attr-defined]
+        if stage == "fit" and not self.trainer.ckpt_path:
+            self._start_embeddings()
+            self._weigh_classes()
+
+    @override
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        options = Optimizer(**self.hparams["optimizer"])
+        size = self.hparams["net"].get("hidden_size")
+        return options.scheduled(options.build(self.model), size)
+
+    @override
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        """Step by batch; of a plateau `on_train_epoch_end` did it."""
+        if not isinstance(scheduler, ReduceLROnPlateau):
+            scheduler.step()
+
+    @override
+    def on_fit_start(self) -> None:
+        self._seed = torch.initial_seed()
+        # Several processes average dense gradients; on a GPU filling them costs nothing.
+        for embedding in self._embeddings:
+            embedding.sparse = self.trainer.world_size == 1 and self.device.type == "cpu"
+
+    @override
+    def on_train_epoch_start(self) -> None:
+        self._trained = torch.zeros((), device=self.device)
+        self._rows = torch.zeros((), dtype=torch.long, device=self.device)
+
+    @override
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        # Dropout as a function of seed, epoch and rank, as the order of batches is: a resumed run
+        # then ends with the weights of an undisturbed one, on any number of devices. Not at the
+        # start of the epoch: the loader's iterator draws a number before or after that hook.
+        if batch_idx == 0:
+            place = self.current_epoch * self.trainer.world_size + self.global_rank
+            torch.manual_seed((self._seed + 0x9E3779B97F4A7C15 * (place + 1)) % 2**64)
+
+    @override
+    def training_step(self, batch: TextBatch, batch_idx: int) -> Tensor:
+        output = self.model(batch)
+        real = output.rows[:, 0] >= 0
+        losses = self._losses(batch, output) * real
+        self._trained += losses.detach().sum()
+        self._rows += real.sum()
+        return self._reduced(losses, real, batch) * self.trainer.world_size
+
+    @override
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        for embedding in self._embeddings:
+            embedding.densify_gradient()
+
+    @override
+    def on_train_epoch_end(self) -> None:
+        # Once an epoch: a metric's update and a log at every step would only cost time.
+        self.train_loss.update(self._trained / self._rows, self._rows)
+        self.log("train/loss", self.train_loss)
+        # Lightning would do it after the epoch's checkpoint, and a resumed run would miss a step.
+        plateau, reached = self.lr_schedulers(), self.trainer.callback_metrics.get(PLATEAU_MONITOR)
+        if isinstance(plateau, ReduceLROnPlateau) and reached is not None:
+            plateau.step(reached)
+
+    @override
+    def validation_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
+        return self._evaluate("val", batch)
+
+    @override
+    def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
+        return self._evaluate("test", batch)
+
+    @override
+    def predict_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
+        output: AttentionOutput = self.model(batch)
+        return {"output": output}
+
+    @override
+    def on_validation_epoch_end(self) -> None:
+        self._log("val")
+
+    @override
+    def on_test_epoch_end(self) -> None:
+        self._log("test")
+
+    @override
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint[CHECKPOINT_KEY] = {"format": CHECKPOINT_FORMAT, **self.raw.held()}
+
+    @override
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        held, hparams = checkpoint[CHECKPOINT_KEY], checkpoint["hyper_parameters"]
+        if self.raw.tokenizer_json not in (None, held["tokenizer"]):
+            raise InputError(
+                "the checkpoint was trained with another vocabulary than that of the corpus in "
+                "`data`: give the `data` of its own fit.yaml."
+            )
+        if (found := self.problem.difference(hparams["spec"])) is not None:
+            raise InputError(f"the checkpoint {found}: give the `data` of its own fit.yaml.")
+        own = {"problem": self.hparams["problem"]} | self.hparams["net"]
+        there = {"problem": hparams["problem"]} | hparams["net"]
+        for name, value in own.items():
+            # An option that came later is not in the checkpoint; its shapes are checked on loading.
+            if there.get(name, value) != value:
+                raise InputError(
+                    f"the checkpoint has {name} {there[name]}, the configuration {value}: give the "
+                    "`model` of its own fit.yaml."
+                )
+        self.raw = RawText.of(held)
+        checkpoint["state_dict"].setdefault("class_weight", self.class_weight)  # not in format 1
+
+    @classmethod
+    @override
+    def load_from_checkpoint(  # type: ignore[override]
+        cls, checkpoint_path: Any, map_location: Any = "cpu", **options: Any
+    ) -> Self:
+        """Load a checkpoint on its own; nothing in it is executed or imported.
+
+        Args:
+            checkpoint_path: The file.
+            map_location: Where to load it, as for `torch.load`.
+            options: Arguments of the constructor in place of those in the checkpoint.
+
+        Raises:
+            InputError: The file is missing, damaged, not from attnlight, or names a class that is
+                not attnlight's and that `options` do not name.
+        """
+        checkpoint = read_checkpoint(checkpoint_path, map_location)
+        given = checkpoint["hyper_parameters"] | options
+        require_known(checkpoint_path, given, options)
+        task = cls(**{name: given[name] for name in _parameters(cls) if name in given})
+        task.on_load_checkpoint(checkpoint)
+        task.load_state_dict(checkpoint["state_dict"])
+        return task.to(task.class_weight.device if map_location is None else map_location)
+
+    @property
+    def _embeddings(self) -> list[Embedding]:
+        return [part for part in self.model.children() if isinstance(part, Embedding)]
+
+    def _start_embeddings(self) -> None:
+        vectors = Vectors(**self.hparams["vectors"])
+        if vectors.path is None:
+            return
+        place, vocabulary = vectors.path, self.tokenizer.get_vocab()
+        for embedding in self._embeddings:
+            if place == "corpus":
+                settings = Word2VecSettings(size=embedding.embedding_dim)
+                place = self.trainer.datamodule.word_vectors(settings)  # type: ignore[attr-defined]
+            found = read_vectors(place, vocabulary)
+            embedding.start_from(
+                found.normalized() if vectors.normalize else found, vectors.unknown
+            )
+
+    def _weigh_classes(self) -> None:
+        if self.hparams["loss"]["class_weights"] == "none":
+            return
+        counts = torch.tensor(self.trainer.datamodule.label_counts)  # type: ignore[attr-defined]
+        self.class_weight.copy_(counts.sum() / (len(counts) * counts))
+
+    def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
+        """The loss of each instance, (R,)."""
+        return self.problem.losses(output, batch, self.class_weight)
+
+    def _reduced(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
+        """This rank's summand of the loss of the global batch, which all ranks share.
+
+        DDP averages gradients over ranks, so that `training_step` multiplies by their number: the
+        optimiser and its weight decay then see what one device sees that has the whole batch.
+
+        Args:
+            losses: Loss of each row, 0 of a repeat, (R,).
+            real: Which rows are no repeats, (R,) bool.
+            batch: The batch of this rank.
+        """
+        total = losses.sum()
+        if self.hparams["loss"]["reduction"] == "sum":
+            return total
+        return total / self._of_all_ranks(real.sum()).sum()
+
+    def _of_all_ranks(self, values: Tensor) -> Tensor:
+        """Values (...) of each rank without their gradient, (ranks, ...)."""
+        if self.trainer.world_size == 1:
+            return values[None]
+        gathered: Tensor = self.all_gather(values)  # type: ignore[assignment]
+        return gathered
+
+    def _evaluate(self, stage: Literal["val", "test"], batch: TextBatch) -> dict[str, Any]:
+        output: AttentionOutput = self.model(batch)
+        losses = self._losses(batch, output)
+        metrics, loss = self._judges(stage)
+        real = output.rows[:, 0] >= 0
+        if real.any():
+            loss.update(losses[real])
+            self.problem.update(metrics, output, self.problem.labels(batch), real)
+        return {"loss": losses.mean(), "output": output}
+
+    def _log(self, stage: Literal["val", "test"]) -> None:
+        metrics, loss = self._judges(stage)
+        self.log_dict(metrics)
+        self.log(f"{stage}/loss", loss, prog_bar=stage == "val")
+
+    def _judges(self, stage: Literal["val", "test"]) -> tuple[MetricCollection, MeanMetric]:
+        if stage == "val":
+            return self.val_metrics, self.val_loss
+        return self.test_metrics, self.test_loss
+
+
+def _parameters(cls: type[AttentionTask]) -> set[str]:
+    """Names of a task's constructor arguments, and of those that it passes on."""
+    names: set[str] = set()
+    for kind in cls.__mro__:
+        own = signature(vars(kind)["__init__"]).parameters if "__init__" in vars(kind) else {}
+        names |= own.keys()
+        if own and not any(one.kind is one.VAR_KEYWORD for one in own.values()):
+            break
+    return names - {"problem"} if cls.asks else names

@@ -1,0 +1,146 @@
+"""What the first format wrote is read under today's names."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from attnlight.compatibility import (
+    OPTIONS,
+    class_path,
+    hyperparameters,
+    option,
+    problem_of,
+    section,
+)
+from attnlight.composition import compose
+from attnlight.parsing import OneSentenceParser
+from attnlight.reference import read_base
+from attnlight.tasks import (
+    AdversarialVariant,
+    AttentionClassifier,
+    AttentionTask,
+    ChunkTagger,
+    GuidedVariant,
+    UniformVariant,
+)
+from tests.bases import Planted, trainer
+
+HERE = Path(__file__).parent
+KEPT = sorted((HERE.parent / "docs/results").rglob("fit.yaml"))
+FIRST = HERE / "first_format"
+TASKS: dict[str, type[AttentionTask]] = {
+    "classifier": AttentionClassifier,
+    "adversary": AdversarialVariant,
+    "tagger": ChunkTagger,
+    "guided_tagger": GuidedVariant,
+}
+
+
+@pytest.fixture(scope="module")
+def parser() -> OneSentenceParser:
+    made = OneSentenceParser(exit_on_error=True)
+    made.add_subclass_arguments(AttentionTask, "model", skip={"spec"})
+    return made
+
+
+@pytest.mark.parametrize("file", KEPT, ids=lambda file: "-".join(file.parts[-3:-1]))
+def test_kept_configurations_are_read(file: Path, parser: OneSentenceParser) -> None:
+    first = yaml.safe_load(file.read_text())
+    kept = first["model"]["init_args"]
+    model = section(first["model"])
+    parsed = parser.parse_object({"model": model}).model
+    assert parsed.class_path == class_path(first["model"]["class_path"])
+    found = parsed.init_args.as_dict()
+    for name, value in kept.items():
+        group, _, own = OPTIONS[name].partition(".")
+        held = found[group][own]
+        assert (list(held) if isinstance(held, tuple) else held) == value, name
+
+
+def test_there_are_kept_configurations() -> None:
+    assert len(KEPT) >= 97
+
+
+def test_a_composition_has_todays_names() -> None:
+    keys = set(yaml.safe_load(KEPT[0].read_text()))
+    keys |= {f"trainer.{key}" for key in yaml.safe_load(KEPT[0].read_text())["trainer"]}
+    given = ["-c", str(KEPT[0]), "--model.hidden_size", "9", "--model.optimizer=sgd"]
+    composed = compose("fit", given, keys)
+    assert set(composed.config["model"]["init_args"]) <= {"net", "optimizer", "loss", "vectors"}
+    assert composed.options == ["--model.net.hidden_size", "9", "--model.optimizer.name=sgd"]
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "today"),
+    [
+        ("--model.init_args.encoder", "cnn", "--model.init_args.net.encoder"),
+        ("--model.training.momentum=0.9", None, "--model.optimizer.momentum=0.9"),
+        ("--model.weight_decay.embedding=1", None, "--model.optimizer.weight_decay.embedding=1"),
+        ("--model.vectors", "corpus", "--model.vectors.path"),
+        ("--model.vectors.path=corpus", None, "--model.vectors.path=corpus"),
+        ("--model.optimizer={name: sgd}", None, "--model.optimizer={name: sgd}"),
+        ("--model.net.encoder=cnn", None, "--model.net.encoder=cnn"),
+        ("--model.lambda_=1", None, "--model.lambda_=1"),
+        ("--data.vectors=1", None, "--data.vectors=1"),
+    ],
+)
+def test_options_of_commands(word: str, value: str | None, today: str) -> None:
+    assert option(word, value) == today
+
+
+def test_a_variant_of_a_sweep() -> None:
+    given = {
+        "class_path": "attnlight.tasks.AdversarialTagger",
+        "init_args": {"lambda_": 0.1, "training": {"learning_rate": 0.2, "vectors": None}},
+    }
+    assert section(given) == {
+        "class_path": "attnlight.tasks.AdversarialVariant",
+        "init_args": {
+            "lambda_": 0.1,
+            "optimizer": {"learning_rate": 0.2},
+            "vectors": {"path": None},
+        },
+    }
+    assert problem_of(given["class_path"]) == "tagging"  # type: ignore[arg-type]
+    assert problem_of("attnlight.tasks.UniformVariant") is None
+
+
+def test_ones_own_task_keeps_its_options() -> None:
+    own = {"class_path": "mine.Task", "init_args": {"encoder": 3}}
+    assert section(own) == own
+
+
+@pytest.mark.parametrize("name", TASKS)
+class TestCheckpoint:
+    def test_loads_with_its_weights(self, name: str) -> None:
+        raw = torch.load(FIRST / f"{name}.ckpt", weights_only=True)
+        task = TASKS[name].load_from_checkpoint(FIRST / f"{name}.ckpt")
+        state = task.state_dict()
+        assert raw["state_dict"].keys() <= state.keys()
+        assert all(torch.equal(values, state[key]) for key, values in raw["state_dict"].items())
+        expected = hyperparameters(raw["hyper_parameters"])
+        assert task.hparams["net"].items() >= expected["net"].items()
+        assert task.hparams["optimizer"].items() >= expected["optimizer"].items()
+
+    def test_has_the_fingerprint_by_which_its_outputs_are_kept(self, name: str) -> None:
+        if name == "guided_tagger":
+            pytest.skip("a model whose attention is given is no base")
+        found = read_base(FIRST / f"{name}.ckpt").identity.fingerprint
+        kept = {"classifier": "92e010e11f8156bd", "tagger": "bf314404b4be2697"}
+        assert found == (kept | {"adversary": "b515cf821d44f381"})[name]
+
+
+def test_it_is_tested_and_is_a_base(tmp_path: Path) -> None:
+    data = Planted(vocabulary=7)
+    path = FIRST / "classifier.ckpt"
+    held = torch.load(path, weights_only=True)["hyper_parameters"]
+    task = AttentionClassifier(data.spec, hyperparameters(held)["net"])
+    started = trainer(tmp_path, max_epochs=1)
+    started.test(task, data, ckpt_path=path, verbose=False)
+    loaded = AttentionClassifier.load_from_checkpoint(path)
+    assert torch.equal(task.model.embedding.weight, loaded.model.embedding.weight)
+    variant = UniformVariant(data.spec, str(path))
+    trainer(tmp_path, max_epochs=1, limit_train_batches=1).fit(variant, data)
+    assert variant.hparams["optimizer"]["weight_decay"] == held["weight_decay"]
