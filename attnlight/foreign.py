@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from attnlight.errors import InputError
 
 T = TypeVar("T")
-CLASS_PATH = "class_path"
+# Keys under which configurations (`class_path`) and hyperparameters name a class.
+_NAMES = ("class_path", "problem", "network")
 
 
 def import_class(path: str, base: type[T]) -> type[T]:
@@ -36,7 +37,7 @@ def foreign_names(options: object) -> set[str]:
 def _named(value: object) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, held in value.items():
-            if key in ("problem", CLASS_PATH) and isinstance(held, str) and "." in held:
+            if key in _NAMES and isinstance(held, str) and "." in held:
                 yield held
             else:
                 yield from _named(held)

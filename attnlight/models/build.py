@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from attnlight.errors import InputError, did_you_mean
-from attnlight.foreign import CLASS_PATH, import_class
+from attnlight.foreign import import_class
 from attnlight.models.classifier import FlatClassifier
 from attnlight.models.guided import (
     Guided,
@@ -23,6 +23,7 @@ from attnlight.models.options import ClassifierNet, TaggerNet
 from attnlight.models.tagger import SelfAttentionTagger
 
 Options = Mapping[str, Any]
+OWN = "network"  # names the class of a network of one's own in plain options
 _GUIDED: dict[type[nn.Module], type[nn.Module]] = {
     FlatClassifier: GuidedFlatClassifier,
     HierarchicalClassifier: GuidedHierarchicalClassifier,
@@ -38,14 +39,14 @@ def network(problem: str, net: Options) -> type[Any]:
     """The class of a network.
 
     Args:
-        problem: Name of the problem, whose own network it is unless `net` has a `class_path`.
-        net: Its options.
+        problem: Name of the problem, whose own network it is unless `net` names one.
+        net: Its options as `plain_net` gives them.
 
     Raises:
         InputError: There is no such class, or the problem has no network of its own.
     """
-    if CLASS_PATH in net:
-        return import_class(net[CLASS_PATH], nn.Module)
+    if OWN in net:
+        return import_class(net[OWN], nn.Module)
     if problem == "tagging":
         return SelfAttentionTagger
     if problem != "classification":
@@ -69,21 +70,25 @@ def model_options(problem: str, net: Options, spec: Options) -> dict[str, Any]:
     known = signature(network(problem, net)).parameters
     of_corpus = {**spec, "num_classes": len(spec["classes"])}
     options = {name: value for name, value in of_corpus.items() if name in known}
-    own = net.get("init_args") or {} if CLASS_PATH in net else net
+    own = net["options"] if OWN in net else net
     unknown = sorted(own.keys() - known.keys())
-    if unknown and CLASS_PATH in net:
-        raise InputError(f"{net[CLASS_PATH]} has no option {unknown[0]!r}.")
+    if unknown and OWN in net:
+        raise InputError(
+            f"{net[OWN]} has no option {unknown[0]!r}{did_you_mean(unknown[0], known)}."
+        )
     return options | {name: value for name, value in own.items() if name in known}
 
 
 def plain_net(problem: str, net: object) -> dict[str, Any]:
-    """Options of a network as plain values: all of them, or what is given of one's own.
+    """Options of a network as plain values: all of them, or `network` and `options` of one's own.
 
     Raises:
         InputError: There is no such option.
     """
     options = asdict(net) if is_dataclass(net) and not isinstance(net, type) else dict(net)  # type: ignore[call-overload]
-    if CLASS_PATH in options or problem not in _NETS:
+    if "class_path" in options:  # a key that jsonargparse would build where it stands in a dict
+        return {OWN: options["class_path"], "options": dict(options.get("init_args") or {})}
+    if OWN in options or problem not in _NETS:
         return options
     try:
         return asdict(_NETS[problem](**options))
@@ -95,7 +100,7 @@ def plain_net(problem: str, net: object) -> dict[str, Any]:
 
 def completed(problem: str, net: Options) -> dict[str, Any]:
     """All options of a network as its class has them; those of one's own stay as they are."""
-    if CLASS_PATH in net:
+    if OWN in net:
         return dict(net)
     of_class = {
         name: parameter.default
@@ -110,7 +115,7 @@ def build_model(problem: str, net: Options, spec: Options, *, guided: bool = Fal
 
     Args:
         problem: Name of the problem.
-        net: Options of its network, or `class_path` and `init_args` of one's own.
+        net: Options of its network, as `plain_net` gives them.
         spec: What it must know of its corpus, see `Problem`.
         guided: Build one whose last attention is given.
     """
@@ -123,7 +128,7 @@ def build_model(problem: str, net: Options, spec: Options, *, guided: bool = Fal
 
 def attends(problem: str, net: Options) -> bool:
     """Whether a network has attention of its own."""
-    return CLASS_PATH in net or problem == "tagging" or net.get("attention") not in (None, "none")
+    return OWN in net or problem == "tagging" or net.get("attention") not in (None, "none")
 
 
 def uniform_net(problem: str, net: Options, head: int | None) -> dict[str, Any]:
@@ -159,7 +164,6 @@ def _changed(problem: str, net: Options, how: str, **options: object) -> dict[st
     change = getattr(kind, how, None)
     if change is None:
         raise InputError(f"{kind.__name__} has no {how}: a network of one's own needs one here.")
-    if CLASS_PATH not in net:
+    if OWN not in net:
         return dict(change(dict(net), **options))
-    own = dict(net.get("init_args") or {})
-    return {CLASS_PATH: net[CLASS_PATH], "init_args": change(own, **options)}
+    return {OWN: net[OWN], "options": change(dict(net["options"]), **options)}

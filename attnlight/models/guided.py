@@ -14,7 +14,7 @@ from attnlight.errors import InputError
 from attnlight.functional import erase_each
 from attnlight.functional.attribution.leave_one_out import reencode_tokens
 from attnlight.functional.readout.instances import texts_of_rows
-from attnlight.models.classifier import AffineClassifier, FlatClassifier
+from attnlight.models.classifier import FlatClassifier
 from attnlight.models.hierarchical import HierarchicalClassifier
 from attnlight.models.tagger import SelfAttentionTagger, on_grid
 
@@ -42,11 +42,12 @@ class GivenAttention(nn.Module):
         return self.guide(batch)
 
 
-class Guided(GivenAttention, AffineClassifier):
+class Guided(GivenAttention):
     """Take the weights of the last attention from a guide.
 
-    A subclass adds the classifier. Build it with the encoder `average` or `none`, which read each
-    item alone, and with attention `uniform`, which has no parameter that would never be trained.
+    A subclass adds the network. Build it so that it reads each item alone, a classifier with the
+    encoder `average` or `none`, and with attention `uniform`, which has no parameter that would never
+    be trained.
     """
 
     @override
@@ -65,7 +66,8 @@ class Guided(GivenAttention, AffineClassifier):
         """
         if weights is None:
             weights = self._guidance(batch)
-        return super().forward(batch, weights, embeddings)  # type: ignore[safe-super]
+        output: AttentionOutput = super().forward(batch, weights, embeddings)
+        return output
 
     def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
         """Logits (B, N, C) without each item, NaN off the mask and where nothing is left.
@@ -75,7 +77,7 @@ class Guided(GivenAttention, AffineClassifier):
         """
         items = output.item_logits
         if items is None:  # of a training step
-            items = self._classify(output.states).unsqueeze(1)
+            items = self._classify(output.states).unsqueeze(1)  # type: ignore[operator]
         logits = erase_each(output.weights, items, output.bias, output.mask)
         alone = output.mask.sum(-1, keepdim=True) < 2
         return logits.masked_fill((~output.mask | alone).unsqueeze(-1), torch.nan)
