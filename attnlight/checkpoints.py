@@ -81,14 +81,14 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
             "and tensors."
         ) from e
     held = checkpoint.get(CHECKPOINT_KEY) if isinstance(checkpoint, dict) else None
-    if not isinstance(held, dict):
+    given = checkpoint.get("hyper_parameters", {}) if isinstance(checkpoint, dict) else None
+    if not (isinstance(held, dict) and isinstance(given, dict)):
         raise InputError(f"{path} is not a checkpoint of attnlight.")
     if held.get("format") not in _READ:
         raise InputError(
             f"{path} has checkpoint format {held.get('format')}; this version reads formats "
             f"{' and '.join(map(str, _READ))}."
         )
-    given = checkpoint.get("hyper_parameters") or {}
     result: dict[str, Any] = checkpoint | {"hyper_parameters": hyperparameters(given)}
     return result
 

@@ -66,7 +66,7 @@ def test_fit_leaves_a_whole_run(fitted: Path) -> None:
 
 def test_saved_configuration_is_whole_and_has_no_run_of_its_own(fitted: Path) -> None:
     config = yaml.safe_load((fitted / "fit.yaml").read_text())
-    assert config["model"]["init_args"]["encoder"] == "bilstm"
+    assert config["model"]["init_args"]["net"]["encoder"] == "bilstm"
     assert config["data"]["init_args"]["train_size"] == 300
     assert config["trainer"]["max_epochs"] == 2
     assert config["overwrite"] is False

@@ -100,7 +100,7 @@ def sources(
 def vectors(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Write the file of word vectors that a file of models/ names; train others for one epoch."""
     monkeypatch.setattr(
-        "attnlight.tasks.attention.Word2VecSettings", partial(Word2VecSettings, epochs=1)
+        "attnlight.tasks.options.Word2VecSettings", partial(Word2VecSettings, epochs=1)
     )
 
     def prepare(model: Path) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from attnlight.compatibility import section
 from attnlight.data.planted import PlantedSpec
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
@@ -224,11 +225,11 @@ class TestKeptRuns:
             yaml.safe_load((path.parent / given[part]).read_text()) for part in ("model", "data")
         )
         if name in scale.SCALES:
-            model["init_args"]["embedding_scale"] = scale.SCALES[name]
+            model["init_args"]["net"]["embedding_scale"] = scale.SCALES[name]
         if name in SERRANO:
-            model["init_args"]["learning_rate"] = serrano.LEARNING_RATE
+            model["init_args"]["optimizer"]["learning_rate"] = serrano.LEARNING_RATE
             given["trainer"]["max_epochs"] = SERRANO[name].epochs
-        assert holds(saved["model"], model)
+        assert holds(section(saved["model"]), model)
         assert holds(saved["data"], data)
         assert holds(saved["trainer"], given["trainer"])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from inspect import signature
 from itertools import islice
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,16 +16,13 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.checkpoints import CHECKPOINT_FORMAT, CHECKPOINT_KEY, read_checkpoint
-from attnlight.data.word2vec import Word2VecSettings
-from attnlight.errors import InputError
 from attnlight.foreign import require_known
 from attnlight.functional.readout.instances import texts_of_rows
-from attnlight.models import read_vectors
 from attnlight.models.build import build_model, plain_net
 from attnlight.models.embedding import Embedding
 from attnlight.models.options import OwnNetwork
 from attnlight.problems import problem_class
-from attnlight.tasks.optimizers import (
+from attnlight.tasks.options import (
     GROUPS,
     PLATEAU_MONITOR,
     Loss,
@@ -34,6 +30,7 @@ from attnlight.tasks.optimizers import (
     Vectors,
     completed,
 )
+from attnlight.tasks.restoring import accepted, require_same
 from attnlight.tasks.text import RawText
 
 
@@ -159,7 +156,10 @@ class AttentionTask(pl.LightningModule):
     def setup(self, stage: str) -> None:
         self.adopt_corpus(self.trainer.datamodule)  # type: ignore[attr-defined]
         if stage == "fit" and not self.trainer.ckpt_path:
-            self._start_embeddings()
+            vectors = Vectors(**self.hparams["vectors"])
+            if vectors.path is not None:
+                corpus = self.trainer.datamodule  # type: ignore[attr-defined]
+                vectors.start(self._embeddings, self.tokenizer.get_vocab(), corpus)
             self._weigh_classes()
 
     @override
@@ -246,24 +246,8 @@ class AttentionTask(pl.LightningModule):
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        held, hparams = checkpoint[CHECKPOINT_KEY], checkpoint["hyper_parameters"]
-        if self.raw.tokenizer_json not in (None, held["tokenizer"]):
-            raise InputError(
-                "the checkpoint was trained with another vocabulary than that of the corpus in "
-                "`data`: give the `data` of its own fit.yaml."
-            )
-        if (found := self.problem.difference(hparams["spec"])) is not None:
-            raise InputError(f"the checkpoint {found}: give the `data` of its own fit.yaml.")
-        own = {"problem": self.hparams["problem"]} | self.hparams["net"]
-        there = {"problem": hparams["problem"]} | hparams["net"]
-        for name, value in own.items():
-            # An option that came later is not in the checkpoint; its shapes are checked on loading.
-            if there.get(name, value) != value:
-                raise InputError(
-                    f"the checkpoint has {name} {there[name]}, the configuration {value}: give the "
-                    "`model` of its own fit.yaml."
-                )
-        self.raw = RawText.of(held)
+        require_same(self, checkpoint)
+        self.raw = RawText.of(checkpoint[CHECKPOINT_KEY])
         checkpoint["state_dict"].setdefault("class_weight", self.class_weight)  # not in format 1
 
     @classmethod
@@ -285,7 +269,7 @@ class AttentionTask(pl.LightningModule):
         checkpoint = read_checkpoint(checkpoint_path, map_location)
         given = checkpoint["hyper_parameters"] | options
         require_known(checkpoint_path, given, options)
-        task = cls(**{name: given[name] for name in _parameters(cls) if name in given})
+        task = cls(**accepted(cls, given))
         task.on_load_checkpoint(checkpoint)
         task.load_state_dict(checkpoint["state_dict"])
         return task.to(task.class_weight.device if map_location is None else map_location)
@@ -293,20 +277,6 @@ class AttentionTask(pl.LightningModule):
     @property
     def _embeddings(self) -> list[Embedding]:
         return [part for part in self.model.children() if isinstance(part, Embedding)]
-
-    def _start_embeddings(self) -> None:
-        vectors = Vectors(**self.hparams["vectors"])
-        if vectors.path is None:
-            return
-        place, vocabulary = vectors.path, self.tokenizer.get_vocab()
-        for embedding in self._embeddings:
-            if place == "corpus":
-                settings = Word2VecSettings(size=embedding.embedding_dim)
-                place = self.trainer.datamodule.word_vectors(settings)  # type: ignore[attr-defined]
-            found = read_vectors(place, vocabulary)
-            embedding.start_from(
-                found.normalized() if vectors.normalize else found, vectors.unknown
-            )
 
     def _weigh_classes(self) -> None:
         if self.hparams["loss"]["class_weights"] == "none":
@@ -360,14 +330,3 @@ class AttentionTask(pl.LightningModule):
         if stage == "val":
             return self.val_metrics, self.val_loss
         return self.test_metrics, self.test_loss
-
-
-def _parameters(cls: type[AttentionTask]) -> set[str]:
-    """Names of a task's constructor arguments, and of those that it passes on."""
-    names: set[str] = set()
-    for kind in cls.__mro__:
-        own = signature(vars(kind)["__init__"]).parameters if "__init__" in vars(kind) else {}
-        names |= own.keys()
-        if own and not any(one.kind is one.VAR_KEYWORD for one in own.values()):
-            break
-    return names - {"problem"} if cls.asks else names

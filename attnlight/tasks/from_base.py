@@ -12,7 +12,7 @@ from attnlight.models.build import completed
 from attnlight.problems import problem_class
 from attnlight.reference import Identity, OutputStore, Reference, running_split
 from attnlight.tasks.attention import AttentionTask
-from attnlight.tasks.optimizers import GROUPS, LossChanges, OptimizerChanges, VectorsChanges
+from attnlight.tasks.options import GROUPS, LossChanges, OptimizerChanges, VectorsChanges
 
 
 class FromBase(AttentionTask):

@@ -98,7 +98,7 @@ def test_the_conditions_of_conll2000() -> None:
         target, readout, pos = str(study.condition).split("-")
         told = {f"--data.target={target}", f"--data.pos={str(pos == 'pos').lower()}"}
         base, adversary = plan(study)[0], plan(study)[-1]
-        assert told | {f"--model.readout={readout}"} <= set(base.options)
+        assert told | {f"--model.net.readout={readout}"} <= set(base.options)
         assert told <= set(adversary.options), "which takes its readout from the base"
         assert not [option for option in adversary.options if "readout" in option]
 

@@ -21,7 +21,7 @@ from attnlight.errors import InputError
 from attnlight.functional import permutations
 from attnlight.records import Record, read_record
 from attnlight.tasks import ChunkTagger
-from attnlight.tasks.optimizers import with_noam
+from attnlight.tasks.options import with_noam
 from tests.bases import spec
 from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two
 

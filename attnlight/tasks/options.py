@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_type_hints
 
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
@@ -12,7 +13,10 @@ from torch.optim import SGD, Adam, AdamW
 from torch.optim import Optimizer as TorchOptimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
+from attnlight.data.word2vec import Word2VecSettings
 from attnlight.errors import InputError, did_you_mean
+from attnlight.models import read_vectors
+from attnlight.models.embedding import Embedding
 
 PLATEAU_MONITOR = "val/accuracy"
 WeightDecay = float | dict[str, float]
@@ -118,6 +122,30 @@ class Vectors:
     path: str | None = None
     normalize: bool = False
     unknown: Literal["zero", "random"] = "random"
+
+    def start(
+        self,
+        embeddings: Sequence[Embedding],
+        vocabulary: Mapping[str, int],
+        corpus: Any,  # noqa: ANN401
+    ) -> None:
+        """Take over the vectors as the start of embeddings.
+
+        Args:
+            embeddings: What starts from them.
+            vocabulary: Id of each word.
+            corpus: The datamodule whose text is read where `path` is `corpus`.
+
+        Raises:
+            InputError: The vectors cannot be read or trained, or are of another size.
+        """
+        assert self.path is not None
+        for embedding in embeddings:
+            place: str | Path = self.path
+            if place == "corpus":
+                place = corpus.word_vectors(Word2VecSettings(size=embedding.embedding_dim))
+            found = read_vectors(place, vocabulary)
+            embedding.start_from(found.normalized() if self.normalize else found, self.unknown)
 
 
 # What a variant changes of its base's options: some of them, each with its type.
