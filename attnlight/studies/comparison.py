@@ -39,6 +39,6 @@ def _comparable(folder: StudyFolder) -> bool:
 
 def write(folders: Mapping[str, Path], output: Path) -> list[Path]:
     """Write how exclusive attention is under each condition, by its name and its study's folder."""
-    from attnlight.report.tagging import write_exclusivity
+    from attnlight.report.study.conditions import write_exclusivity
 
     return write_exclusivity(folders, output)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from attnlight.report.grids import Grid
 from attnlight.report.markup import isolated, without_controls
 from attnlight.report.page import Picture
-from attnlight.report.study.sentences import Verdict
+from attnlight.report.study.verdict import Verdict
 from attnlight.report.stylesheet import STYLESHEET
 
 
@@ -59,7 +59,7 @@ def build_page(
         _header(head),
         "<h2>What it shows</h2>\n",
         *map(_verdict, verdicts),
-        f'<p class="note">Also {_link("verdict.md")}.</p>\n<h2>Tables</h2>\n',
+        f'<p class="note">Also {_link("verdict.md")}, {_link("verdict.csv")}.</p>\n<h2>Tables</h2>\n',
         *(grid.to_html() + _files(stem, ("csv", "md", "tex")) for stem, grid in grids.items()),
         f'<p class="note">Every mean in full: {_link(full)}.</p>\n',
         "<h2>Figures</h2>\n" if figures else "",
