@@ -27,7 +27,6 @@ from results_page import (
     several_classes,
     studies,
     tables,
-    studies,
 )
 
 Columns = tuple[str, ...] | None  # None: all

@@ -10,8 +10,7 @@ import pytest
 from attnlight.errors import InputError
 from attnlight.report.command import main
 from attnlight.report.study import write_study
-from attnlight.report.tagging import write_tagging_study
-from tests.report.tagging.fake import FakeTagging, add_adversary, whole
+from tests.report.study.fake_tagging import FakeTagging, add_adversary, whole
 from tests.report.test_command import ATTACK, Page, files
 
 TABLES = ("models", "distances", "adversaries", "adversary_distances", "heads", "segments")
@@ -40,13 +39,13 @@ class TestFiles:
         folder, paths = written
         names = [f"{t}.{kind}" for t in TABLES for kind in ("csv", "md", "tex")]
         names += [f"{f}.{kind}" for f in FIGURES for kind in ("svg", "pdf", "png")]
-        names += ["index.html", "verdict.md", "estimates.csv"]
+        names += ["index.html", "verdict.md", "verdict.csv", "estimates.csv"]
         assert sorted(path.name for path in paths) == sorted(names)
         assert paths[0] == folder / "report/index.html"
         assert sorted((folder / "report").iterdir()) == sorted(paths)
 
     def test_are_the_same_every_time(self, hostile: Path, tmp_path: Path) -> None:
-        write_tagging_study(hostile.parent, tmp_path)
+        write_study(hostile.parent, tmp_path)
         assert files(tmp_path) == files(hostile)
 
     def test_hold_no_undefined_number(self, written: tuple[Path, list[Path]]) -> None:
