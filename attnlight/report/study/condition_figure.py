@@ -20,15 +20,6 @@ if TYPE_CHECKING:
 
 ASKED = {"tokens": "every token's tag", "marked": "one marked token's tag"}
 ASKED |= {"sentence": "a class of the sentence"}
-CAPTION = (
-    "How different attention can be trained to be at a given cost: mean JS from the base's "
-    "attention, as a share of the largest that any attention on a row could have, against the mean "
-    "total variation distance of the predictions above that of lambda 0 of the same seed. Thin lines "
-    "are the upper envelopes of single seeds with their corners, a thick line their mean as far as "
-    f"all of them reach. Exclusivity is read at {COST:g}, the dotted line, with its 95 % interval "
-    "over seeds; hollow, it is a lower bound, for some curve ends before. Of these only every "
-    "token's tag against one marked token's are a comparison; the class of a sentence stands beside."
-)
 _COLORS = {"tokens": PALETTE[0], "marked": PALETTE[5], "sentence": PALETTE[2]}
 _MARKS = {"tokens": "o", "marked": "s", "sentence": "^"}
 _REACH = 5 * COST  # of the axis, beyond which nothing is read

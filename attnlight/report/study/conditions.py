@@ -12,13 +12,14 @@ import numpy as np
 
 from attnlight.errors import InputError
 from attnlight.report.grids import Grid
-from attnlight.report.study.condition_figure import ASKED, CAPTION, draw_exclusivity
+from attnlight.report.study.condition_figure import ASKED, draw_exclusivity
 from attnlight.report.study.estimates import SHARE, TVD, Estimate, Estimates
 from attnlight.report.study.frame import ACCURACY, FILE, read_study
 from attnlight.report.study.groups import Spec, kl_first, role_words
 from attnlight.report.study.marks import Drawing
 from attnlight.report.study.page import Head
-from attnlight.report.study.tables import OF_TEXT, TEXT
+from attnlight.report.study.tables import TEXT
+from attnlight.report.study.texts import text
 from attnlight.report.study.verdict import Row, Verdict, capital, outcome_of
 from attnlight.report.study.writing import write_files
 from attnlight.report.tables import number
@@ -37,20 +38,6 @@ if TYPE_CHECKING:
 QUESTION = "Is tagging every token more exclusive than one decision a sentence?"
 _DASH = number(float("nan"))
 _POS = {True: "with POS", False: "without POS", None: "POS unknown"}
-_SAID = (
-    "Exclusivity: mean JS of an adversary's attention from its base's, as a share of the largest "
-    "that any attention on a row could have, at a mean total variation distance of the predictions "
-    f"of {COST:g} above that of λ = 0 of the same seed; the larger it is, the less exclusive "
-    "attention is. Read from each seed's upper envelope, mean over seeds [95 % interval: "
-    f"{RESAMPLES:,} resamples of seeds, each with its whole curve; of few seeds it is too narrow]. "
-    "Censored: seeds whose curve ends before that cost, which make the mean a lower bound (≥) and "
-    "count as 1 in the upper end."
-)
-_PAIRED = (
-    "The same encoder, sentences and classes: only this comparison says whether tagging every token "
-    "is more exclusive than one decision a sentence. A difference with censored seeds has bounds "
-    "alone."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +163,11 @@ def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
     facts = {"Experiment": first.experiment, "Corpus": first.corpus}
     facts["Conditions"] = ", ".join(one.name for one in conditions)
     figure = draw_exclusivity(conditions)
-    title = "Attention's divergence at a given cost"
-    drawings = [] if figure is None else [Drawing(title, "curves", figure, CAPTION)]
+    title, caption = (
+        "Attention's divergence at a given cost",
+        text("captions", "exclusivity", cost=COST),
+    )
+    drawings = [] if figure is None else [Drawing(title, "curves", figure, caption)]
     compared = [pair.row for pair in find_pairs(conditions)]
     return write_files(
         output,
@@ -254,7 +244,7 @@ def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Grid]:
             "Exclusivity of every token's tag less that of one marked token's",
             [*head, "difference"],
             paired,
-            f"{_SAID} {_PAIRED} {text_note([pair.tokens for pair in pairs])}".rstrip(),
+            _note(text("conditions", "paired"), text_note([pair.tokens for pair in pairs])),
         ),
     }
 
@@ -272,10 +262,14 @@ def _conditions_table(conditions: Sequence[Condition]) -> Grid:
     head = ["condition", "answer", "readout", "features", "seeds", "censored"]
     head += [f"exclusivity at {COST:g}", "share at λ = 0", "TVD at λ = 0", "accuracy of the base"]
     said = (
-        f"{_SAID} At λ = 0: mean ± standard deviation over seeds [95 % interval over seeds and "
-        f"sentences]. {text_note(conditions)}"
+        "At λ = 0: mean ± standard deviation over seeds [95 % interval over seeds and sentences]."
     )
-    return Grid("Exclusivity of attention", head, rows, said.rstrip())
+    return Grid("Exclusivity of attention", head, rows, _note(said, text_note(conditions)))
+
+
+def _note(*said: str) -> str:
+    how = text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES)
+    return " ".join(filter(None, (how, *said)))
 
 
 def exclusivity_verdicts(
@@ -355,7 +349,7 @@ def _missing(conditions: Sequence[Condition]) -> Iterator[str]:
 def text_note(conditions: Sequence[Condition]) -> str:
     """What to bear in mind where a condition has the readout `text`; empty where none has."""
     texts = [one for one in conditions if one.estimates.study.facts["readout"] == TEXT]
-    return OF_TEXT if texts else ""
+    return text("notes", "text_readout") if texts else ""
 
 
 def told(found: Exclusivity | None, difference: bool = False) -> str:

@@ -29,7 +29,6 @@ JS, TVD = "attention_js", "prediction_tvd"
 NLL_GOLD, NLL_BASE, AGREEMENT = "nll_gold", "nll_base", "agreement"
 JS_MEAN, SHARE, TAU = "attention_js_mean", "attention_js_share", "attention_tau"
 PREDICTION, DISTANCE = (F1, ACCURACY, NLL_GOLD, NLL_BASE), (JS, JS_MEAN, SHARE, TVD, AGREEMENT, TAU)
-GUIDED = "Runs that one model guides are averaged first, and that model is drawn as one."
 _COLUMN = {ACCURACY: "correct", AGREEMENT: "agree"}
 _OVER = {SHARE: "choices", TAU: "tau_rows"}  # what a mean is over where not over all instances
 _COUNTS = {*INSTANCES, *_OVER.values(), "gold", "found", "matched", "label", "prediction"}

@@ -27,6 +27,7 @@ from attnlight.report.study.groups import (
 )
 from attnlight.report.study.marks import Drawing, Level, dress, legend_above
 from attnlight.report.study.path_figures import path_figures
+from attnlight.report.study.texts import text
 from attnlight.report.study.verdict import capital
 from attnlight.report.style import COLUMN_WIDTH, INK, MUTED, PALETTE, new_figure, styled
 from attnlight.report.violins import violins_by_max_attention
@@ -37,30 +38,6 @@ if TYPE_CHECKING:
 
     from attnlight.report.study.frame import Runs, Study
 
-_FIGURE5 = (
-    "Mean divergence of attention from {base} against mean change of the prediction, over the test "
-    "texts: a small mark for each run, a large one for the mean over its seeds, and a line through "
-    "the means of each attention term in order of lambda. Lambda 0 is the imitation control: "
-    "trained to predict like the base with no word on its attention, it is the floor of the grid. "
-    "Above in the limits of the paper's figure, below the trained runs alone; where two lambdas "
-    "would overlap one is not named. The frontier bounds every attention over the base's own frozen "
-    "encoder and readout; trained adversaries have an encoder of their own and may lie above it. "
-    "After Wiegreffe & Pinter (2019), figure 5."
-)
-_VIOLINS = (
-    "Jensen-Shannon divergence of each text's attention from that of {base}, by the base's largest "
-    "attention weight on the text and by its predicted class: the median over {runs}. Solid lines "
-    "are medians, dotted lines quartiles; fewer than five texts are drawn as points. After Wiegreffe "
-    "& Pinter (2019), figures 3 and 4."
-)
-_PROBES = (
-    "{quality} on the test split of models trained anew with their attention given, by whose it is "
-    "and by what else they read: small marks for the seeds, a large one for the mean with its 95 % "
-    "interval over seeds and {cluster}s. The bands are models without a guide: the base with its "
-    "other seeds, and uniform attention. A guide says something of the words where it beats the "
-    "base's attention shuffled within each {cluster}. After Yang (2020), whose released probe "
-    "ignores the attention it is given."
-)
 _LIMIT = 0.7  # of both axes of figure 5 in the paper
 _CLOSE = (0.13, 0.06)  # names nearer than this, in shares of the axes, would overlap
 _JS_LABEL = "Jensen-Shannon divergence from the base's attention (nats)"
@@ -75,21 +52,21 @@ def figures(estimates: Estimates) -> Iterator[Drawing]:
     study = estimates.study
     if "worst_js" not in study.measures:
         yield from path_figures(estimates)
-        made, known = draw_guides(estimates), {"quality": capital(study.words.quality)}
+        made, known = draw_guides(estimates), {"cluster": study.words.cluster}
         if made is not None:
-            caption = _PROBES.format(**known, cluster=study.words.cluster)
+            caption = text("captions", "guides", quality=capital(study.words.quality), **known)
             yield Drawing("Models whose attention is given", "probes", made, caption)
         return
     for base in study.bases:
         made = draw_figure5(estimates, base)
         if made is not None:
             title = f"Divergence against change of the prediction, {base}"
-            yield Drawing(title, f"figure5-{base}", made, _FIGURE5.format(base=base))
+            yield Drawing(title, f"figure5-{base}", made, text("captions", "figure5", base=base))
         for name, stem, runs in _variants(study, base):
             made = draw_violins(study, base, runs)
             if made is not None:
                 words = f"{len(runs)} {name}" if len(runs) > 1 else f"one of the {name}"
-                caption = _VIOLINS.format(base=base, runs=words)
+                caption = text("captions", "violins", base=base, runs=words)
                 yield Drawing(f"Divergence of {name} from {base}", f"{stem}-{base}", made, caption)
 
 

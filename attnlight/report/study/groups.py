@@ -195,6 +195,15 @@ def owned(study: Study, guide: str) -> str:
     return f"of {OWNERS[guide]}" if guide in OWNERS else guide
 
 
+def whose(study: Study, guide: str) -> str:
+    """Whose attention a guide is, as a name."""
+    if guide == "shuffled":
+        return f"the base's, shuffled within each {study.words.cluster}"
+    if guide == "learned":
+        return f"learned by the {study.words.guided.partition(' ')[2]} itself"
+    return f"{OWNERS[guide]}'s" if guide in OWNERS else guide
+
+
 def reader(study: Study, context: str | None) -> str:
     """What a guided model is called, with its article."""
     if context is None:
@@ -269,7 +278,7 @@ def term_name(term: str) -> str:
 
 def role_words(study: Study) -> dict[str, str]:
     """What the runs of each role are called."""
-    guided = f"guided {study.words.guided.partition(' ')[2]}s"
+    guided = f"guided {study.words.guided.partition(' ')[2].removeprefix('guided ')}s"
     words = ("bases", "runs with uniform attention", "other seeds of a base", guided, "adversaries")
     return dict(zip(ROLES, words, strict=True))
 

@@ -26,6 +26,7 @@ from attnlight.report.study.marks import (
     levels,
 )
 from attnlight.report.study.shapes import NO_BEND, Bend, Collapse, find_bend, find_collapses
+from attnlight.report.study.texts import text
 from attnlight.report.study.verdict import capital
 from attnlight.report.style import COLUMN_WIDTH, INK, MUTED, POOLED, new_figure, styled
 from attnlight.report.tables import number
@@ -37,36 +38,6 @@ if TYPE_CHECKING:
     from attnlight.report.study.frame import Runs
     from attnlight.statistics.changepoint import Fit
 
-_OUTCOME = (
-    "{quality} of adversaries of {base} ({term}) and mean total variation distance of their "
-    "predictions from its own, on the test split, by lambda. The line goes through the means over "
-    "the runs that did not collapse, and is broken where all did; bands are 95 % intervals, over "
-    "seeds and {cluster}s, of uniform attention, of other seeds and of lambda 0, imitation with no "
-    "word on attention."
-)
-_HEADS = (
-    "How far each head's attention is from that of {base} by lambda ({term}); each head of the model "
-    "is matched with one of the base's. Grey lines are the other heads. The band is the 95 % "
-    "interval of other seeds of the base, for the same head."
-)
-_RANKING = (
-    "Kendall's tau-b between the attention of adversaries and that of {base} ({term}), a mean over "
-    "{instance}s and heads: by lambda above, against the divergence of attention below{bend}. Bands "
-    "are 95 % intervals of other seeds and of lambda 0; uniform attention ranks nothing."
-)
-_BEND = (
-    "; the vertical line is where the loss against the base's labels bends ({shape}), grey strokes "
-    "are the means on either side of it"
-)
-_TRADEOFF = (
-    "Negative log-likelihood of adversaries of {base} against the mean divergence of their attention "
-    "from its own, on the test split, a mark for each run: above of the labels that the base "
-    "predicts, below of the gold labels. A line, a line with a kink and two lines of one slope with "
-    "a jump are fitted to all of them, and those of lambda 0; beside each stands how much more its "
-    "BIC is than the least, for which more than 10 is very strong evidence (Kass & Raftery, 1995). "
-    "Other seeds and uniform attention are means over seeds and are not fitted. After Yang (2020), "
-    "whose losses lie on two levels."
-)
 _NAMES = {NLL_BASE: "NLL of the base's labels", NLL_GOLD: "NLL of gold labels"}
 _LINES = {"line": ":", "kink": "-", "jump": (0, (5, 2))}
 _HEIGHT = 2.2  # inches of a panel
@@ -125,7 +96,9 @@ def path_figures(estimates: Estimates) -> Iterator[Drawing]:
             made = draw_tradeoff(estimates, base, collapse)
             if made is not None:
                 title = f"Loss against divergence, {base}"
-                yield Drawing(title, f"tradeoff-{base}", made, _TRADEOFF.format(base=base))
+                yield Drawing(
+                    title, f"tradeoff-{base}", made, text("captions", "tradeoff", base=base)
+                )
         for term in terms(study, base):
             yield from _of_term(Along(estimates, base, term, collapse))
 
@@ -135,14 +108,16 @@ def _of_term(along: Along) -> Iterator[Drawing]:
     known = {"base": along.base, "term": name, "quality": capital(words.quality)}
     known |= {"cluster": words.cluster, "instance": words.instance}
     bend = find_bend(along.estimates, along.base, NLL_BASE, along.term)
-    known["bend"] = "" if bend.shape == NO_BEND else _BEND.format(shape=bend.shape)
-    for kind, title, made, caption in (
-        ("outcome", f"{known['quality']} and TVD by lambda", draw_outcome(along), _OUTCOME),
-        ("heads", "JS of each head by lambda", draw_heads(along), _HEADS),
-        ("ranking", "Rankings of words by lambda", draw_ranking(along, bend), _RANKING),
+    shown = bend.shape != NO_BEND
+    known["bend"] = text("captions", "bend", shape=bend.shape) if shown else ""
+    for kind, title, made in (
+        ("outcome", f"{known['quality']} and TVD by lambda", draw_outcome(along)),
+        ("heads", "JS of each head by lambda", draw_heads(along)),
+        ("ranking", "Rankings of words by lambda", draw_ranking(along, bend)),
     ):
         if made is not None:
-            yield Drawing(f"{title}, {name}", f"{kind}-{stem}", made, caption.format(**known))
+            caption = text("captions", kind, **known)
+            yield Drawing(f"{title}, {name}", f"{kind}-{stem}", made, caption)
 
 
 def draw_outcome(along: Along) -> Figure:

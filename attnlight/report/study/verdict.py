@@ -33,6 +33,7 @@ from attnlight.report.study.groups import (
 )
 from attnlight.report.study.shapes import LOSSES, find_bend, find_collapses
 from attnlight.report.study.shapes import told as told_shape
+from attnlight.report.study.texts import text
 from attnlight.report.tables import number
 
 if TYPE_CHECKING:
@@ -43,68 +44,6 @@ REACHED = 0.4  # mean JS that an adversary needs to be chosen (Wiegreffe & Pinte
 ABOVE, BELOW, NOT_SHOWN, TOO_FEW, NO_RUNS = "above", "below", "not shown", "too few", "no runs"
 LEVELS = {SEEDS: "seed variance", IMITATION: "what imitation alone gives"}
 _NO_ADVERSARY = "No answer: no finished adversary at a λ above 0."
-_OPEN = "an interval that holds 0"
-_DIVERGENCE = "The divergence of this base's adversary is"
-_SHUFFLED = "{quality} differs from that with shuffled weights by {less} ({count})"
-_RANKS = "The adversary of this base"
-# One sentence for each question and outcome; the fields are those of `Row.words`.
-TEMPLATES: dict[str, dict[str, str]] = {
-    "needed": {
-        BELOW: "Attention is needed here: without it {quality} falls by {size}. {both}",
-        ABOVE: "Attention is not needed here: with uniform attention {quality} rises by {size}. "
-        "{both}",
-        NOT_SHOWN: "Attention is not shown to be needed here: with uniform attention {quality} "
-        f"changes by {{size}}, {_OPEN}. {{both}}",
-        TOO_FEW: "Inconclusive: {units}. {both}",
-        NO_RUNS: "No answer: {lacking}",
-    },
-    "divergence": {
-        ABOVE: f"{_DIVERGENCE} beyond {{level}}, by {{size}} nats. {{both}}",
-        BELOW: f"{_DIVERGENCE} below {{level}}, by {{size}} nats. {{both}}",
-        NOT_SHOWN: f"{_DIVERGENCE} not shown to be beyond {{level}}: it differs by {{less}} nats, "
-        f"{_OPEN}. {{both}}",
-        TOO_FEW: "Inconclusive against {level}: {units}. {both}",
-        NO_RUNS: "Against {level} there is no answer: {lacking}",
-    },
-    "lost": {
-        BELOW: "{about}: λ = {lam} is the least at which {quality} is below that of λ = 0, by "
-        "{size}. {lowest}",
-        NOT_SHOWN: "{about}: at no λ {quality} is shown to be below that of λ = 0. {lowest}",
-        TOO_FEW: "Inconclusive on {about}: {units}. {lowest}",
-        NO_RUNS: "{about}: no answer, {lacking}",
-    },
-    "ranked": {
-        ABOVE: f"{_RANKS} ranks words more like it than other seeds do, by {{size}}.",
-        BELOW: f"{_RANKS} ranks words less like it than other seeds do, by {{size}}.",
-        NOT_SHOWN: f"{_RANKS} is not shown to rank words more or less like it than other seeds do: "
-        f"tau differs by {{less}}, {_OPEN}.",
-        TOO_FEW: "Inconclusive against {level}: {units}.",
-        NO_RUNS: "Against {level}: {lacking}",
-    },
-    "guides": {
-        ABOVE: "{Group} guides {about} better than {against}, by {size} in {quality}. {both}",
-        BELOW: "{Group} guides {about} worse than {against}, by {size} in {quality}. {both}",
-        NOT_SHOWN: "{Group} is not shown to guide {about} better or worse than {against}: {quality} "
-        f"differs by {{less}}, {_OPEN}. {{both}}",
-        TOO_FEW: "Inconclusive against {against}: {units}. {both}",
-        NO_RUNS: "Against {against} there is no answer: {lacking}",
-    },
-    "informs": {
-        ABOVE: f"{{Group}} carries information to {{about}}: {_SHUFFLED}.",
-        BELOW: f"{{Group}} guides {{about}} worse than the shuffled weights: {_SHUFFLED}.",
-        NOT_SHOWN: f"{{Group}} is not shown to carry information to {{about}}: {_SHUFFLED}, {_OPEN}.",
-        TOO_FEW: f"Inconclusive on {{group}}: {{units}}. {_SHUFFLED.replace('q', 'Q', 1)}.",
-        NO_RUNS: "Whether {group} carries information is not known: {lacking}",
-    },
-    "exclusivity": {
-        ABOVE: "{setting}: tagging every token is less exclusive than tagging one{bases}; {numbers}",
-        BELOW: "{setting}: tagging every token is more exclusive than tagging one{bases}; {numbers}",
-        NOT_SHOWN: "{setting}: tagging every token is not shown to be more or less exclusive than "
-        "tagging one{bases}; {numbers}",
-        TOO_FEW: "{setting}: inconclusive: {units}; {numbers}",
-        NO_RUNS: "{setting}: no answer, no curve of {no_curve}.",
-    },
-}
 
 
 class Row(NamedTuple):
@@ -129,7 +68,7 @@ class Row(NamedTuple):
 
     def sentence(self, **more: str) -> str:
         """The comparison in words."""
-        return TEMPLATES[self.spec.question][self.outcome].format(**self.words, **more)
+        return text("outcomes", self.spec.question, self.outcome, **self.words, **more)
 
     @property
     def words(self) -> dict[str, str]:
@@ -379,6 +318,6 @@ def units(one: int, other: int) -> str:
     return f"{one} and {other} trained models ({FEWEST} per side required)"
 
 
-def capital(text: str) -> str:
-    """A text with a capital at its beginning."""
-    return text[:1].upper() + text[1:]
+def capital(words: str) -> str:
+    """Words with a capital at their beginning."""
+    return words[:1].upper() + words[1:]

@@ -15,7 +15,6 @@ from attnlight.report.study.conditions import (
     QUESTION,
     exclusivity_tables,
     exclusivity_verdicts,
-    find_pairs,
     read_conditions,
     write_exclusivity,
 )

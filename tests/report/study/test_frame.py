@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnlight.errors import InputError
 from attnlight.data.targets import TargetName
+from attnlight.errors import InputError
 from attnlight.report.study.frame import TARGETS, Study, read_study
 from tests.report.study.fake import FakeStudy, whole
 from tests.report.study.fake_tagging import COUNTS, SUMS, FakeTagging

@@ -10,6 +10,7 @@ import pytest
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.figures import draw_guides, figures
 from attnlight.report.study.frame import Study, read_study
+from attnlight.report.study.marks import lambda_axis
 from attnlight.report.study.path_figures import (
     Along,
     draw_heads,
@@ -18,9 +19,8 @@ from attnlight.report.study.path_figures import (
     draw_tradeoff,
 )
 from attnlight.report.study.shapes import Collapse, find_bend, find_collapses
-from attnlight.statistics.changepoint import fit_segments
-from attnlight.report.study.marks import lambda_axis
 from attnlight.report.style import new_figure
+from attnlight.statistics.changepoint import fit_segments
 from tests.report.study.fake_tagging import FALLEN, GUIDES, KL, FakeTagging, add_adversary, whole
 from tests.report.study.naive import mean, measure
 

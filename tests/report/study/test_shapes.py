@@ -120,9 +120,7 @@ def test_a_run_without_a_finite_loss_is_no_point(tmp_path: Path) -> None:
     assert bend.shape == JUMP
 
 
-def test_points_are_the_runs(
-    fake: FakeTagging, study: Study, estimates: Estimates
-) -> None:
+def test_points_are_the_runs(fake: FakeTagging, study: Study, estimates: Estimates) -> None:
     collapse = find_collapses(study, study.bases[0])
     bend = find_bend(estimates, study.bases[0], "nll_gold", "kl", collapse)
     names = [n for n in fake.rows if n.startswith("adversary-kl") and n not in collapse.names]
@@ -144,6 +142,8 @@ def test_sides_part_the_runs_at_the_bend(
     place = bend.fits.jump.place
     assert set(up_to.index) == {name for name, far in js.items() if far <= place}
     assert len(up_to) + len(beyond) == 60
+
+
 def losses(fake: FakeTagging) -> dict[str, float]:
     return {
         run["name"]: run["validation"]["nll_base"]

@@ -115,9 +115,7 @@ def test_collapses_and_epochs_by_lambda(grids: dict[str, Grid]) -> None:
     assert chosen == ["KL, λ = 0.1520; chosen on validation".replace("0.1520", "0.152")]
 
 
-def test_bics_of_three_shapes(
-    study: Study, estimates: Estimates, grids: dict[str, Grid]
-) -> None:
+def test_bics_of_three_shapes(study: Study, estimates: Estimates, grids: dict[str, Grid]) -> None:
     from attnlight.statistics.changepoint import fit_segments
 
     runs = study.finished("adversary")

@@ -22,9 +22,7 @@ MISSING = "What is missing?"
 
 def answers(fake: FakeTagging, folder: Path) -> dict[str, list[str]]:
     study = read_study(fake.write(folder))
-    return {
-        found.question: list(found.sentences) for found in verdicts(Estimates(study))
-    }
+    return {found.question: list(found.sentences) for found in verdicts(Estimates(study))}
 
 
 def compared(uniform: float, base: float, seeds: int = 5) -> FakeTagging:
