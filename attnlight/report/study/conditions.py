@@ -156,10 +156,7 @@ def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
     """
     conditions, absent = read_conditions(folders)
     first = conditions[0].estimates.study
-    lead = (
-        "Is tagging more exclusive than classification? One encoder, three targets of the same "
-        "sentences: how different attention can be trained to be at a given cost."
-    )
+    lead = text("conditions", "lead")
     facts = {"Experiment": first.experiment, "Corpus": first.corpus}
     facts["Conditions"] = ", ".join(one.name for one in conditions)
     figure = draw_exclusivity(conditions)
@@ -261,10 +258,8 @@ def _conditions_table(conditions: Sequence[Condition]) -> Grid:
         rows.append([*known, *counts, told(found), *cells])
     head = ["condition", "answer", "readout", "features", "seeds", "censored"]
     head += [f"exclusivity at {COST:g}", "share at λ = 0", "TVD at λ = 0", "accuracy of the base"]
-    said = (
-        "At λ = 0: mean ± standard deviation over seeds [95 % interval over seeds and sentences]."
-    )
-    return Grid("Exclusivity of attention", head, rows, _note(said, text_note(conditions)))
+    said = _note(text("conditions", "control"), text_note(conditions))
+    return Grid("Exclusivity of attention", head, rows, said)
 
 
 def _note(*said: str) -> str:
@@ -282,10 +277,7 @@ def exclusivity_verdicts(
         absent: Names of those that are not yet.
     """
     pairs = find_pairs(conditions)
-    neither = (
-        "No answer: every token's tag and one marked token's are not both there under one readout "
-        "and choice of features."
-    )
+    neither = text("conditions", "neither")
     lacking = [*_missing(conditions), *(f"Not collected yet: {name}." for name in absent)]
     found = [
         Verdict(QUESTION, [_sentence(pair) for pair in pairs] or [neither]),
@@ -312,24 +304,15 @@ def _sentence(pair: Pair) -> str:
 
 
 def _rules(conditions: Sequence[Condition], pairs: Sequence[Pair]) -> Iterator[str]:
-    yield (
-        "Only every token's tag against one marked token's answers the question: encoder, sentences "
-        "and classes are the same, and what differs is how many decisions must be kept."
-    )
+    yield text("conditions", "rule")
     if any(one.target == "sentence" for one in conditions):
-        yield (
-            "The class of a sentence has other classes and another row of attention; its curves "
-            "stand beside and prove nothing, nor would those of another corpus."
-        )
+        yield text("conditions", "sentence")
     if text_note(conditions):
         yield text_note(conditions)
     for pair in pairs:
         grids = [one.curves["lam"].value_counts().to_dict() for one in (pair.tokens, pair.marked)]
         if pair.less is not None and grids[0] != grids[1]:
-            yield (
-                f"{capital(pair.setting)}: the two have not the same runs by λ; an envelope of more "
-                "runs is higher by chance alone."
-            )
+            yield text("conditions", "other_grid", setting=capital(pair.setting))
 
 
 def _missing(conditions: Sequence[Condition]) -> Iterator[str]:

@@ -9,22 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.study import marks
+from attnlight.report.study import groups, marks
 from attnlight.report.study.estimates import JS, TVD, Estimates
-from attnlight.report.study.groups import (
-    CONTROL,
-    SEEDS,
-    TRAINED,
-    UNIFORM,
-    cells,
-    chosen,
-    contexts,
-    guides,
-    owned,
-    reader,
-    uniforms,
-    words_of,
-)
+from attnlight.report.study.groups import CONTROL, SEEDS, TRAINED, UNIFORM
 from attnlight.report.study.marks import Drawing, Level, dress, legend_above
 from attnlight.report.study.path_figures import path_figures
 from attnlight.report.study.texts import text
@@ -73,7 +60,11 @@ def figures(estimates: Estimates) -> Iterator[Drawing]:
 def _variants(study: Study, base: str) -> Iterator[tuple[str, str, Runs]]:
     yield SEEDS, "seeds", study.finished("seed", base=base)
     if study.selected is not None:
-        yield f"adversaries ({words_of(*study.selected)})", "adversary", chosen(study, base)
+        yield (
+            f"adversaries ({groups.words_of(*study.selected)})",
+            "adversary",
+            groups.chosen(study, base),
+        )
 
 
 class Series(NamedTuple):
@@ -129,14 +120,14 @@ def draw_figure5(estimates: Estimates, base: str) -> Figure | None:
 
 def series(study: Study, base: str) -> list[Series]:
     """What there is to draw: adversaries by term, the control, other seeds, uniform attention."""
-    every = [cell for cell in cells(study, base) if len(cell.runs)]
+    every = [cell for cell in groups.cells(study, base) if len(cell.runs)]
     found = []
     for term, own in groupby([c for c in every if c.lam > 0], key=lambda cell: cell.term or ""):
         of_term, start = list(own), study.controls(base, term or None)
-        groups = [start] * bool(len(start)) + [cell.runs for cell in of_term]
+        runs = [start] * bool(len(start)) + [cell.runs for cell in of_term]
         names = [""] * bool(len(start)) + [f"{cell.lam:g}" for cell in of_term]
         name = f"adversary, {term.upper()}, by λ"
-        found.append(Series(name, marks.color_of(term), "o", groups, names))
+        found.append(Series(name, marks.color_of(term), "o", runs, names))
     called = {CONTROL: "imitation control (λ = 0)", marks.UNIFORM: UNIFORM}
     for level in reversed(marks.levels(study, base)):
         look = marks.COLORS[level.name], marks.MARKERS[level.name]
@@ -222,14 +213,17 @@ def draw_violins(study: Study, base: str, runs: Runs) -> Figure | None:
 def draw_guides(estimates: Estimates) -> Figure | None:
     """Quality by guide, a panel for each context; None where no guided model is finished."""
     study = estimates.study
-    found = {c: {n: g for n, g in guides(study, c).items() if len(g)} for c in contexts(study)}
+    found = {
+        c: {n: g for n, g in groups.guides(study, c).items() if len(g)}
+        for c in groups.contexts(study)
+    }
     found = {context: by_guide for context, by_guide in found.items() if by_guide}
     if not found:
         return None
     rows = [len(by_guide) for by_guide in found.values()]
     bands = (
         Level(SEEDS, study.architecture(study.bases[0])),
-        Level(marks.UNIFORM, uniforms(study)),
+        Level(marks.UNIFORM, groups.uniforms(study)),
     )
     with styled():
         figure = new_figure(COLUMN_WIDTH, 0.27 * sum(rows) + 0.62 * len(rows) + 0.55)
@@ -239,7 +233,7 @@ def draw_guides(estimates: Estimates) -> Figure | None:
             shown = [level for level in bands if len(level.runs)]
             marks.draw_bands(axes, estimates, shown, study.quality, across=True)
             _draw_guides(axes, estimates, by_guide)
-            name = reader(study, context).partition(" ")[2]
+            name = groups.reader(study, context).partition(" ")[2]
             axes.set_title(capital(name), loc="left", pad=6)
         panels[-1, 0].set_xlabel(capital(study.words.quality))
         names = {SEEDS: TRAINED, marks.UNIFORM: UNIFORM}
@@ -256,7 +250,7 @@ def _draw_guides(axes: Axes, estimates: Estimates, by_guide: dict[str, Runs]) ->
         axes.plot(values, np.full(len(values), row + 0.24), color=INK, alpha=0.5, **marks.POINT)
         axes.plot([found.low, found.high], [row, row], "-", color=PALETTE[0], lw=1.8, zorder=4)
         axes.plot(found.mean, row, color=PALETTE[0], **marks.MEAN | {"ms": 5.5})
-    names = [owned(study, guide).partition(" within")[0] for guide in by_guide]
+    names = [groups.owned(study, guide).partition(" within")[0] for guide in by_guide]
     axes.set_yticks(range(len(by_guide)), names)
     axes.set_ylim(len(by_guide) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)

@@ -8,23 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.report.study import groups, marks
 from attnlight.report.study.estimates import JS, NLL_BASE, NLL_GOLD, TAU, TVD, Estimates
-from attnlight.report.study.groups import CONTROL, SEEDS, adversaries, path, term_name, terms
-from attnlight.report.study.marks import (
-    LAMBDA,
-    MARKERS,
-    MEAN,
-    POINT,
-    UNIFORM,
-    Drawing,
-    color_of,
-    crossed,
-    draw_bands,
-    dress,
-    lambda_axis,
-    legend_above,
-    levels,
-)
+from attnlight.report.study.groups import CONTROL, SEEDS
+from attnlight.report.study.marks import Drawing
 from attnlight.report.study.shapes import NO_BEND, Bend, Collapse, find_bend, find_collapses
 from attnlight.report.study.texts import text
 from attnlight.report.study.verdict import capital
@@ -57,9 +44,9 @@ class Along:
     def __init__(self, estimates: Estimates, base: str, term: str, collapse: Collapse) -> None:
         self.study, self.estimates = estimates.study, estimates
         self.base, self.term, self.collapse = base, term, collapse
-        self.cells, self.color = path(self.study, base, term=term), color_of(term)
+        self.cells, self.color = groups.path(self.study, base, term=term), marks.color_of(term)
         self.lambdas = [cell.lam for cell in self.cells]
-        self.runs = adversaries(self.study, base, term)
+        self.runs = groups.adversaries(self.study, base, term)
 
     def means(self, measure: str) -> NDArray[np.float64]:
         """Each lambda and the mean over its runs that did not collapse, (L, 2)."""
@@ -70,8 +57,8 @@ class Along:
     def draw_runs(self, axes: Axes, x: str, y: str) -> None:
         """A mark for each run, a cross where it collapsed; x and y are measures, or `lam`."""
         for runs, style in (
-            (self.collapse.rest(self.runs), POINT | {"alpha": 0.55, "label": "a run"}),
-            (self.collapse.of(self.runs), crossed(self.color)),
+            (self.collapse.rest(self.runs), marks.POINT | {"alpha": 0.55, "label": "a run"}),
+            (self.collapse.of(self.runs), marks.crossed(self.color)),
         ):
             if len(runs):
                 at = runs["lam"] if x == "lam" else self.estimates.per_seed(runs, x)
@@ -83,7 +70,7 @@ class Along:
         The line is broken where all runs of a lambda collapsed.
         """
         self.draw_runs(axes, "lam", measure)
-        style = MEAN | {"color": self.color, "label": "mean over seeds"}
+        style = marks.MEAN | {"color": self.color, "label": "mean over seeds"}
         axes.plot(*self.means(measure).T, **style)
 
 
@@ -99,12 +86,16 @@ def path_figures(estimates: Estimates) -> Iterator[Drawing]:
                 yield Drawing(
                     title, f"tradeoff-{base}", made, text("captions", "tradeoff", base=base)
                 )
-        for term in terms(study, base):
+        for term in groups.terms(study, base):
             yield from _of_term(Along(estimates, base, term, collapse))
 
 
 def _of_term(along: Along) -> Iterator[Drawing]:
-    words, name, stem = along.study.words, term_name(along.term), f"{along.term}-{along.base}"
+    words, name, stem = (
+        along.study.words,
+        groups.term_name(along.term),
+        f"{along.term}-{along.base}",
+    )
     known = {"base": along.base, "term": name, "quality": capital(words.quality)}
     known |= {"cluster": words.cluster, "instance": words.instance}
     bend = find_bend(along.estimates, along.base, NLL_BASE, along.term)
@@ -127,14 +118,14 @@ def draw_outcome(along: Along) -> Figure:
         figure = new_figure(COLUMN_WIDTH, 2 * _HEIGHT + 1.2)
         every = figure.subplots(2, 1)
         for axes, measure in zip(every, (study.quality, TVD), strict=True):
-            draw_bands(axes, along.estimates, levels(study, along.base), measure)
+            marks.draw_bands(axes, along.estimates, marks.levels(study, along.base), measure)
             along.draw(axes, measure)
-            dress(axes)
-            lambda_axis(axes, along.lambdas, named=axes is every[-1])
-        every[-1].set_xlabel(LAMBDA)
+            marks.dress(axes)
+            marks.lambda_axis(axes, along.lambdas, named=axes is every[-1])
+        every[-1].set_xlabel(marks.LAMBDA)
         every[0].set_ylabel(capital(study.words.quality))
         every[1].set_ylabel("TVD from the base")
-        legend_above(figure, *every)
+        marks.legend_above(figure, *every)
     return figure
 
 
@@ -145,7 +136,7 @@ def draw_heads(along: Along) -> Figure | None:
         return None
     columns = min(2, heads)
     rows = -(-heads // columns)
-    seeds = [level for level in levels(along.study, along.base) if level.name == SEEDS]
+    seeds = [level for level in marks.levels(along.study, along.base) if level.name == SEEDS]
     with styled():
         figure = new_figure(COLUMN_WIDTH, 1.75 * rows + 0.9)
         panels = figure.subplots(rows, columns, sharey=True, squeeze=False).flat
@@ -155,15 +146,15 @@ def draw_heads(along: Along) -> Figure | None:
             for other in (other for other in range(heads) if other != head):
                 means = along.means(f"attention_js_heads_{other}").T
                 axes.plot(*means, "-", color=POOLED, alpha=0.5, lw=1.1, zorder=3)
-            draw_bands(axes, along.estimates, seeds, f"attention_js_heads_{head}")
+            marks.draw_bands(axes, along.estimates, seeds, f"attention_js_heads_{head}")
             along.draw(axes, f"attention_js_heads_{head}")
-            dress(axes)
+            marks.dress(axes)
             last = head + columns >= heads
-            lambda_axis(axes, along.lambdas, named=last)
+            marks.lambda_axis(axes, along.lambdas, named=last)
             axes.set_title(f"head {head}", loc="left")
             axes.set_xlabel("λ" if last else "")
         figure.supylabel("JS from the base's head (nats)", fontsize=10, color=INK)
-        legend_above(figure, *panels[:heads], columns=4)
+        marks.legend_above(figure, *panels[:heads], columns=4)
     return figure
 
 
@@ -176,21 +167,23 @@ def draw_ranking(along: Along, bend: Bend) -> Figure | None:
     """
     if np.isnan(along.means(TAU)[:, 1]).all():
         return None
-    every = [level for level in levels(along.study, along.base) if level.name != UNIFORM]
+    every = [
+        level for level in marks.levels(along.study, along.base) if level.name != marks.UNIFORM
+    ]
     with styled():
         figure = new_figure(COLUMN_WIDTH, 2 * _HEIGHT + 1.3)
         above, below = figure.subplots(2, 1, sharey=True)
         for axes in (above, below):
-            draw_bands(axes, along.estimates, every, TAU)
+            marks.draw_bands(axes, along.estimates, every, TAU)
             axes.set_ylabel("Tau with the base")
-            dress(axes)
+            marks.dress(axes)
         along.draw(above, TAU)
-        lambda_axis(above, along.lambdas)
-        above.set_xlabel(LAMBDA)
+        marks.lambda_axis(above, along.lambdas)
+        above.set_xlabel(marks.LAMBDA)
         along.draw_runs(below, JS, TAU)
         below.set_xlabel(_MEAN_JS)
         _draw_sides(below, along.estimates, bend)
-        legend_above(figure, above)
+        marks.legend_above(figure, above)
     return figure
 
 
@@ -217,7 +210,7 @@ def draw_tradeoff(estimates: Estimates, base: str, collapse: Collapse) -> Figure
     Returns:
         The figure; None where the base has no adversary at a lambda above 0.
     """
-    if not terms(estimates.study, base):
+    if not groups.terms(estimates.study, base):
         return None
     with styled():
         figure = new_figure(COLUMN_WIDTH, 2 * 2.5 + 1.0)
@@ -225,9 +218,9 @@ def draw_tradeoff(estimates: Estimates, base: str, collapse: Collapse) -> Figure
         for axes, (measure, name) in zip(panels, _NAMES.items(), strict=True):
             _draw_marks(axes, estimates, base, collapse, measure)
             axes.set_ylabel(f"{name} (nats)")
-            dress(axes)
+            marks.dress(axes)
         panels[-1].set_xlabel(_MEAN_JS)
-        legend_above(figure, *panels)
+        marks.legend_above(figure, *panels)
         for axes, measure in zip(panels, _NAMES, strict=True):
             _draw_fits(axes, find_bend(estimates, base, measure))
     return figure
@@ -245,29 +238,29 @@ def _draw_marks(
         if len(runs):
             axes.plot(*points, **plain | style)
 
-    every = adversaries(estimates.study, base)
-    for term in terms(estimates.study, base):
+    every = groups.adversaries(estimates.study, base)
+    for term in groups.terms(estimates.study, base):
         own = every[(every["term"] == term) & (every["lam"] > 0)]
-        label = f"adversary, {term_name(term)}"
+        label = f"adversary, {groups.term_name(term)}"
         look: dict[str, Any] = {
             "marker": "o",
             "ms": 3.6,
             "mew": 0,
-            "color": color_of(term),
+            "color": marks.color_of(term),
             "label": label,
         }
         draw(collapse.rest(own), look)
-    for level in levels(estimates.study, base):
+    for level in marks.levels(estimates.study, base):
         control = level.name == CONTROL
         style: dict[str, Any] = {
-            "marker": MARKERS[level.name],
+            "marker": marks.MARKERS[level.name],
             "ms": 5 if control else 7,
             "label": level.name,
         }
         style |= {"color": level.color, "mec": "white", "mew": 0.8}
         draw(every[every["lam"] == 0] if control else level.runs, style, mean=not control)
-    for term in terms(estimates.study, base):
-        draw(collapse.of(every[every["term"] == term]), crossed(color_of(term)))
+    for term in groups.terms(estimates.study, base):
+        draw(collapse.of(every[every["term"] == term]), marks.crossed(marks.color_of(term)))
 
 
 def _draw_fits(axes: Axes, bend: Bend) -> None:

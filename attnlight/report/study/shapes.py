@@ -12,6 +12,7 @@ from attnlight.errors import InputError
 from attnlight.report.study.estimates import JS, NLL_BASE, NLL_GOLD, Estimates
 from attnlight.report.study.frame import validation
 from attnlight.report.study.groups import adversaries, term_name, terms
+from attnlight.report.study.texts import text
 from attnlight.report.tables import number
 from attnlight.statistics.changepoint import VERY_STRONG, Segments, fit_segments
 from attnlight.statistics.collapse import collapse_share
@@ -57,11 +58,8 @@ class Collapse(NamedTuple):
         """What is called a collapse, a sentence."""
         if self.unknown:
             return f"Which runs collapsed cannot be told: {self.unknown}."
-        return (
-            "Collapsed: the loss on validation against the base's labels is above "
-            f"{number(self.threshold)} nats a token, the middle between the median of λ = 0 and "
-            f"{number(self.ignorant)}, which is that of knowing no more than how frequent tags are."
-        )
+        known = {"threshold": number(self.threshold), "ignorant": number(self.ignorant)}
+        return text("answers", "collapsed", **known)
 
 
 def find_collapses(study: Study, base: str) -> Collapse:
@@ -192,14 +190,13 @@ def told(bend: Bend, decides: bool = True) -> str:
 
 def _found(bend: Bend, fits: Segments) -> str:
     best, shape = fits.preferred, bend.shape
-    if shape == NO_BEND:
-        less = fits.line.bic - min(fits.kink.bic, fits.jump.bic)
-        return f"no bend is shown (BIC of a line less that of the best bend: {less:.1f})"
-    evidence = f"BIC {fits.over_line:.1f} less than a line's, {fits.margin:.1f} than the next best"
-    place, turned = f"at JS {number(best.place)}", number(best.slope + best.change)
-    words = {
-        UNDECIDED: f"a bend {place}, of which it is open whether it is a kink or a jump",
-        JUMP: f"a jump of {number(best.change)} nats {place}, two levels and no kink",
-        KINK: f"a kink {place}, where the slope turns from {number(best.slope)} to {turned}",
+    numbers = {
+        "less": f"{fits.line.bic - min(fits.kink.bic, fits.jump.bic):.1f}",
+        "over_line": f"{fits.over_line:.1f}",
+        "margin": f"{fits.margin:.1f}",
+        "place": number(best.place),
+        "change": number(best.change),
+        "slope": number(best.slope),
+        "turned": number(best.slope + best.change),
     }
-    return f"{words[shape]} ({evidence})"
+    return text("shapes", shape, **numbers)

@@ -13,7 +13,7 @@ def text(kind: str, *names: str, **fields: object) -> str:
     """A text with its fields filled in.
 
     Args:
-        kind: `outcomes`, `headings`, `notes` or `captions`.
+        kind: What it is, a key of the file.
         names: Its name; of an outcome question and outcome.
         fields: What stands in its braces.
     """

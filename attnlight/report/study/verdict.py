@@ -14,23 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attnlight.report.study import groups
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, Estimate, Estimates, models
 from attnlight.report.study.frame import validation
-from attnlight.report.study.groups import (
-    BEST,
-    CONTROL,
-    IMITATION,
-    SEEDS,
-    Spec,
-    chosen,
-    contexts,
-    missing,
-    path,
-    reader,
-    specs,
-    term_name,
-    terms,
-)
+from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, Spec
 from attnlight.report.study.shapes import LOSSES, find_bend, find_collapses
 from attnlight.report.study.shapes import told as told_shape
 from attnlight.report.study.texts import text
@@ -43,7 +30,6 @@ FEWEST = 5  # trained models on each side of a claim
 REACHED = 0.4  # mean JS that an adversary needs to be chosen (Wiegreffe & Pinter, section 4)
 ABOVE, BELOW, NOT_SHOWN, TOO_FEW, NO_RUNS = "above", "below", "not shown", "too few", "no runs"
 LEVELS = {SEEDS: "seed variance", IMITATION: "what imitation alone gives"}
-_NO_ADVERSARY = "No answer: no finished adversary at a λ above 0."
 
 
 class Row(NamedTuple):
@@ -74,11 +60,11 @@ class Row(NamedTuple):
     def words(self) -> dict[str, str]:
         """What a sentence may name."""
         spec = self.spec
-        groups = ((spec.group, spec.runs), (spec.against, spec.other))
-        lacking = " nor of ".join(name for name, runs in groups if not len(runs))
+        both = ((spec.group, spec.runs), (spec.against, spec.other))
+        lacking = " nor of ".join(name for name, runs in both if not len(runs))
         means = [
             f"{number(mean)} with {name} ({count(runs)})"
-            for mean, (name, runs) in zip(self.sides, groups, strict=True)
+            for mean, (name, runs) in zip(self.sides, both, strict=True)
         ]
         measure = "Mean JS" if spec.measure == JS else capital(self.quality)
         return {
@@ -107,7 +93,7 @@ class Verdict(NamedTuple):
 
 def rows(estimates: Estimates) -> list[Row]:
     """Every comparison of a study with its outcome."""
-    return [judge(estimates, spec) for spec in specs(estimates.study)]
+    return [judge(estimates, spec) for spec in groups.specs(estimates.study)]
 
 
 def judge(estimates: Estimates, spec: Spec) -> Row:
@@ -149,17 +135,22 @@ def verdicts(estimates: Estimates, found: Sequence[Row] | None = None) -> list[V
     if study.losses:
         lost, ranked = _lost(study, by.get("lost", [])), _ranked(estimates, by["ranked"])
         answers += [
-            Verdict("Up to which λ is nothing lost?", list(lost) or [_NO_ADVERSARY]),
+            Verdict(
+                "Up to which λ is nothing lost?", list(lost) or [text("answers", "no_adversary")]
+            ),
             Verdict("Does training collapse?", list(_collapsed(study))),
-            Verdict("Is there a safe point?", list(_safe(estimates)) or [_NO_ADVERSARY]),
+            Verdict(
+                "Is there a safe point?",
+                list(_safe(estimates)) or [text("answers", "no_adversary")],
+            ),
             Verdict("Do rankings of words change?", list(ranked)),
         ]
-    for context in contexts(study):
+    for context in groups.contexts(study):
         own = [*by.get("guides", []), *by.get("informs", [])]
-        name = reader(study, context)
+        name = groups.reader(study, context)
         said = [row.sentence() for row in own if row.spec.about == name]
         answers.append(Verdict(f"Does given attention guide {name}?", said))
-    lacking = missing(study)
+    lacking = groups.missing(study)
     return [*answers, Verdict("What is missing?", lacking)] if lacking else answers
 
 
@@ -186,14 +177,11 @@ def _price(found: Sequence[Row]) -> Iterator[str]:
     """What the divergence costs beside lambda 0, without a claim."""
     if all(row.outcome != NO_RUNS for row in found):
         tvd, quality = found
-        yield (
-            f"Beside λ = 0 its predictions are {tvd.estimate.signed} farther from the base's (TVD) "
-            f"and its {quality.quality} differs by {quality.estimate.signed}."
-        )
+        yield text("answers", "price", tvd=tvd.estimate.signed, **quality.words)
 
 
 def _divergence_by_head(estimates: Estimates) -> Iterator[str]:
-    best, heads = chosen(estimates.study), estimates.study.heads
+    best, heads = groups.chosen(estimates.study), estimates.study.heads
     if len(best) and heads > 1:
         means = [estimates.of(best, f"attention_js_heads_{head}").mean for head in range(heads)]
         by_head = ", ".join(f"{number(mean)} (head {head})" for head, mean in enumerate(means))
@@ -205,10 +193,7 @@ def _lost(study: Study, found: Sequence[Row]) -> Iterator[str]:
     for about in dict.fromkeys(row.spec.about for row in found):
         own = [row for row in found if row.spec.about == about]
         most = min(own, key=lambda row: row.estimate.mean)
-        lowest = (
-            f"The lowest {most.quality} is that of {most.spec.group}; it differs from that of λ = 0 "
-            f"by {most.estimate.signed}."
-        )
+        lowest = text("answers", "lowest", **most.words)
         first = next((row for row in own if row.outcome == BELOW), own[0])
         if any(row.outcome in (TOO_FEW, NO_RUNS) for row in own):
             first = min(own, key=lambda row: len(row.spec.runs))
@@ -222,18 +207,18 @@ def _collapsed(study: Study) -> Iterator[str]:
     collapse = find_collapses(study, base)
     yield collapse.note
     if not collapse.unknown:
-        for term in terms(study, base):
-            cells = path(study, base, term=term)
+        for term in groups.terms(study, base):
+            cells = groups.path(study, base, term=term)
             fallen = [cell for cell in cells if len(collapse.of(cell.runs))]
             where = ", ".join(f"{collapse.share(c.runs)} at λ = {c.lam:g}" for c in fallen)
             whole = sum(len(cell.runs) for cell in cells)
-            yield f"{term_name(term)}, of {whole} runs: {where or 'none'}."
+            yield f"{groups.term_name(term)}, of {whole} runs: {where or 'none'}."
 
 
 def _safe(estimates: Estimates) -> Iterator[str]:
     """The shape of all runs, then of those that did not collapse, which decide."""
     base = estimates.study.bases[0]
-    if terms(estimates.study, base):
+    if groups.terms(estimates.study, base):
         collapse = find_collapses(estimates.study, base)
         for measure in LOSSES:
             whole = find_bend(estimates, base, measure)
@@ -248,7 +233,7 @@ def _ranked(estimates: Estimates, found: Sequence[Row]) -> Iterator[str]:
     named: list[tuple[str, Runs]] = [
         (SEEDS, study.finished("seed", base=base)),
         (f"imitation ({CONTROL})", study.controls(base)),
-        (BEST, chosen(study)),
+        (BEST, groups.chosen(study)),
     ]
     means = [(name, estimates.of(runs, TAU)) for name, runs in named]
     held = [f"{mean} with {name}" for name, mean in means if not np.isnan(mean.mean)]
@@ -267,18 +252,12 @@ def selection(study: Study) -> str:
     """How the best adversary was chosen, and whether it is what the paper asks for."""
     if study.selected is None:
         return "No adversary is chosen yet."
-    if not len(chosen(study)):
+    if not len(groups.chosen(study)):
         return "No adversary of the chosen lambda is finished."
-    term, reached = term_name(study.selected[0]), validation(chosen(study), JS)
-    if np.isfinite(reached).any() and np.nanmean(reached) < REACHED:
-        return (
-            f"No lambda of {term} reached a mean JS of {REACHED:g} on validation; the best "
-            "adversary is the one with the largest."
-        )
-    return (
-        f"The best adversary is chosen on validation: of those of {term} with a mean JS of at "
-        f"least {REACHED:g} the one with the highest {study.words.criterion}."
-    )
+    term, reached = groups.term_name(study.selected[0]), validation(groups.chosen(study), JS)
+    short = np.isfinite(reached).any() and np.nanmean(reached) < REACHED
+    name, known = "fell_short" if short else "chosen", {"term": term, "reached": REACHED}
+    return text("answers", name, **known, criterion=study.words.criterion)
 
 
 def to_markdown(title: str, found: Sequence[Verdict]) -> str:
