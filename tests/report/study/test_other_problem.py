@@ -10,7 +10,8 @@ from attnlight.report.study import write_study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.frame import read_study
 from attnlight.report.study.tables import Tables
-from attnlight.report.study.verdict import TEMPLATES, rows, verdicts
+from attnlight.report.study.texts import texts
+from attnlight.report.study.verdict import rows, verdicts
 from tests.report.study.fake import FakeStudy
 from tests.report.test_command import ATTACK, Page
 
@@ -82,7 +83,7 @@ def _shuffled() -> str:
 
 def test_sentences_are_those_of_the_outcomes(estimates: Estimates) -> None:
     said = [sentence for verdict in verdicts(estimates) for sentence in verdict.sentences]
-    spoken = [row for row in rows(estimates) if row.spec.question in TEMPLATES]
+    spoken = [row for row in rows(estimates) if row.spec.question in texts()["outcomes"]]
     assert len(spoken) == 7
     assert all(row.sentence() in said for row in spoken)
 

@@ -1,5 +1,6 @@
 """Sentences of studies whose answers are known."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,14 @@ from attnlight.report.study import read_study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.verdict import to_markdown, verdicts
 from tests.report.study.fake import FakeStudy, whole
+
+
+@pytest.fixture(scope="module", autouse=True)
+def enough() -> Iterator[None]:
+    """As many resamples as an interval of no difference needs to hold 0."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnlight.report.study.estimates.RESAMPLES", 400)
+        yield
 
 
 def answers(fake: FakeStudy, folder: Path) -> list[list[str]]:
