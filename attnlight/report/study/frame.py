@@ -168,7 +168,7 @@ def read_study(folder: Path) -> Study:
         best = {str(t): float(of["lambda"]) for t, of in (held.get("best") or {}).items() if of}
         name, experiment, corpus = (str(held[key]) for key in ("study", "experiment", "corpus"))
         classes = [str(name) for name in held["classes"]]
-        words = Words(**held["problem"]) if held.get("problem") else _first_words(held, classes)
+        words = _words(held, classes)
     except KeyError as error:
         raise InputError(f"{path} has no key {error.args[0]!r}: collect the study again.") from None
     except (TypeError, ValueError) as error:
@@ -199,8 +199,10 @@ def _read_json(path: Path) -> dict[str, Any]:
     return dict(held)
 
 
-def _first_words(held: Mapping[str, Any], classes: Sequence[str]) -> Words:
-    """The words of a study of the first format, which does not name its problem."""
+def _words(held: Mapping[str, Any], classes: Sequence[str]) -> Words:
+    """The words of a study, also of one of the first format, which does not name its problem."""
+    if held.get("problem"):
+        return Words(**{key: str(word) for key, word in dict(held["problem"]).items()})
     if held.get("task") == "tagging":
         chunks = held.get("target") == "tokens"
         quality, criterion = ("chunk F1", "chunk F1") if chunks else (ACCURACY, "macro F1")
