@@ -19,8 +19,8 @@ from attnlight.errors import InputError
 from attnlight.report.study import read_study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.verdict import verdicts
-from tests.report.study.fake import whole
 from tests.report.study import fake_tagging as tagging
+from tests.report.study.fake import whole
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
