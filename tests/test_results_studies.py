@@ -19,8 +19,8 @@ from attnlight.errors import InputError
 from attnlight.report.study import read_study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.verdict import verdicts
+from tests.report.study import fake_tagging as tagging
 from tests.report.study.fake import whole
-from tests.report.tagging import fake as tagging
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
@@ -33,7 +33,8 @@ study_targets = importlib.import_module("results_page.study_targets")
 def quick() -> Iterator[None]:
     """Few resamples: nothing here is held against an interval that they decide."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnlight.report.study.estimates.RESAMPLES", 20)
+        for module in ("estimates", "conditions"):
+            patch.setattr(f"attnlight.report.study.{module}.RESAMPLES", 20)
         yield
 
 
@@ -107,7 +108,7 @@ def test_a_corpus_that_they_did_not_use_stands_alone(blocks: dict[str, str]) -> 
 
 def test_sentences_are_those_of_the_report(blocks: dict[str, str], kept: Path) -> None:
     study = read_study(kept / "wiegreffe-pinter")
-    for verdict in verdicts(study, Estimates(study)):
+    for verdict in verdicts(Estimates(study)):
         assert f"**{verdict.question}**" in blocks["wiegreffe_pinter_verdict"]
         for sentence in verdict.sentences:
             assert sentence in blocks["wiegreffe_pinter_verdict"]
@@ -138,22 +139,22 @@ def test_targets_are_held_against_what_the_study_says(tmp_path: Path) -> None:
         whole(seeds=2, bases=1, texts=40).write(tmp_path / name)
     js, between, best, tvd, f1 = study_targets.target_rows(tmp_path)
     study = read_study(tmp_path / "wiegreffe_pinter_sst")
-    adversaries = [run for run in study.runs if run.role == "adversary" and run.term != "js"]
+    adversaries = study.finished("adversary", term="kl")
     by_lambda = {
-        lam: np.mean(study.values([run for run in adversaries if run.lam == lam], "attention_js"))
-        for lam in {run.lam for run in adversaries}
+        lam: np.mean(study.values(runs, "attention_js")) for lam, runs in adversaries.groupby("lam")
     }
     floor = by_lambda.pop(0.0)
     assert js[3] == f"{max(by_lambda.values()):.3f}"
     assert float(between[3]) == sum(floor < mean < 0.6 for mean in by_lambda.values())
     term, lam = study.selected
-    chosen = [run for run in study.runs if (run.term, run.lam) == (term, lam)]
-    twins = [run for run in study.runs if run.role == "adversary" and run.lam == 0]
+    chosen = study.finished("adversary", term=term, lam=lam)
+    twins = study.finished("adversary", lam=0.0)
     assert best[3] == f"{np.mean(study.values(chosen, 'attention_js')):.3f}"
     moved = [np.mean(study.values(runs, "prediction_tvd")) for runs in (chosen, twins)]
     assert tvd[3] == f"{moved[0] - moved[1]:.3f}"
+    label = study.values(chosen, "label")[0]
     scores = [
-        float(binary_f1_score(torch.tensor(row.astype(int)), torch.tensor(study.label)))
+        float(binary_f1_score(torch.tensor(row.astype(int)), torch.tensor(label)))
         for runs in (chosen, twins)
         for row in study.values(runs, "prediction")
     ]
@@ -180,10 +181,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tagger_blocks(root: Path, published: Any) -> dict[str, str]:
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("estimates", "conditions.reading", "conditions.tables"):
-            patch.setattr(f"attnlight.report.tagging.{module}.RESAMPLES", 20)
-        blocks: dict[str, str] = studies.study_blocks(root, published)
+    blocks: dict[str, str] = studies.study_blocks(root, published)
     return blocks
 
 

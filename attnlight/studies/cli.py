@@ -190,7 +190,7 @@ def _compare(parts: Sequence[_Part], output: Path) -> None:
         if all(part.folder.done(run) for run in adversaries):
             there[study.condition] = path
     if there:
-        from attnlight.report.tagging import write_exclusivity
+        from attnlight.report.study.conditions import write_exclusivity
 
         with collecting(output):
             print(write_exclusivity(there, output)[0])

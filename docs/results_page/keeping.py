@@ -27,7 +27,6 @@ from results_page import (
     several_classes,
     studies,
     tables,
-    taggers,
 )
 
 Columns = tuple[str, ...] | None  # None: all
@@ -204,7 +203,7 @@ def keep_study(study: Path, target: Path) -> None:
     text = (study / "study.json").read_text(encoding="utf-8")
     head = json.loads(text)
     if head.get("task") == "tagging":
-        shown = taggers.CURVES if head["options"] else table.column_names
+        shown = studies.CURVES if head["options"] else table.column_names
         table = _rounded(table.select([name for name in shown if name in table.column_names]))
     _write(table, target / "study.parquet")
     write_text(target / "study.json", text)

@@ -6,95 +6,147 @@ that `attnlight report` reads it too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlight.report.grids import Grid
+from attnlight.report.grids import Grid, markdown_table
+from attnlight.report.study.conditions import (
+    exclusivity_tables,
+    exclusivity_verdicts,
+    read_conditions,
+)
 from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.groups import guides
-from attnlight.report.study.reading import Study, is_tagging, read_study
-from attnlight.report.study.tables import tables
-from attnlight.report.study.verdict import verdicts
-from results_page import taggers
-from results_page.grids import answers, markdown, place
+from attnlight.report.study.tables import Tables
+from attnlight.report.study.verdict import Verdict, verdicts
 from results_page.tables import DASH
 
 FOLDER = "studies"  # below docs/results
 # The published corpus of the experiments whose name starts so.
 CORPORA = {"sst_": "sst", "imdb_": "imdb", "20_newsgroups_sports_": "20_newsgroups_sports"}
+# What the curves of a study's conditions are of.
+CURVES = (
+    *("run", "index", "tokens", "choices", "correct", "nll_gold"),
+    *("attention_js_share", "prediction_tvd"),
+)
+_TABLE2 = {
+    "trained": "trained attention",
+    "uniform": "uniform attention",
+    "reported": "trained attention as Jain & Wallace report it",
+}
 
 
 def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
     """Tables and sentences of every kept study by the name of their place on the page.
 
     Args:
-        folder: docs/results/studies.
+        folder: docs/results/studies; `<study>-<condition>` is one condition of a study.
         published: docs/results/published.yaml.
 
     Returns:
-        For each study of a classifier `<name>_table2`, `_table3`, `_table4`, `_seeds`, `_lambdas`
-        and `_verdict`, for those of taggers what `taggers` says; none where no study is kept.
+        For each study `<name>_<table>` and `<name>_verdict`, and the same once for the conditions
+        of a study together; none where no study is kept.
 
     Raises:
         InputError: The files of a study are missing or damaged.
     """
-    kept = sorted(path.parent for path in folder.glob("*/study.json"))
-    of_taggers = [path for path in kept if is_tagging(path)]
-    found = taggers.study_blocks(of_taggers, published["chunk_f1"])
-    for path in kept:
-        if path not in of_taggers:
-            blocks = _blocks(read_study(path), published["wiegreffe_pinter"])
-            found |= {f"{place(path.name)}_{name}": text for name, text in blocks.items()}
+    found: dict[str, str] = {}
+    compared: dict[str, dict[str, Path]] = {}
+    for path in sorted(path.parent for path in folder.glob("*/study.json")):
+        study = read_study(path)
+        condition = study.facts["options"]
+        if condition is None:
+            found |= _blocks(path.name, study, published)
+        else:
+            name = path.name.removesuffix(f"-{condition}")
+            compared.setdefault(name, {})[condition] = path
+    for name, conditions in compared.items():
+        held, absent = read_conditions(conditions)
+        found |= _placed(name, exclusivity_tables(held), exclusivity_verdicts(held, absent))
     return found
 
 
-def _blocks(study: Study, published: Mapping[str, Any]) -> dict[str, str]:
+def _blocks(name: str, study: Study, published: Mapping[str, Any]) -> dict[str, str]:
     estimates = Estimates(study)
-    grids = tables(study, estimates)
+    grids = {
+        {"adversaries": "lambdas"}.get(stem, stem) if not study.losses else stem: grid
+        for stem, grid in Tables(estimates).all().items()
+    }
+    of_corpus = _of_corpus(study, published["wiegreffe_pinter"])
+    if "table3" in grids and of_corpus["guides"]:
+        grids["table3"] = _beside(grids["table3"], study, of_corpus)
+    added = _of_pinter(of_corpus) | _of_yang(published["chunk_f1"], study.words.quality, grids)
+    return _placed(name, grids, verdicts(estimates), added)
+
+
+def _placed(
+    study: str,
+    grids: Mapping[str, Grid],
+    found: Sequence[Verdict],
+    added: Mapping[str, Sequence[Sequence[str]]] | None = None,
+) -> dict[str, str]:
+    """Tables with their notes, published rows below ours, and questions with their answers."""
+    blocks = {}
+    for name, grid in grids.items():
+        rows = [*grid.rows, *(added or {}).get(name, [])]
+        blocks[name] = markdown_table(grid.head, rows) + (f"\n{grid.note}\n" if grid.note else "")
+    said = [f"* **{one.question}** {' '.join(one.sentences)}\n" for one in found]
+    blocks["verdict"] = "".join(said)
+    return {f"{study.replace('-', '_')}_{name}": text for name, text in blocks.items()}
+
+
+def _of_corpus(study: Study, published: Mapping[str, Any]) -> dict[str, Any]:
+    """What Wiegreffe & Pinter published of a study's corpus."""
     corpus = next((name for stem, name in CORPORA.items() if study.experiment.startswith(stem)), "")
-    return {
-        "table2": _table2(grids["table2"], corpus, published),
-        "table3": _table3(grids["table3"], study, corpus, published),
-        "table4": _table4(grids["table4"], corpus, published),
-        "seeds": markdown(grids["seeds"]),
-        "lambdas": markdown(grids["adversaries"]),
-        "verdict": answers(verdicts(study, estimates)),
-    }
+    tables = ("base_uniform", "guides", "adversary")
+    return {"source": published["source"]} | {t: published[t].get(corpus, {}) for t in tables}
 
 
-def _table2(grid: Grid, corpus: str, published: Mapping[str, Any]) -> str:
-    theirs = published["base_uniform"].get(corpus, {})
-    names = {
-        "trained": "trained attention",
-        "uniform": "uniform attention",
-        "reported": "trained attention as Jain & Wallace report it",
-    }
-    added = [
-        [f"{name} ({published['source']})", DASH, theirs[key], DASH]
-        for key, name in names.items()
-        if key in theirs
+def _of_pinter(theirs: Mapping[str, Any]) -> dict[str, list[list[str]]]:
+    """Rows for their tables 2 and 4."""
+    table2 = [
+        [f"{name} ({theirs['source']})", DASH, theirs["base_uniform"][key], DASH]
+        for key, name in _TABLE2.items()
+        if key in theirs["base_uniform"]
     ]
-    return markdown(grid, added)
+    best = theirs["adversary"]
+    if not best:
+        return {"table2": table2}
+    lam = f"λ = {converted(best['lambda'])}, the published λ = {best['lambda']} converted"
+    name = f"best adversary (KL, {lam}; {theirs['source']})"
+    return {"table2": table2, "table4": [[name, DASH, best["f1"], best["tvd"], best["js"]]]}
 
 
-def _table3(grid: Grid, study: Study, corpus: str, published: Mapping[str, Any]) -> str:
-    """Theirs as one more column, a guide to a row."""
-    theirs = published["guides"].get(corpus, {})
-    if not theirs:
-        return markdown(grid)
-    told = [theirs.get(name, DASH) for name in guides(study)]
+def _beside(grid: Grid, study: Study, theirs: Mapping[str, Any]) -> Grid:
+    """Table 3 with theirs as one more column, a guide to a row."""
+    told = [theirs["guides"].get(name, DASH) for name in guides(study)]
     rows = [[*row, figure] for row, figure in zip(grid.rows, told, strict=True)]
-    return markdown(Grid(grid.title, [*grid.head, published["source"]], rows, grid.note))
+    return Grid(grid.title, [*grid.head, theirs["source"]], rows, grid.note)
 
 
-def _table4(grid: Grid, corpus: str, published: Mapping[str, Any]) -> str:
-    theirs = published["adversary"].get(corpus)
-    if theirs is None:
-        return markdown(grid)
-    lam = f"λ = {converted(theirs['lambda'])}, the published λ = {theirs['lambda']} converted"
-    name = f"best adversary (KL, {lam}; {published['source']})"
-    return markdown(grid, [[name, DASH, theirs["f1"], theirs["tvd"], theirs["js"]]])
+def _of_yang(
+    published: Mapping[str, Any], quality: str, grids: Mapping[str, Grid]
+) -> dict[str, list[list[str]]]:
+    """Rows of chunk F1 for the models and adversaries of a tagger."""
+    probes = [("a probe that ignores its attention", f1) for f1 in published["probes"]]
+    lambdas = published["adversary"].items()
+    theirs = {
+        "models": [("trained attention", published["base"]), *probes],
+        "adversaries": [(f"KL (released scale), λ = {lam:g}", f1) for lam, f1 in lambdas],
+    }
+    return {
+        table: [
+            [
+                f"{name} (Yang 2020)",
+                *(f1 if h == "chunk F1" else DASH for h in grids[table].head[1:]),
+            ]
+            for name, f1 in rows
+        ]
+        for table, rows in theirs.items()
+        if table in grids and quality == "chunk F1"
+    }
 
 
 def converted(lam: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from attnlight.report.study import read_study
-from attnlight.report.study.estimates import F1, JS, TVD, Estimates
-from attnlight.report.study.groups import chosen, grid
+from attnlight.report.study.estimates import JS, TVD, Estimates
+from attnlight.report.study.frame import F1
+from attnlight.report.study.groups import cells, chosen
 from results_page.tables import outcome
 
 # Studies whose grid of lambdas must span JS, and whose chosen adversary must imitate the base.
@@ -35,11 +36,10 @@ def _grid(folder: Path, words: str) -> list[list[str]]:
     """How far JS rises with lambda, and how many lambdas lie on the way."""
     study = read_study(folder)
     estimates, base = Estimates(study), study.bases[0]
-    cells = [cell for cell in grid(study) if cell[0] == base and cell[3]]
     means = {
-        lam: float(estimates.per_seed(runs, JS).mean())
-        for _, term, lam, runs in cells
-        if term in (None, "kl")
+        cell.lam: float(estimates.per_seed(cell.runs, JS).mean())
+        for cell in cells(study, base)
+        if len(cell.runs) and cell.term in (None, "kl")
     }
     floor = means.pop(0.0)
     between = sum(floor < mean < _HIGH for mean in means.values())
@@ -59,7 +59,7 @@ def _imitation(folder: Path, words: str) -> list[list[str]]:
     """JS, and what imitation loses beside lambda 0's."""
     study = read_study(folder)
     estimates, base = Estimates(study), study.bases[0]
-    best, floor = chosen(study, base), study.controls(base)
+    best, floor = chosen(study), study.controls(base)
     # Without intervals, which no target is held against.
     js, tvd, f1 = (estimates.per_seed(best, measure).mean() for measure in (JS, TVD, F1))
     tvd_floor, f1_floor = (estimates.per_seed(floor, measure).mean() for measure in (TVD, F1))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attnlight.report.tagging import write_exclusivity
+from attnlight.report.study.conditions import write_exclusivity
 from tests.commands import CONFIGS, CPU, QUIET
 
 STUDIES = Path(__file__).parents[2] / "docs/results/studies"

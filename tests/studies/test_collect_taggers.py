@@ -217,7 +217,7 @@ class TestConditions:
             calls.append({**folders, "": output})
             return [output / "exclusivity.md"]
 
-        monkeypatch.setattr("attnlight.report.tagging.write_exclusivity", write)
+        monkeypatch.setattr("attnlight.report.study.conditions.write_exclusivity", write)
         return calls
 
     def test_each_has_a_folder(self, lab: Lab, compared: list[dict[str, Path]]) -> None:

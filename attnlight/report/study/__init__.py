@@ -1,6 +1,6 @@
-"""What a study says: the paper's tables, figures and sentences, from its two files alone."""
+"""What a study says: tables, figures and sentences, from its two files alone."""
 
-from attnlight.report.study.reading import Study, StudyRun, read_study
+from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.writing import write_study
 
-__all__ = ["Study", "StudyRun", "read_study", "write_study"]
+__all__ = ["Study", "read_study", "write_study"]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from attnlight.report.markup import render
 from attnlight.report.page import Picture
-from attnlight.report.study.sentences import Verdict
+from attnlight.report.study.verdict import Verdict
 from attnlight.report.tables import Table
 
 

@@ -1,157 +1,294 @@
-"""Wiegreffe & Pinter's tables 2, 3 and 4 of a study, its seeds and its grid of lambdas."""
+"""Tables of a study: those of Wiegreffe & Pinter, or every group by every measure there is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from attnlight.report.grids import Grid
+from attnlight.report.study import groups
 from attnlight.report.study.estimates import (
-    ACCURACY,
-    F1,
-    GUIDED,
+    DISTANCE,
     JS,
-    NOTE,
+    PREDICTION,
+    TAU,
     TVD,
     Estimates,
     seeds_cell,
     to_csv,
 )
-from attnlight.report.study.groups import GUIDES, chosen, grid, groups, guides, uniforms
-from attnlight.report.study.lambdas import gaps, median_epoch, selection, words_of
-from attnlight.report.study.missing import missing
-from attnlight.report.study.plan import StudyRun
-from attnlight.report.study.reading import Study
+from attnlight.report.study.frame import ACCURACY, F1
+from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, TRAINED, UNIFORM
+from attnlight.report.study.shapes import LOSSES, NO_BEND, Bend, find_bends, find_collapses
+from attnlight.report.study.texts import text, texts
+from attnlight.report.study.verdict import selection
 from attnlight.report.tables import number
 
-CONTROL = "imitation control (λ = 0)"
+if TYPE_CHECKING:
+    from attnlight.report.study.frame import Runs, Study
+
+TEXT = "text"  # the readout
 _DASH = number(float("nan"))
-_DISTANCES = (
-    "TVD: total variation distance from the base's prediction (0 to 1). JS: Jensen-Shannon "
-    "divergence from the base's attention (nats, 0 to 0.693)."
-)
+_GAP = (0.35, 0.6)  # mean JS between an imitation's and that of an adversary that got away
 
 
-def tables(study: Study, estimates: Estimates) -> dict[str, Grid]:
-    """Every table by the stem of its files."""
-    return {
-        "table2": table2(study, estimates),
-        "table3": table3(study, estimates),
-        "table4": table4(study, estimates),
-        "seeds": seeds_table(study, estimates),
-        "adversaries": adversaries_table(study, estimates),
-    }
+class Tables:
+    """The tables of a study.
 
+    Where it holds the losses of its models, every group is told by every measure; otherwise
+    Wiegreffe & Pinter's tables 2, 3 and 4.
 
-def table2(study: Study, estimates: Estimates) -> Grid:
-    """Base and uniform attention."""
-    base, uniform = study.architecture(study.bases[0]), uniforms(study)
-    rows = []
-    for name, runs in (("trained attention", base), ("uniform attention", uniform)):
-        found = [str(estimates.of(runs, measure)) for measure in (F1, ACCURACY)]
-        rows.append([name, str(len(runs)), *found])
-    less = [str(estimates.difference(uniform, base, measure)) for measure in (F1, ACCURACY)]
-    rows.append(["uniform less trained", _DASH, *less])
-    return Grid(
-        "Trained and uniform attention (Wiegreffe & Pinter's table 2)",
-        ["model", "seeds", study.f1, "accuracy"],
-        rows,
-        _note(study, "Trained: the first base and its seed variants.", "base", "uniform", "seed"),
-    )
+    Args:
+        estimates: Estimates of the study.
+    """
 
-
-def table3(study: Study, estimates: Estimates) -> Grid:
-    """Multilayer perceptrons whose attention is given, by whose it is."""
-    by_guide = guides(study)
-    rows = []
-    for name, runs in by_guide.items():
-        against = [
-            _DASH if name == other else str(estimates.difference(runs, by_guide.get(other, []), F1))
-            for other in ("uniform", "shuffled")
+    def __init__(self, estimates: Estimates) -> None:
+        self.study, self.estimates = estimates.study, estimates
+        self.base = self.study.bases[0]
+        self._pairs = {
+            (s.group, s.against, s.measure, s.about): s for s in groups.specs(self.study)
+        }
+        self._prediction = [
+            self.study.quality,
+            *(m for m in PREDICTION[1:] if m != self.study.quality),
         ]
-        cells = [seeds_cell(runs), str(estimates.of(runs, F1))]
-        rows.append([GUIDES.get(name, name), *cells, *against])
-    return Grid(
-        "A multilayer perceptron guided by attention (Wiegreffe & Pinter's table 3)",
-        ["attention", "seeds", study.f1, "less uniform", "less shuffled"],
-        rows,
-        _note(study, f"Less: difference of the mean F1. {GUIDED}", "guide"),
-    )
+        self._short = [self.study.quality, TVD, JS]
+
+    def all(self) -> dict[str, Grid]:
+        """Every table by the stem of its files."""
+        papers = (self.table2, self.table3, self.table4, self.seeds, self.adversaries)
+        whole = (self.models, self.distances, self.adversaries, self.adversary_distances)
+        every = (*whole, self.heads, self.segments) if self.study.losses else papers
+        return {make.__name__: make() for make in every}
+
+    def table2(self) -> Grid:
+        """Base and uniform attention."""
+        measures = list(dict.fromkeys((self.study.quality, ACCURACY)))
+        compared = {
+            TRAINED: self.study.architecture(self.base),
+            UNIFORM: groups.uniforms(self.study),
+        }
+        less = [self._less(UNIFORM, TRAINED, measure) for measure in measures]
+        rows = [*self._rows(compared, measures), ["uniform less trained", _DASH, *less]]
+        return self._grid("table2", rows, self._names(measures))
+
+    def table3(self) -> Grid:
+        """Models whose attention is given, by whose it is."""
+        quality = [self.study.quality]
+        rows = []
+        for context in groups.contexts(self.study):
+            for name, runs in groups.guides(self.study, context).items():
+                where = f", {groups.reader(self.study, context)}" if context else ""
+                known = [f"{groups.whose(self.study, name)}{where}", seeds_cell(runs)]
+                less = [self._less_guide(name, o, context) for o in ("uniform", "shuffled")]
+                rows.append([*known, *self._cells(runs, quality), *less])
+        return self._grid("table3", rows, self._names(quality))
+
+    def table4(self) -> Grid:
+        """The adversary that validation chose, between what bounds it on either side."""
+        study, selected = self.study, self.study.selected
+        term = selected[0] if selected else None
+        name = f"best adversary ({groups.words_of(*selected)})" if selected else "best adversary"
+        compared = {
+            TRAINED: study.architecture(self.base),
+            SEEDS: study.finished("seed", base=self.base),
+            UNIFORM: groups.uniforms(study),
+            "imitation control (λ = 0)": study.controls(self.base, term),
+            name: groups.chosen(study),
+        }
+        for other, lam in study.best.items():
+            if selected and other != term:
+                runs = study.finished("adversary", base=self.base, term=other, lam=lam)
+                compared[f"best of its term ({groups.words_of(other, lam)})"] = runs
+        rows = self._rows(compared, self._short)
+        rows[0][3:] = [_DASH, _DASH]  # the base is no distance from itself
+        for words, against in ((CONTROL, IMITATION), (SEEDS, SEEDS)):
+            less = [self._less(BEST, against, measure) for measure in self._short]
+            rows.append([f"best less {words}", _DASH, *less])
+        return self._grid("table4", rows, self._names(self._short), selection(study))
+
+    def seeds(self) -> Grid:
+        """How far another seed is from each base, and how far attention over the base could be."""
+        bounds = [m for m in ("search_js", "worst_js") if m in self.study.measures]
+        rows = []
+        for base in self.study.bases:
+            own, other = self.study.itself(base), self.study.finished("seed", base=base)
+            first, *most = self._cells(own, [self.study.quality, *bounds])
+            rows.append([base, str(len(other)), first, *self._cells(other, self._short), *most])
+        said = text("notes", "search") if bounds else ""
+        return self._grid("seeds", rows, self._names(bounds), said)
+
+    def models(self) -> Grid:
+        """What bases, uniform attention, other seeds and probes predict."""
+        rows = [
+            [
+                name,
+                seeds_cell(runs),
+                *self._cells(runs, self._prediction),
+                self._less(name, TRAINED),
+            ]
+            for name, runs in groups.models(self.study)
+        ]
+        alone = groups.ALONE in groups.contexts(self.study)
+        said = text("notes", "alone") if alone else ""
+        return self._grid("models", rows, self._names(self._prediction), said)
+
+    def distances(self) -> Grid:
+        """How far uniform attention, other seeds and probes are from the base."""
+        _, *variants = groups.models(self.study)  # the bases are no distance from themselves
+        rows = [[name, seeds_cell(runs), *self._cells(runs, DISTANCE)] for name, runs in variants]
+        return self._grid("distances", rows, self._names(DISTANCE))
+
+    def adversaries(self) -> Grid:
+        """What adversaries of every base, term and lambda predict, and how training went."""
+        study, losses = self.study, self.study.losses
+        measures = self._prediction if losses else self._short
+        epochs = "epochs" if study.runs["epochs"].notna().any() else "epoch chosen"
+        between, said = [], [text("notes", "losses" if losses else "near")]
+        for base in study.bases:
+            collapse, own = find_collapses(study, base), groups.cells(study, base)
+            if losses and own:
+                said.append(f"{base}: " * (len(study.bases) > 1) + collapse.note)
+            for cell in own:
+                epoch = cell.runs["epochs"] if epochs == "epochs" else cell.runs["epoch"] + 1
+                share = [collapse.share(cell.runs)] if losses else []
+                between.append([*share, median_and_range(epoch.dropna())])
+        said += [selection(study) if losses else "Epochs count from 1.", *gaps(self.estimates)]
+        head = [*(["collapsed"] if losses else []), epochs, *self._names(measures)]
+        return self._grid("adversaries", self._by_lambda(measures, between), head, " ".join(said))
+
+    def adversary_distances(self) -> Grid:
+        """How far adversaries of every base, attention term and lambda are from their base."""
+        rows = self._by_lambda(DISTANCE)
+        return self._grid("adversary_distances", rows, self._names(DISTANCE))
+
+    def heads(self) -> Grid:
+        """How far each head of other seeds and adversaries is from the base's."""
+        measures = head_measures(self.study)
+        seeds = {base: self.study.finished("seed", base=base) for base in self.study.bases}
+        rows = [
+            [SEEDS, base, str(len(runs)), *self._cells(runs, measures)]
+            for base, runs in seeds.items()
+            if len(runs)
+        ]
+        head = [f"head {head}" for head in range(self.study.heads)]
+        return self._grid("heads", rows + self._by_lambda(measures), head)
+
+    def segments(self) -> Grid:
+        """Line, kink and jump of each loss against mean JS, a point a run."""
+        rows = [
+            self._segments(base, bend)
+            for base in self.study.bases
+            if groups.cells(self.study, base)
+            for bend in find_bends(self.estimates, base, find_collapses(self.study, base))
+        ]
+        return self._grid("segments", rows, [])
+
+    def _segments(self, base: str, bend: Bend) -> list[str]:
+        known = [bend.points, base, LOSSES[bend.measure], str(len(bend.runs))]
+        if bend.fits is None:
+            return [*known, *[_DASH] * 3, "too few points", *[_DASH] * 4]
+        bent = bend.fits.preferred
+        known += [f"{fit.bic - bent.bic:.1f}" for fit in bend.fits]
+        if bend.shape == NO_BEND:
+            return [*known, NO_BEND, *[_DASH] * 4]
+        tau = [self.estimates.of(runs, TAU).signed for runs in bend.sides]
+        return [*known, bend.shape, number(bent.place), number(bent.change), *tau]
+
+    def _by_lambda(
+        self, measures: Sequence[str], between: Sequence[Sequence[str]] | None = None
+    ) -> list[list[str]]:
+        """A row for each planned cell of each base, with some cells between name and means."""
+        every = [cell for base in self.study.bases for cell in groups.cells(self.study, base)]
+        rows = []
+        for cell, more in zip(every, between or [[]] * len(every), strict=True):
+            best = cell.base == self.base and (cell.term, cell.lam) == self.study.selected
+            mark = "; chosen on validation" if best else ""
+            mark = mark if cell.lam else "; imitation control"
+            known = [f"{cell.name}{mark}", cell.base, str(len(cell.runs)), *more]
+            rows.append([*known, *self._cells(cell.runs, measures)])
+        return rows
+
+    def _rows(self, compared: dict[str, Runs], measures: Sequence[str]) -> list[list[str]]:
+        """Name, number of seeds and means of some groups."""
+        return [[n, str(len(runs)), *self._cells(runs, measures)] for n, runs in compared.items()]
+
+    def _less(self, group: str, against: str, measure: str | None = None, about: str = "") -> str:
+        """A difference that the study compares; a dash where it does not."""
+        spec = self._pairs.get((group, against, measure or self.study.quality, about))
+        if spec is None:
+            return _DASH
+        return str(self.estimates.difference(spec.runs, spec.other, spec.measure))
+
+    def _less_guide(self, guide: str, other: str, context: str | None) -> str:
+        sides = (groups.told(self.study, guide), groups.told(self.study, other))
+        about = groups.reader(self.study, context)
+        return _DASH if guide == other else self._less(*sides, about=about)
+
+    def _cells(self, runs: Runs, measures: Sequence[str]) -> list[str]:
+        return [str(self.estimates.of(runs, measure)) for measure in measures]
+
+    def _names(self, measures: Sequence[str]) -> list[str]:
+        quality = self.study.words.quality
+        return [quality if name == F1 else text("headings", name) for name in measures]
+
+    def _grid(self, stem: str, rows: list[list[str]], head: Sequence[str], said: str = "") -> Grid:
+        """A table with its title, head and note from `texts.yaml`.
+
+        Args:
+            stem: Stem of its files.
+            rows: Its rows.
+            head: Names of the columns that depend on the study.
+            said: What else its note says.
+        """
+        study, known = self.study, texts()["tables"][stem]
+        words = asdict(study.words) | {
+            "base": self.base,
+            "cells": self.estimates.note,
+            "said": said,
+        }
+        words |= {name: note.format(**words) for name, note in texts()["notes"].items()}
+        names = [[name.format(**words)] if name != "*" else head for name in known["head"]]
+        note = known["note"].format(**words).strip()
+        more = study.facts["readout"] == TEXT and words["text_readout"] not in note
+        notes = [note, *([words["text_readout"]] if more else [])]
+        notes += groups.missing(study, known["roles"])
+        return Grid(known["title"], [n for part in names for n in part], rows, " ".join(notes))
 
 
-def table4(study: Study, estimates: Estimates) -> Grid:
-    """The adversary that validation chose, between what bounds it on either side."""
-    base, best = study.bases[0], chosen(study, study.bases[0])
-    control = study.controls(base, study.selected[0] if study.selected else None)
-    seeds = study.finished("seed", base=base.name)
-    name = f"best adversary ({words_of(*study.selected)})" if study.selected else "best adversary"
-    compared = {
-        "trained attention": study.architecture(base),
-        "other seeds": seeds,
-        "uniform attention": uniforms(study),
-        CONTROL: control,
-        name: best,
-    }
-    for term, lam in study.best.items():
-        if study.selected and term != study.selected[0]:
-            runs = study.finished("adversary", base=base.name, term=term, lam=lam)
-            compared[f"best of its term ({words_of(term, lam)})"] = runs
-    rows = [[words, *_distances(estimates, runs)] for words, runs in compared.items()]
-    # The base is no distance from itself.
-    rows[0][3:] = [_DASH, _DASH]
-    for other, runs in (("λ = 0", control), ("other seeds", seeds)):
-        found = [str(estimates.difference(best, runs, measure)) for measure in (F1, TVD, JS)]
-        rows.append([f"best less {other}", _DASH, *found])
-    said = f"{_DISTANCES} {selection(study)}"
-    return Grid(
-        "The best adversary (Wiegreffe & Pinter's table 4)",
-        ["model", "seeds", study.f1, "TVD", "JS"],
-        rows,
-        _note(study, said, "base", "uniform", "seed", "adversary"),
-    )
-
-
-def seeds_table(study: Study, estimates: Estimates) -> Grid:
-    """How far another seed is from each base, and how far attention over the base could be."""
-    rows = []
-    for base in study.bases:
-        own, seeds = [base] if base.finished else [], study.finished("seed", base=base.name)
-        cells = [estimates.of(own, F1), *(estimates.of(seeds, m) for m in (F1, TVD, JS))]
-        bounds = [estimates.of(own, measure) for measure in ("search_js", "worst_js")]
-        rows.append([base.name, str(len(seeds)), *map(str, [*cells, *bounds])])
-    said = (
-        f"{_DISTANCES} JS by search and largest JS: of attention over the base's own encoder that "
-        "keeps each prediction to epsilon, as Jain & Wallace's search finds it and exactly."
-    )
-    head = ["base", "seeds", f"{study.f1}, base", "other seeds", "TVD", "JS", "JS by search"]
-    return Grid(
-        "Other seeds of each base", [*head, "largest JS"], rows, _note(study, said, "base", "seed")
-    )
-
-
-def adversaries_table(study: Study, estimates: Estimates) -> Grid:
-    """Every lambda of every term and base."""
-    rows = []
-    for base, term, lam, runs in grid(study):
-        mark = "; imitation control" if lam == 0 else ""
-        if base == study.bases[0] and (term, lam) == study.selected:
-            mark = "; chosen on validation"
-        cells = [str(estimates.of(runs, measure)) for measure in (F1, TVD, JS)]
-        rows.append(
-            [f"{words_of(term, lam)}{mark}", base.name, str(len(runs)), median_epoch(runs), *cells]
-        )
-    head = ["term", "base", "seeds", "epoch chosen", study.f1, "TVD", "JS"]
-    said = " ".join([_DISTANCES, "Epochs count from 1.", *gaps(study, estimates)])
-    return Grid("Adversaries by lambda", head, rows, _note(study, said, "adversary"))
-
-
-def estimates_csv(study: Study, estimates: Estimates) -> str:
+def estimates_csv(estimates: Estimates) -> str:
     """Every mean of the tables as CSV, numbers in full."""
-    return to_csv(groups(study), (F1, ACCURACY, TVD, JS), estimates)
+    study = estimates.study
+    measures = [study.quality, ACCURACY, TVD, JS]
+    if study.losses:
+        measures = [study.quality, *PREDICTION[1:], *DISTANCE, *head_measures(study)]
+    return to_csv(groups.every_group(study), list(dict.fromkeys(measures)), estimates)
 
 
-def _distances(estimates: Estimates, runs: Sequence[StudyRun]) -> list[str]:
-    return [str(len(runs)), *(str(estimates.of(runs, measure)) for measure in (F1, TVD, JS))]
+def head_measures(study: Study) -> list[str]:
+    """For each head of the base, how far the attention that is matched with it is from it."""
+    return [f"attention_js_heads_{head}" for head in range(study.heads)]
 
 
-def _note(study: Study, said: str, *roles: str) -> str:
-    return " ".join([f"Cells: {NOTE}.", said, *missing(study, roles)])
+def median_and_range(numbers: Sequence[float]) -> str:
+    """The median with the least and largest; a dash where there is none."""
+    if not len(numbers):
+        return _DASH
+    middle, low, high = f"{np.median(numbers):g}", min(numbers), max(numbers)
+    return middle if low == high else f"{middle} ({low:g} to {high:g})"
+
+
+def gaps(estimates: Estimates) -> Iterator[str]:
+    """Whether the grid jumps over the middle: a sentence for each term where it does."""
+    study = estimates.study
+    own = [c for c in groups.cells(study, study.bases[0]) if len(c.runs) and c.lam > 0]
+    for term in sorted({cell.term for cell in own if cell.term}):
+        means = [estimates.of(cell.runs, JS).mean for cell in own if cell.term == term]
+        if max(means) >= _GAP[1] and not any(_GAP[0] < mean < _GAP[1] for mean in means):
+            yield (
+                f"No lambda of {groups.term_name(term)} has a mean JS between {_GAP[0]:g} and "
+                f"{_GAP[1]:g}."
+            )

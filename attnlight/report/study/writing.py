@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from attnlight.report.study import figure5, violins
+from attnlight.files import write_text
+from attnlight.report.grids import Grid
+from attnlight.report.page import Picture
 from attnlight.report.study.estimates import Estimates
-from attnlight.report.study.files import Drawing, finished_runs, write_files
-from attnlight.report.study.groups import chosen
-from attnlight.report.study.page import Head
-from attnlight.report.study.reading import Study, StudyRun, is_tagging, read_study
-from attnlight.report.study.tables import estimates_csv, tables
-from attnlight.report.study.verdict import verdicts
+from attnlight.report.study.figures import figures
+from attnlight.report.study.frame import ROLES, TARGETS, Study, read_study
+from attnlight.report.study.marks import Drawing
+from attnlight.report.study.page import Head, Shown, build_page
+from attnlight.report.study.tables import Tables, estimates_csv
+from attnlight.report.study.verdict import Row, Verdict, rows, to_csv, to_markdown, verdicts
+from attnlight.report.style import inline_svg, save_figure
+
+PAGE = "index.html"
 
 
 def write_study(folder: Path, output: Path | None = None) -> list[Path]:
@@ -29,56 +34,78 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
         InputError: The study's files are missing or damaged, no run of it is finished, or a file
             cannot be written.
     """
-    if is_tagging(folder):
-        from attnlight.report.tagging import write_tagging_study
-
-        return write_tagging_study(folder, output)
-    study = read_study(folder)
-    estimates = Estimates(study)
+    estimates = Estimates(read_study(folder))
+    compared = rows(estimates)
     return write_files(
         folder / "report" if output is None else output,
-        _head(study),
-        verdicts(study, estimates),
-        tables(study, estimates),
-        _figures(study, estimates),
-        ("estimates.csv", estimates_csv(study, estimates)),
+        _head(estimates.study),
+        (compared, verdicts(estimates, compared)),
+        Tables(estimates).all(),
+        figures(estimates),
+        ("estimates.csv", estimates_csv(estimates)),
     )
+
+
+def write_files(
+    output: Path,
+    head: Head,
+    found: tuple[Sequence[Row], Sequence[Verdict]],
+    grids: Mapping[str, Grid],
+    drawings: Iterable[Drawing],
+    full: tuple[str, str],
+) -> list[Path]:
+    """Write a report.
+
+    Args:
+        output: The folder, made where it is missing.
+        head: What stands at the top of the page.
+        found: Comparisons, and the sentences that follow from them.
+        grids: Tables by the stem of their files.
+        drawings: Figures, each drawn when its turn comes.
+        full: Name and content of the file that holds every mean in full.
+
+    Returns:
+        The files, the page first.
+
+    Raises:
+        InputError: A file cannot be written.
+    """
+    compared, answers = found
+    texts = {"verdict.md": to_markdown(head.title, answers), "verdict.csv": to_csv(compared)}
+    texts |= {full[0]: full[1]}
+    for stem, grid in grids.items():
+        texts[f"{stem}.csv"] = grid.to_csv()
+        texts[f"{stem}.md"] = grid.to_markdown()
+        texts[f"{stem}.tex"] = grid.to_latex()
+    shown, files = [], []
+    for title, stem, figure, caption in drawings:
+        files += save_figure(figure, output / stem)
+        shown.append(Shown(title, stem, Picture(inline_svg(figure, stem, caption), caption, stem)))
+    page = {PAGE: build_page(head, answers, grids, shown, full[0])}
+    for name, text in (texts | page).items():
+        write_text(output / name, text)
+    return [output / PAGE, *(output / name for name in texts), *files]
 
 
 def _head(study: Study) -> Head:
-    lead = (
-        "Is attention not explanation? Models trained from one base, after Wiegreffe & Pinter "
-        "(2019)."
+    facts, words = study.facts, study.words
+    return Head(
+        study.name,
+        "study",
+        "Is attention explanation? Models trained from one base, after Wiegreffe & Pinter (2019).",
+        {
+            "Experiment": study.experiment,
+            "Condition": facts["options"] or "",
+            "Corpus": study.corpus,
+            "Problem": words.problem,
+            "Answers": TARGETS.get(facts["target"], ""),
+            "Classes": ", ".join(study.classes),
+            "Readout": facts["readout"] or "",
+            "Part-of-speech tags": {True: "read", False: "not read"}.get(facts["pos"], ""),
+            f"Test {words.cluster}s": f"{study.clusters:,}",
+            "Finished runs": ", ".join(
+                f"{len(study.finished(role))} of {len(study.planned(role))} {role}"
+                for role in ROLES
+            ),
+        },
     )
-    facts = {
-        "Experiment": study.experiment,
-        "Corpus": study.corpus,
-        "Classes": ", ".join(study.classes),
-        "Test texts": f"{len(study.label):,}",
-        "Finished runs": finished_runs(study),
-    }
-    return Head(study.name, "study", lead, facts)
-
-
-def _figures(study: Study, estimates: Estimates) -> Iterator[Drawing]:
-    """The figures, those of each base together."""
-    for base in study.bases:
-        made = figure5.draw_figure5(study, estimates, base)
-        if made is not None:
-            title = f"Divergence against change of the prediction, {base.name}"
-            caption = figure5.CAPTION.format(base=base.name)
-            yield Drawing(title, f"figure5-{base.name}", made, caption)
-        for name, runs in _violins(study, base):
-            made = violins.draw_violins(study, base, runs)
-            if made is not None:
-                words = f"{len(runs)} {name}" if len(runs) > 1 else f"one of the {name}"
-                caption = violins.CAPTION.format(base=base.name, runs=words)
-                stem = f"{'seeds' if name == 'other seeds' else 'adversary'}-{base.name}"
-                yield Drawing(f"Divergence of {name} from {base.name}", stem, made, caption)
-
-
-def _violins(study: Study, base: StudyRun) -> Iterator[tuple[str, list[StudyRun]]]:
-    yield "other seeds", study.finished("seed", base=base.name)
-    if study.selected is not None:
-        term, lam = study.selected
-        yield f"adversaries ({term.upper()}, λ = {lam:g})", chosen(study, base)

@@ -1,29 +1,45 @@
-"""One whole study for the tests that only look at it."""
+"""A whole study of a classifier and one of a tagger for the tests that only look at them."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from attnlight.report.study import Study, read_study
 from attnlight.report.study.estimates import Estimates
-from tests.report.study.fake import FakeStudy, whole
+from attnlight.report.study.frame import Study, read_study
+from tests.report.study.fake import whole
+
+RESAMPLES = 30
 
 
-@pytest.fixture(scope="session")
-def fake() -> FakeStudy:
-    return whole(texts=80)
+@pytest.fixture(scope="session", autouse=True)
+def quick() -> Iterator[None]:
+    """Few resamples: the draws are told, and those of a loop are held against them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("estimates", "conditions"):
+            patch.setattr(f"attnlight.report.study.{module}.RESAMPLES", RESAMPLES)
+        yield
 
 
-@pytest.fixture(scope="session")
-def folder(fake: FakeStudy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fake.write(tmp_path_factory.mktemp("checkpoints") / "fake")
+@pytest.fixture(scope="module")
+def fake(request: pytest.FixtureRequest) -> Any:
+    """The study that a test module is about: what its `WHOLE` makes, else that of a classifier."""
+    make = getattr(request.module, "WHOLE", None)
+    return whole(texts=80) if make is None else make()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
+def folder(fake: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = fake.write(tmp_path_factory.mktemp("checkpoints") / "fake")
+    return path
+
+
+@pytest.fixture(scope="module")
 def study(folder: Path) -> Study:
     return read_study(folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def estimates(study: Study) -> Estimates:
     return Estimates(study)

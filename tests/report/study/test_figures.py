@@ -8,14 +8,13 @@ import pytest
 
 from attnlight.report.study import Study, read_study
 from attnlight.report.study.estimates import Estimates
-from attnlight.report.study.figure5 import draw_figure5, series
-from attnlight.report.study.violins import draw_violins
+from attnlight.report.study.figures import draw_figure5, draw_violins, series
 from tests.report.study.fake import FakeStudy, whole
 
 
 @pytest.fixture(scope="module")
 def axes(study: Study, estimates: Estimates) -> Any:
-    figure = draw_figure5(study, estimates, study.bases[0])
+    figure = draw_figure5(estimates, study.bases[0])
     assert figure is not None
     return figure.axes
 
@@ -61,8 +60,7 @@ class TestFigure5:
 
     def test_the_frontier_goes_on_after_its_last_corner(self, study: Study, axes: Any) -> None:
         found = drawn(axes[0], "frontier of the base")
-        assert study.bases[0].frontier is not None
-        tvd, js = study.bases[0].frontier
+        tvd, js = study.runs.at["base-s0", "frontier"]
         np.testing.assert_allclose(found.T, [[*tvd, 1.0], [*js, js[-1]]])
         assert "adversaries may lie above it" in axes[0].get_title()
 
@@ -82,14 +80,14 @@ class TestFigure5:
     def test_another_base_has_its_own(self, study: Study) -> None:
         found = {one.name: one for one in series(study, study.bases[1])}
         assert "uniform attention" not in found
-        runs = [run for group in found["adversary, KL, by λ"].groups for run in group]
-        assert {run.base for run in runs} == {"base-s1"}
+        groups = found["adversary, KL, by λ"].groups
+        assert {base for group in groups for base in group["base"]} == {"base-s1"}
 
     def test_a_study_of_one_base_alone_has_none(self, tmp_path: Path) -> None:
         fake = FakeStudy(texts=8)
         fake.add("base-s0", "base")
         study = read_study(fake.write(tmp_path))
-        assert draw_figure5(study, Estimates(study), study.bases[0]) is None
+        assert draw_figure5(Estimates(study), study.bases[0]) is None
 
     def test_seeds_alone_without_frontier_and_search(self, tmp_path: Path) -> None:
         fake = FakeStudy(texts=8)
@@ -98,7 +96,7 @@ class TestFigure5:
         for name in ("search_js", "search_tvd"):
             fake.rows["base-s0"][name][:] = np.nan
         study = read_study(fake.write(tmp_path))
-        figure = draw_figure5(study, Estimates(study), study.bases[0])
+        figure = draw_figure5(Estimates(study), study.bases[0])
         assert figure is not None
         assert [text.get_text() for text in figure.legends[0].get_texts()] == ["other seeds"]
         assert figure.axes[0].get_title() == ""
@@ -141,4 +139,4 @@ class TestViolins:
         fake.rows["base-s0"]["prediction"][:] = -1
         study = read_study(fake.write(tmp_path))
         assert draw_violins(study, study.bases[0], study.finished("seed")) is None
-        assert draw_violins(study, study.bases[0], []) is None
+        assert draw_violins(study, study.bases[0], study.runs.iloc[:0]) is None

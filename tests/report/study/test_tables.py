@@ -2,7 +2,6 @@
 
 import csv
 import io
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,12 @@ import numpy as np
 import pytest
 
 from attnlight.report.study import Study, read_study
-from attnlight.report.study.estimates import ACCURACY, F1, JS, TVD, Estimate, Estimates, _deviation
-from attnlight.report.study.lambdas import selection
-from attnlight.report.study.tables import adversaries_table, estimates_csv, table2, tables
+from attnlight.report.study.estimates import JS, TVD, Estimate, Estimates, _deviation
+from attnlight.report.study.frame import ACCURACY, F1
+from attnlight.report.study.tables import Tables, estimates_csv
+from attnlight.report.study.verdict import selection
 from attnlight.statistics.seed_bootstrap import difference_of_groups, seeds_then_instances
+from tests.report.study.conftest import RESAMPLES
 from tests.report.study.fake import FakeStudy, whole
 
 
@@ -34,7 +35,7 @@ class TestEstimates:
     ) -> None:
         js = values(fake, "uniform", "attention_js")
         found = estimates.of(study.finished("uniform"), JS)
-        expected = seeds_then_instances(js)
+        expected = seeds_then_instances(js, resamples=RESAMPLES)
         assert found.mean == pytest.approx(js.mean())
         assert found.std == pytest.approx(js.mean(axis=1).std(ddof=1))
         assert (found.low, found.high) == pytest.approx(expected[1:3])
@@ -47,7 +48,7 @@ class TestEstimates:
         found = estimates.difference(
             study.finished("uniform"), study.finished("seed", base="base-s0"), TVD
         )
-        expected = difference_of_groups(*pair)
+        expected = difference_of_groups(*pair, resamples=RESAMPLES)
         assert (found.mean, found.low, found.high) == pytest.approx(expected[:3])
 
     def test_f1_and_accuracy_of_each_seed(
@@ -67,30 +68,28 @@ class TestEstimates:
     def test_runs_that_one_model_guides_are_one_case(self, study: Study) -> None:
         """Against a bootstrap by hand with the documented draws of instances, then of models."""
         runs = study.finished("guide", guide="adversary")
-        names = ["a", "a", "a", "b", "c"]
-        shared = [replace(run, guided_by=name) for run, name in zip(runs, names, strict=True)]
+        shared = runs.assign(model=["a", "a", "a", "b", "c"])
         estimates = Estimates(study)
-        right = study.values(runs, "prediction") == study.label
+        label = study.values(runs, "label")[0]
+        right = study.values(runs, "prediction") == label
         by_model = np.stack([right[:3].mean(axis=0), right[3], right[4]])
         instances, models = np.random.default_rng(0), np.random.default_rng([0, 1])
-        n = len(study.label)
-        rows = [instances.integers(0, n, n) for _ in range(1_000)]
-        drawn = models.integers(0, 3, (1_000, 3))
+        n = study.clusters
+        rows = [instances.integers(0, n, n) for _ in range(RESAMPLES)]
+        drawn = models.integers(0, 3, (RESAMPLES, 3))
         means = [by_model[k][:, r].mean() for k, r in zip(drawn, rows, strict=True)]
         found = estimates.of(shared, ACCURACY)
         assert found.mean == pytest.approx(by_model.mean())
         assert found.std == pytest.approx(by_model.mean(axis=1).std(ddof=1))
         assert found[2:4] == pytest.approx(np.quantile(means, [0.025, 0.975]))
         assert found.seeds == 3
-        one = [replace(run, guided_by=None) for run in runs]
-        assert estimates.of(one, F1).seeds == 1, "without a name all are one model"
 
     def test_nothing_is_a_dash(self, study: Study, estimates: Estimates) -> None:
-        nothing = estimates.of([], F1)
+        nothing = estimates.of(study.runs.iloc[:0], F1)
         assert str(nothing) == "–"  # noqa: RUF001
         assert nothing.seeds == 0
-        assert np.isnan(estimates.difference([], study.bases, F1).mean)
-        assert np.isnan(estimates.of(study.bases, JS).mean)
+        assert np.isnan(estimates.difference(study.runs.iloc[:0], study.finished("base"), F1).mean)
+        assert np.isnan(estimates.of(study.finished("base"), JS).mean)
 
     def test_one_seed_has_no_spread(self) -> None:
         assert str(Estimate(0.5, float("nan"), 0.25, 0.75, 1)) == "0.500 [0.250, 0.750]"
@@ -99,10 +98,10 @@ class TestEstimates:
 
 class TestTables:
     def test_cells_are_the_estimates(self, study: Study, estimates: Estimates) -> None:
-        found = tables(study, estimates)
+        found = Tables(estimates).all()
         uniform = study.finished("uniform")
         assert found["table2"].rows[1][1:3] == ["5", str(estimates.of(uniform, F1))]
-        base = [run for run in study.runs if run.name.startswith(("base-s0", "seed-b0"))]
+        base = study.runs[study.runs.index.str.startswith(("base-s0", "seed-b0"))]
         assert found["table2"].rows[0][1:3] == ["6", str(estimates.of(base, F1))]
         less = estimates.difference(uniform, base, F1)
         assert found["table2"].rows[2][2] == str(less)
@@ -114,7 +113,7 @@ class TestTables:
     def test_table_4_has_what_bounds_the_adversary(
         self, study: Study, estimates: Estimates
     ) -> None:
-        rows = {row[0]: row for row in tables(study, estimates)["table4"].rows}
+        rows = {row[0]: row for row in Tables(estimates).all()["table4"].rows}
         best = study.finished("adversary", base="base-s0", term="kl", lam=0.01)
         control = study.finished("adversary", base="base-s0", lam=0.0)
         assert rows["best adversary (KL, λ = 0.01)"][4] == str(estimates.of(best, JS))
@@ -125,7 +124,7 @@ class TestTables:
         assert rows["trained attention"][3:] == ["–", "–"]  # noqa: RUF001
 
     def test_every_lambda_of_every_base(self, study: Study, estimates: Estimates) -> None:
-        grid = tables(study, estimates)["adversaries"]
+        grid = Tables(estimates).all()["adversaries"]
         assert len(grid.rows) == 2 * 7
         named = [row[0].partition(";")[0] for row in grid.rows[:7]]
         assert named == [
@@ -137,21 +136,18 @@ class TestTables:
         assert [row[:3] for row in marked] == [
             ["KL, λ = 0.01; chosen on validation", "base-s0", "5"]
         ]
-        epochs = sorted(
-            run.epoch + 1
-            for run in study.finished("adversary", base="base-s0", term="kl", lam=0.01)
-            if run.epoch is not None
-        )
-        assert marked[0][3] == f"{epochs[2]} ({epochs[0]} to {epochs[-1]})"
+        best = study.finished("adversary", base="base-s0", term="kl", lam=0.01)
+        epochs = sorted(best["epoch"] + 1)
+        assert marked[0][3] == f"{epochs[2]:g} ({epochs[0]:g} to {epochs[-1]:g})"
 
     def test_seeds_of_every_base(self, study: Study, estimates: Estimates) -> None:
-        grid = tables(study, estimates)["seeds"]
+        grid = Tables(estimates).all()["seeds"]
         assert [row[0] for row in grid.rows] == ["base-s0", "base-s1"]
-        own = estimates.of(study.bases[1:], "worst_js")
+        own = estimates.of(study.itself("base-s1"), "worst_js")
         assert grid.rows[1][-1] == str(own)
 
     def test_full_numbers(self, study: Study, estimates: Estimates) -> None:
-        rows = list(csv.DictReader(io.StringIO(estimates_csv(study, estimates))))
+        rows = list(csv.DictReader(io.StringIO(estimates_csv(estimates))))
         held = {(row["group"], row["base"], row["measure"]): row for row in rows}
         assert len(held) == len(rows)
         found = held["adversary-kl-0.01", "base-s1", "attention_js"]
@@ -163,7 +159,7 @@ class TestTables:
 class TestNotes:
     def gaps(self, fake: FakeStudy, tmp_path: Path) -> str:
         study = read_study(fake.write(tmp_path))
-        return adversaries_table(study, Estimates(study)).note
+        return Tables(Estimates(study)).adversaries().note
 
     def test_a_jump_over_the_middle_is_told(self, tmp_path: Path) -> None:
         fake = whole(seeds=1, bases=1, texts=30)
@@ -192,7 +188,7 @@ class TestNotes:
             state = "finished" if seed < 1 else "missing"
             fake.add(f"uniform-s{seed}", "uniform", js=0.3, state=state)
         study = read_study(fake.write(tmp_path))
-        found = tables(study, Estimates(study))
+        found = Tables(Estimates(study)).all()
         assert (
             "Not finished: 6 of 7 runs with uniform attention (uniform-s1, uniform-s2, uniform-s3, "
             "uniform-s4, uniform-s5 and 1 more)." in found["table2"].note
@@ -208,7 +204,7 @@ class TestNotes:
         fake = whole(seeds=2, bases=1, texts=8)
         fake.runs = [run for run in fake.runs if run["term"] != "js"]
         study = read_study(fake.write(tmp_path))
-        rows = adversaries_table(study, Estimates(study)).rows
+        rows = Tables(Estimates(study)).adversaries().rows
         assert [row[0].partition(",")[0] for row in rows] == ["KL"] * 4
 
 
@@ -220,4 +216,4 @@ def test_more_classes_are_judged_by_macro_f1(tmp_path: Path) -> None:
     for value, prediction in zip(found, values(fake, "uniform", "prediction"), strict=True):
         each = [positive_f1(fake.label == k, prediction == k) for k in range(3)]
         assert value == pytest.approx(np.mean(each))
-    assert table2(study, Estimates(study)).head[2] == "macro F1"
+    assert Tables(Estimates(study)).table2().head[2] == "macro F1"

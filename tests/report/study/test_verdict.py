@@ -1,5 +1,6 @@
 """Sentences of studies whose answers are known."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,14 +8,21 @@ import pytest
 
 from attnlight.report.study import read_study
 from attnlight.report.study.estimates import Estimates
-from attnlight.report.study.sentences import to_markdown
-from attnlight.report.study.verdict import verdicts
+from attnlight.report.study.verdict import to_markdown, verdicts
 from tests.report.study.fake import FakeStudy, whole
+
+
+@pytest.fixture(scope="module", autouse=True)
+def enough() -> Iterator[None]:
+    """As many resamples as an interval of no difference needs to hold 0."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnlight.report.study.estimates.RESAMPLES", 400)
+        yield
 
 
 def answers(fake: FakeStudy, folder: Path) -> list[list[str]]:
     study = read_study(fake.write(folder))
-    return [list(verdict.sentences) for verdict in verdicts(study, Estimates(study))]
+    return [list(verdict.sentences) for verdict in verdicts(Estimates(study))]
 
 
 def compared(uniform: float, base: float, seeds: int = 5, texts: int = 200) -> FakeStudy:
@@ -193,7 +201,7 @@ class TestGuiding:
 
 def test_markdown_holds_every_sentence(tmp_path: Path) -> None:
     study = read_study(whole(seeds=2, bases=1, texts=20).write(tmp_path))
-    found = verdicts(study, Estimates(study))
+    found = verdicts(Estimates(study))
     text = to_markdown(study.name, found)
     assert text.startswith("# fake\n\n## Is attention needed here?\n\n* Inconclusive")
     for verdict in found:

@@ -1,7 +1,6 @@
 """`write_study` and `attnlight report` of a study's folder."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,6 @@ from tests.report.study.fake import FakeStudy, whole
 from tests.report.test_command import ATTACK, Page, files
 
 TABLES = ("table2", "table3", "table4", "seeds", "adversaries")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick() -> Iterator[None]:
-    """Few resamples: nothing here is held against an interval that they decide."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnlight.report.study.estimates.RESAMPLES", 20)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +26,7 @@ class TestFiles:
         names = [f"{t}.{kind}" for t in TABLES for kind in ("csv", "md", "tex")]
         figures = [f"{f}-base-s0" for f in ("figure5", "seeds", "adversary")]
         names += [f"{f}.{kind}" for f in figures for kind in ("svg", "pdf", "png")]
-        names += ["index.html", "verdict.md", "estimates.csv"]
+        names += ["index.html", "verdict.md", "verdict.csv", "estimates.csv"]
         assert sorted(path.name for path in paths) == sorted(names)
         assert paths[0] == folder / "report/index.html"
         assert sorted((folder / "report").iterdir()) == sorted(paths)

@@ -10,17 +10,19 @@ from pathlib import Path
 import pytest
 
 from attnlight.report.grids import Grid
-from attnlight.report.tagging import TaggingEstimates, TaggingStudy, read_tagging_study, tables
-from attnlight.report.tagging.tables import estimates_csv
-from tests.report.tagging.fake import FakeTagging, whole
-from tests.report.tagging.naive import mean, measure
+from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.frame import Study, read_study
+from attnlight.report.study.tables import Tables, estimates_csv
+from tests.report.study.fake_tagging import FakeTagging, whole
+from tests.report.study.naive import mean, measure
 
+WHOLE = whole
 DASH = "–"  # noqa: RUF001
 
 
 @pytest.fixture(scope="module")
-def grids(study: TaggingStudy, estimates: TaggingEstimates) -> dict[str, Grid]:
-    return tables(study, estimates)
+def grids(study: Study, estimates: Estimates) -> dict[str, Grid]:
+    return Tables(estimates).all()
 
 
 def row(grid: Grid, start: str) -> list[str]:
@@ -113,9 +115,7 @@ def test_collapses_and_epochs_by_lambda(grids: dict[str, Grid]) -> None:
     assert chosen == ["KL, λ = 0.1520; chosen on validation".replace("0.1520", "0.152")]
 
 
-def test_bics_of_three_shapes(
-    study: TaggingStudy, estimates: TaggingEstimates, grids: dict[str, Grid]
-) -> None:
+def test_bics_of_three_shapes(study: Study, estimates: Estimates, grids: dict[str, Grid]) -> None:
     from attnlight.statistics.changepoint import fit_segments
 
     runs = study.finished("adversary")
@@ -133,8 +133,8 @@ def test_bics_of_three_shapes(
     assert points == 2 * [p + mark for p in several for mark in ("", ", without collapsed runs")]
 
 
-def test_full_numbers(fake: FakeTagging, study: TaggingStudy, estimates: TaggingEstimates) -> None:
-    text = estimates_csv(study, estimates)
+def test_full_numbers(fake: FakeTagging, study: Study, estimates: Estimates) -> None:
+    text = estimates_csv(estimates)
     rows = list(csv.DictReader(io.StringIO(text)))
     held = {(found["group"], found["base"], found["measure"]): found for found in rows}
     assert len(held) == len(rows)
@@ -149,8 +149,8 @@ def test_full_numbers(fake: FakeTagging, study: TaggingStudy, estimates: Tagging
 
 def test_without_chunks_there_is_accuracy_once(tmp_path: Path) -> None:
     fake = whole(seeds=2, variants=2, kl=(0.0, 0.1), compat=(), sentences=20, target="marked")
-    study = read_tagging_study(fake.write(tmp_path))
-    grids = tables(study, TaggingEstimates(study))
+    study = read_study(fake.write(tmp_path))
+    grids = Tables(Estimates(study)).all()
     assert list(grids["models"].head[2:4]) == ["accuracy", "NLL, gold"]
     assert grids["models"].head[-1] == "accuracy, less trained"
     assert not any("F1" in text for grid in grids.values() for text in (*grid.head, grid.note))
@@ -161,8 +161,8 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     fake.add("base-s0", "base")
     for seed in range(2):
         fake.add(f"guide-base-s{seed}", "guide", js=0.1, state="missing", guide="base")
-    study = read_tagging_study(fake.write(tmp_path))
-    grids = tables(study, TaggingEstimates(study))
+    study = read_study(fake.write(tmp_path))
+    grids = Tables(Estimates(study)).all()
     note = grids["models"].note
     assert "Not finished: 2 of 2 guided taggers (guide-base-s0, guide-base-s1)." in note
     assert "The study has no runs with uniform attention." in note
@@ -178,6 +178,6 @@ def test_what_the_text_readout_means_is_told(tmp_path: Path) -> None:
     fake.add("base-s0", "base")
     for readout, told in (("text", True), ("residual", False)):
         fake.head["readout"] = readout
-        study = read_tagging_study(fake.write(tmp_path))
-        grids = tables(study, TaggingEstimates(study))
+        study = read_study(fake.write(tmp_path))
+        grids = Tables(Estimates(study)).all()
         assert [grid.note.count(said) for grid in grids.values()] == [int(told)] * 6

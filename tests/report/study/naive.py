@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tests.report.tagging.fake import FakeTagging
+from tests.report.study.fake_tagging import FakeTagging
 
 # Numerator and denominator of each measure.
 PARTS = {

@@ -1,6 +1,7 @@
-"""Shapes of the loss: which is shown, and when a safe point is named."""
+"""Shapes of the loss and collapses, against their definitions in plain Python."""
 
 import math
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,23 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from attnlight.report.tagging import TaggingEstimates, TaggingStudy, read_tagging_study
-from attnlight.report.tagging.bends import JUMP, KINK, NO_BEND, UNDECIDED, Bend, find_bend, told
-from attnlight.report.tagging.collapse import find_collapses
-from tests.report.tagging.fake import FakeTagging
-from tests.report.tagging.naive import measure
+from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.frame import Study, read_study
+from attnlight.report.study.shapes import (
+    JUMP,
+    KINK,
+    NO_BEND,
+    UNDECIDED,
+    Bend,
+    Collapse,
+    find_bend,
+    find_collapses,
+    told,
+)
+from tests.report.study.fake_tagging import FakeTagging, add_adversary, whole
+from tests.report.study.naive import measure
+
+WHOLE = whole
 
 
 def shaped(loss: Callable[[float], float], noise: float = 0.002, points: int = 30) -> FakeTagging:
@@ -32,8 +45,8 @@ def shaped(loss: Callable[[float], float], noise: float = 0.002, points: int = 3
 
 
 def bend_of(fake: FakeTagging, folder: Path) -> Bend:
-    study = read_tagging_study(fake.write(folder))
-    return find_bend(study, TaggingEstimates(study), study.bases[0], "nll_base")
+    study = read_study(fake.write(folder))
+    return find_bend(Estimates(study), study.bases[0], "nll_base")
 
 
 SHAPES: dict[str, Callable[[float], float]] = {
@@ -92,7 +105,8 @@ def test_a_bend_of_two_readings_is_left_open(tmp_path: Path) -> None:
 
 def test_too_few_points(tmp_path: Path) -> None:
     bend = bend_of(shaped(SHAPES[KINK], points=5), tmp_path)
-    assert (bend.fits, bend.shape, bend.safe_point, bend.sides) == (None, NO_BEND, None, ([], []))
+    assert (bend.fits, bend.shape, bend.safe_point) == (None, NO_BEND, None)
+    assert [len(side) for side in bend.sides] == [0, 0]
     assert told(bend).endswith(
         "(5 runs), loss against the base's labels: too few points for a bend."
     )
@@ -106,27 +120,92 @@ def test_a_run_without_a_finite_loss_is_no_point(tmp_path: Path) -> None:
     assert bend.shape == JUMP
 
 
-def test_points_are_the_runs(
-    fake: FakeTagging, study: TaggingStudy, estimates: TaggingEstimates
-) -> None:
+def test_points_are_the_runs(fake: FakeTagging, study: Study, estimates: Estimates) -> None:
     collapse = find_collapses(study, study.bases[0])
-    bend = find_bend(study, estimates, study.bases[0], "nll_gold", "kl", collapse)
+    bend = find_bend(estimates, study.bases[0], "nll_gold", "kl", collapse)
     names = [n for n in fake.rows if n.startswith("adversary-kl") and n not in collapse.names]
-    assert sorted(run.name for run in bend.runs) == sorted(names)
-    for run, js, loss in zip(bend.runs, bend.js, bend.loss, strict=True):
-        assert js == pytest.approx(measure(fake, run.name, "attention_js"))
-        assert loss == pytest.approx(measure(fake, run.name, "nll_gold"))
+    assert sorted(bend.runs.index) == sorted(names)
+    for run, js, loss in zip(bend.runs.index, bend.js, bend.loss, strict=True):
+        assert js == pytest.approx(measure(fake, run, "attention_js"))
+        assert loss == pytest.approx(measure(fake, run, "nll_gold"))
     assert bend.points == "KL, without collapsed runs"
 
 
 def test_sides_part_the_runs_at_the_bend(
-    fake: FakeTagging, study: TaggingStudy, estimates: TaggingEstimates
+    fake: FakeTagging, study: Study, estimates: Estimates
 ) -> None:
-    bend = find_bend(study, estimates, study.bases[0], "nll_base")
+    bend = find_bend(estimates, study.bases[0], "nll_base")
     assert bend.shape == JUMP
     assert bend.fits is not None
     up_to, beyond = bend.sides
-    js: Any = {run.name: measure(fake, run.name, "attention_js") for run in bend.runs}
+    js: Any = {run: measure(fake, run, "attention_js") for run in bend.runs.index}
     place = bend.fits.jump.place
-    assert {run.name for run in up_to} == {name for name, far in js.items() if far <= place}
+    assert set(up_to.index) == {name for name, far in js.items() if far <= place}
     assert len(up_to) + len(beyond) == 60
+
+
+def losses(fake: FakeTagging) -> dict[str, float]:
+    return {
+        run["name"]: run["validation"]["nll_base"]
+        for run in fake.runs
+        if run["role"] == "adversary"
+    }
+
+
+def found(fake: FakeTagging, folder: Path) -> Collapse:
+    study = read_study(fake.write(folder))
+    return find_collapses(study, study.bases[0])
+
+
+def small(**base: Any) -> FakeTagging:
+    fake = FakeTagging(6)
+    fake.add("base-s0", "base", **base)
+    for lam in (0.0, 1.0):
+        for seed in range(3):
+            add_adversary(fake, "kl", lam, seed)
+    return fake
+
+
+def test_is_a_loss_nearer_to_knowing_nothing(fake: FakeTagging, study: Study) -> None:
+    held = losses(fake)
+    usual = statistics.median(held[f"adversary-kl-l0-s{seed}"] for seed in range(3))
+    threshold = (usual + 0.62) / 2
+    collapse = find_collapses(study, study.bases[0])
+    assert collapse.threshold == pytest.approx(threshold)
+    assert collapse.names == {name for name, loss in held.items() if loss > threshold}
+    assert len(collapse.names) == 12
+    runs = study.finished("adversary", term="compat", lam=3.1)
+    assert list(collapse.of(runs)["seed"]) == [0, 1]
+    assert collapse.share(runs) == "2 of 3"
+    assert collapse.share(runs.iloc[:0]) == "–"  # noqa: RUF001
+    assert f"above {threshold:.3f} nats a token" in collapse.note
+
+
+def test_a_run_without_a_finite_loss_collapsed(tmp_path: Path) -> None:
+    fake = small(ignorant=5.0)
+    assert not found(fake, tmp_path).names
+    fake.runs[-1]["validation"]["nll_base"] = None
+    fake.runs[-2]["validation"] = None
+    assert found(fake, tmp_path).names == {"adversary-kl-l1-s1", "adversary-kl-l1-s2"}
+
+
+@pytest.mark.parametrize(
+    ("base", "lam", "message"),
+    [
+        ({"ignorant": None}, None, "the study does not say what knowing nothing loses"),
+        ({"ignorant": 0.1}, None, "the loss of knowing nothing is 0.1, but must be above"),
+        ({}, 0.0, "no finished run of λ = 0 has a loss on validation"),
+    ],
+)
+def test_why_it_cannot_be_told(
+    tmp_path: Path, base: dict[str, Any], lam: float | None, message: str
+) -> None:
+    fake = small(**base)
+    for run in fake.runs:
+        if run["role"] == "adversary" and run["lambda"] == lam:
+            run["state"] = "failed"
+    collapse = found(fake, tmp_path)
+    assert not collapse.names
+    assert message in collapse.note
+    study = read_study(tmp_path)
+    assert collapse.share(study.finished("adversary")) == "–"  # noqa: RUF001

@@ -6,21 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnlight.report.tagging import TaggingEstimates, TaggingStudy, read_tagging_study
-from attnlight.report.tagging.estimates import DISTANCE, NOTE, PREDICTION, head_measure
-from attnlight.statistics.bootstrap import RESAMPLES as PUBLISHED
-from tests.report.tagging.conftest import RESAMPLES
-from tests.report.tagging.fake import FakeTagging
-from tests.report.tagging.naive import drawn_means, ends, mean, measure
+from attnlight.report.study.estimates import DISTANCE, PREDICTION, Estimates
+from attnlight.report.study.frame import Study, read_study
+from tests.report.study.conftest import RESAMPLES
+from tests.report.study.fake_tagging import FakeTagging, whole
+from tests.report.study.naive import drawn_means, ends, mean, measure
 
 SEEDS = [f"seed-b0-s{seed}" for seed in range(1, 6)]
 UNIFORM = [f"uniform-s{seed}" for seed in range(3)]
-EVERY = [*PREDICTION, *DISTANCE, *map(head_measure, range(4))]
+EVERY = [*PREDICTION, *DISTANCE, *(f"attention_js_heads_{head}" for head in range(4))]
+WHOLE = whole
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_each_run_is_a_ratio_of_sums(
-    fake: FakeTagging, study: TaggingStudy, estimates: TaggingEstimates, name: str
+    fake: FakeTagging, study: Study, estimates: Estimates, name: str
 ) -> None:
     found = estimates.per_seed(study.finished("seed"), name)
     assert found == pytest.approx([measure(fake, run, name) for run in SEEDS], rel=1e-9)
@@ -28,7 +28,7 @@ def test_each_run_is_a_ratio_of_sums(
 
 @pytest.mark.parametrize("name", ["f1", "nll_base", "attention_js_share", "attention_tau"])
 def test_means_resample_seeds_then_sentences(
-    fake: FakeTagging, study: TaggingStudy, estimates: TaggingEstimates, name: str
+    fake: FakeTagging, study: Study, estimates: Estimates, name: str
 ) -> None:
     found = estimates.of(study.finished("seed"), name)
     each = [measure(fake, run, name) for run in SEEDS]
@@ -41,7 +41,7 @@ def test_means_resample_seeds_then_sentences(
 
 @pytest.mark.parametrize("name", ["f1", "prediction_tvd"])
 def test_differences_draw_the_seeds_of_both(
-    fake: FakeTagging, study: TaggingStudy, estimates: TaggingEstimates, name: str
+    fake: FakeTagging, study: Study, estimates: Estimates, name: str
 ) -> None:
     runs = study.finished("uniform", head=None)
     found = estimates.difference(runs, study.finished("seed"), name)
@@ -52,10 +52,10 @@ def test_differences_draw_the_seeds_of_both(
     assert found.mean == pytest.approx(means[0] - means[1])
 
 
-def test_what_does_not_apply_is_undefined(study: TaggingStudy, estimates: TaggingEstimates) -> None:
-    assert all(np.isnan(estimates.of(study.bases, name).mean) for name in DISTANCE)
+def test_what_does_not_apply_is_undefined(study: Study, estimates: Estimates) -> None:
+    assert all(np.isnan(estimates.of(study.finished("base"), name).mean) for name in DISTANCE)
     assert np.isnan(estimates.of(study.finished("uniform", head=None), "attention_tau").mean)
-    assert np.isnan(estimates.of([], "f1").mean)
+    assert np.isnan(estimates.of(study.runs.iloc[:0], "f1").mean)
 
 
 def test_a_run_without_a_number_leaves_the_others(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_a_run_without_a_number_leaves_the_others(tmp_path: Path) -> None:
     for seed in range(3):
         fake.add(f"seed-b0-s{seed + 1}", "seed", js=0.2, tau=None if seed else 0.4)
     fake.rows["seed-b0-s2"]["nll_gold"][:] = np.inf
-    study = read_tagging_study(fake.write(tmp_path))
-    estimates, runs = TaggingEstimates(study), study.finished("seed")
+    study = read_study(fake.write(tmp_path))
+    estimates, runs = Estimates(study), study.finished("seed")
     for name, one in (
         ("attention_tau", ["seed-b0-s1"]),
         ("nll_gold", ["seed-b0-s1", "seed-b0-s3"]),
@@ -79,12 +79,12 @@ def test_without_chunks_f1_is_accuracy(tmp_path: Path) -> None:
     fake = FakeTagging(40, target="marked", heads=1)
     fake.add("base-s0", "base")
     fake.add("seed-b0-s1", "seed", js=0.2)
-    study = read_tagging_study(fake.write(tmp_path))
-    found = TaggingEstimates(study).of(study.finished("seed"), "f1")
+    study = read_study(fake.write(tmp_path))
+    found = Estimates(study).of(study.finished("seed"), study.quality)
     right = sum(fake.rows["seed-b0-s1"]["correct"].tolist())
     assert found.mean == pytest.approx(right / 40)
-    assert study.f1 == "accuracy"
+    assert study.words.quality == "accuracy"
 
 
-def test_the_note_tells_how_many_resamples() -> None:
-    assert f"{PUBLISHED:,} resamples of seeds, then of sentences" in NOTE
+def test_the_note_tells_what_is_resampled(estimates: Estimates) -> None:
+    assert f"{RESAMPLES} resamples of seeds, then of sentences" in estimates.note

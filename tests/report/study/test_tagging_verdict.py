@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from attnlight.report.tagging import TaggingEstimates, read_tagging_study, verdicts
-from tests.report.tagging.fake import FakeTagging, add_adversary, add_probes, whole
-from tests.report.tagging.naive import mean, measure
+from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.frame import read_study
+from attnlight.report.study.verdict import verdicts
+from tests.report.study.fake_tagging import FakeTagging, add_adversary, add_probes, whole
+from tests.report.study.naive import mean, measure
 
 NEEDED = "Is attention needed here?"
 BEYOND = "Is the adversary's divergence beyond seed variance?"
@@ -19,10 +21,8 @@ MISSING = "What is missing?"
 
 
 def answers(fake: FakeTagging, folder: Path) -> dict[str, list[str]]:
-    study = read_tagging_study(fake.write(folder))
-    return {
-        found.question: list(found.sentences) for found in verdicts(study, TaggingEstimates(study))
-    }
+    study = read_study(fake.write(folder))
+    return {found.question: list(found.sentences) for found in verdicts(Estimates(study))}
 
 
 def compared(uniform: float, base: float, seeds: int = 5) -> FakeTagging:

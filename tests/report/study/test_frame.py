@@ -3,40 +3,45 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from attnlight.data.targets import TargetName
 from attnlight.errors import InputError
-from attnlight.report.study import Study, read_study
+from attnlight.report.study.frame import TARGETS, Study, read_study
 from tests.report.study.fake import FakeStudy, whole
+from tests.report.study.fake_tagging import COUNTS, SUMS, FakeTagging
+from tests.report.study.fake_tagging import whole as tagger
 
 
 def test_rows_come_back_in_order_of_index(fake: FakeStudy, study: Study) -> None:
     assert len(study.runs) == len(fake.runs)
-    np.testing.assert_array_equal(study.label, fake.label)
     for name, rows in fake.rows.items():
+        held = study.measures.loc[name]
+        np.testing.assert_array_equal(held["label"], fake.label)
         for column, values in rows.items():
             wanted = values.astype(np.float32) if values.dtype.kind == "f" else values
-            np.testing.assert_array_equal(study.columns[name][column], wanted)
+            np.testing.assert_array_equal(held[column], wanted)
+            np.testing.assert_array_equal(study.values(study.runs.loc[[name]], column), [wanted])
 
 
 def test_runs_are_found_by_what_they_are(study: Study) -> None:
     base = study.bases[0]
-    assert [run.name for run in study.bases] == ["base-s0", "base-s1"]
-    assert [run.seed for run in study.architecture(base)] == [0, 10, 11, 12, 13, 14]
+    assert study.bases == ["base-s0", "base-s1"]
+    assert list(study.architecture(base)["seed"]) == [0, 10, 11, 12, 13, 14]
     found = study.finished("adversary", base="base-s1", term="js", lam=0.002)
-    assert [run.name for run in found] == [f"adversary-b1-js-l0.002-s{s}" for s in range(5)]
-    assert base.frontier is not None
-    assert base.frontier[0][:2] == [0.0, 0.01]
+    assert list(found.index) == [f"adversary-b1-js-l0.002-s{s}" for s in range(5)]
+    assert study.runs.at[base, "frontier"][0][:2] == [0.0, 0.01]
     assert study.selected == ("kl", 0.01)
 
 
 def test_lambda_0_of_one_term_serves_the_other(study: Study) -> None:
     held = study.controls(study.bases[0], "js")
-    assert [run.name for run in held] == [f"adversary-kl-l0-s{s}" for s in range(5)]
+    assert list(held.index) == [f"adversary-kl-l0-s{s}" for s in range(5)]
 
 
 def test_lambda_0_of_its_own_term_comes_first(tmp_path: Path) -> None:
@@ -44,7 +49,7 @@ def test_lambda_0_of_its_own_term_comes_first(tmp_path: Path) -> None:
     lam: dict[str, Any] = {"lambda": 0.0}
     fake.add("adversary-js-l0-s0", "adversary", 0.8, 0.2, term="js", **lam)
     study = read_study(fake.write(tmp_path))
-    assert [run.term for run in study.controls(study.bases[0], "js")] == ["js"]
+    assert list(study.controls(study.bases[0], "js")["term"]) == ["js"]
     assert len(study.controls(study.bases[0])) == 3
 
 
@@ -53,19 +58,21 @@ def test_what_is_not_finished_has_no_rows(tmp_path: Path) -> None:
     fake.add("base-s0", "base")
     fake.add("uniform-s0", "uniform", js=0.3, state="failed")
     study = read_study(fake.write(tmp_path))
-    assert not study.finished("uniform")
-    assert [run.state for run in study.planned("uniform")] == ["failed"]
-    assert study.values([], "prediction").shape == (0, 120)
+    assert not len(study.finished("uniform"))
+    assert list(study.planned("uniform")["state"]) == ["failed"]
+    assert study.values(study.finished("uniform"), "prediction").shape == (0, 120)
 
 
 @pytest.mark.parametrize(
     ("head", "message"),
     [
         ({"schema": 2}, "is of schema 2; this version reads schema 1"),
-        ({"runs": [{"name": "base-s0"}]}, "has no key 'role'"),
+        ({"runs": [{"name": "base-s0"}]}, "has no key 'seed'"),
         ({"selected": {"term": "kl"}}, "has no key 'lambda'"),
         ({"runs": 3}, "is not as `attnlight study` writes it"),
         ({"runs": []}, "names no base"),
+        ({"target": "words"}, "has the target 'words', not one of tokens"),
+        ({"problem": {"problem": "parsing"}}, "is not as `attnlight study` writes it"),
     ],
 )
 def test_a_damaged_head_is_named(tmp_path: Path, head: dict[str, Any], message: str) -> None:
@@ -145,3 +152,56 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text("{")
     with pytest.raises(InputError, match="cannot be read as JSON"):
         read_study(tmp_path)
+
+
+class TestTaggers:
+    """Studies whose texts have several instances."""
+
+    def test_targets_are_those_of_the_corpus(self) -> None:
+        assert get_args(TargetName) == tuple(TARGETS)
+
+    def test_lists_become_columns(self, tmp_path: Path) -> None:
+        fake = tagger(sentences=20)
+        study = read_study(fake.write(tmp_path))
+        assert (study.clusters, study.heads, study.losses) == (20, 4, True)
+        for name, rows in fake.rows.items():
+            found = study.measures.loc[name]
+            np.testing.assert_array_equal(found.index, fake.index)
+            for column in (*COUNTS, *SUMS):
+                np.testing.assert_array_equal(found[column], rows[column].astype(np.float32))
+            heads = found[[f"attention_js_heads_{h}" for h in range(4)]]
+            np.testing.assert_array_equal(heads, rows["attention_js_heads"].astype(np.float32))
+
+    def test_runs_are_found_by_what_they_are(self, tmp_path: Path) -> None:
+        study = read_study(tagger(sentences=8).write(tmp_path))
+        names = [f"uniform-h2-s{seed}" for seed in range(3)]
+        assert list(study.finished("uniform", head=2).index) == names
+        assert len(study.finished("uniform", head=None)) == 3
+        assert len(study.finished("guide", context="tokens", guide="shuffled")) == 3
+        assert study.runs.at["base-s0", "ignorant"] == 0.62
+        assert set(study.finished("adversary")["epochs"]) == {12, 30}
+        facts = {"options": None, "target": "tokens", "readout": "study", "pos": True}
+        assert (study.facts, study.words.quality) == (facts, "chunk F1")
+        guided = study.finished("guide", guide="other", context="full")
+        assert list(guided["model"]) == ["other-s0", "other-s1", "other-s2"]
+
+    def test_a_probe_reads_the_base_encoder_unless_told_otherwise(self, tmp_path: Path) -> None:
+        fake = FakeTagging(8)
+        fake.add("base-s0", "base")
+        fake.add("guide-base-s0", "guide", guide="base")
+        study = read_study(fake.write(tmp_path))
+        assert list(study.planned("guide")["context"]) == ["full"]
+
+    def test_damaged_rows_are_named(self, tmp_path: Path) -> None:
+        path = tagger(sentences=8).write(tmp_path) / "study.parquet"
+        table = pq.read_table(path)
+        pq.write_table(table.drop_columns("tokens"), path)
+        with pytest.raises(InputError, match="has no column tokens"):
+            read_study(tmp_path)
+        held = table["attention_js_heads"].to_pylist()
+        held[max(k for k, values in enumerate(held) if values is not None)] = [0.1]
+        place = table.column_names.index("attention_js_heads")
+        column = pa.array(held, pa.list_(pa.float32()))
+        pq.write_table(table.set_column(place, "attention_js_heads", column), path)
+        with pytest.raises(InputError, match=r"lists of \[1, 4\] values in attention_js_heads"):
+            read_study(tmp_path)

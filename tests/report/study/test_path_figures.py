@@ -7,27 +7,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlight.report.tagging import TaggingEstimates, TaggingStudy, figures, read_tagging_study
-from attnlight.report.tagging.along import Along
-from attnlight.report.tagging.axes import LambdaAxis, spread
-from attnlight.report.tagging.bends import find_bend
-from attnlight.report.tagging.by_lambda import draw_heads, draw_outcome, draw_ranking
-from attnlight.report.tagging.collapse import Collapse, find_collapses
-from attnlight.report.tagging.probes import draw_probes
-from attnlight.report.tagging.tradeoff import draw_tradeoff
+from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.figures import draw_guides, figures
+from attnlight.report.study.frame import Study, read_study
+from attnlight.report.study.marks import lambda_axis
+from attnlight.report.study.path_figures import (
+    Along,
+    draw_heads,
+    draw_outcome,
+    draw_ranking,
+    draw_tradeoff,
+)
+from attnlight.report.study.shapes import Collapse, find_bend, find_collapses
+from attnlight.report.style import new_figure
 from attnlight.statistics.changepoint import fit_segments
-from tests.report.tagging.fake import FALLEN, GUIDES, KL, FakeTagging, add_adversary, whole
-from tests.report.tagging.naive import mean, measure
+from tests.report.study.fake_tagging import FALLEN, GUIDES, KL, FakeTagging, add_adversary, whole
+from tests.report.study.naive import mean, measure
+
+WHOLE = whole
 
 
 @pytest.fixture(scope="module")
-def collapse(study: TaggingStudy) -> Collapse:
+def collapse(study: Study) -> Collapse:
     return find_collapses(study, study.bases[0])
 
 
 @pytest.fixture(scope="module")
-def kl(study: TaggingStudy, estimates: TaggingEstimates, collapse: Collapse) -> Along:
-    return Along(study, estimates, study.bases[0], "kl", collapse)
+def kl(study: Study, estimates: Estimates, collapse: Collapse) -> Along:
+    return Along(estimates, study.bases[0], "kl", collapse)
 
 
 def lines(axes: Any, marker: str, size: float) -> list[Any]:
@@ -45,14 +52,15 @@ def labels(axes: Any) -> list[str]:
 
 class TestLambdaAxis:
     def test_zero_has_a_place_before_the_least(self) -> None:
-        scale = LambdaAxis(KL)
-        places = [scale.place(lam) for lam in KL]
-        assert places == sorted(places)
-        assert places[1:] == pytest.approx(np.log10(KL[1:]).tolist())
-        assert places[1] - places[0] == pytest.approx(0.16 * 3)
-        low, high = scale.limits
-        assert low < places[0]
-        assert high > places[-1]
+        axes = new_figure(4, 3).subplots()
+        lambda_axis(axes, KL)
+        places = axes.transAxes.inverted().transform(
+            axes.transData.transform([[lam, 0] for lam in KL])
+        )[:, 0]
+        assert (np.diff(places) > 0).all()
+        steps = np.diff(places[1:]) / np.diff(np.log10(KL[1:]))
+        np.testing.assert_allclose(steps, steps[0])
+        assert 0 < places[0] < places[-1] < 1
 
     def test_powers_of_ten_are_named(self, kl: Along) -> None:
         above, below = draw_outcome(kl).axes
@@ -61,9 +69,9 @@ class TestLambdaAxis:
 
     @pytest.mark.parametrize("columns", [1, 2])
     def test_names_do_not_overlap(
-        self, study: TaggingStudy, estimates: TaggingEstimates, collapse: Collapse, columns: int
+        self, study: Study, estimates: Estimates, collapse: Collapse, columns: int
     ) -> None:
-        along = Along(study, estimates, study.bases[0], "compat", collapse)
+        along = Along(estimates, study.bases[0], "compat", collapse)
         figure = draw_outcome(along) if columns == 1 else draw_heads(along)
         assert figure is not None
         figure.draw_without_rendering()
@@ -75,17 +83,6 @@ class TestLambdaAxis:
         assert {"0", "0.2", "3.1"} <= set(labels(figure.axes[-1]))
 
 
-class TestSpread:
-    def test_moves_only_what_is_too_close(self) -> None:
-        assert spread([0.0, 30.0, 60.0], 10) == [0, 30, 60]
-        assert spread([20.0, 22.0], 10) == [16, 26]
-        assert spread([0.0, 20.0, 20.0, 29.0], 10) == pytest.approx([0, 13, 23, 33])
-
-    def test_keeps_all_apart(self) -> None:
-        wanted = sorted(np.random.default_rng(0).uniform(0, 60, 7).tolist())
-        assert np.diff(spread(wanted, 10)).min() >= 10 - 1e-9
-
-
 class TestOutcome:
     @pytest.mark.parametrize(("panel", "name"), [(0, "f1"), (1, "prediction_tvd")])
     def test_the_line_goes_through_runs_that_did_not_collapse(
@@ -95,7 +92,7 @@ class TestOutcome:
         for lam, (place, height) in zip(KL, drawn, strict=True):
             kept = [seed for seed in range(3) if seed not in FALLEN["kl"].get(lam, ())]
             each = [measure(fake, f"adversary-kl-l{lam:g}-s{seed}", name) for seed in kept]
-            assert place == kl.scale.place(lam)
+            assert place == lam
             assert height == pytest.approx(mean(each), nan_ok=True)
 
     def test_every_run_has_a_mark(self, fake: FakeTagging, kl: Along) -> None:
@@ -103,23 +100,24 @@ class TestOutcome:
         kept, fallen = (np.concatenate(lines(axes, *style)) for style in (("o", 3), ("X", 5.5)))
         assert (len(kept), len(fallen)) == (33, 6)
         expected = [
-            (kl.scale.place(lam), measure(fake, f"adversary-kl-l{lam:g}-s{seed}", "f1"))
+            (lam, measure(fake, f"adversary-kl-l{lam:g}-s{seed}", "f1"))
             for lam, seeds in FALLEN["kl"].items()
             for seed in seeds
         ]
         np.testing.assert_allclose(sorted(fallen.tolist()), sorted(expected))
 
     def test_bands_are_intervals_with_their_names(
-        self, study: TaggingStudy, estimates: TaggingEstimates, kl: Along
+        self, study: Study, estimates: Estimates, kl: Along
     ) -> None:
-        axes = draw_outcome(kl).axes[0]
+        figure = draw_outcome(kl)
+        axes = figure.axes[0]
         groups = {
             "uniform": study.finished("uniform", head=None),
             "other seeds": study.finished("seed"),
             "λ = 0": study.finished("adversary", lam=0.0, term="kl"),
         }
-        assert [text.get_text() for text in axes.texts] != []
-        assert {text.get_text() for text in axes.texts} == set(groups)
+        named = {text.get_text() for text in figure.legends[0].get_texts()}
+        assert named == {*groups, "a run", "mean over seeds", "collapsed run"}
         bands = [patch.get_extents().get_points()[:, 1] for patch in axes.patches]
         for runs, band in zip(groups.values(), bands, strict=True):
             found = estimates.of(runs, "f1")
@@ -131,10 +129,10 @@ class TestOutcome:
         fake.add("base-s0", "base")
         for lam in (0.0, 0.1):
             add_adversary(fake, "kl", lam, 0)
-        study = read_tagging_study(fake.write(tmp_path))
+        study = read_study(fake.write(tmp_path))
         base = study.bases[0]
         held = find_collapses(study, base)
-        along = Along(study, TaggingEstimates(study), base, "kl", held)
+        along = Along(Estimates(study), base, "kl", held)
         assert draw_outcome(along).axes[0].get_ylabel() == "Accuracy"
 
 
@@ -162,18 +160,18 @@ class TestHeads:
         for lam in (0.0, 0.1):
             add_adversary(fake, "kl", lam, 0)
             fake.rows[f"adversary-kl-l{lam:g}-s0"]["attention_js_heads"][:] = np.nan
-        study = read_tagging_study(fake.write(tmp_path))
-        base, estimates = study.bases[0], TaggingEstimates(study)
-        along = Along(study, estimates, base, "kl", find_collapses(study, base))
+        study = read_study(fake.write(tmp_path))
+        base, estimates = study.bases[0], Estimates(study)
+        along = Along(estimates, base, "kl", find_collapses(study, base))
         assert study.heads == 0
         assert draw_heads(along) is None
 
 
 class TestRanking:
     def test_tau_by_lambda_and_by_divergence(
-        self, fake: FakeTagging, study: TaggingStudy, kl: Along
+        self, fake: FakeTagging, study: Study, kl: Along
     ) -> None:
-        bend = find_bend(study, kl.estimates, study.bases[0], "nll_base", "kl")
+        bend = find_bend(kl.estimates, study.bases[0], "nll_base", "kl")
         figure = draw_ranking(kl, bend)
         assert figure is not None
         above, below = figure.axes
@@ -188,7 +186,7 @@ class TestRanking:
         assert f"jump at {bend.fits.jump.place:.3f}" in [text.get_text() for text in below.texts]
         strokes = {round(float(line.get_ydata()[0]), 6) for line in below.lines}
         for runs in bend.sides:
-            taus = [measure(fake, run.name, "attention_tau") for run in runs]
+            taus = [measure(fake, run, "attention_tau") for run in runs.index]
             assert round(mean(taus), 6) in strokes
 
     def test_nothing_ranked_is_no_figure(self, tmp_path: Path) -> None:
@@ -197,8 +195,8 @@ class TestRanking:
         for lam in (0.0, 0.1):
             told: dict[str, Any] = {"term": "kl", "lambda": lam}
             fake.add(f"adversary-kl-l{lam:g}-s0", "adversary", js=0.2, tau=None, **told)
-        study = read_tagging_study(fake.write(tmp_path))
-        stems = [drawing.stem for drawing in figures(study, TaggingEstimates(study))]
+        study = read_study(fake.write(tmp_path))
+        stems = [drawing.stem for drawing in figures(Estimates(study))]
         assert stems == ["tradeoff-base-s0", "outcome-kl-base-s0", "heads-kl-base-s0"]
 
 
@@ -206,11 +204,11 @@ class TestTradeoff:
     def test_marks_are_runs_and_lines_are_fits(
         self,
         fake: FakeTagging,
-        study: TaggingStudy,
-        estimates: TaggingEstimates,
+        study: Study,
+        estimates: Estimates,
         collapse: Collapse,
     ) -> None:
-        figure = draw_tradeoff(study, estimates, study.bases[0], collapse)
+        figure = draw_tradeoff(estimates, study.bases[0], collapse)
         assert figure is not None
         names = [name for name in fake.rows if name.startswith("adversary")]
         for axes, loss in zip(figure.axes, ("nll_base", "nll_gold"), strict=True):
@@ -236,9 +234,9 @@ class TestTradeoff:
             assert jump[3] - jump[1] == pytest.approx(fits.jump.change)
 
     def test_the_legend_names_each_group_once(
-        self, study: TaggingStudy, estimates: TaggingEstimates, collapse: Collapse
+        self, study: Study, estimates: Estimates, collapse: Collapse
     ) -> None:
-        figure = draw_tradeoff(study, estimates, study.bases[0], collapse)
+        figure = draw_tradeoff(estimates, study.bases[0], collapse)
         assert figure is not None
         named = [text.get_text() for text in figure.legends[0].get_texts()]
         assert named == [
@@ -253,9 +251,9 @@ class TestTradeoff:
 
 class TestProbes:
     def test_rows_are_guides_with_their_intervals(
-        self, fake: FakeTagging, study: TaggingStudy, estimates: TaggingEstimates
+        self, fake: FakeTagging, study: Study, estimates: Estimates
     ) -> None:
-        figure = draw_probes(study, estimates)
+        figure = draw_guides(estimates)
         assert figure is not None
         for axes, mark in zip(figure.axes, ("", "-tokens"), strict=True):
             means = np.concatenate(lines(axes, "o", 5.5))
@@ -273,11 +271,11 @@ class TestProbes:
                 assert any(list(bar) == [found.low, found.high] for bar in bars)
             assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first guide is above
             names = [text.get_text() for text in axes.get_yticklabels()]
-            assert names[3] == "base's, shuffled"
+            assert names[3] == "of the base, shuffled"
 
     def test_a_study_without_probes_has_none(self, tmp_path: Path) -> None:
         fake = whole(seeds=1, variants=0, kl=(), compat=(), sentences=8)
         fake.runs = [run | {"state": "failed"} if run["guide"] else run for run in fake.runs]
-        study = read_tagging_study(fake.write(tmp_path))
-        assert draw_probes(study, TaggingEstimates(study)) is None
-        assert list(figures(study, TaggingEstimates(study))) == []
+        study = read_study(fake.write(tmp_path))
+        assert draw_guides(Estimates(study)) is None
+        assert list(figures(Estimates(study))) == []

@@ -10,21 +10,20 @@ import numpy as np
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.report.tagging import write_exclusivity
-from attnlight.report.tagging.conditions import (
-    draw_exclusivity,
+from attnlight.report.study.condition_figure import curves_of, draw_exclusivity, mean_curve
+from attnlight.report.study.conditions import (
+    QUESTION,
     exclusivity_tables,
     exclusivity_verdicts,
     read_conditions,
+    write_exclusivity,
 )
-from attnlight.report.tagging.conditions.figure import curves_of, mean_curve
-from tests.report.tagging.conftest import RESAMPLES
-from tests.report.tagging.fake import REACH, FakeTagging, condition, conditions
-from tests.report.tagging.naive import ends, mean, measure
+from tests.report.study.conftest import RESAMPLES
+from tests.report.study.fake_tagging import REACH, FakeTagging, condition, conditions
+from tests.report.study.naive import ends, mean, measure
 from tests.report.test_command import ATTACK, Page, files
 
 COST = 0.02
-TAGGING = "Is tagging every token more exclusive than one decision a sentence?"
 RULES, MISSING = "What may be compared?", "What is missing?"
 
 
@@ -131,7 +130,7 @@ class TestVerdict:
             fake = condition(other if swapped else target, seeds=5)
             fake.head["target"] = target
             paths[target] = fake.write(tmp_path / target)
-        (said,) = self.answers(paths)[TAGGING]
+        (said,) = self.answers(paths)[QUESTION]
         assert said.startswith(
             f"Residual readout, with POS: tagging every token is {claim} tagging"
         )
@@ -142,14 +141,14 @@ class TestVerdict:
             fake = condition("tokens", seeds=5)
             fake.head["target"] = target
             paths[target] = fake.write(tmp_path / target)
-        (said,) = self.answers(paths)[TAGGING]
+        (said,) = self.answers(paths)[QUESTION]
         assert "is not shown to be more or less exclusive than tagging one" in said
 
     def test_three_seeds_are_too_few(self, folders: dict[str, Path]) -> None:
         said = self.answers(folders)
-        assert len(said[TAGGING]) == 4
-        assert all(": inconclusive: " in sentence for sentence in said[TAGGING])
-        assert not any("is more exclusive" in sentence for sentence in said[TAGGING])
+        assert len(said[QUESTION]) == 4
+        assert all(": inconclusive: " in sentence for sentence in said[QUESTION])
+        assert not any("is more exclusive" in sentence for sentence in said[QUESTION])
         assert said[RULES][0].startswith(
             "Only every token's tag against one marked token's answers"
         )
@@ -164,7 +163,7 @@ class TestVerdict:
             "c": tmp_path / "c",
         }
         said = self.answers(paths)
-        assert said[TAGGING][0].startswith("No answer: every token's tag and one marked token's")
+        assert said[QUESTION][0].startswith("No answer: every token's tag and one marked token's")
         assert said[MISSING] == ["Not collected yet: c."]
 
     def test_unfinished_runs_and_seeds_without_a_control(self, tmp_path: Path) -> None:
@@ -182,7 +181,7 @@ class TestVerdict:
         assert found[0].found is not None
         assert found[0].found.seeds == 2
         said = self.answers(paths)
-        assert said[TAGGING] == [
+        assert said[QUESTION] == [
             "Residual readout, with POS: no answer, no curve of one marked token's tag."
         ]
         assert said[MISSING] == [
@@ -248,7 +247,7 @@ class TestFiles:
             f"{t}.{k}" for t in ("exclusivity", "tokens_less_marked") for k in ("csv", "md", "tex")
         ]
         names += [f"curves.{kind}" for kind in ("svg", "pdf", "png")]
-        names += ["index.html", "verdict.md", "runs.csv"]
+        names += ["index.html", "verdict.md", "verdict.csv", "runs.csv"]
         assert sorted(path.name for path in paths) == sorted(names)
         first = files(tmp_path / "one")
         write_exclusivity(folders, tmp_path / "one")

@@ -1,0 +1,114 @@
+"""A study of a problem that the package does not know: its words and columns say what is shown."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnlight.report.study import write_study
+from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.frame import read_study
+from attnlight.report.study.tables import Tables
+from attnlight.report.study.texts import texts
+from attnlight.report.study.verdict import rows, verdicts
+from tests.report.study.fake import FakeStudy
+from tests.report.test_command import ATTACK, Page
+
+WORDS = {
+    "problem": "sentences",
+    "instance": "sentence",
+    "cluster": "text",
+    "quality": "accuracy",
+    "criterion": "accuracy",
+    "guided": f"a classifier of {ATTACK}",
+}
+RIGHT = {"uniform": 0.8, "base": 0.9, "shuffled": 0.6, "adversary": 0.5}
+
+
+class FakeSentences(FakeStudy):
+    """Right answers are counted, three to a text; there are no labels."""
+
+    def write(self, folder: Path) -> Path:
+        super().write(folder)
+        table = pd.read_parquet(folder / "study.parquet")
+        known = self.label[np.searchsorted(self.index, table["index"])]
+        table["correct"] = 3 * (table["prediction"] == known)
+        table["instances"] = 3
+        for name in ("attention_js", "prediction_tvd"):
+            table[name] *= 3
+        kept = ["run", "index", "correct", "instances", "attention_js", "prediction_tvd"]
+        table[kept].to_parquet(folder / "study.parquet")
+        return folder
+
+
+@pytest.fixture(scope="module")
+def fake() -> FakeSentences:
+    study = FakeSentences(texts=150)
+    study.head["problem"] = WORDS
+    study.add("base-s0", "base", 0.9)
+    for seed in range(5):
+        study.add(f"uniform-s{seed}", "uniform", 0.6, 0.3, seed=seed)
+        study.add(f"seed-b0-s{seed}", "seed", 0.9, 0.2, seed=seed)
+        for guide, right in RIGHT.items():
+            study.add(f"guide-{guide}-s{seed}", "guide", right, guide=guide, seed=seed)
+        for lam, js in ((0.0, 0.15), (0.01, 0.6)):
+            told = {"term": "kl", "lambda": lam, "seed": seed}
+            study.add(f"adversary-kl-l{lam:g}-s{seed}", "adversary", 0.9, js, **told)
+    study.head["selected"] = {"run": "adversary-kl-l0.01-s0", "term": "kl", "lambda": 0.01}
+    return study
+
+
+def test_means_are_over_instances(fake: FakeSentences, estimates: Estimates) -> None:
+    runs = estimates.study.finished("uniform")
+    right = [np.mean(fake.rows[name]["prediction"] == fake.label) for name in runs.index]
+    assert estimates.per_seed(runs, estimates.study.quality) == pytest.approx(right)
+    js = [np.mean(fake.rows[name]["attention_js"]) for name in runs.index]
+    assert estimates.per_seed(runs, "attention_js") == pytest.approx(js, rel=1e-6)
+
+
+def test_every_comparison_has_an_outcome(estimates: Estimates) -> None:
+    found = {(r.spec.question, r.spec.group, r.spec.against): r.outcome for r in rows(estimates)}
+    assert found["needed", "uniform attention", "trained attention"] == "below"
+    assert found["divergence", "the best adversary", "other seeds"] == "above"
+    adversary = "the attention of this base's adversary"
+    assert found["guides", adversary, "uniform attention"] == "below"
+    assert found["informs", "the attention of this base", _shuffled()] == "above"
+    assert found["informs", adversary, _shuffled()] == "below"
+
+
+def _shuffled() -> str:
+    return "the attention of this base shuffled within each text"
+
+
+def test_sentences_are_those_of_the_outcomes(estimates: Estimates) -> None:
+    said = [sentence for verdict in verdicts(estimates) for sentence in verdict.sentences]
+    spoken = [row for row in rows(estimates) if row.spec.question in texts()["outcomes"]]
+    assert len(spoken) == 7
+    assert all(row.sentence() in said for row in spoken)
+
+
+def test_tables_hold_what_there_is(estimates: Estimates) -> None:
+    found = Tables(estimates).all()
+    assert list(found) == ["table2", "table3", "table4", "seeds", "adversaries"]
+    assert found["table2"].head == ["model", "seeds", "accuracy"]
+    assert found["seeds"].head[-1] == "JS"
+    assert [row[0] for row in found["adversaries"].rows] == [
+        "KL, λ = 0; imitation control",
+        "KL, λ = 0.01; chosen on validation",
+    ]
+
+
+def test_the_page_and_the_rows_beside_it(folder: Path, tmp_path: Path) -> None:
+    paths = write_study(folder, tmp_path)
+    names = {path.name for path in paths}
+    assert {"outcome-kl-base-s0.svg", "probes.svg", "estimates.csv"} <= names
+    assert not any(name.startswith(("figure5", "tradeoff", "heads")) for name in names)
+    page = Page(tmp_path / "index.html")
+    assert ATTACK in page.text
+    assert not page.tags & {"script", "img"}
+    written = pd.read_csv(tmp_path / "verdict.csv")
+    compared = rows(Estimates(read_study(folder)))
+    assert list(written["outcome"]) == [row.outcome for row in compared]
+    assert list(written["mean"]) == pytest.approx([row.estimate.mean for row in compared])
+    assert set(written["group_models"]) == {5}
