@@ -17,7 +17,6 @@ all other options are the parser's and come last.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -43,7 +42,6 @@ DEFAULTS = {
 _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = (*_BASES, "trainer")
 _CALLBACKS = "--trainer.callbacks"
-_GROUPED = re.compile(rf"--model\.(init_args\.)?({'|'.join(compatibility.GROUPS)})\.\w+")
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
 # `fit` writes all of these; the other verbs each have an argument that `fit` has not.
 _OF_FIT = {"model", "data", "trainer", "ckpt_path", "overwrite"}
@@ -117,13 +115,6 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
         config = _over(config, _of_option(name, value))
     following = [*options[1:], ""]
     options = [compatibility.option(*pair) for pair in zip(options, following, strict=False)]
-    grouped = {name for name in (o.partition("=")[0] for o in options) if _GROUPED.fullmatch(name)}
-    # jsonargparse hands null to an option of a group as the text None.
-    nulls = {name for name, value in _taken(options, grouped)[0] if _loaded(value) is None}
-    for name in nulls:
-        group, option = name.split(".")[-2:]
-        config = _over(config, {"model": {"init_args": {group: {option: None}}}})
-    _, options = _taken(options, nulls)
     corpus = getattr(config.get("data"), "stem", None)
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
