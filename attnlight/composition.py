@@ -17,9 +17,11 @@ all other options are the parser's and come last.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,11 @@ _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.cl
 # `fit` writes all of these; the other verbs each have an argument that `fit` has not.
 _OF_FIT = {"model", "data", "trainer", "ckpt_path", "overwrite"}
 _NOT_OF_FIT = {"verbose", "return_predictions"}
+
+
+_GROUPED = re.compile(
+    rf"--model\.(?:init_args\.)?({'|'.join(sorted(compatibility.GROUPS))})\.(\w+)"
+)
 
 
 class _Whole(dict[str, Any]):
@@ -115,10 +122,28 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
         config = _over(config, _of_option(name, value))
     following = [*options[1:], ""]
     options = [compatibility.option(*pair) for pair in zip(options, following, strict=False)]
+    unset, options = _unset(options)
+    if unset:
+        config = _over(config, {"model": {"init_args": unset}})
     corpus = getattr(config.get("data"), "stem", None)
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
     return Composition(config, files, options, _names_test(config, options), corpus)
+
+
+def _unset(options: Sequence[str]) -> tuple[Config, list[str]]:
+    """Options of a group that are given as null, and all others: jsonargparse takes it for a text."""
+    unset: Config = {}
+    kept, words = [], iter(options)
+    for word in words:
+        name, equals, value = word.partition("=")
+        found = _GROUPED.fullmatch(name)
+        given = [word] if equals or found is None else [word, *islice(words, 1)]
+        if found is not None and (value if equals else given[-1]) == "null":
+            unset.setdefault(found[1], {})[found[2]] = None
+        else:
+            kept += given
+    return unset, kept
 
 
 def _names_test(config: Config, options: Sequence[str]) -> bool:

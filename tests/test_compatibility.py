@@ -29,7 +29,7 @@ from tests.bases import Planted, trainer
 
 HERE = Path(__file__).parent
 KEPT = sorted((HERE.parent / "docs/results").rglob("fit.yaml"))
-FIRST = HERE / "first_format"
+FIRST = HERE / "tasks/first_format"
 TASKS: dict[str, type[AttentionTask]] = {
     "classifier": AttentionClassifier,
     "adversary": AdversarialVariant,
@@ -67,7 +67,10 @@ def test_a_composition_has_todays_names() -> None:
     keys = set(yaml.safe_load(KEPT[0].read_text()))
     keys |= {f"trainer.{key}" for key in yaml.safe_load(KEPT[0].read_text())["trainer"]}
     given = ["-c", str(KEPT[0]), "--model.hidden_size", "9", "--model.optimizer=sgd"]
+    given += ["--model.vectors=null", "--model.attention_size", "null"]
     composed = compose("fit", given, keys)
+    assert composed.config["model"]["init_args"]["vectors"]["path"] is None
+    assert composed.config["model"]["init_args"]["net"]["attention_size"] is None
     assert set(composed.config["model"]["init_args"]) <= {"net", "optimizer", "loss", "vectors"}
     assert composed.options == ["--model.net.hidden_size", "9", "--model.optimizer.name=sgd"]
 
