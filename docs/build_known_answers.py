@@ -17,24 +17,26 @@ import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import lightning.pytorch as pl
 import numpy as np
 from build_results import put
-from known_models import MODELS, KnownAnswer, KnownTask, loader
+from known_models import MODELS, TEXTS, KnownTask, loader
 from numpy.typing import NDArray
 from results_page.measures import auroc
-from results_page.tables import DASH, table
+from results_page.tables import DASH
 
 from attnlight import callbacks
 from attnlight.records import read_record
 from attnlight.report.figures import describe
+from attnlight.report.grids import markdown_table as table
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 
 PAGE = Path(__file__).parent / "known_answers.md"
-TESTS = ("adversarial_attention", "attention_permutation", "decision_flip")
-TESTS = (*TESTS, "importance_correlation", "single_erasure")
+TESTS = ("AdversarialAttention", "AttentionPermutation", "DecisionFlip", "ImportanceCorrelation")
+TESTS = (*TESTS, "SingleErasure")  # all of a single model
 EFFECT = 0.9  # least area under the ROC curve over texts by which a measure tells D from F
 _NUMBER = re.compile(r"-?\d+\.\d{4}")
 _ROUNDING = 5e-4
@@ -47,14 +49,18 @@ class Measured:
     Attributes:
         test: The test's name in snake case.
         measure: Its column.
-        lines: Mean and interval by name of the model.
-        values: The value of each instance by name of the model, NaN where undefined.
+        values: The value of each text by name of the model, NaN where undefined.
     """
 
     test: str
     measure: str
-    lines: Mapping[str, MeanInterval]
     values: Mapping[str, NDArray[np.float64]]
+
+    @cached_property
+    def lines(self) -> dict[str, MeanInterval]:
+        """Mean and interval by name of the model."""
+        texts = np.arange(TEXTS)
+        return {m: bootstrap_means(v[:, None], texts)[0] for m, v in self.values.items()}
 
     @property
     def effect(self) -> float:
@@ -80,47 +86,30 @@ class Measured:
 
 
 def measure_all() -> list[Measured]:
-    """Run all tests of a single model by their defaults on each, and average what they measured."""
-    found = {known.name: _measured(known) for known in MODELS}
-    return [
-        Measured(
-            *key,
-            {name: of_model[key][0] for name, of_model in found.items()},
-            {name: of_model[key][1] for name, of_model in found.items()},
-        )
-        for key in found[MODELS[0].name]
-    ]
-
-
-def _measured(
-    known: KnownAnswer,
-) -> dict[tuple[str, str], tuple[MeanInterval, NDArray[np.float64]]]:
-    """Mean and values of each measure of each test."""
+    """Run the tests by their defaults on each model."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    classes = ["".join(word.title() for word in test.split("_")) for test in TESTS]
-    found = {}
-    with tempfile.TemporaryDirectory(prefix="attnlight-known-") as folder:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            trainer = pl.Trainer(
-                accelerator="cpu",
-                devices=1,
-                logger=False,
-                inference_mode=False,
-                enable_progress_bar=False,
-                enable_model_summary=False,
-                default_root_dir=folder,
-                callbacks=[getattr(callbacks, name)(figures=False) for name in classes],
-            )
-            trainer.test(KnownTask(known), loader(known), verbose=False)
-        for test in TESTS:
-            record = read_record(Path(folder) / f"records/test/{test}.parquet")
-            names = record.metadata["measures"]
-            values = np.stack([record.columns[name].astype(np.float64) for name in names], axis=1)
-            means = bootstrap_means(values, record.columns["index"])
-            for name, mean, column in zip(names, means, values.T, strict=True):
-                found[test, name] = (mean, column)
-    return found
+    found: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
+    for known in MODELS:
+        with tempfile.TemporaryDirectory(prefix="attnlight-known-") as folder:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                trainer = pl.Trainer(
+                    accelerator="cpu",
+                    devices=1,
+                    logger=False,
+                    inference_mode=False,
+                    enable_progress_bar=False,
+                    enable_model_summary=False,
+                    default_root_dir=folder,
+                    callbacks=[getattr(callbacks, name)(figures=False) for name in TESTS],
+                )
+                trainer.test(KnownTask(known), loader(known), verbose=False)
+            for path in sorted((Path(folder) / "records/test").glob("*.parquet")):
+                record = read_record(path)
+                for measure in record.metadata["measures"]:
+                    of_models = found.setdefault((path.stem, measure), {})
+                    of_models[known.name] = record.columns[measure].astype(np.float64)
+    return [Measured(*key, values) for key, values in found.items()]
 
 
 def measures_table(found: Sequence[Measured]) -> str:
@@ -128,7 +117,11 @@ def measures_table(found: Sequence[Measured]) -> str:
     rows, before = [], ""
     for row in found:
         title = "" if row.test == before else describe(row.test).title
-        cells = [_cell(row.lines[known.name]) for known in MODELS]
+        means = [row.lines[known.name] for known in MODELS]
+        cells = [
+            f"{_number(m.mean)} [{_number(m.low)}, {_number(m.high)}]" if m.defined else DASH
+            for m in means
+        ]
         told = "yes" if row.separates else "**no**"
         rows.append([title, f"`{row.measure}`", *cells, _number(row.effect), told])
         before = row.test
@@ -147,12 +140,6 @@ def verdict(found: Sequence[Measured]) -> str:
                 words.append(f"{label}: {', '.join(f'`{row.measure}`' for row in mine)}")
         lines.append(f"* **{describe(test).title}** {'; '.join(words)}.\n")
     return "".join(lines)
-
-
-def _cell(mean: MeanInterval) -> str:
-    if not mean.defined:
-        return DASH
-    return f"{_number(mean.mean)} [{_number(mean.low)}, {_number(mean.high)}]"
 
 
 def _number(value: float) -> str:

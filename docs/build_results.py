@@ -7,8 +7,7 @@
 
 What stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->` is written here, from the records
 alone; so is every sentence that claims something of them. One that its tables no longer bear out is
-left out and named, and the command fails until docs/results_page/findings.py or study_findings.py says
-something else. The other prose of the page is its own.
+left out and named, and the command fails until docs/results_page/findings.md.jinja says something else. The other prose of the page is its own.
 """
 
 from __future__ import annotations
@@ -30,18 +29,15 @@ from results_page import (
     planted,
     posthoc,
     reliability,
-    scale,
     serrano,
     several_classes,
     studies,
     targets,
 )
 from results_page.cells import Tables
-from results_page.findings import findings
+from results_page.findings import findings, refused
 from results_page.keeping import keep_all
 from results_page.kept import Kept
-from results_page.prose import refused
-from results_page.study_findings import study_findings
 
 from attnlight.errors import InputError
 from attnlight.files import write_text
@@ -78,14 +74,12 @@ def blocks(records: Path) -> dict[str, str]:
         "arms": arms.arms_table(kept, published),
         "tau_epochs": arms.epochs_table(kept),
         "chunking": chunking.f1_table(kept, published),
-        "scale": scale.scale_table(scale.read_scales(records)),
+        "scale": arms.scale_table(arms.read_scales(records)),
         "serrano_accuracy": serrano.accuracy_table(models, published),
-        "serrano_contingency": claims.contingency_table(models, published),
-        **claims.serrano_tables(models),
+        **claims.serrano_tables(models, published),
         **studies.study_blocks(records / studies.FOLDER, published),
     }
-    tables = Tables(found)
-    return found | findings(tables) | study_findings(tables)
+    return found | findings(Tables(found))
 
 
 def fill(page: str, found: Mapping[str, str]) -> str:

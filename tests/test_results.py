@@ -24,7 +24,7 @@ build_results = importlib.import_module("build_results")
 arms, chunking, keeping = map(page, ("arms", "chunking", "keeping"))
 kept, posthoc = map(page, ("kept", "posthoc"))
 classification, planted, reliability = map(page, ("classification", "planted", "reliability"))
-scale, serrano = page("scale"), page("serrano")
+serrano = page("serrano")
 RUNS = sorted(path.parent for path in RECORDS.glob("*/seed*/fit.yaml"))
 WHOLE = [run for run in RUNS if (run / "records/test/attention_permutation.parquet").exists()]
 PLANTED = [run for run in RUNS if run.parent.name in planted.NAMES]
@@ -58,7 +58,7 @@ def cells_of(table: str, *words: str) -> list[str]:
 
 def configuration(name: str) -> Path:
     """The file that an experiment was run with."""
-    return ROOT / f"configs/experiments/{scale.BASES.get(name, name)}.yaml"
+    return ROOT / f"configs/experiments/{arms.BASES.get(name, name)}.yaml"
 
 
 def holds(saved: Any, given: Any) -> bool:
@@ -163,7 +163,7 @@ class TestKeptRuns:
             seeds[run.parent.name].append(run.name)
         five = [f"seed{seed}" for seed in range(5)]
         wanted = dict.fromkeys((*classification.TEXT, *planted.NAMES, *planted.MINIMAL), five[:3])
-        wanted |= dict.fromkeys(arms.NAMES, five) | dict.fromkeys(scale.NAMES, five[:3])
+        wanted |= dict.fromkeys(arms.NAMES, five) | dict.fromkeys(arms.BASES, five[:3])
         wanted |= dict.fromkeys(chunking.NAMES, five[:3])
         wanted |= {"imdb_bilstm": ["seed1", "seed2"]}
         for model in posthoc.MODELS:
@@ -227,8 +227,8 @@ class TestKeptRuns:
         model, data = (
             yaml.safe_load((path.parent / given[part]).read_text()) for part in ("model", "data")
         )
-        if name in scale.SCALES:
-            model["init_args"]["embedding_scale"] = scale.SCALES[name]
+        if name in arms.SCALES:
+            model["init_args"]["embedding_scale"] = arms.SCALES[name]
         if name in SERRANO:
             model["init_args"]["learning_rate"] = serrano.LEARNING_RATE
             given["trainer"]["max_epochs"] = SERRANO[name].epochs

@@ -17,7 +17,7 @@ from tests.report.fake import Rows
 
 arms, keeping, kept = map(page, ("arms", "keeping", "kept"))
 claims, posthoc, several_classes = map(page, ("claims", "posthoc", "several_classes"))
-reliability, scale, serrano, tables = map(page, ("reliability", "scale", "serrano", "tables"))
+reliability, serrano, tables = map(page, ("reliability", "serrano", "tables"))
 NAME = "ag_news_han_rnn"
 
 
@@ -54,9 +54,8 @@ class TestKeep:
             keeping.keep(run, tmp_path / "kept" / name / "seed0", keeping.wanted(name))
         whole, kept_ones = (serrano.read_models(tmp_path / x) for x in ("runs", "kept"))
         published: dict[str, Any] = {"serrano_accuracy": {}, "serrano_contingency": {}}
-        for table in (serrano.accuracy_table, claims.contingency_table):
-            assert table(whole, published) == table(kept_ones, published)
-        assert claims.serrano_tables(whole) == claims.serrano_tables(kept_ones)
+        for tables_of in (serrano.accuracy_table, claims.serrano_tables):
+            assert tables_of(whole, published) == tables_of(kept_ones, published)
 
     def test_columns_that_the_page_does_not_need_are_left_out(self, tmp_path: Path) -> None:
         run = write_kept(tmp_path / "runs", NAME, serrano_records())
@@ -216,7 +215,7 @@ class TestScale:
         for name in ("sst_bilstm", "sst_bilstm_scale_0.3"):
             for seed in range(2):
                 write_kept(tmp_path, name, {"importance_correlation": tau[seed]}, seed=seed)
-        lines = scale.scale_table(scale.read_scales(tmp_path)).splitlines()[2:]
+        lines = arms.scale_table(arms.read_scales(tmp_path)).splitlines()[2:]
         mean = np.mean([rows["tau_attention_loo"].mean() for rows in tau])
         assert [line.split("|")[2].strip() for line in lines] == ["0.1", "0.3"] * 3
         assert lines[0].startswith("| BiLSTM | 0.1 | 2 | 2 / 2 | 0.600 ± 0.000 | ")
@@ -224,5 +223,5 @@ class TestScale:
         assert sum("| not run |" in line for line in lines) == 4
 
     def test_experiments_are_named_by_their_scale(self) -> None:
-        assert scale.SCALES["sst_average_scale_0.3"] == 0.3
-        assert set(scale.BASES.values()) == set(scale.ENCODERS)
+        assert arms.SCALES["sst_average_scale_0.3"] == 0.3
+        assert set(arms.BASES.values()) == set(arms.ENCODERS)

@@ -37,11 +37,13 @@ def found(records: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="module")
 def shown(found: list[Any]) -> dict[str, str]:
     """The tables by place without its prefix."""
-    return {x.removeprefix("serrano_"): t for x, t in claims.serrano_tables(found).items()}
+    return {
+        x.removeprefix("serrano_"): t for x, t in claims.serrano_tables(found, PUBLISHED).items()
+    }
 
 
 def table_of(place: str, *found: Any) -> str:
-    table: str = claims.serrano_tables(found)[f"serrano_{place}"]
+    table: str = claims.serrano_tables(found, PUBLISHED)[f"serrano_{place}"]
     return table
 
 
@@ -84,7 +86,7 @@ class TestWhatWasRun:
         assert row[3] == "0.610"
 
     def test_no_run_at_all_gives_empty_tables(self) -> None:
-        assert {len(t.splitlines()) for t in claims.serrano_tables([]).values()} == {2}
+        assert {len(t.splitlines()) for t in claims.serrano_tables([], PUBLISHED).values()} == {2}
 
     def test_other_corpora_than_yelp_have_no_published_accuracy(self) -> None:
         assert list(PUBLISHED["serrano_accuracy"]) == ["yelp"]
@@ -92,7 +94,9 @@ class TestWhatWasRun:
 
 
 class TestErasure:
-    def test_contingency_against_a_loop(self, found: list[Any], records: dict[str, Any]) -> None:
+    def test_contingency_against_a_loop(
+        self, shown: dict[str, str], records: dict[str, Any]
+    ) -> None:
         rows = records["yelp_flan_rnn"]["single_erasure"]
         counts = dict.fromkeys([(1, 1), (1, 0), (0, 1), (0, 0)], 0)
         below = total = 0
@@ -103,14 +107,14 @@ class TestErasure:
             total += 1
             counts[int(top), int(rows["flip_other_drawn_attention"][place])] += 1
             below += rows["delta_js_drawn_attention"][place] < 0
-        row = cells(claims.contingency_table(found, PUBLISHED), "FLANrnn")
+        row = cells(shown["contingency"], "FLANrnn")
         alone = (records["yelp_flan_rnn"]["decision_flip"]["length"] == 1).sum()
         assert row[:2] == [str(total), str(alone)]
         shares = [*(count / total for count in counts.values()), below / total]
         assert [cell.split()[0] for cell in row[2:7]] == [f"{100 * x:.1f}" for x in shares]
 
-    def test_recalled_figures_stand_below_their_model(self, found: list[Any]) -> None:
-        lines = claims.contingency_table(found, PUBLISHED).splitlines()
+    def test_recalled_figures_stand_below_their_model(self, shown: dict[str, str]) -> None:
+        lines = shown["contingency"].splitlines()
         assert "HANrnn" in lines[2]
         assert "as recalled, not verified" in lines[3]
 

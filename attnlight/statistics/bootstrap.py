@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +13,6 @@ RESAMPLES = 1_000
 CONFIDENCE = 0.95
 IN_MEMORY = 100_000
 _PIECE = 2_048
-_BLOCK = 64
-_CACHED = 2**25  # bytes of counts above which they are drawn again each time
 
 
 class MeanInterval(NamedTuple):
@@ -31,6 +29,25 @@ class MeanInterval(NamedTuple):
     low: float
     high: float
     defined: int
+
+
+_BLOCK = 64  # resamples whose counts are multiplied at once
+_CACHED = 2**25  # bytes of counts above which they are drawn again each time
+
+
+@functools.lru_cache(maxsize=8)
+def resampled_counts(clusters: int, resamples: int = RESAMPLES, seed: int = 0) -> NDArray[np.uint8]:
+    """How often each bootstrap resample draws each of n clusters, (B, n).
+
+    Means, ratios and quantiles follow from these counts, so that all statistics of one set of
+    clusters share their draws. No count exceeds 255: with so many clusters none is drawn as often.
+    """
+    random = np.random.default_rng(seed)
+    counts = np.empty((resamples, clusters), dtype=np.uint8)
+    for row in counts:
+        row[:] = np.bincount(random.integers(0, clusters, size=clusters), minlength=clusters)
+    counts.flags.writeable = False
+    return counts
 
 
 def bootstrap_means(
@@ -136,21 +153,6 @@ def resampled_sums(
                 part = piece[start : start + _PIECE]
                 drawn += _poisson(random, (resamples, len(part))) @ part
     return drawn, total
-
-
-@lru_cache(maxsize=8)
-def resampled_counts(clusters: int, resamples: int = RESAMPLES, seed: int = 0) -> NDArray[np.uint8]:
-    """How often each bootstrap resample draws each of n clusters, (B, n).
-
-    Means, ratios and quantiles follow from these counts, so that all statistics of one set of
-    clusters share their draws. No count exceeds 255: with so many clusters none is drawn as often.
-    """
-    random = np.random.default_rng(seed)
-    counts = np.empty((resamples, clusters), dtype=np.uint8)
-    for row in counts:
-        row[:] = np.bincount(random.integers(0, clusters, size=clusters), minlength=clusters)
-    counts.flags.writeable = False
-    return counts
 
 
 def _cluster_sums(

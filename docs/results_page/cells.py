@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple
 
 from attnlight.errors import InputError
 
@@ -13,48 +12,34 @@ _NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 _INTERVAL = re.compile(rf"\[({_NUMBER}), ({_NUMBER})\]")
 
 
-class Cell(NamedTuple):
+class Cell:
     """A figure of a table.
 
     Attributes:
         text: The whole cell.
         number: Its first number as it is written, `nan` where it has none.
+        value: The number.
         ends: Ends of its interval as they are written, empty where it has none.
+        low: Lower end of the interval, NaN where it has none.
+        high: Upper end.
+        above: Whether the whole interval is above 0.
+        below: Whether the whole interval is below 0.
+        open: Whether the interval holds 0.
+        deviation: What stands behind ±, 0 where nothing does.
+        count: The last integer: of a cell of seeds, how many trained models they are.
     """
 
-    text: str
-    number: str
-    ends: tuple[str, ...]
-
-    @property
-    def value(self) -> float:
-        """The number."""
-        return _float(self.number)
-
-    @property
-    def low(self) -> float:
-        """Lower end of its interval, NaN where it has none."""
-        return _float(self.ends[0]) if self.ends else float("nan")
-
-    @property
-    def high(self) -> float:
-        """Upper end."""
-        return _float(self.ends[1]) if self.ends else float("nan")
-
-    @property
-    def above(self) -> bool:
-        """Whether the whole interval is above 0."""
-        return self.low > 0
-
-    @property
-    def below(self) -> bool:
-        """Whether the whole interval is below 0."""
-        return self.high < 0
-
-    @property
-    def open(self) -> bool:
-        """Whether the interval holds 0."""
-        return self.low <= 0 <= self.high
+    def __init__(self, text: str) -> None:
+        number, interval = re.search(_NUMBER, text), _INTERVAL.search(text)
+        deviation, integers = re.search(rf"± ({_NUMBER})", text), re.findall(r"\d+", text)
+        self.text, self.number = text, number[0] if number else "nan"
+        self.ends: tuple[str, ...] = interval.groups() if interval else ()
+        self.value = _float(self.number)
+        self.low, self.high = map(_float, self.ends or ("nan", "nan"))
+        self.above, self.below = self.low > 0, self.high < 0
+        self.open = self.low <= 0 <= self.high
+        self.deviation = _float(deviation[1]) if deviation else 0.0
+        self.count = int(integers[-1]) if integers else 0
 
     def beyond(self, other: Cell) -> bool:
         """Whether the interval lies above that of another cell."""
@@ -72,7 +57,7 @@ class Cell(NamedTuple):
             x[1:] if x.startswith("-") else f"-{x}" if _float(x) else x
             for x in (self.number, *reversed(self.ends))
         )
-        return str(Cell(self.text, number, tuple(ends)))
+        return f"{number} [{', '.join(ends)}]" if ends else number
 
 
 class Tables:
@@ -120,14 +105,15 @@ class Tables:
         raise InputError(f"the table {name} has no row of {', '.join(words)}.")
 
     def cell(self, name: str, column: str, *words: str) -> Cell:
-        """A cell of the row of some words."""
-        return read_cell(self.row(name, *words)[column])
+        """A cell of the first row of some words; a column may be named by its beginning."""
+        row = self.row(name, *words)
+        title = column if column in row else next(x for x in row if x.startswith(column))
+        return Cell(row[title])
 
-
-def read_cell(text: str) -> Cell:
-    """A cell from its text."""
-    number, ends = re.search(_NUMBER, text), _INTERVAL.search(text)
-    return Cell(text, number[0] if number else "nan", ends.groups() if ends else ())
+    def cells(self, name: str, column: str) -> dict[str, Cell]:
+        """A column by the first cell of each row, without what follows a semicolon there."""
+        first = [next(iter(row.values())) for row in self.rows(name)]
+        return {x.partition(";")[0]: self.cell(name, column, x) for x in first}
 
 
 def _float(text: str) -> float:

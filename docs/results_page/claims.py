@@ -12,23 +12,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
+from attnlight.report.grids import markdown_table as table
 from attnlight.report.rankings import SCORES, WORDS, percent, probability
 from attnlight.report.removals import ALL, ORDERS, flipped_by_all, steps
 from attnlight.statistics.bootstrap import MeanInterval
 from attnlight.statistics.paired import holm, mcnemar, paired_wilcoxon
 from results_page.measures import median_interval
-from results_page.serrano import ERASURE, NEVER, Key, Step, Tested, cases
-from results_page.tables import DASH, shown, table
+from results_page.serrano import NEVER, Key, Step, Tested, cases
+from results_page.tables import DASH, shown
 
 PUBLISHED = Path(__file__).parents[1] / "results/published.yaml"
+SPECS = Path(__file__).parent / "serrano.yaml"
 HOLDS, OPEN, FAILS = "holds", "open", "does not"
 GRADIENTS = SCORES[1:]
 _INFINITY = float("inf")
+_RANKINGS = {"scores": SCORES, "gradients": GRADIENTS, "all": ALL}
+_RANKINGS["beyond the minimum"] = ("minimal", *ORDERS)
 _BOTH_WAYS = [(way,) for way in NEVER]
 
 Case = Tested | Step
-Column = tuple[Any, ...]  # heading, what a cell says of a case and a key, and the key
-Test = Callable[[Tested], float]  # the p-value of a comparison on one model
 
 
 class Claim(NamedTuple):
@@ -91,123 +93,97 @@ def said(case: Case, *key: str) -> str:
     return verdict(case.estimate(*key), CLAIMS[key].claimed) if made else DASH
 
 
-def _cell(form: Callable[[MeanInterval], str]) -> Callable[..., str]:
-    """A cell that says an estimate of a case in some form."""
-    return lambda case, *key: form(case.estimate(*key))
-
-
-_texts, _share, _two = _cell(lambda found: f"{found.defined:,}"), _cell(percent), _cell(shown)
-_three = _cell(partial(shown, places=3))
-
-
 def _median(case: Tested, *key: str) -> str:
     """Mean, then median, each with its interval."""
     found = case.values[key][~np.isnan(case.values[key])]
     if not len(found):
         return DASH
     low, high = median_interval(found)
-    return f"{_two(case, *key)}; {np.median(found):.2f} [{low:.2f}, {high:.2f}]"
+    return f"{shown(case.estimate(*key))}; {np.median(found):.2f} [{low:.2f}, {high:.2f}]"
 
 
-def _box(case: Tested, place: str, *key: str) -> str:
-    """Median and quartiles of attention or, at place 1, of another ranking."""
-    values = case.both("fraction", *key)[int(place)]
+def _box(case: Tested, *key: str, place: int = 1) -> str:
+    """Median and quartiles of the fraction removed, of attention at place 0."""
+    values = case.both("fraction", *key)[place]
     if not len(values):
         return DASH
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
-def _p(found: Sequence[Tested], test: Test) -> Column:
-    """The column of a test's p-values, corrected over the models (Holm)."""
-    corrected = dict(zip(found, holm([test(tested) for tested in found]), strict=True))
-    return "p", lambda case: probability(corrected[case])
-
-
-def _wilcoxon(tested: Tested) -> float:
-    """Of the items that the gradient and attention need."""
-    kept = flipped_by_all(tested.removal)
-    counts = [np.where(kept, steps(tested.removal, x), np.nan) for x in ("gradient", "attention")]
+def _wilcoxon(case: Tested, *names: str) -> float:
+    """P-value of the difference of the items that two rankings need."""
+    kept = flipped_by_all(case.removal)
+    counts = (np.where(kept, steps(case.removal, name), np.nan) for name in names)
     return paired_wilcoxon(*counts).p_value
 
 
-def _mcnemar(*columns: str) -> Test:
-    return lambda tested: mcnemar(*(tested.erasure[name] for name in columns)).p_value
+# What a cell says of a case and a key, and p-values, which are corrected over the models (Holm).
+FORMS: dict[str, Callable[..., str]] = {
+    "texts": lambda case, *key: f"{case.estimate(*key).defined:,}",
+    "share": lambda case, *key: percent(case.estimate(*key)),
+    "estimate": lambda case, *key: shown(case.estimate(*key)),
+    "fine": lambda case, *key: shown(case.estimate(*key), 3),
+    "claim": said,
+    "median": _median,
+    "box": _box,
+    "box of attention": partial(_box, place=0),
+    "alone": lambda case: f"{(case.removal['length'] == 1).sum():,}",
+}
+P_VALUES: dict[str, Callable[..., float]] = {
+    "wilcoxon": _wilcoxon,
+    "mcnemar": lambda case, *names: mcnemar(*(case.erasure[name] for name in names)).p_value,
+}
 
 
-def _with_claims(cell: Callable[..., str], measure: str, names: Sequence[str]) -> list[Column]:
-    """An estimate of each of some rankings with its verdict."""
-    both = [((WORDS[n], cell, measure, n), ("claim", said, measure, n)) for n in names]
-    return [("texts", _texts, measure, names[0]), *(column for pair in both for column in pair)]
+def serrano_tables(found: Sequence[Tested], published: Mapping[str, Any]) -> dict[str, str]:
+    """The tables of what was erased, by the name of their place."""
+    of = cases(found)
+    specs = yaml.safe_load(SPECS.read_text(encoding="utf-8"))
+    tables = {place: case_table(of[spec["of"]], spec) for place, spec in specs.items()}
+    lines = tables["serrano_contingency"].splitlines(keepends=True)
+    for place, tested in reversed([*enumerate(found, start=3)]):
+        theirs = published["serrano_contingency"].get(tested.model.experiment)
+        if theirs:
+            row = ["", "as recalled, not verified", DASH, DASH, *theirs, DASH, DASH]
+            lines.insert(place, f"| {' | '.join(row)} |\n")
+    return tables | {"serrano_contingency": "".join(lines), "serrano_claims": claims_table(of)}
 
 
-def _ranked(cell: Callable[..., str], measure: str, names: Sequence[str]) -> list[Column]:
-    """A measure of each of some rankings."""
-    columns = [(WORDS[name], cell, measure, name) for name in names]
-    return [("texts", _texts, measure, names[0]), *columns]
-
-
-def case_table(found: Sequence[Case], columns: Sequence[Column], both_ways: bool = False) -> str:
-    """A row for each case; where `both_ways`, one for each of `NEVER`, a last part of every key."""
+def case_table(found: Sequence[Case], spec: Mapping[str, Any]) -> str:
+    """A row for each case, or one for each of `NEVER`, the last part of the keys of its cells."""
+    both_ways = spec.get("both_ways", False)
+    columns = _columns(spec)
+    corrected = {
+        tuple(key): holm([P_VALUES[form](case, *key) for case in found])
+        for _, form, *key in columns
+        if form in P_VALUES
+    }
     rows = []
-    for case, way in product(found, _BOTH_WAYS if both_ways else [()]):
-        cells = [cell(case, *key, *way) for _, cell, *key in columns]
+    for (place, case), way in product(enumerate(found), _BOTH_WAYS if both_ways else [()]):
+        cells = [
+            probability(corrected[tuple(key)][place])
+            if form in P_VALUES
+            else FORMS[form](case, *key, *way)
+            for _, form, *key in columns
+        ]
         rows.append([*case.words, *(NEVER[x] for x in way), *cells])
-    models = "models" if any(isinstance(case, Step) for case in found) else "model"
+    models = "models" if spec["of"] == "steps" else "model"
     words = ["corpus", models, *(["texts that never flip"] if both_ways else [])]
     return table([*words, *(column[0] for column in columns)], rows, len(words))
 
 
-def serrano_tables(found: Sequence[Tested]) -> dict[str, str]:
-    """The tables of what was erased, by the name of their place."""
-    of = cases(found)
-    fewer, more = [("more flips", name) for name in GRADIENTS]
-    return {
-        "serrano_claims": claims_table(of),
-        "serrano_first": case_table(
-            found,
-            [
-                *_ranked(_share, "flips", SCORES),
-                ("gradient less attention", _share, *fewer),
-                ("claim: fewer", said, *fewer),
-                ("product less attention", _share, *more),
-                ("claim: more", said, *more),
-                _p(found, _mcnemar(ERASURE[2], ERASURE[0])),
-            ],
-        ),
-        "serrano_fraction": case_table(found, _ranked(_median, "fraction", ALL), both_ways=True),
-        "serrano_par": case_table(
-            of["none"],
-            [
-                ("texts", _texts, "box", "gradient"),
-                ("attention", _box, "0", "gradient"),
-                ("gradient", _box, "1", "gradient"),
-                ("above the gradient's box", _two, "box", "gradient"),
-                ("claim", said, "box", "gradient"),
-            ],
-            both_ways=True,
-        ),
-        "serrano_falling": case_table(of["steps"], _with_claims(_three, "fall", SCORES), True),
-        "serrano_sooner": case_table(
-            found,
-            [
-                ("texts", _texts, "sooner"),
-                ("gradient sooner", _share, "sooner"),
-                ("claim: over half", said, "sooner"),
-                ("as soon", _share, "as soon"),
-                ("attention sooner", _share, "later"),
-                ("ratio", _two, "ratio", "gradient"),
-                ("claim: at least 1.6", said, "ratio", "gradient"),
-                _p(found, _wilcoxon),
-                (f"ratio of {WORDS[GRADIENTS[1]]} to attention", _two, "ratio", GRADIENTS[1]),
-            ],
-        ),
-        "serrano_mass": case_table(found, _ranked(_median, "mass", ALL), both_ways=True),
-        "serrano_lighter": case_table(found, _with_claims(_three, "shift", GRADIENTS), True),
-        "serrano_excess": case_table(found, _ranked(_two, "excess", ("minimal", *ORDERS))),
-        "serrano_last": case_table(found, _ranked(_share, "needs all", ALL)),
-        "serrano_never": case_table(found, _ranked(_share, "never", ALL)),
-    }
+def _columns(spec: Mapping[str, Any]) -> list[list[str]]:
+    """Heading, form and key of each column."""
+    if not (ranked := spec.get("each") or spec.get("judged")):
+        return list(spec["columns"])
+    form, measure, names = ranked
+    columns = [["texts", "texts", measure, _RANKINGS[names][0]]]
+    for name in _RANKINGS[names]:
+        columns.append([WORDS[name], form, measure, name])
+        if "judged" in spec:
+            columns.append(["claim", "claim", measure, name])
+    return columns + spec.get("columns", [])
 
 
 def claims_table(of: Mapping[str, Sequence[Case]]) -> str:
@@ -222,21 +198,3 @@ def claims_table(of: Mapping[str, Sequence[Case]]) -> str:
             rows.append([claim.words, claim.never, claim.published, *map(str, numbers)])
     head = ["claim", "texts that never flip", "in the paper", "cases", HOLDS, FAILS]
     return table([*head, "of these open"], rows, 2)
-
-
-def contingency_table(found: Sequence[Tested], published: Mapping[str, Any]) -> str:
-    """Decisions that change without attention's top item, or without another one drawn."""
-    columns = [
-        ("texts", _texts, "flips", "attention"),
-        ("of one item", lambda case: f"{(case.removal['length'] == 1).sum():,}"),
-        *((name, _share, name) for name in ("both", "top alone", "other alone", "neither")),
-        ("Δ JS < 0", _share, "closer"),
-        _p(found, _mcnemar(ERASURE[0], ERASURE[3])),
-    ]
-    head, ruler, *lines = case_table(found, columns).splitlines(keepends=True)
-    for place, tested in reversed(list(enumerate(found))):
-        theirs = published["serrano_contingency"].get(tested.model.experiment)
-        if theirs:
-            row = ["", "as recalled, not verified", DASH, DASH, *theirs, DASH, DASH]
-            lines.insert(place + 1, f"| {' | '.join(row)} |\n")
-    return "".join([head, ruler, *lines])

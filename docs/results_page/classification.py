@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.report.grids import markdown_table as table
 from attnlight.report.violins import EDGES
 from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.seed_bootstrap import resampled_means
 from results_page.kept import Experiment
 from results_page.measures import Resampled, resampled_auroc, resampled_quantile
-from results_page.tables import CLASSES, DASH, number, of_means, over_seeds, table
+from results_page.tables import CLASSES, DASH, number, of_means, over_seeds
 
 Experiments = Mapping[str, Experiment]
 Published = Mapping[str, Any]
@@ -52,19 +53,16 @@ def accuracy_table(experiments: Experiments, published: Published) -> str:
     rows = []
     for name, corpus in TEXT.items():
         runs = experiments[name]
-        texts = np.bincount(runs.test("predictions")["label"])
+        texts = map("{:,}".format, np.bincount(runs.test("predictions")["label"]))
         found = map(over_seeds, measured(runs).values())
-        rows.append([corpus, "here", _counts(texts), str(len(runs.seeds)), *found])
+        rows.append([corpus, "here", " / ".join(texts), str(len(runs.seeds)), *found])
         for theirs in published["accuracy"].get(name, ()):
             known = [theirs.get(measure, DASH) for measure in MEASURES]
             source = published["sources"][theirs["source"]]
-            rows.append(["", source, _counts(theirs.get("texts", ())) or DASH, DASH, *known])
+            texts = map("{:,}".format, theirs.get("texts", ()))
+            rows.append(["", source, " / ".join(texts) or DASH, DASH, *known])
     head = ["corpus", "from", "test texts, negative / positive", "seeds", *MEASURES.values()]
     return table(head, rows, 2)
-
-
-def _counts(texts: Iterable[int]) -> str:
-    return " / ".join(f"{count:,}" for count in texts)
 
 
 def _runs(experiments: Experiments) -> Iterator[tuple[list[str], Experiment, int]]:

@@ -22,7 +22,6 @@ from results_page import (
     planted,
     posthoc,
     reliability,
-    scale,
     serrano,
     several_classes,
     studies,
@@ -32,8 +31,7 @@ from results_page import (
 Columns = Sequence[str] | None  # None: all
 PREDICTED = ("index", "label", "tokens", "attention", "evidence")  # of `attnlight predict`
 KEYS = ("index", "position", "prediction")
-TAU = (*KEYS, *(f"tau_{pair}" for pair in ("attention_input_gradient", "attention_loo")))
-TAU = (*TAU, "tau_input_gradient_loo")
+TAU = (*KEYS, *(column for column, _ in arms.PAIRS.values()))
 _POSTHOC = [model.experiment for model in posthoc.MODELS]
 _SERRANO = [model.experiment for model in serrano.MODELS]
 _SEVERAL_CLASSES = [model.experiment for model in several_classes.MODELS]
@@ -43,7 +41,7 @@ _NEEDED: list[tuple[Iterable[str], dict[str, Columns]]] = [
         (*classification.TEXT, *planted.NAMES, *planted.MINIMAL),
         {"predictions": None, "attention_permutation": None},
     ),
-    ((*arms.NAMES, *scale.NAMES), {"importance_correlation": TAU}),
+    ((*arms.NAMES, *arms.BASES), {"importance_correlation": TAU}),
     (
         _POSTHOC,
         {
@@ -84,14 +82,15 @@ def keep_all(runs: Path, records: Path) -> list[str]:
     for name in EXPERIMENTS:
         extra = planted.MINIMAL_COLUMNS if name in planted.MINIMAL else ()
         columns = () if name in _SEVERAL_CLASSES else (*PREDICTED, *extra)
-        kept = []
+        scored = []
         for run in sorted((runs / name).glob("seed*")):
             if lacking := _lacking(run, wanted(name)):
                 left_out.append(f"{run} {lacking}: not taken over.")
                 continue
             keep(run, records / name / run.name, wanted(name), columns)
-            kept.append(run)
-        scored = [run for run in kept if name in (*arms.NAMES, *_POSTHOC) and _has_scores(run)]
+            if name in (*arms.NAMES, *_POSTHOC):
+                there = pq.read_schema(run / "records/test/importance_correlation.parquet").names
+                scored += [run] if any(column.startswith("scores_") for column in there) else []
         if len(scored) > 1:
             keep_agreement(scored, records / name / reliability.FILE)
     for path in sorted(runs.glob("*/study.json")):
@@ -108,11 +107,6 @@ def _lacking(run: Path, tests: Iterable[str]) -> str:
         return f"is {status['state']}"
     missing = [test for test in tests if not (run / f"records/test/{test}.parquet").is_file()]
     return f"was not tested by {', '.join(missing)}" if missing else ""
-
-
-def _has_scores(run: Path) -> bool:
-    names = pq.read_schema(run / "records/test/importance_correlation.parquet").names
-    return any(name.startswith("scores_") for name in names)
 
 
 def keep(
@@ -141,14 +135,15 @@ def keep(
         copy = target / source.relative_to(run)
         copy.parent.mkdir(parents=True)
         shutil.copyfile(source, copy)
-    for test, columns in tests.items():
-        place = f"records/test/{test}.parquet"
+    places = {f"records/test/{test}.parquet": columns for test, columns in tests.items()}
+    places[several_classes.FILE] = None
+    if predicted:
+        places["predictions.parquet"] = predicted
+    for place, columns in places.items():
         if (run / place).exists():
-            _copy(run / place, target / place, columns)
-    if (run / several_classes.FILE).exists():
-        _copy(run / several_classes.FILE, target / several_classes.FILE)
-    if predicted and (run / "predictions.parquet").exists():
-        _copy(run / "predictions.parquet", target / "predictions.parquet", predicted)
+            there = pq.read_schema(run / place).names
+            names = [name for name in columns or there if name in there]
+            _write(read_table(run / place, names), target / place)
 
 
 def keep_agreement(runs: Sequence[Path], target: Path) -> None:
@@ -206,13 +201,6 @@ def _rounded(values: pa.Array) -> pa.Array:
     bits = np.array(values.fill_null(0), np.float32).view(np.uint32)
     bits = (bits + 0x7FF + (bits >> 12 & 1)) & 0xFFFFF000
     return pa.array(bits.view(np.float32), mask=np.array(values.is_null()))
-
-
-def _copy(source: Path, target: Path, columns: Sequence[str] | None = None) -> None:
-    if columns is not None:
-        there = pq.read_schema(source).names
-        columns = [name for name in columns if name in there]
-    _write(read_table(source, columns), target)
 
 
 def _write(table: pa.Table, target: Path) -> None:

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from attnlight.errors import InputError
 from attnlight.records.parquet import read_table
+from attnlight.report.grids import markdown_table as table
 from attnlight.report.reliability import Agreement
 from attnlight.statistics.agreement import mean_over_pairs
 from results_page.kept import Experiment
 from results_page.posthoc import MODELS
-from results_page.tables import DASH, rounded, shown, table
+from results_page.tables import DASH, rounded, shown
 
 FILE = "reliability.parquet"  # beside the kept runs of an experiment
 ROWS = {  # columns of what `attnlight reliability` writes, and what the page calls them

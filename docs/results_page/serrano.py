@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
+from attnlight.report.grids import markdown_table as table
 from attnlight.report.rankings import SCORES
 from attnlight.report.removals import (
     ALL,
@@ -30,7 +31,7 @@ from attnlight.statistics.paired import ratio_of_shares
 from attnlight.statistics.seed_bootstrap import resampled_means
 from results_page.kept import Experiment
 from results_page.measures import resampled_quantile
-from results_page.tables import DASH, over_seeds, table
+from results_page.tables import DASH, over_seeds
 
 Values = NDArray[np.float64]
 Key = tuple[str, ...]  # a measure, and where it has them a ranking and what never flips counts as

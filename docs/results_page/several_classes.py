@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from attnlight.report.grids import markdown_table as table
 from attnlight.statistics.bootstrap import bootstrap_means
 from results_page import serrano
-from results_page.tables import shown, table
+from results_page.tables import shown
 
 # What `python -m tests.benchmarks.several_classes RUN` writes into a run folder, and what of it counts.
 FILE = "worst_case.parquet"

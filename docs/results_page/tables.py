@@ -1,24 +1,18 @@
-"""How the page writes figures; its tables are the report's Markdown tables."""
+"""How the page writes figures; its tables are the report's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.grids import markdown_table
-from attnlight.statistics.bootstrap import RESAMPLES, MeanInterval, percentile_interval
+from attnlight.statistics.bootstrap import MeanInterval, percentile_interval
 from attnlight.statistics.seed_bootstrap import resampled_means
 from results_page.measures import Resampled
 
 DASH = "–"  # noqa: RUF001
 CLASSES = ("negative", "positive")
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """A Markdown table whose first columns are words, the others numbers."""
-    return markdown_table(head, rows, words)
 
 
 def outcome(
@@ -65,10 +59,3 @@ def over_seeds(found: Resampled) -> str:
 def of_means(values: NDArray[np.floating]) -> str:
     """`over_seeds` of means over the texts that are defined in every seed, (S, n)."""
     return over_seeds(resampled_means(values[:, ~np.isnan(values).any(axis=0)].astype(np.float64)))
-
-
-def summary(per_seed: Callable[[NDArray[np.intp]], list[float]], instances: int) -> str:
-    """Mean over seeds, standard deviation over seeds, and interval over instances."""
-    random = np.random.default_rng(0)
-    drawn = [per_seed(random.integers(0, instances, size=instances)) for _ in range(RESAMPLES)]
-    return over_seeds((np.array(per_seed(np.arange(instances))), np.array(drawn)))

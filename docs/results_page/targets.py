@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from attnlight.report.grids import markdown_table as table
 from attnlight.statistics import difference_of_groups
 from results_page import arms, chunking, study_targets
 from results_page.classification import TEXT, measured
 from results_page.kept import Experiment
 from results_page.planted import NAMES, groups
-from results_page.tables import outcome, table
+from results_page.tables import outcome
 
 _PAIRS = ("attention, gradient", "attention, leave-one-out")
 
@@ -56,7 +57,7 @@ def target_table(
             rows.append(outcome(words_of, from_theirs, 0.1, [away], most=True))
     for name, (model, _, least) in chunking.NAMES.items():
         if least is not None:
-            found = chunking.test_f1(experiments[name])
+            found = chunking.test_f1(experiments[name])[0]
             rows.append(outcome(f"CoNLL-2000, {model}", "test chunk F1", least, found))
     rows += study_targets.target_rows(studies)
     return table(["experiment", "measure", "target", "found", "met"], rows, 2)
