@@ -10,62 +10,136 @@ is written here.
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import sys
-from collections.abc import Sequence
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+import lightning.pytorch as pl
 import numpy as np
-from build_results import fill
-from known_answers_page.measuring import Measured, measure_all
-from known_answers_page.models import MODELS
-from results_page.tables import DASH, table
+from build_results import put
+from known_models import MODELS, TEXTS, KnownTask, loader
+from numpy.typing import NDArray
+from results_page.measures import auroc
+from results_page.tables import DASH
 
-from attnlight.files import write_text
+from attnlight import callbacks
+from attnlight.records import read_record
 from attnlight.report.figures import describe
-from attnlight.report.summary import Line
+from attnlight.report.grids import markdown_table as table
+from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 
 PAGE = Path(__file__).parent / "known_answers.md"
+TESTS = ("AdversarialAttention", "AttentionPermutation", "DecisionFlip", "ImportanceCorrelation")
+TESTS = (*TESTS, "SingleErasure")  # all of a single model
+EFFECT = 0.9  # least area under the ROC curve over texts by which a measure tells D from F
 _NUMBER = re.compile(r"-?\d+\.\d{4}")
 _ROUNDING = 5e-4
 
 
+@dataclass(frozen=True)
+class Measured:
+    """One measure of one test on every model.
+
+    Attributes:
+        test: The test's name in snake case.
+        measure: Its column.
+        values: The value of each text by name of the model, NaN where undefined.
+    """
+
+    test: str
+    measure: str
+    values: Mapping[str, NDArray[np.float64]]
+
+    @cached_property
+    def lines(self) -> dict[str, MeanInterval]:
+        """Mean and interval by name of the model."""
+        texts = np.arange(TEXTS)
+        return {m: bootstrap_means(v[:, None], texts)[0] for m, v in self.values.items()}
+
+    @property
+    def effect(self) -> float:
+        """Area under the ROC curve of D against the nearest F, all three from one side.
+
+        It is the chance that D's value of a text is the larger one (of a measure that is smaller
+        under D: the smaller one), ties half. 0.5 says nothing; NaN where a model has no value.
+        """
+        (off,), on = ([self.values[m.name] for m in MODELS if m.kind == kind] for kind in "DF")
+        areas = []
+        for faithful in on:
+            both = np.concatenate([off, faithful])
+            label, known = np.repeat([1, 0], [len(off), len(faithful)]), ~np.isnan(both)
+            with np.errstate(invalid="ignore"):
+                area = auroc(label[known], both[known], np.ones((1, known.sum()), dtype=int))
+            areas.append(float(area[0]))
+        return max(min(areas), min(1 - area for area in areas))
+
+    @property
+    def separates(self) -> bool:
+        """Whether the measure tells a text of D from one of any F, mostly."""
+        return self.effect >= EFFECT
+
+
+def measure_all() -> list[Measured]:
+    """Run the tests by their defaults on each model."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    found: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
+    for known in MODELS:
+        with tempfile.TemporaryDirectory(prefix="attnlight-known-") as folder:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                trainer = pl.Trainer(
+                    accelerator="cpu",
+                    devices=1,
+                    logger=False,
+                    inference_mode=False,
+                    enable_progress_bar=False,
+                    enable_model_summary=False,
+                    default_root_dir=folder,
+                    callbacks=[getattr(callbacks, name)(figures=False) for name in TESTS],
+                )
+                trainer.test(KnownTask(known), loader(known), verbose=False)
+            for path in sorted((Path(folder) / "records/test").glob("*.parquet")):
+                record = read_record(path)
+                for measure in record.metadata["measures"]:
+                    of_models = found.setdefault((path.stem, measure), {})
+                    of_models[known.name] = record.columns[measure].astype(np.float64)
+    return [Measured(*key, values) for key, values in found.items()]
+
+
 def measures_table(found: Sequence[Measured]) -> str:
     """Mean and interval of each measure on each model, and whether it tells F from D."""
-    rows = []
-    for place, row in enumerate(found):
-        first = place == 0 or found[place - 1].test != row.test
-        title = describe(row.test).title if first else ""
-        cells = [_cell(row.lines[known.name]) for known in MODELS]
+    rows, before = [], ""
+    for row in found:
+        title = "" if row.test == before else describe(row.test).title
+        means = [row.lines[known.name] for known in MODELS]
+        cells = [
+            f"{_number(m.mean)} [{_number(m.low)}, {_number(m.high)}]" if m.defined else DASH
+            for m in means
+        ]
         told = "yes" if row.separates else "**no**"
         rows.append([title, f"`{row.measure}`", *cells, _number(row.effect), told])
+        before = row.test
     head = ["test", "measure", *(known.name for known in MODELS), "AUROC", "tells F from D"]
-    return table(head, rows, words=2)
+    return table(head, rows, 2)
 
 
 def verdict(found: Sequence[Measured]) -> str:
     """Which measures tell F from D and which do not, test by test."""
     lines = []
     for test in dict.fromkeys(row.test for row in found):
-        mine = [row for row in found if row.test == test]
-        told = [f"`{row.measure}`" for row in mine if row.separates]
-        missed = [f"`{row.measure}`" for row in mine if not row.separates]
-        words = "; ".join(
-            f"{label}: {', '.join(names)}"
-            for label, names in (
-                ("tells F from D by", told),
-                ("does not tell them apart by", missed),
-            )
-            if names
-        )
-        lines.append(f"* **{describe(test).title}** {words}.\n")
+        words = []
+        for told, label in ((True, "tells F from D by"), (False, "does not tell them apart by")):
+            mine = [row for row in found if row.test == test and row.separates == told]
+            if mine:
+                words.append(f"{label}: {', '.join(f'`{row.measure}`' for row in mine)}")
+        lines.append(f"* **{describe(test).title}** {'; '.join(words)}.\n")
     return "".join(lines)
-
-
-def _cell(line: Line) -> str:
-    if not line.defined:
-        return DASH
-    return f"{_number(line.mean)} [{_number(line.low)}, {_number(line.high)}]"
 
 
 def _number(value: float) -> str:
@@ -86,14 +160,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     arguments = parser.parse_args(argv)
     found = measure_all()
-    page = PAGE.read_text(encoding="utf-8")
-    wanted = fill(page, {"measures": measures_table(found), "verdict": verdict(found)})
-    if not arguments.check:
-        write_text(PAGE, wanted)
-    elif not agree(page, wanted):
-        print(f"{PAGE.name} differs from what the tests say; build it again.")
-        return 1
-    return 0
+    blocks = {"measures": measures_table(found), "verdict": verdict(found)}
+    return put(PAGE, blocks, arguments.check, agree)
 
 
 if __name__ == "__main__":

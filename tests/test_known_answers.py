@@ -13,13 +13,12 @@ from attnlight.functional import first_flip, minimal_flip_set
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
 build = importlib.import_module("build_known_answers")
-measuring = importlib.import_module("known_answers_page.measuring")
-models = importlib.import_module("known_answers_page.models")
+models = importlib.import_module("known_models")
 
 
 @pytest.fixture(scope="module")
 def found() -> dict[tuple[str, str], object]:
-    return {(row.test, row.measure): row for row in measuring.measure_all()}
+    return {(row.test, row.measure): row for row in build.measure_all()}
 
 
 def mean(found: dict[tuple[str, str], object], test: str, measure: str, model: str) -> float:
@@ -94,7 +93,7 @@ def test_page_says_what_the_tests_say(found: dict[tuple[str, str], object]) -> N
     rows = list(found.values())
     page = build.PAGE.read_text(encoding="utf-8")
     blocks = {"measures": build.measures_table(rows), "verdict": build.verdict(rows)}
-    assert build.agree(page, build.fill(page, blocks))
+    assert build.agree(page, importlib.import_module("build_results").fill(page, blocks))
 
 
 def test_pages_agree_up_to_rounding_alone() -> None:

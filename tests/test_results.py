@@ -24,10 +24,8 @@ RECORDS = DOCS / "results"
 build_results = importlib.import_module("build_results")
 arms, chunking, keeping = map(page, ("arms", "chunking", "keeping"))
 kept, posthoc = map(page, ("kept", "posthoc"))
-minimal, measures, planted, reliability = map(
-    page, ("minimal", "measures", "planted", "reliability")
-)
-scale, serrano, tables = map(page, ("scale", "serrano", "tables"))
+classification, planted, reliability = map(page, ("classification", "planted", "reliability"))
+serrano = page("serrano")
 RUNS = sorted(path.parent for path in RECORDS.glob("*/seed*/fit.yaml"))
 WHOLE = [run for run in RUNS if (run / "records/test/attention_permutation.parquet").exists()]
 PLANTED = [run for run in RUNS if run.parent.name in planted.NAMES]
@@ -53,9 +51,15 @@ def logged_by_test(run: Path) -> dict[str, str]:
     return logged
 
 
+def cells_of(table: str, *words: str) -> list[str]:
+    """The cells of the row that begins with some words."""
+    (line,) = (x for x in table.splitlines() if x.startswith(f"| {' | '.join(words)} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
 def configuration(name: str) -> Path:
     """The file that an experiment was run with."""
-    return ROOT / f"configs/experiments/{scale.BASES.get(name, name)}.yaml"
+    return ROOT / f"configs/experiments/{arms.BASES.get(name, name)}.yaml"
 
 
 def holds(saved: Any, given: Any) -> bool:
@@ -117,7 +121,7 @@ class TestPage:
         )
         for name in ("sst_bilstm", "imdb_bilstm"):
             seeds = kept.Experiment.read(RECORDS, name).seeds
-            own = [row for row in rows if row[1] == tables.TEXT[name]]
+            own = [row for row in rows if row[1] == classification.TEXT[name]]
             assert len(own) == 2
             for title, *cells in zip(head, *own, strict=True):
                 if title.startswith("here, seed "):
@@ -146,10 +150,11 @@ class TestPage:
         place = record.column_names.index("prediction")
         other = record.set_column(place, "prediction", record["prediction"].take([0] * len(record)))
         pq.write_table(other, path)
-        changed = planted.accuracy_table(
-            {experiment.name: kept.Experiment.read(experiment.parent, experiment.name)}
+        experiments = dict.fromkeys(
+            planted.NAMES, kept.Experiment.read(experiment.parent, experiment.name)
         )
-        assert changed.splitlines()[2] not in found["planted"]
+        line = cells_of(planted.accuracy_table(experiments), "planted, no encoder")
+        assert line != cells_of(found["planted"], "planted, no encoder")
 
 
 class TestKeptRuns:
@@ -158,8 +163,8 @@ class TestKeptRuns:
         for run in RUNS:
             seeds[run.parent.name].append(run.name)
         five = [f"seed{seed}" for seed in range(5)]
-        wanted = dict.fromkeys((*tables.TEXT, *planted.NAMES, *minimal.NAMES), five[:3])
-        wanted |= dict.fromkeys(arms.NAMES, five) | dict.fromkeys(scale.NAMES, five[:3])
+        wanted = dict.fromkeys((*classification.TEXT, *planted.NAMES, *planted.MINIMAL), five[:3])
+        wanted |= dict.fromkeys(arms.NAMES, five) | dict.fromkeys(arms.BASES, five[:3])
         wanted |= dict.fromkeys(chunking.NAMES, five[:3])
         wanted |= {"imdb_bilstm": ["seed1", "seed2"]}
         for model in posthoc.MODELS:
@@ -177,16 +182,17 @@ class TestKeptRuns:
         assert found.rows[:, 0].tolist() == index.tolist()
 
     @pytest.mark.parametrize("run", SIX, ids=names)
-    def test_page_says_what_a_model_of_serrano_and_smith_logged(self, run: Path) -> None:
+    def test_page_says_what_a_model_of_serrano_and_smith_logged(
+        self, run: Path, found: dict[str, str]
+    ) -> None:
         logged = logged_by_test(run)
         experiment = kept.Experiment.read(RECORDS, run.parent.name)
-        tested = serrano.Tested(None, experiment)
-        predicted = experiment.first("predictions")
-        label, prediction = (predicted[x].astype(np.int64) for x in ("label", "prediction"))
-        ours = {
-            "accuracy": measures.accuracy(label, prediction),
-            "f1_macro": measures.macro_f1(label, prediction),
-        }
+        tested = serrano.Tested(serrano.Model(*SERRANO[run.parent.name]), experiment)
+        row = cells_of(found["serrano_accuracy"], *tested.words)
+        said = {"accuracy": row[4], "f1_macro": row[6]}
+        for name, cell in said.items():
+            assert float(cell.split()[0]) == pytest.approx(float(logged[f"test/{name}"]), abs=5e-4)
+        ours = {}
         for name in ("flip_top_attention", "flip_top_gradient_x_attention"):
             ours[f"single_erasure/{name}"] = np.nanmean(tested.erasure[name])
         for name in ("removed_fraction_gradient", "removed_mass_attention", "minimal_count"):
@@ -200,14 +206,12 @@ class TestKeptRuns:
         logged = logged_by_test(run)
         found = kept.Experiment.read(run.parents[1], run.parent.name)
         seed = found.folders.index(run)
-        columns = found.test("predictions")
-        rows = np.arange(len(columns["index"]))
         several = "test/f1_positive" not in logged  # classes, of which none is the positive one
         for ours, theirs in (
             ("accuracy", "accuracy"),
             *(() if several else (("positive_f1", "f1_positive"), ("auroc", "auroc"))),
         ):
-            value = tables._ON_ROWS[ours](columns, seed, rows)
+            value = classification.measured(found)[ours][0][seed]
             assert value == pytest.approx(float(logged[f"test/{theirs}"]), abs=1e-5)
         shuffled = found.test("attention_permutation")
         for name in ("median_tvd", "flip_rate"):
@@ -224,8 +228,8 @@ class TestKeptRuns:
         model, data = (
             yaml.safe_load((path.parent / given[part]).read_text()) for part in ("model", "data")
         )
-        if name in scale.SCALES:
-            model["init_args"]["net"]["embedding_scale"] = scale.SCALES[name]
+        if name in arms.SCALES:
+            model["init_args"]["net"]["embedding_scale"] = arms.SCALES[name]
         if name in SERRANO:
             model["init_args"]["optimizer"]["learning_rate"] = serrano.LEARNING_RATE
             given["trainer"]["max_epochs"] = SERRANO[name].epochs
@@ -293,7 +297,8 @@ class TestPlanted:
             negation=0.4, train_size=5, validation_size=5, test_size=300, cache_dir=str(tmp_path)
         )
         dataset = data.dataset("test")
-        found = [planted.is_negated(dataset.words(place)) for place in range(300)]
+        texts = [{"tokens": dataset.words(place)} for place in range(300)]
+        found = planted.groups(texts)["negated"].tolist()
         assert found == data.negated("test").tolist()
         assert 0 < sum(found) < 300
 
@@ -302,13 +307,13 @@ class TestPlanted:
             {"attention": [[0.7, 0.1, 0.2]], "evidence": [1, 0, -1]},
             {"attention": [[0.1, 0.1, 0.1, 0.7]], "evidence": [0, 1, 0, 0]},
         ]
-        both = planted.plausibility([texts], "for or against the label")
-        assert both.attention.tolist() == [[1.0, 0.25]]
-        assert both.uniform.tolist() == pytest.approx([2 / 3, 1 / 4])
-        assert both.base_rate.tolist() == pytest.approx([2 / 3, 1 / 4])
-        one = planted.plausibility([texts], "for the label")
-        assert one.attention.tolist() == [[1.0, 0.25]]
-        assert one.base_rate.tolist() == pytest.approx([1 / 3, 1 / 4])
+        attention, uniform, base_rate = planted.plausibility([texts], "for or against the label")
+        assert attention.tolist() == [[1.0, 0.25]]
+        assert uniform.tolist() == pytest.approx([2 / 3, 1 / 4])
+        assert base_rate.tolist() == pytest.approx([2 / 3, 1 / 4])
+        attention, _, base_rate = planted.plausibility([texts], "for the label")
+        assert attention.tolist() == [[1.0, 0.25]]
+        assert base_rate.tolist() == pytest.approx([1 / 3, 1 / 4])
 
 
 class TestMinimal:
@@ -325,31 +330,30 @@ class TestMinimal:
         return text | changed
 
     def test_by_hand(self) -> None:
-        found = minimal.inside([self.text()])
         # Both keywords must go; attention's first two are a keyword and the filler.
-        assert [part[0] for part in found] == [1, 2, 1, 0, pytest.approx(1 / 3)]
+        assert planted.inside(self.text()) == (1, 2, 1, 0, pytest.approx(1 / 3))
 
     def test_texts_classified_wrongly_do_not_count(self) -> None:
-        assert np.isnan(np.array(minimal.inside([self.text(label=1)]))).all()
+        assert np.isnan(planted.inside(self.text(label=1))).all()
 
     def test_decisions_that_never_flip_have_no_set(self) -> None:
         items = [[[4, 0, 0], [4, 0, 0], [1, 0, 0]]]
-        found = minimal.inside([self.text(item_logits=items, bias=[1.0, 0.0, 0.0])])
-        assert found.flips[0] == 0
-        assert np.isnan(np.array(found)[1:]).all()
+        flips, *rest = planted.inside(self.text(item_logits=items, bias=[1.0, 0.0, 0.0]))
+        assert flips == 0
+        assert np.isnan(rest).all()
 
 
 class TestPosthoc:
     def test_share_significant_by_hand(self) -> None:
         # Benjamini & Hochberg: 0.03, 0.06, 0.5
-        assert posthoc._significant(np.array([[0.01, 0.04, 0.5, np.nan]])) == "0.67 / 0.33"
-        assert posthoc._significant(np.array([[np.nan]])) == posthoc.DASH
+        assert posthoc.significant(np.array([[0.01, 0.04, 0.5, np.nan]])) == "0.67 / 0.33"
+        assert posthoc.significant(np.array([[np.nan]])) == posthoc.DASH
 
     def test_published_figures_of_every_model(self) -> None:
         published = yaml.safe_load((RECORDS / "published.yaml").read_text())
         for model in posthoc.MODELS:
             theirs = published["tau"][model.published][model.corpus]
-            wanted = 2 if model.attention == "additive" else 1
+            wanted = 2 if model.published.endswith("additive") else 1
             assert {len(values) for values in theirs.values()} == {wanted}
 
     @pytest.mark.parametrize("model", posthoc.MODELS, ids=lambda model: model.experiment)

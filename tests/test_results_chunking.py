@@ -31,7 +31,7 @@ def tags_of(run: Path) -> list[list[list[str]]]:
 def test_f1_is_seqeval_s_and_what_the_run_logged(run: Path) -> None:
     there, found = tags_of(run)
     experiment = chunking.Experiment.read(RECORDS, run.parent.name)
-    said = chunking.test_f1(experiment)[experiment.folders.index(run)]
+    said = chunking.test_f1(experiment)[0][experiment.folders.index(run)]
     assert said == pytest.approx(f1_score(there, found), abs=1e-12)
     with (run / "logs/version_1/metrics.csv").open() as file:
         logged = [row["test/f1"] for row in csv.DictReader(file) if row["test/f1"]]
@@ -44,6 +44,6 @@ def test_counts_by_sentence_by_hand() -> None:
     label = np.array([1, 2, 3, 0, 1, 1])  # [NP NP] VP O | NP NP
     prediction = np.array([1, 2, 0, 3, 1, 2])  # [NP NP] O VP | [NP NP]
     index = np.array([4, 4, 4, 4, 9, 9])
-    counts = chunking.sentence_chunks(index, label, prediction, tags)
-    assert counts.tolist() == [[1, 0], [2, 1], [2, 2]]
-    assert chunking.micro_f1(counts) == pytest.approx(2 * 1 / (3 + 4))
+    right, either = chunking.chunks(index, label, prediction, tags)
+    assert right.tolist() == [1, 0]
+    assert either.tolist() == [2 + 2, 1 + 2]

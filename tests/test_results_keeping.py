@@ -16,9 +16,8 @@ from tests.kept import page, serrano_records, write_kept
 from tests.report.fake import Rows
 
 arms, keeping, kept = map(page, ("arms", "keeping", "kept"))
-posthoc, removal = page("posthoc"), page("removal")
-several_classes = page("several_classes")
-reliability, scale, serrano, verdicts = map(page, ("reliability", "scale", "serrano", "verdicts"))
+claims, posthoc, several_classes = map(page, ("claims", "posthoc", "several_classes"))
+reliability, serrano, tables = map(page, ("reliability", "serrano", "tables"))
 NAME = "ag_news_han_rnn"
 
 
@@ -55,11 +54,8 @@ class TestKeep:
             keeping.keep(run, tmp_path / "kept" / name / "seed0", keeping.wanted(name))
         whole, kept_ones = (serrano.read_models(tmp_path / x) for x in ("runs", "kept"))
         published: dict[str, Any] = {"serrano_accuracy": {}, "serrano_contingency": {}}
-        for table in (serrano.accuracy_table, serrano.contingency_table):
-            assert table(whole, published) == table(kept_ones, published)
-        for module in (removal, verdicts):
-            for name in (name for name in vars(module) if name.endswith("_table")):
-                assert getattr(module, name)(whole) == getattr(module, name)(kept_ones)
+        for tables_of in (serrano.accuracy_table, claims.serrano_tables):
+            assert tables_of(whole, published) == tables_of(kept_ones, published)
 
     def test_columns_that_the_page_does_not_need_are_left_out(self, tmp_path: Path) -> None:
         run = write_kept(tmp_path / "runs", NAME, serrano_records())
@@ -170,7 +166,7 @@ class TestReliability:
             both = [pair for pair in zip(first, second, strict=True) if len(pair[0]) > 1]
             pairs.append(np.mean([kendalltau(a, b).statistic for a, b in both]))
         cell = reliability.cell(reliability.read_agreement(experiment), f"tau_{score}")
-        mean, least, most = map(posthoc.rounded, (np.mean(pairs), min(pairs), max(pairs)))
+        mean, least, most = map(tables.rounded, (np.mean(pairs), min(pairs), max(pairs)))
         assert cell.startswith(f"{mean} [")
         assert cell.endswith(f"], pairs {least} to {most}")
 
@@ -183,7 +179,7 @@ class TestReliability:
             reliability.read_agreement(renamed)
 
     def test_nought_has_no_sign(self) -> None:
-        assert [posthoc.rounded(x) for x in (-0.001, -0.006, 0.004)] == ["0.00", "-0.01", "0.00"]
+        assert [tables.rounded(x) for x in (-0.001, -0.006, 0.004)] == ["0.00", "-0.01", "0.00"]
 
     def test_nothing_kept_is_a_dash(self, tmp_path: Path) -> None:
         write_kept(tmp_path, "sst_bilstm", {"importance_correlation": correlations()})
@@ -219,7 +215,7 @@ class TestScale:
         for name in ("sst_bilstm", "sst_bilstm_scale_0.3"):
             for seed in range(2):
                 write_kept(tmp_path, name, {"importance_correlation": tau[seed]}, seed=seed)
-        lines = scale.scale_table(scale.read_scales(tmp_path)).splitlines()[2:]
+        lines = arms.scale_table(arms.read_scales(tmp_path)).splitlines()[2:]
         mean = np.mean([rows["tau_attention_loo"].mean() for rows in tau])
         assert [line.split("|")[2].strip() for line in lines] == ["0.1", "0.3"] * 3
         assert lines[0].startswith("| BiLSTM | 0.1 | 2 | 2 / 2 | 0.600 ± 0.000 | ")
@@ -227,5 +223,5 @@ class TestScale:
         assert sum("| not run |" in line for line in lines) == 4
 
     def test_experiments_are_named_by_their_scale(self) -> None:
-        assert scale.SCALES["sst_average_scale_0.3"] == 0.3
-        assert set(scale.BASES.values()) == set(scale.ENCODERS)
+        assert arms.SCALES["sst_average_scale_0.3"] == 0.3
+        assert set(arms.BASES.values()) == set(arms.ENCODERS)

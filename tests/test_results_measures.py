@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torchmetrics.functional.classification import (
-    binary_auroc,
-    binary_average_precision,
-    binary_f1_score,
-    multiclass_f1_score,
-)
+from torchmetrics.functional.classification import binary_auroc, binary_average_precision
 
 from attnlight.statistics.bootstrap import bootstrap_means
 from tests.kept import page
 
-measures, tables = page("measures"), page("tables")
+classification, measures, tables = map(page, ("classification", "measures", "tables"))
+
+
+def resampled_rows(n: int) -> list[NDArray[np.intp]]:
+    """The instances of each resample, as `attnlight.statistics` draws them."""
+    random = np.random.default_rng(0)
+    return [random.integers(0, n, size=n) for _ in range(1_000)]
 
 
 def naive_average_precision(score: NDArray[np.float64], relevant: NDArray[np.bool_]) -> float:
@@ -54,43 +55,25 @@ class TestMeasures:
     def test_average_precision_of_nothing_is_undefined(self) -> None:
         assert np.isnan(measures.average_precision(np.ones(3), np.zeros(3, bool)))
 
-    def test_accuracy_f1_and_auroc(self) -> None:
-        rng = np.random.default_rng(0)
-        label, score = rng.integers(0, 2, 200), rng.integers(0, 20, 200) / 20
-        prediction = (score > 0.4).astype(np.int64)
-        tensors = torch.tensor(prediction), torch.tensor(label)
-        hits = sum(int(a == b) for a, b in zip(label, prediction, strict=True))
-        assert measures.accuracy(label, prediction) == hits / 200
-        f1 = float(binary_f1_score(*tensors))
-        assert measures.positive_f1(label, prediction) == pytest.approx(f1, abs=1e-6)
-        auroc = float(binary_auroc(torch.tensor(score), torch.tensor(label)))
-        assert measures.auroc(label, score) == pytest.approx(auroc, abs=1e-6)
+    def test_auroc_as_it_is_and_resampled(self) -> None:
+        random = np.random.default_rng(0)
+        label, scores = random.integers(0, 2, 60), random.integers(0, 20, (2, 60)) / 20
+        values, drawn = measures.resampled_auroc(label, scores)
+        targets = torch.tensor(label)
+        theirs = [float(binary_auroc(torch.tensor(score), targets)) for score in scores]
+        assert values == pytest.approx(theirs, abs=1e-6)
+        for resample, rows in zip(drawn[:20], resampled_rows(60), strict=False):
+            theirs = [float(binary_auroc(torch.tensor(s[rows]), targets[rows])) for s in scores]
+            assert resample == pytest.approx(theirs, abs=1e-6)
 
-    def test_interval_of_a_mean_is_the_package_s(self) -> None:
-        """Also over seeds: a text is drawn with its rows of all seeds."""
-        values = np.random.default_rng(1).random((3, 57))
-        low, high = measures.interval(lambda rows: float(values[:, rows].mean()), 57)
-        clusters = np.repeat(np.arange(57), 3)
-        (theirs,) = bootstrap_means(values.T.reshape(-1, 1), clusters)
-        assert (low, high) == pytest.approx((theirs.low, theirs.high))
-
-    def test_bins_of_maximum_attention(self) -> None:
-        heights = np.array([0.0, 0.2499, 0.25, 0.5, 0.74, 0.75, 1.0, 1.0000001])
-        assert measures.attention_bin(heights).tolist() == [0, 0, 1, 2, 2, 3, 3, 3]
-
-    def test_macro_f1(self) -> None:
-        rng = np.random.default_rng(0)
-        for classes in (2, 4, 20):
-            label, prediction = rng.integers(0, classes, (2, 60))
-            theirs = multiclass_f1_score(
-                torch.tensor(prediction), torch.tensor(label), num_classes=classes, average="macro"
-            )
-            assert measures.macro_f1(label, prediction) == pytest.approx(float(theirs), abs=1e-6)
-
-    def test_macro_f1_by_hand(self) -> None:
-        # Class 0: 2 / 3; class 2 is never predicted: 0; class 1 is never named.
-        label, prediction = np.array([0, 0, 2]), np.array([0, 0, 0])
-        assert measures.macro_f1(label, prediction) == pytest.approx((4 / 5 + 0) / 2)
+    @pytest.mark.parametrize("level", [0.25, 0.5, 0.75])
+    @pytest.mark.parametrize("n", [1, 4, 57])
+    def test_quantiles_of_resamples_are_numpy_s(self, n: int, level: float) -> None:
+        values = np.random.default_rng(1).integers(0, 9, (2, n)) / 9
+        held, drawn = measures.resampled_quantile(values, level)
+        assert held == pytest.approx(np.quantile(values, level, axis=1))
+        theirs = [np.quantile(values[:, rows], level, axis=1) for rows in resampled_rows(n)]
+        np.testing.assert_allclose(drawn, theirs, atol=1e-12)
 
     @pytest.mark.parametrize("n", [5, 31, 200])
     def test_interval_of_a_median_is_the_bootstrap_s(self, n: int) -> None:
@@ -111,15 +94,26 @@ class TestTables:
     def test_a_summary_names_mean_spread_and_interval(self) -> None:
         values = np.array([[0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0]])
         # means 0.75, 0.5, 0.75; deviation sqrt(((1/12)² + (1/6)² + (1/12)²) / 2)
-        mean, sign, spread, low, high = tables.of_means(values).split()
+        mean, sign, spread, *_ = tables.of_means(values).split()
         assert (mean, sign, spread) == ("0.667", "±", "0.144")
-        low, high = measures.interval(lambda rows: float(values[:, rows].mean()), 4)
+        low, high = np.quantile(
+            [values[:, rows].mean() for rows in resampled_rows(4)], [0.025, 0.975]
+        )
         assert tables.of_means(values).endswith(f"[{low:.3f}, {high:.3f}]")
+
+    def test_interval_of_a_mean_is_that_of_the_texts_with_all_their_rows(self) -> None:
+        values = np.random.default_rng(1).random((3, 57))
+        (theirs,) = bootstrap_means(values.T.reshape(-1, 1), np.repeat(np.arange(57), 3))
+        assert tables.of_means(values).endswith(f"[{theirs.low:.3f}, {theirs.high:.3f}]")
 
     def test_one_seed_has_no_spread(self) -> None:
         assert tables.of_means(np.array([[1.0, 1.0]])) == "1.000 [1.000, 1.000]"
 
     def test_median_with_its_count(self) -> None:
         values = np.array([3.0, 1.0, 2.0, 9.0])
-        assert tables._median(values, np.array([True, True, True, False])) == "2.000 (3)"
-        assert tables._median(values, np.zeros(4, bool)) == tables.DASH
+        assert classification.median(values, np.array([True, True, True, False])) == "2.000 (3)"
+        assert classification.median(values, np.zeros(4, bool)) == tables.DASH
+
+    def test_bins_hold_their_lower_ends(self) -> None:
+        heights = np.array([0.0, 0.2499, 0.25, 0.5, 0.74, 0.75, 1.0, 1.0000001])
+        assert classification.bins_of(heights).tolist() == [0, 0, 1, 2, 2, 3, 3, 3]

@@ -10,7 +10,7 @@ import pytest
 from tests.kept import DOCS, page
 
 build_results = importlib.import_module("build_results")
-cells, findings, prose, study_findings = map(page, ("cells", "findings", "prose", "study_findings"))
+cells, findings = map(page, ("cells", "findings"))
 PAGE = (DOCS / "results.md").read_text(encoding="utf-8")
 PLACE = re.compile(r"<!-- (\w+): begin -->\n(.*?)<!-- \1: end -->", re.DOTALL)
 BLOCKS = {name: text.strip("\n") + "\n" for name, text in PLACE.findall(PAGE)}
@@ -29,14 +29,13 @@ def changed(name: str, old: str, new: str) -> dict[str, str]:
 
 
 def sentences(blocks: dict[str, str]) -> dict[str, str]:
-    tables = cells.Tables(blocks)
-    found: dict[str, str] = findings.findings(tables) | study_findings.study_findings(tables)
+    found: dict[str, str] = findings.findings(cells.Tables(blocks))
     return found
 
 
 class TestCells:
     def test_a_figure_with_its_interval(self) -> None:
-        cell = cells.read_cell("-0.018 ± 0.01 [-0.034, -8.43e-04]")
+        cell = cells.Cell("-0.018 ± 0.01 [-0.034, -8.43e-04]")
         assert (cell.value, cell.number) == (-0.018, "-0.018")
         assert (cell.above, cell.below, cell.open) == (False, True, False)
         assert cell.size == "0.018 [8.43e-04, 0.034]"
@@ -44,12 +43,12 @@ class TestCells:
 
     def test_an_interval_that_holds_0_is_open(self) -> None:
         for text in ("0.1 [-0.1, 0.2]", "0.1 [0.000, 0.2]"):
-            assert cells.read_cell(text).open
-        assert not cells.read_cell("0.1").open
-        assert cells.read_cell("1,821 [1,700, 1,900]").value == 1821
+            assert cells.Cell(text).open
+        assert not cells.Cell("0.1").open
+        assert cells.Cell("1,821 [1,700, 1,900]").value == 1821
 
     def test_beyond_is_apart(self) -> None:
-        low, high, wide = map(cells.read_cell, ("1 [0, 2]", "4 [3, 5]", "2 [1, 4]"))
+        low, high, wide = map(cells.Cell, ("1 [0, 2]", "4 [3, 5]", "2 [1, 4]"))
         assert high.beyond(low)
         assert not wide.beyond(low)
         assert not low.beyond(high)
@@ -71,7 +70,7 @@ class TestPage:
             assert BLOCKS[name] == text.strip("\n") + "\n"
 
     def test_no_sentence_is_refused(self) -> None:
-        assert prose.refused(PAGE) == []
+        assert findings.refused(PAGE) == []
 
     def test_own_prose_states_no_figure_of_a_record(self) -> None:
         """A figure with three decimals is a measured one; those come from tables alone."""
@@ -158,8 +157,8 @@ def test_a_changed_row_refuses_its_sentence(
     )
     assert line.count(f"| {row[column]} |") == 1
     blocks = changed(table, line, line.replace(f"| {row[column]} |", f"| {other} |"))
-    assert not prose.refused(sentences(BLOCKS)[place])
-    assert any(lost in sentence for sentence in prose.refused(sentences(blocks)[place]))
+    assert not findings.refused(sentences(BLOCKS)[place])
+    assert any(lost in sentence for sentence in findings.refused(sentences(blocks)[place]))
 
 
 def test_a_changed_verdict_changes_the_list(tmp_path: Path) -> None:
@@ -170,7 +169,7 @@ def test_a_changed_verdict_changes_the_list(tmp_path: Path) -> None:
     assert "; shown to be needed on" not in said
     assert any(
         "As in the paper, attention is needed" in sentence
-        for sentence in prose.refused(sentences(blocks)["wiegreffe_pinter_imdb_findings"])
+        for sentence in findings.refused(sentences(blocks)["wiegreffe_pinter_imdb_findings"])
     )
 
 
@@ -194,8 +193,12 @@ def test_a_refused_sentence_fails_the_command(
 
 
 def test_refused_sentences_are_not_shown() -> None:
-    text: Any = prose.paragraph(prose.claim(True, "One."), prose.claim(False, "Two " * 60 + "."))
+    said = [findings.claim(True, "One."), findings.claim(False, "Two " * 60 + ".")]
+    text: Any = findings.wrapped([("", " ".join(said))])
     assert text.startswith("One. <!-- refused: Two")
-    assert prose.refused(text) == [("Two " * 60).strip() + " ."]
-    assert prose.series(["a", "b", "c"]) == "a, b and c"
-    assert prose.series(["a"]) == "a"
+    assert findings.refused(text) == [("Two " * 60).strip() + " ."]
+
+
+def test_a_list_is_wrapped_behind_its_marks() -> None:
+    first, second, *_ = findings.wrapped([("* ", "One " * 40), ("* ", "Two")]).splitlines()
+    assert (first[:5], second[:5]) == ("* One", "  One")

@@ -13,8 +13,7 @@ from attnlight.errors import InputError
 from attnlight.statistics.bootstrap import MeanInterval
 from tests.kept import DOCS, page, serrano_records, write_kept
 
-claims, measures, removal, serrano = map(page, ("claims", "measures", "removal", "serrano"))
-verdicts, tables = page("verdicts"), page("tables")
+claims, serrano, tables = map(page, ("claims", "serrano", "tables"))
 PUBLISHED = yaml.safe_load((DOCS / "results/published.yaml").read_text())
 ALL = ("attention", "gradient", "gradient_x_attention", "random_first", "minimal")
 SIX = [f"yelp_{kind}_{encoder}" for kind in ("han", "flan") for encoder in ("rnn", "conv", "none")]
@@ -33,6 +32,19 @@ def found(records: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
         write_kept(root, name, rows)
     models: list[Any] = serrano.read_models(root)
     return models
+
+
+@pytest.fixture(scope="module")
+def shown(found: list[Any]) -> dict[str, str]:
+    """The tables by place without its prefix."""
+    return {
+        x.removeprefix("serrano_"): t for x, t in claims.serrano_tables(found, PUBLISHED).items()
+    }
+
+
+def table_of(place: str, *found: Any) -> str:
+    table: str = claims.serrano_tables(found, PUBLISHED)[f"serrano_{place}"]
+    return table
 
 
 def cells(table: str, model: str, never: str = "") -> list[str]:
@@ -74,8 +86,7 @@ class TestWhatWasRun:
         assert row[3] == "0.610"
 
     def test_no_run_at_all_gives_empty_tables(self) -> None:
-        for table in (verdicts.claims_table, verdicts.sooner_table, removal.fraction_table):
-            assert len(table([]).splitlines()) == 2
+        assert {len(t.splitlines()) for t in claims.serrano_tables([], PUBLISHED).values()} == {2}
 
     def test_other_corpora_than_yelp_have_no_published_accuracy(self) -> None:
         assert list(PUBLISHED["serrano_accuracy"]) == ["yelp"]
@@ -83,7 +94,9 @@ class TestWhatWasRun:
 
 
 class TestErasure:
-    def test_contingency_against_a_loop(self, found: list[Any], records: dict[str, Any]) -> None:
+    def test_contingency_against_a_loop(
+        self, shown: dict[str, str], records: dict[str, Any]
+    ) -> None:
         rows = records["yelp_flan_rnn"]["single_erasure"]
         counts = dict.fromkeys([(1, 1), (1, 0), (0, 1), (0, 0)], 0)
         below = total = 0
@@ -94,19 +107,19 @@ class TestErasure:
             total += 1
             counts[int(top), int(rows["flip_other_drawn_attention"][place])] += 1
             below += rows["delta_js_drawn_attention"][place] < 0
-        row = cells(serrano.contingency_table(found, PUBLISHED), "FLANrnn")
+        row = cells(shown["contingency"], "FLANrnn")
         alone = (records["yelp_flan_rnn"]["decision_flip"]["length"] == 1).sum()
         assert row[:2] == [str(total), str(alone)]
         shares = [*(count / total for count in counts.values()), below / total]
         assert [cell.split()[0] for cell in row[2:7]] == [f"{100 * x:.1f}" for x in shares]
 
-    def test_recalled_figures_stand_below_their_model(self, found: list[Any]) -> None:
-        lines = serrano.contingency_table(found, PUBLISHED).splitlines()
+    def test_recalled_figures_stand_below_their_model(self, shown: dict[str, str]) -> None:
+        lines = shown["contingency"].splitlines()
         assert "HANrnn" in lines[2]
         assert "as recalled, not verified" in lines[3]
 
     def test_p_values_are_mcnemar_s_corrected_over_the_models(
-        self, found: list[Any], records: dict[str, Any]
+        self, found: list[Any], records: dict[str, Any], shown: dict[str, str]
     ) -> None:
         raw = []
         for name in FIVE:
@@ -116,9 +129,8 @@ class TestErasure:
             raw.append(binomtest(min(only), sum(only)).pvalue)
         order = np.argsort(raw)
         adjusted = np.maximum.accumulate([raw[k] * (5 - i) for i, k in enumerate(order)])
-        table = verdicts.first_table(found)
         for k, p in zip(order, np.minimum(adjusted, 1), strict=True):
-            row = cells(table, found[k].model.words[1])
+            row = cells(shown["first"], found[k].model.words[1])
             assert row[-1] == ("< 0.001" if p < 0.001 else f"{p:.3f}")
 
     def test_first_items_by_hand(self) -> None:
@@ -128,7 +140,7 @@ class TestErasure:
             flip_top_gradient=[0.0, 0, 0, 1, np.nan],
             flip_top_gradient_x_attention=[1.0, 1, 1, 0, np.nan],
         )
-        row = cells(verdicts.first_table([tested]), "HANrnn")
+        row = cells(table_of("first", tested), "HANrnn")
         assert row[0] == "4"
         assert [cell.split()[0] for cell in row[1:5]] == ["25.0", "25.0", "75.0", "0.0"]
         assert row[5] == "does not (open)"  # as many as attention's are not fewer
@@ -138,9 +150,9 @@ class TestErasure:
     def test_fewer_flips_by_hand(self) -> None:
         flips = {"attention": [1.0] * 30 + [0.0], "gradient": [0.0] * 31}
         columns = {f"flip_top_{name}": values for name, values in flips.items()}
-        judged = claims.judge_first(hand(("ag_news", "flan", "conv"), **columns), "gradient")
-        assert judged.found.mean == pytest.approx(-30 / 31)
-        assert (judged.verdict, judged.published) == ("holds", "14 of 24")
+        tested, key = hand(("ag_news", "flan", "conv"), **columns), ("more flips", "gradient")
+        assert tested.estimate(*key).mean == pytest.approx(-30 / 31)
+        assert (claims.said(tested, *key), claims.CLAIMS[key].published) == ("holds", "14 of 24")
 
 
 class TestRemoval:
@@ -153,11 +165,11 @@ class TestRemoval:
 
     @pytest.mark.parametrize("measure", ["fraction", "mass"])
     def test_shares_removed_against_a_loop(
-        self, found: list[Any], records: dict[str, Any], measure: str
+        self, shown: dict[str, str], records: dict[str, Any], measure: str
     ) -> None:
         rows = records["yelp_han_none"]["decision_flip"]
         kept = self.listwise(rows)
-        row = cells(getattr(removal, f"{measure}_table")(found), "HANnoenc", "left out")
+        row = cells(shown[measure], "HANnoenc", "left out")
         assert row[0] == str(len(kept))
         for cell, name in zip(row[1:], ALL, strict=True):
             values = [float(rows[f"removed_{measure}_{name}"][place]) for place in kept]
@@ -167,11 +179,11 @@ class TestRemoval:
 
     @pytest.mark.parametrize("measure", ["fraction", "mass"])
     def test_texts_that_never_flip_count_as_1(
-        self, found: list[Any], records: dict[str, Any], measure: str
+        self, shown: dict[str, str], records: dict[str, Any], measure: str
     ) -> None:
         rows = records["yelp_han_none"]["decision_flip"]
         several = [place for place in range(80) if rows["length"][place] > 1]
-        row = cells(getattr(removal, f"{measure}_table")(found), "HANnoenc", "as 1")
+        row = cells(shown[measure], "HANnoenc", "as 1")
         assert row[0] == str(len(several)) != str(len(self.listwise(rows)))
         for cell, name in zip(row[1:], ALL, strict=True):
             never = rows[f"never_flips_{name}"]
@@ -183,11 +195,13 @@ class TestRemoval:
             assert mean.startswith(f"{sum(values) / len(values):.2f} [")
             assert median.startswith(f"{np.median(values):.2f} [")
 
-    def test_never_and_last_against_a_loop(self, found: list[Any], records: dict[str, Any]) -> None:
+    def test_never_and_last_against_a_loop(
+        self, shown: dict[str, str], records: dict[str, Any]
+    ) -> None:
         rows = records["yelp_flan_conv"]["decision_flip"]
         several = [place for place in range(80) if rows["length"][place] > 1]
-        never = cells(removal.never_table(found), "FLANconv")
-        last = cells(removal.last_table(found), "FLANconv")
+        never = cells(shown["never"], "FLANconv")
+        last = cells(shown["last"], "FLANconv")
         assert never[0] == str(len(several))
         for place, name in enumerate(ALL, start=1):
             stuck = [rows[f"never_flips_{name}"][row] for row in several]
@@ -195,10 +209,10 @@ class TestRemoval:
             assert never[place].startswith(f"{100 * np.mean(stuck):.1f} [")
             assert last[place].startswith(f"{100 * np.mean(alls):.1f} [")
 
-    def test_excess_against_a_loop(self, found: list[Any], records: dict[str, Any]) -> None:
+    def test_excess_against_a_loop(self, shown: dict[str, str], records: dict[str, Any]) -> None:
         rows = records["yelp_han_rnn"]["decision_flip"]
         kept = self.listwise(rows)
-        row = cells(removal.excess_table(found), "HANrnn")
+        row = cells(shown["excess"], "HANrnn")
         least = [rows["minimal_count"][place] for place in kept]
         assert row[1].startswith(f"{np.mean(least):.2f} [")
         for cell, name in zip(row[2:], ALL[:-1], strict=True):
@@ -242,10 +256,10 @@ class TestVerdicts:
             removed_fraction_attention=attention * 40,
             removed_fraction_gradient=[0.1, 0.2, 0.3, 0.4, 0.5] * 40,
         )
-        judged = claims.judge_par(tested, "listwise")
-        assert judged.found.mean == pytest.approx(np.median(attention) - 0.4)
-        assert judged.verdict == said
-        row = cells(verdicts.par_table([tested]), "HANnoenc", "left out")
+        key = ("box", "gradient", "listwise")
+        assert tested.estimate(*key).mean == pytest.approx(np.median(attention) - 0.4)
+        assert claims.said(tested, *key) == said
+        row = cells(table_of("par", tested), "HANnoenc", "left out")
         assert row[:3] == [
             "200",
             f"{np.median(attention):.2f} ({attention[1]:.2f} to {attention[3]:.2f})",
@@ -264,7 +278,7 @@ class TestVerdicts:
             never_flips_gradient=[0, 0, 0, 0, 0, 1.0],
             length=[10, 10, 10, 10, 1, 10.0],
         )
-        row = cells(verdicts.sooner_table([tested]), "HANrnn")
+        row = cells(table_of("sooner", tested), "HANrnn")
         assert row[0] == "4"
         assert [row[k].split()[0] for k in (1, 3, 4, 5)] == ["50.0", "25.0", "25.0", "2.00"]
         assert row[2] == "does not (open)"  # half is not over half
@@ -272,8 +286,8 @@ class TestVerdicts:
 
     def test_without_an_encoder_the_claims_on_sooner_are_not_made(self) -> None:
         counts = {"removed_count_gradient": [5.0] * 30, "removed_count_attention": [2.0] * 30}
-        row = cells(verdicts.sooner_table([hand(("yelp", "han", "none"), **counts)]), "HANnoenc")
-        assert (row[2], row[6]) == (verdicts.DASH, verdicts.DASH)
+        row = cells(table_of("sooner", hand(("yelp", "han", "none"), **counts)), "HANnoenc")
+        assert (row[2], row[6]) == (tables.DASH, tables.DASH)
 
     def test_falling_pairs_texts(self) -> None:
         # The third text is not flipped under conv, so it is no pair: (0.2 + 0.4) / 2.
@@ -283,17 +297,17 @@ class TestVerdicts:
             removed_fraction_attention=[0.3, 0.5, 0.1],
             never_flips_gradient=[0, 0, 1.0],
         )
-        (step,) = claims.encoder_steps([first, second])
-        judged = claims.judge_falling(step, "attention")
-        assert judged.found.mean == pytest.approx(0.3)
-        assert judged.found.defined == 2
-        assert judged.verdict == "holds"
+        (step,) = serrano.cases([first, second])["steps"]
+        found = step.estimate("fall", "attention", "listwise")
+        assert found.mean == pytest.approx(0.3)
+        assert found.defined == 2
+        assert claims.said(step, "fall", "attention", "listwise") == "holds"
 
     def test_falling_refuses_other_texts(self) -> None:
         first = hand(("yelp", "han", "rnn"), index=[0, 1])
         second = hand(("yelp", "han", "conv"), index=[0, 2])
         with pytest.raises(InputError, match="different texts"):
-            claims.judge_falling(claims.Step(first, second), "attention")
+            serrano.Step(first, second).estimate("fall", "attention", "listwise")
 
     def test_a_text_that_never_flips_counts_as_1_where_it_is_not_left_out(self) -> None:
         first = hand(("yelp", "han", "rnn"), removed_fraction_attention=[0.5, 0.9])
@@ -302,8 +316,8 @@ class TestVerdicts:
             removed_fraction_attention=[0.3, np.nan],
             never_flips_attention=[0, 1.0],
         )
-        step = claims.Step(first, second)
-        found = [claims.judge_falling(step, "attention", never).found for never in claims.NEVER]
+        step = serrano.Step(first, second)
+        found = [step.estimate("fall", "attention", never) for never in serrano.NEVER]
         assert [one.mean for one in found] == pytest.approx([0.2, (0.2 - 0.1) / 2])
         assert [one.defined for one in found] == [1, 2]
 
@@ -314,38 +328,27 @@ class TestVerdicts:
             removed_mass_gradient=[0.6, 0.5, 0.55],
             removed_mass_gradient_x_attention=[0.6, 0.61, 0.0],
         )
-        judged = [claims.judge_mass(tested, name) for name in claims.GRADIENTS]
-        assert [one.found.mean for one in judged] == pytest.approx([0.25, 0.2])
-        assert [one.verdict for one in judged] == ["holds (open)", "does not (open)"]
+        keys = [("shift", name, "listwise") for name in claims.GRADIENTS]
+        assert [tested.estimate(*key).mean for key in keys] == pytest.approx([0.25, 0.2])
+        assert [claims.said(tested, *key) for key in keys] == ["holds (open)", "does not (open)"]
 
     def test_encoder_steps_need_both_models(self, found: list[Any]) -> None:
-        words = [step.words[1] for step in claims.encoder_steps(found)]
+        words = [step.words[1] for step in serrano.cases(found)["steps"]]
         assert words == ["HANrnn − HANconv", "HANconv − HANnoenc", "FLANrnn − FLANconv"]  # noqa: RUF001
 
-    def test_summary_counts_the_verdicts_of_the_tables(self, found: list[Any]) -> None:
-        lines = verdicts.claims_table(found).splitlines()[2:]
+    def test_summary_counts_the_verdicts_of_the_tables(self, shown: dict[str, str]) -> None:
+        lines = shown["claims"].splitlines()[2:]
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
         cases = [int(row[3]) for row in rows]
         assert cases == [5, 5, 4, 4, 1, 1, *[3] * 6, 5, 5, *[5] * 4]
         assert all(int(row[4]) + int(row[5]) == int(row[3]) for row in rows)
-        shown = "".join(
-            table(found)
-            for table in (
-                verdicts.sooner_table,
-                verdicts.par_table,
-                verdicts.falling_table,
-                verdicts.first_table,
-                verdicts.lighter_table,
-            )
-        )
+        said = "".join(shown[x] for x in ("sooner", "par", "falling", "first", "lighter"))
         rows = rows[2:]  # the two claims on single erasures have no table with verdicts
-        assert sum(int(row[5]) for row in rows) == shown.count("| does not")
-        assert sum(int(row[6]) for row in rows) == shown.count("(open)")
+        assert sum(int(row[5]) for row in rows) == said.count("| does not")
+        assert sum(int(row[6]) for row in rows) == said.count("(open)")
 
-    def test_claims_that_fail_here_are_judged_too(self, found: list[Any]) -> None:
-        published = {one.claim: one.published for one in claims.judge_all(found)}
+    def test_claims_that_fail_here_are_judged_too(self, shown: dict[str, str]) -> None:
         half = "with an encoder the gradient finds a smaller set for over half of the texts"
-        assert published[half] == "10 of 16"
-        assert (
-            published["first items of gradient flip fewer decisions than attention's"] == "14 of 24"
-        )
+        fewer = "first items of gradient flip fewer decisions than attention's"
+        assert f"| {half} | – | 10 of 16 |" in shown["claims"]  # noqa: RUF001
+        assert f"| {fewer} | – | 14 of 24 |" in shown["claims"]  # noqa: RUF001

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -29,6 +30,25 @@ class MeanInterval(NamedTuple):
     low: float
     high: float
     defined: int
+
+
+_BLOCK = 64  # resamples whose counts are multiplied at once
+_CACHED = 2**25  # bytes of counts above which they are drawn again each time
+
+
+@functools.lru_cache(maxsize=8)
+def resampled_counts(clusters: int, resamples: int = RESAMPLES, seed: int = 0) -> NDArray[np.uint8]:
+    """How often each bootstrap resample draws each of n clusters, (B, n).
+
+    Means, ratios and quantiles follow from these counts, so that all statistics of one set of
+    clusters share their draws. No count exceeds 255: with so many clusters none is drawn as often.
+    """
+    random = np.random.default_rng(seed)
+    counts = np.empty((resamples, clusters), dtype=np.uint8)
+    for row in counts:
+        row[:] = np.bincount(random.integers(0, clusters, size=clusters), minlength=clusters)
+    counts.flags.writeable = False
+    return counts
 
 
 def bootstrap_means(
@@ -117,17 +137,20 @@ def resampled_sums(
         For each resample (B, 2 M), and for the rows as they are (2 M,): the sum of each column's
         defined values, then how many they are.
     """
-    random = np.random.default_rng(seed)
     drawn = np.zeros((resamples, 2 * columns))
     total = np.zeros(2 * columns)
     sums = _cluster_sums(pieces, columns)
     if in_memory:
         held = np.concatenate([np.empty((0, 2 * columns)), *sums])
         total = held.sum(axis=0)
-        for row in drawn:
-            chosen = random.integers(0, len(held), size=len(held))
-            row[:] = np.bincount(chosen, minlength=len(held)) @ held
+        few = resamples * len(held) <= _CACHED
+        count = resampled_counts if few else resampled_counts.__wrapped__
+        counts = count(len(held), resamples, seed)
+        for start in range(0, resamples, _BLOCK):
+            block = counts[start : start + _BLOCK].astype(np.float64)
+            drawn[start : start + _BLOCK] = block @ held
     else:
+        random = np.random.default_rng(seed)
         for piece in sums:
             total += piece.sum(axis=0)
             for start in range(0, len(piece), _PIECE):

@@ -1,25 +1,35 @@
-"""SST in two arms, random and trained vectors: does the BiLSTM part attention from importance?"""
+"""SST's tau by encoder: with random and with trained vectors, by epoch, by their initial scale."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.report.grids import markdown_table as table
 from attnlight.statistics import difference_of_groups, seeds_then_instances
 from results_page.kept import Experiment
-from results_page.posthoc import shown
 from results_page.reliability import ROWS, read_agreement
 from results_page.reliability import cell as agreement_cell
-from results_page.tables import DASH, table
+from results_page.tables import DASH, shown
 
 ARMS = {
     "random vectors, N(0, 0.1²)": ("sst_bilstm", "sst_average"),
     "vectors trained on IMDb and SST": ("sst_bilstm_vectors", "sst_average_vectors"),
 }
 NAMES = tuple(name for pair in ARMS.values() for name in pair)
+ENCODERS = {
+    "sst_bilstm": "BiLSTM",
+    "sst_average": "average",
+    "sst_average_scaled_dot": "average, scaled dot",
+}
+# The configuration of each experiment that is run with another `embedding_scale` than 0.1.
+BASES = {f"{name}_scale_0.3": name for name in ENCODERS}
+SCALES = {name: float(name.rpartition("_")[2]) for name in BASES}
 # Arm and encoder of each experiment whose tau is shown by epoch.
 EPOCHS = {
     name: (arm, encoder)
@@ -40,33 +50,20 @@ def arms_table(experiments: Mapping[str, Experiment], published: Mapping[str, An
     """Tau of both encoders over seeds, their difference, and the published means."""
     rows = []
     for arm, names in ARMS.items():
+        both = [experiments[name] for name in names]
         for place, (pair, (column, key)) in enumerate(PAIRS.items()):
-            bilstm, average = (tau_of(experiments[name], column) for name in names)
-            rows.append(
-                [
-                    arm if place == 0 else "",
-                    pair,
-                    f"{len(bilstm)}",
-                    *(cell(tau) for tau in (bilstm, average)),
-                    shown(difference_of_groups(average, bilstm)),
-                    *(published["tau_overall"][name][key] for name in ("bilstm", "average")),
-                ]
-            )
-        rows += _with_themselves([experiments[name] for name in names])
+            bilstm, average = (tau_of(experiment, column) for experiment in both)
+            cells = [cell(bilstm), cell(average), shown(difference_of_groups(average, bilstm))]
+            theirs = [published["tau_overall"][name][key] for name in ("bilstm", "average")]
+            rows.append(["" if place else arm, pair, str(len(bilstm)), *cells, *theirs])
+        # How far each score agrees with itself across seeds: without it a tau means little.
+        found = [read_agreement(experiment) for experiment in both]
+        seeds = " / ".join(dict.fromkeys(str(len(one.runs)) if one else DASH for one in found))
+        for name, words in ROWS.items():
+            cells = [agreement_cell(one, name) for one in found]
+            rows.append(["", words, seeds, *cells, *[DASH] * 3])
     head = ["arm", "tau between", "seeds", "BiLSTM", "average encoder", "difference"]
-    return table([*head, "BiLSTM, published", "average, published"], rows, words=2)
-
-
-def _with_themselves(experiments: Sequence[Experiment]) -> list[list[str]]:
-    """How far each score agrees with itself across seeds: without it a tau means little."""
-    agreements = [read_agreement(experiment) for experiment in experiments]
-    seeds = " / ".join(str(len(found.runs)) if found else DASH for found in agreements)
-    if len(set(seeds.split(" / "))) == 1:
-        seeds = seeds.partition(" / ")[0]
-    return [
-        ["", words, seeds, *(agreement_cell(found, name) for found in agreements), *[DASH] * 3]
-        for name, words in ROWS.items()
-    ]
+    return table([*head, "BiLSTM, published", "average, published"], rows, 2)
 
 
 def epochs_table(experiments: Mapping[str, Experiment]) -> str:
@@ -74,19 +71,43 @@ def epochs_table(experiments: Mapping[str, Experiment]) -> str:
     rows = []
     for name, words in EPOCHS.items():
         for place, column in enumerate(("input_gradient", "loo")):
-            cells = _by_epoch(experiments[name], f"importance_correlation/tau_attention_{column}")
+            curve = f"importance_correlation/tau_attention_{column}"
+            epochs = zip_longest(*(run[curve] for run in experiments[name].validation))
+            found = [[tau for tau in epoch if tau is not None] for epoch in epochs]
+            cells = [f"{np.mean(taus):.2f} ({len(taus)})" for taus in found]
             rows.append([*(["", ""] if place else words), column.replace("_", " "), *cells])
-    longest = max(len(row) for row in rows)
-    padded = [[*row, *[""] * (longest - len(row))] for row in rows]
+    longest = max(map(len, rows))
     head = ["arm", "encoder", "attention with", *(f"{e + 1}" for e in range(longest - 3))]
-    return table(head, padded, words=3)
+    return table(head, [[*row, *[""] * (longest - len(row))] for row in rows], 3)
 
 
-def _by_epoch(experiment: Experiment, curve: str) -> list[str]:
-    curves = [run[curve] for run in experiment.validation]
-    most = max(map(len, curves))
-    values = [[run[epoch] for run in curves if len(run) > epoch] for epoch in range(most)]
-    return [f"{np.mean(found):.2f} ({len(found)})" for found in values]
+def scale_table(experiments: Mapping[str, Experiment]) -> str:
+    """Tau of each encoder for each scale, with intervals over seeds and texts.
+
+    Args:
+        experiments: Those that were kept, as `read_scales` has them.
+    """
+    rows = []
+    for base, encoder in ENCODERS.items():
+        for scale, name in (("0.1", base), ("0.3", f"{base}_scale_0.3")):
+            if name not in experiments:
+                rows.append([encoder, scale, "not run", *[DASH] * (2 + len(PAIRS))])
+                continue
+            runs = experiments[name]
+            best = [max(curves["accuracy"]) for curves in runs.validation]
+            spread = f" ± {np.std(best, ddof=1):.3f}" if len(best) > 1 else ""
+            epochs = " / ".join(str(epoch + 1) for epoch in runs.chosen)
+            taus = [cell(tau_of(runs, column)) for column, _ in PAIRS.values()]
+            cells = [str(len(best)), epochs, f"{np.mean(best):.3f}{spread}", *taus]
+            rows.append([encoder, scale, *cells])
+    head = ["encoder", "initial scale", "seeds", "epochs chosen", "validation accuracy"]
+    return table([*head, *(f"tau, {pair}" for pair in PAIRS)], rows)
+
+
+def read_scales(root: Path) -> dict[str, Experiment]:
+    """The experiments of `scale_table` that were kept."""
+    names = [*ENCODERS, *BASES]
+    return {name: Experiment.read(root, name) for name in names if (root / name).is_dir()}
 
 
 def tau_of(experiment: Experiment, column: str) -> NDArray[np.float64]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple
 
 from attnlight.errors import InputError
 
@@ -13,42 +12,38 @@ _NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 _INTERVAL = re.compile(rf"\[({_NUMBER}), ({_NUMBER})\]")
 
 
-class Cell(NamedTuple):
+class Cell:
     """A figure of a table.
 
     Attributes:
         text: The whole cell.
-        number: Its first number as it is written.
+        number: Its first number as it is written, `nan` where it has none.
+        value: The number.
         ends: Ends of its interval as they are written, empty where it has none.
+        low: Lower end of the interval, NaN where it has none.
+        high: Upper end.
+        above: Whether the whole interval is above 0.
+        below: Whether the whole interval is below 0.
+        open: Whether the interval holds 0.
+        deviation: What stands behind ±, 0 where nothing does.
+        count: The last integer: of a cell of seeds, how many trained models they are.
     """
 
-    text: str
-    number: str
-    ends: tuple[str, ...]
-
-    @property
-    def value(self) -> float:
-        """The number."""
-        return _float(self.number)
-
-    @property
-    def above(self) -> bool:
-        """Whether the whole interval is above 0."""
-        return bool(self.ends) and _float(self.ends[0]) > 0
-
-    @property
-    def below(self) -> bool:
-        """Whether the whole interval is below 0."""
-        return bool(self.ends) and _float(self.ends[1]) < 0
-
-    @property
-    def open(self) -> bool:
-        """Whether the interval holds 0."""
-        return bool(self.ends) and not (self.above or self.below)
+    def __init__(self, text: str) -> None:
+        number, interval = re.search(_NUMBER, text), _INTERVAL.search(text)
+        deviation, integers = re.search(rf"± ({_NUMBER})", text), re.findall(r"\d+", text)
+        self.text, self.number = text, number[0] if number else "nan"
+        self.ends: tuple[str, ...] = interval.groups() if interval else ()
+        self.value = _float(self.number)
+        self.low, self.high = map(_float, self.ends or ("nan", "nan"))
+        self.above, self.below = self.low > 0, self.high < 0
+        self.open = self.low <= 0 <= self.high
+        self.deviation = _float(deviation[1]) if deviation else 0.0
+        self.count = int(integers[-1]) if integers else 0
 
     def beyond(self, other: Cell) -> bool:
         """Whether the interval lies above that of another cell."""
-        return _float(self.ends[0]) > _float(other.ends[1])
+        return self.low > other.high
 
     def __str__(self) -> str:
         return f"{self.number} [{', '.join(self.ends)}]" if self.ends else self.number
@@ -58,8 +53,11 @@ class Cell(NamedTuple):
         """The number with its interval, without the sign of the number."""
         if self.value >= 0:
             return str(self)
-        ends = tuple(_negated(end) for end in reversed(self.ends))
-        return str(Cell(self.text, _negated(self.number), ends))
+        number, *ends = (
+            x[1:] if x.startswith("-") else f"-{x}" if _float(x) else x
+            for x in (self.number, *reversed(self.ends))
+        )
+        return f"{number} [{', '.join(ends)}]" if ends else number
 
 
 class Tables:
@@ -72,10 +70,15 @@ class Tables:
     def __init__(self, blocks: Mapping[str, str]) -> None:
         self.blocks = blocks
 
-    def rows(self, name: str) -> list[dict[str, str]]:
+    def rows(self, name: str, *words: str) -> list[dict[str, str]]:
         """The rows of a table by column; a column whose name occurs again is `NAME 2`.
 
         An empty first cell is that of the row above.
+
+        Args:
+            name: The table.
+            words: Each is a cell of the rows that are wanted, or a cell begins with it and a
+                semicolon.
         """
         lines = [line for line in self.blocks[name].splitlines() if line.startswith("|")]
         head, _, *found = ([cell.strip() for cell in line[1:-2].split(" | ")] for line in lines)
@@ -85,34 +88,33 @@ class Tables:
         ]
         for above, row in pairwise(found):
             row[0] = row[0] or above[0]
-        return [dict(zip(names, row, strict=True)) for row in found]
+        return [
+            dict(zip(names, row, strict=True))
+            for row in found
+            if all(any(f"{cell};".startswith(f"{word};") for cell in row) for word in words)
+        ]
 
     def row(self, name: str, *words: str) -> dict[str, str]:
-        """The first row that has each of some words as a cell, or begins with it.
+        """The first row of some words.
 
         Raises:
             InputError: There is none.
         """
-        for row in self.rows(name):
-            cells = list(row.values())
-            if all(any(cell == w or cell.startswith(f"{w};") for cell in cells) for w in words):
-                return row
+        for row in self.rows(name, *words):
+            return row
         raise InputError(f"the table {name} has no row of {', '.join(words)}.")
 
     def cell(self, name: str, column: str, *words: str) -> Cell:
-        """A cell of the row of some words."""
-        return read_cell(self.row(name, *words)[column])
+        """A cell of the first row of some words; a column may be named by its beginning."""
+        row = self.row(name, *words)
+        title = column if column in row else next(x for x in row if x.startswith(column))
+        return Cell(row[title])
 
-
-def read_cell(text: str) -> Cell:
-    """A cell from its text; its number is empty where it has none."""
-    number, ends = re.search(_NUMBER, text), _INTERVAL.search(text)
-    return Cell(text, number[0] if number else "nan", ends.groups() if ends else ())
+    def cells(self, name: str, column: str) -> dict[str, Cell]:
+        """A column by the first cell of each row, without what follows a semicolon there."""
+        first = [next(iter(row.values())) for row in self.rows(name)]
+        return {x.partition(";")[0]: self.cell(name, column, x) for x in first}
 
 
 def _float(text: str) -> float:
     return float(text.replace(",", ""))
-
-
-def _negated(text: str) -> str:
-    return text[1:] if text.startswith("-") else text if _float(text) == 0 else f"-{text}"

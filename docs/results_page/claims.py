@@ -1,52 +1,74 @@
-"""Serrano & Smith's numeric claims, each judged on every model by an interval."""
+"""The tables of Serrano & Smith's models, and their numeric claims, judged by intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import yaml
 
-from attnlight.errors import InputError
-from attnlight.report.erasure import SCORES, WORDS, Never, removed, sooner
-from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
-from attnlight.statistics.paired import paired_difference, ratio_of_shares
-from results_page.measures import Statistic, interval
-from results_page.serrano import CORPORA, KINDS, Model, Tested
-from results_page.tables import DASH
+from attnlight.report.erasure import ALL, ORDERS, SCORES, WORDS, flipped_by_all, steps
+from attnlight.report.grids import markdown_table as table
+from attnlight.report.tables import percent, probability
+from attnlight.statistics.bootstrap import MeanInterval
+from attnlight.statistics.paired import holm, mcnemar, paired_wilcoxon
+from results_page.measures import median_interval
+from results_page.serrano import NEVER, Key, Step, Tested, cases
+from results_page.tables import DASH, shown
 
-ANY = float("inf")
-ABOVE_ZERO = (float(np.nextafter(0, 1)), ANY)
-BELOW_ZERO = (-ANY, float(np.nextafter(0, -1)))
-AT_MOST_ZERO = (-ANY, 0.0)
-OVER_HALF = (float(np.nextafter(0.5, 1)), ANY)
-AT_LEAST_1_6 = (1.6, ANY)
-A_QUARTER_OR_MORE = (0.25, ANY)
-GRADIENTS = SCORES[1:]
+PUBLISHED = Path(__file__).parents[1] / "results/published.yaml"
+SPECS = Path(__file__).parent / "serrano.yaml"
 HOLDS, OPEN, FAILS = "holds", "open", "does not"
-Values = NDArray[np.float64]
-# What becomes of texts that a ranking never flips, as the page says it.
-NEVER: dict[Never, str] = {"listwise": "left out", "one": "as 1"}
+GRADIENTS = SCORES[1:]
+_INFINITY = float("inf")
+_RANKINGS = {"scores": SCORES, "gradients": GRADIENTS, "all": ALL}
+_RANKINGS["beyond the minimum"] = ("minimal", *ORDERS)
+_BOTH_WAYS = [(way,) for way in NEVER]
+
+Case = Tested | Step
 
 
-class Judged(NamedTuple):
-    """One claim on one model.
+class Claim(NamedTuple):
+    """What the paper says of some models.
 
     Attributes:
-        claim: The claim, a row of the summary.
-        found: The estimate and its interval.
-        verdict: Whether it holds.
-        never: What texts that never flip count as; None where that makes no difference.
+        words: The claim, a row of the summary.
+        of: What it is said of, a key of `cases`.
+        claimed: Ends of the range that is claimed, both included.
+        never: What texts that never flip count as; a dash where that makes no difference.
         published: Of how many models the paper states it.
     """
 
-    claim: str
-    found: MeanInterval
-    verdict: str
-    never: Never | None = None
-    published: str = DASH
+    words: str
+    of: str
+    claimed: tuple[float, float]
+    never: str
+    published: str
+
+
+def read_claims(path: Path = PUBLISHED) -> dict[Key, Claim]:
+    """The claims by what is estimated, in the order of the summary."""
+    found: dict[Key, Claim] = {}
+    for one in yaml.safe_load(path.read_text(encoding="utf-8"))["serrano_claims"]:
+        (word,) = one.keys() & {"above", "at_least", "below", "at_most"}
+        end = _INFINITY if word in ("above", "at_least") else -_INFINITY
+        bound = float(one[word]) if "at" in word else float(np.nextafter(one[word], end))
+        rankings = [(name,) for name in one.get("rankings", ())] or [()]
+        for ranking, way in product(rankings, _BOTH_WAYS if one.get("never") else [()]):
+            words = one["claim"].format(*(WORDS[name] for name in ranking))
+            never = "".join(NEVER[x] for x in way) or DASH
+            claimed = (min(bound, end), max(bound, end))
+            claim = Claim(words, one["of"], claimed, never, one.get("published", DASH))
+            found[one["measure"], *ranking, *way] = claim
+    return found
+
+
+CLAIMS = read_claims()
 
 
 def verdict(found: MeanInterval, claimed: tuple[float, float]) -> str:
@@ -65,165 +87,114 @@ def verdict(found: MeanInterval, claimed: tuple[float, float]) -> str:
     return word if inside or outside else f"{word} ({OPEN})"
 
 
-def _judged(
-    claim: str,
-    found: MeanInterval,
-    claimed: tuple[float, float],
-    never: Never | None = None,
-    published: str = DASH,
-) -> Judged:
-    return Judged(claim, found, verdict(found, claimed), never, published)
+def said(case: Case, *key: str) -> str:
+    """Whether a claim holds of a case; a dash where it is not made of it."""
+    made = CLAIMS[key].of != "encoder" or case.model.encoder != "none"  # type: ignore[union-attr]
+    return verdict(case.estimate(*key), CLAIMS[key].claimed) if made else DASH
 
 
-@cache
-def judge_sooner(tested: Tested) -> Judged:
-    """How many times as often the gradient needs fewer items than attention as the reverse."""
-    claim = "with an encoder the gradient flips sooner at least 1.6 times as often as attention"
-    ratio = ratio_to_attention(tested, "gradient")
-    return _judged(claim, ratio, AT_LEAST_1_6, published="16 of 16")
+def _median(case: Tested, *key: str) -> str:
+    """Mean, then median, each with its interval."""
+    found = case.values[key][~np.isnan(case.values[key])]
+    if not len(found):
+        return DASH
+    low, high = median_interval(found)
+    return f"{shown(case.estimate(*key))}; {np.median(found):.2f} [{low:.2f}, {high:.2f}]"
 
 
-@cache
-def judge_half(tested: Tested) -> Judged:
-    """In which share of the texts the gradient needs fewer items than attention."""
-    claim = "with an encoder the gradient finds a smaller set for over half of the texts"
-    first = sooner(tested.removal, "gradient", "attention")[:, :1]
-    (found,) = bootstrap_means(first, tested.removal["index"])
-    return _judged(claim, found, OVER_HALF, published="10 of 16")
+def _box(case: Tested, *key: str, place: int = 1) -> str:
+    """Median and quartiles of the fraction removed, of attention at place 0."""
+    values = case.both("fraction", *key)[place]
+    if not len(values):
+        return DASH
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
-@cache
-def judge_par(tested: Tested, never: Never) -> Judged:
-    """Attention's median fraction removed less the upper end of the gradient's box."""
-    claim = "without an encoder attention's box plot is on par with the gradient's, or better"
-    attention, gradient = fractions(tested, never)
-    found = _of_texts(
-        lambda rows: np.median(attention[rows]) - np.quantile(gradient[rows], 0.75), len(gradient)
-    )
-    return _judged(claim, found, AT_MOST_ZERO, never)
+def _wilcoxon(case: Tested, *names: str) -> float:
+    """P-value of the difference of the items that two rankings need."""
+    kept = flipped_by_all(case.removal)
+    counts = (np.where(kept, steps(case.removal, name), np.nan) for name in names)
+    return paired_wilcoxon(*counts).p_value
 
 
-def fractions(tested: Tested, never: Never) -> list[Values]:
-    """Fraction that attention and the gradient remove of each text that counts for both."""
-    return _defined(*(removed(tested.removal, "removed_fraction", x, never) for x in SCORES[:2]))
+# What a cell says of a case and a key, and p-values, which are corrected over the models (Holm).
+FORMS: dict[str, Callable[..., str]] = {
+    "texts": lambda case, *key: f"{case.estimate(*key).defined:,}",
+    "share": lambda case, *key: percent(case.estimate(*key)),
+    "estimate": lambda case, *key: shown(case.estimate(*key)),
+    "fine": lambda case, *key: shown(case.estimate(*key), 3),
+    "claim": said,
+    "median": _median,
+    "box": _box,
+    "box of attention": partial(_box, place=0),
+    "alone": lambda case: f"{(case.removal['length'] == 1).sum():,}",
+}
+P_VALUES: dict[str, Callable[..., float]] = {
+    "wilcoxon": _wilcoxon,
+    "mcnemar": lambda case, *names: mcnemar(*(case.erasure[name] for name in names)).p_value,
+}
 
 
-def _defined(*columns: Values) -> list[Values]:
-    known = ~np.isnan(columns).any(axis=0)
-    return [column[known] for column in columns]
+def serrano_tables(found: Sequence[Tested], published: Mapping[str, Any]) -> dict[str, str]:
+    """The tables of what was erased, by the name of their place."""
+    of = cases(found)
+    specs = yaml.safe_load(SPECS.read_text(encoding="utf-8"))
+    tables = {place: case_table(of[spec["of"]], spec) for place, spec in specs.items()}
+    lines = tables["serrano_contingency"].splitlines(keepends=True)
+    for place, tested in reversed([*enumerate(found, start=3)]):
+        theirs = published["serrano_contingency"].get(tested.model.experiment)
+        if theirs:
+            row = ["", "as recalled, not verified", DASH, DASH, *theirs, DASH, DASH]
+            lines.insert(place, f"| {' | '.join(row)} |\n")
+    return tables | {"serrano_contingency": "".join(lines), "serrano_claims": claims_table(of)}
 
 
-def _of_texts(statistic: Statistic, texts: int) -> MeanInterval:
-    """A statistic of the texts with its bootstrap interval."""
-    if not texts:
-        return MeanInterval(*[float("nan")] * 3, 0)
-    return MeanInterval(float(statistic(np.arange(texts))), *interval(statistic, texts), texts)
+def case_table(found: Sequence[Case], spec: Mapping[str, Any]) -> str:
+    """A row for each case, or one for each of `NEVER`, the last part of the keys of its cells."""
+    both_ways = spec.get("both_ways", False)
+    columns = _columns(spec)
+    corrected = {
+        tuple(key): holm([P_VALUES[form](case, *key) for case in found])
+        for _, form, *key in columns
+        if form in P_VALUES
+    }
+    rows = []
+    for (place, case), way in product(enumerate(found), _BOTH_WAYS if both_ways else [()]):
+        cells = [
+            probability(corrected[tuple(key)][place])
+            if form in P_VALUES
+            else FORMS[form](case, *key, *way)
+            for _, form, *key in columns
+        ]
+        rows.append([*case.words, *(NEVER[x] for x in way), *cells])
+    models = "models" if spec["of"] == "steps" else "model"
+    words = ["corpus", models, *(["texts that never flip"] if both_ways else [])]
+    return table([*words, *(column[0] for column in columns)], rows, len(words))
 
 
-def ratio_to_attention(tested: Tested, name: str) -> MeanInterval:
-    """How many times as often a ranking needs fewer items than attention as the reverse."""
-    cells = sooner(tested.removal, name, "attention")
-    return ratio_of_shares(cells[:, 0], cells[:, 2], tested.removal["index"])
+def _columns(spec: Mapping[str, Any]) -> list[list[str]]:
+    """Heading, form and key of each column."""
+    if not (ranked := spec.get("each") or spec.get("judged")):
+        return list(spec["columns"])
+    form, measure, names = ranked
+    columns = [["texts", "texts", measure, _RANKINGS[names][0]]]
+    for name in _RANKINGS[names]:
+        columns.append([WORDS[name], form, measure, name])
+        if "judged" in spec:
+            columns.append(["claim", "claim", measure, name])
+    return columns + spec.get("columns", [])
 
 
-class Step(NamedTuple):
-    """Two models of one corpus that differ in their encoder."""
-
-    first: Tested
-    second: Tested
-
-    @property
-    def words(self) -> list[str]:
-        """Corpus, and the two architectures."""
-        corpus, first = self.first.model.words
-        return [corpus, f"{first} − {self.second.model.words[1]}"]  # noqa: RUF001
-
-
-def encoder_steps(found: Sequence[Tested]) -> Iterator[Step]:
-    """From rnn to conv and from conv to noenc, where both were run."""
-    runs = {tested.model: tested for tested in found}
-    for corpus in CORPORA:
-        for kind in KINDS:
-            for pair in (("rnn", "conv"), ("conv", "none")):
-                models = [Model(corpus, kind, encoder) for encoder in pair]
-                if all(model in runs for model in models):
-                    yield Step(*(runs[model] for model in models))
-
-
-@cache
-def judge_falling(step: Step, name: str, never: Never = "listwise") -> Judged:
-    """How much less of a text a ranking removes under the second encoder, texts paired.
-
-    Raises:
-        InputError: The two models were tested on different texts.
-    """
-    rows = [tested.removal for tested in step]
-    if not np.array_equal(rows[0]["index"], rows[1]["index"]):
-        raise InputError(f"{step.words[1]}: the runs were tested on different texts.")
-    first, second = (removed(r, "removed_fraction", name, never) for r in rows)
-    found = paired_difference(first, second, rows[0]["index"])
-    claim = f"the fraction removed by {WORDS[name]} falls from rnn to conv to noenc, each step"
-    return _judged(claim, found, ABOVE_ZERO, never)
-
-
-@cache
-def judge_first(tested: Tested, name: str) -> Judged:
-    """How much more often a gradient ranking's first item flips the decision than attention's."""
-    rows = tested.erasure
-    found = paired_difference(
-        rows[f"flip_top_{name}"], rows[f"flip_top_{SCORES[0]}"], rows["index"]
-    )
-    more = name == SCORES[2]
-    words = f"flip {'more' if more else 'fewer'} decisions than attention's"
-    return _judged(
-        f"first items of {WORDS[name]} {words}",
-        found,
-        ABOVE_ZERO if more else BELOW_ZERO,
-        published="24 of 24" if more else "14 of 24",
-    )
-
-
-@cache
-def judge_single(tested: Tested) -> list[Judged]:
-    """How often one erasure leaves the decision, and how often attention's item moves it further."""
-    rows = tested.erasure
-    flips, more = rows["flip_top_attention"], rows["delta_js_drawn_attention"]
-    columns = [1 - flips, np.where(np.isnan(more), np.nan, more > 0)]
-    claims = (
-        "most decisions stand without the item of highest attention",
-        "that item moves the prediction further than another one in most texts (Δ JS > 0)",
-    )
-    found = bootstrap_means(np.stack(columns, axis=1), rows["index"])
-    return [_judged(*pair, OVER_HALF) for pair in zip(claims, found, strict=True)]
-
-
-@cache
-def judge_mass(tested: Tested, name: str, never: Never = "listwise") -> Judged:
-    """How far the median of the attention that a gradient ranking removes is below attention's."""
-    own, other = _defined(
-        *(removed(tested.removal, "removed_mass", x, never) for x in (SCORES[0], name))
-    )
-    found = _of_texts(lambda rows: np.median(own[rows]) - np.median(other[rows]), len(own))
-    claim = f"the attention removed by {WORDS[name]} is shifted down by 0.25 or more, medians"
-    return _judged(claim, found, A_QUARTER_OR_MORE, never)
-
-
-def judge_all(found: Sequence[Tested]) -> list[Judged]:
-    """Every claim on every model that was run, claim by claim."""
-    encoders = [tested for tested in found if tested.model.encoder != "none"]
-    others = [tested for tested in found if tested.model.encoder == "none"]
-    steps = list(encoder_steps(found))
-    return [
-        *(one for tested in found for one in judge_single(tested)),
-        *(judge_sooner(tested) for tested in encoders),
-        *(judge_half(tested) for tested in encoders),
-        *(judge_par(tested, never) for never in NEVER for tested in others),
-        *(judge_falling(s, name, never) for name in SCORES for never in NEVER for s in steps),
-        *(judge_first(tested, name) for name in GRADIENTS for tested in found),
-        *(
-            judge_mass(tested, name, never)
-            for name in GRADIENTS
-            for never in NEVER
-            for tested in found
-        ),
-    ]
+def claims_table(of: Mapping[str, Sequence[Case]]) -> str:
+    """How often each claim holds of its cases, here and in the paper."""
+    rows = []
+    for key, claim in CLAIMS.items():
+        found = [said(case, *key) for case in of[claim.of]]
+        if found:
+            counts = Counter(one.removesuffix(f" ({OPEN})") for one in found)
+            numbers = [len(found) - counts[DASH], counts[HOLDS], counts[FAILS]]
+            numbers.append(sum(OPEN in one for one in found))
+            rows.append([claim.words, claim.never, claim.published, *map(str, numbers)])
+    head = ["claim", "texts that never flip", "in the paper", "cases", HOLDS, FAILS]
+    return table([*head, "of these open"], rows, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,66 +18,53 @@ from attnlight.report.agreement import agreement, read_scores, write_agreement
 from results_page import (
     arms,
     chunking,
-    minimal,
+    classification,
     planted,
     posthoc,
     reliability,
-    scale,
     serrano,
     several_classes,
     studies,
-    tables,
 )
 
-Columns = tuple[str, ...] | None  # None: all
+Columns = Sequence[str] | None  # None: all
 PREDICTED = ("index", "label", "tokens", "attention", "evidence")  # of `attnlight predict`
 KEYS = ("index", "position", "prediction")
-TAU = (
-    *KEYS,
-    "tau_attention_input_gradient",
-    "tau_attention_loo",
-    "tau_input_gradient_loo",
-)
-WHOLE: dict[str, Columns] = {"predictions": None, "attention_permutation": None}
-POSTHOC: dict[str, Columns] = {
-    "importance_correlation": (*TAU, "p_attention_input_gradient", "p_attention_loo"),
-    "adversarial_attention": (*KEYS, "worst_js", "worst_share", "search_js"),
-}
-SERRANO: dict[str, Columns] = {
-    "predictions": (*KEYS, "label"),
-    "single_erasure": (*KEYS, *serrano.ERASURE),
-    "decision_flip": (*KEYS, *serrano.REMOVAL),
-}
-EXPERIMENTS = tuple(
-    dict.fromkeys(
-        (
-            *tables.TEXT,
-            *planted.NAMES,
-            *minimal.NAMES,
-            *(model.experiment for model in posthoc.MODELS),
-            *arms.NAMES,
-            *scale.NAMES,
-            *(model.experiment for model in serrano.MODELS),
-            *chunking.NAMES,
-        )
-    )
-)
+TAU = (*KEYS, *(column for column, _ in arms.PAIRS.values()))
+_POSTHOC = [model.experiment for model in posthoc.MODELS]
+_SERRANO = [model.experiment for model in serrano.MODELS]
+_SEVERAL_CLASSES = [model.experiment for model in several_classes.MODELS]
+# Which columns of which tests' records the page needs of which experiments; a later line wins.
+_NEEDED: list[tuple[Iterable[str], dict[str, Columns]]] = [
+    (
+        (*classification.TEXT, *planted.NAMES, *planted.MINIMAL),
+        {"predictions": None, "attention_permutation": None},
+    ),
+    ((*arms.NAMES, *arms.BASES), {"importance_correlation": TAU}),
+    (
+        _POSTHOC,
+        {
+            "importance_correlation": (*TAU, "p_attention_input_gradient", "p_attention_loo"),
+            "adversarial_attention": (*KEYS, "worst_js", "worst_share", "search_js"),
+        },
+    ),
+    (
+        _SERRANO,
+        {
+            "predictions": (*KEYS, "label"),
+            "single_erasure": (*KEYS, *serrano.ERASURE),
+            "decision_flip": (*KEYS, *serrano.REMOVAL),
+        },
+    ),
+    (chunking.NAMES, {"predictions": chunking.COLUMNS}),
+]
+EXPERIMENTS = tuple(dict.fromkeys(name for names, _ in _NEEDED for name in names))
 
 
 def wanted(name: str) -> dict[str, Columns]:
     """The tests of an experiment that the page needs, with their columns."""
-    found: dict[str, Columns] = {}
-    if name in (*tables.TEXT, *planted.NAMES, *minimal.NAMES):
-        found |= WHOLE
-    if name in {model.experiment for model in posthoc.MODELS}:
-        found |= POSTHOC
-    elif name in (*arms.NAMES, *scale.NAMES):
-        found["importance_correlation"] = TAU
-    if name in {model.experiment for model in serrano.MODELS}:
-        found |= SERRANO
-    if name in chunking.NAMES:
-        found["predictions"] = chunking.COLUMNS
-    return found
+    parts = [tests for names, tests in _NEEDED if name in names]
+    return {test: columns for tests in parts for test, columns in tests.items()}
 
 
 def keep_all(runs: Path, records: Path) -> list[str]:
@@ -92,19 +79,17 @@ def keep_all(runs: Path, records: Path) -> list[str]:
     """
     left_out: list[str] = []
     for name in EXPERIMENTS:
-        columns = (*PREDICTED, *(minimal.COLUMNS if name in minimal.NAMES else ()))
-        if name in {model.experiment for model in several_classes.MODELS}:
-            columns = ()
-        kept = []
+        extra = planted.MINIMAL_COLUMNS if name in planted.MINIMAL else ()
+        columns = () if name in _SEVERAL_CLASSES else (*PREDICTED, *extra)
+        scored = []
         for run in sorted((runs / name).glob("seed*")):
-            lacking = _lacking(run, list(wanted(name)))
-            if lacking:
+            if lacking := _lacking(run, wanted(name)):
                 left_out.append(f"{run} {lacking}: not taken over.")
                 continue
             keep(run, records / name / run.name, wanted(name), columns)
-            kept.append(run)
-        several = (*arms.NAMES, *(model.experiment for model in posthoc.MODELS))
-        scored = [run for run in kept if name in several and _has_scores(run)]
+            if name in (*arms.NAMES, *_POSTHOC):
+                there = pq.read_schema(run / "records/test/importance_correlation.parquet").names
+                scored += [run] if any(column.startswith("scores_") for column in there) else []
         if len(scored) > 1:
             keep_agreement(scored, records / name / reliability.FILE)
     for path in sorted(runs.glob("*/study.json")):
@@ -112,21 +97,15 @@ def keep_all(runs: Path, records: Path) -> list[str]:
     return left_out
 
 
-def _lacking(run: Path, tests: Sequence[str]) -> str:
+def _lacking(run: Path, tests: Iterable[str]) -> str:
     """What is missing in a run folder, empty where it was fitted and tested."""
-    try:
-        status = json.loads((run / "status.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not (run / "status.json").is_file():
         return "has no status.json"
+    status = json.loads((run / "status.json").read_text(encoding="utf-8"))
     if status["state"] != "finished":
         return f"is {status['state']}"
     missing = [test for test in tests if not (run / f"records/test/{test}.parquet").is_file()]
     return f"was not tested by {', '.join(missing)}" if missing else ""
-
-
-def _has_scores(run: Path) -> bool:
-    names = pq.read_schema(run / "records/test/importance_correlation.parquet").names
-    return any(name.startswith("scores_") for name in names)
 
 
 def keep(
@@ -155,14 +134,15 @@ def keep(
         copy = target / source.relative_to(run)
         copy.parent.mkdir(parents=True)
         shutil.copyfile(source, copy)
-    for test, columns in tests.items():
-        place = f"records/test/{test}.parquet"
+    places = {f"records/test/{test}.parquet": columns for test, columns in tests.items()}
+    places[several_classes.FILE] = None
+    if predicted:
+        places["predictions.parquet"] = predicted
+    for place, columns in places.items():
         if (run / place).exists():
-            _copy(run / place, target / place, columns)
-    if (run / several_classes.FILE).exists():
-        _copy(run / several_classes.FILE, target / several_classes.FILE)
-    if predicted and (run / "predictions.parquet").exists():
-        _copy(run / "predictions.parquet", target / "predictions.parquet", predicted)
+            there = pq.read_schema(run / place).names
+            names = [name for name in columns or there if name in there]
+            _write(read_table(run / place, names), target / place)
 
 
 def keep_agreement(runs: Sequence[Path], target: Path) -> None:
@@ -181,11 +161,11 @@ def keep_agreement(runs: Sequence[Path], target: Path) -> None:
         table = read_table(scratch)
     finally:
         scratch.unlink(missing_ok=True)
-    table = table.select(reliability.COLUMNS)
-    types = [
-        pa.float32() if pa.types.is_floating(field.type) else field.type for field in table.schema
+    fields = [
+        field.with_type(pa.float32()) if pa.types.is_floating(field.type) else field
+        for field in table.select(reliability.COLUMNS).schema
     ]
-    _write(table.cast(pa.schema(zip(table.column_names, types, strict=True))), target)
+    _write(table.select(reliability.COLUMNS).cast(pa.schema(fields)), target)
 
 
 def keep_study(study: Path, target: Path) -> None:
@@ -204,37 +184,22 @@ def keep_study(study: Path, target: Path) -> None:
     head = json.loads(text)
     if head.get("task") == "tagging":
         shown = studies.CURVES if head["options"] else table.column_names
-        table = _rounded(table.select([name for name in shown if name in table.column_names]))
+        names = [name for name in shown if name in table.column_names]
+        table = pa.table({name: _rounded(table[name].combine_chunks()) for name in names})
     _write(table, target / "study.parquet")
     write_text(target / "study.json", text)
 
 
-def _rounded(table: pa.Table) -> pa.Table:
-    columns = {}
-    for name in table.column_names:
-        column = table[name].combine_chunks()
-        if pa.types.is_list(column.type):
-            values = _round(column.values)
-            columns[name] = pa.ListArray.from_arrays(column.offsets, values, mask=column.is_null())
-        else:
-            columns[name] = _round(column)
-    return pa.table(columns)
-
-
-def _round(values: pa.Array) -> pa.Array:
-    """float32 to 12 significant bits, half to even; what is of another type as it is."""
+def _rounded(values: pa.Array) -> pa.Array:
+    """float32 to 12 significant bits, half to even, in lists too; another type as it is."""
+    if pa.types.is_list(values.type):
+        rounded = _rounded(values.values)
+        return pa.ListArray.from_arrays(values.offsets, rounded, mask=values.is_null())
     if values.type != pa.float32():
         return values
     bits = np.array(values.fill_null(0), np.float32).view(np.uint32)
     bits = (bits + 0x7FF + (bits >> 12 & 1)) & 0xFFFFF000
     return pa.array(bits.view(np.float32), mask=np.array(values.is_null()))
-
-
-def _copy(source: Path, target: Path, columns: Sequence[str] | None = None) -> None:
-    if columns is not None:
-        there = pq.read_schema(source).names
-        columns = [name for name in columns if name in there]
-    _write(read_table(source, columns), target)
 
 
 def _write(table: pa.Table, target: Path) -> None:
@@ -243,10 +208,8 @@ def _write(table: pa.Table, target: Path) -> None:
         pq.write_table(table, temporary)
         schema = pq.ParquetFile(temporary).schema
         leaves = [schema.column(place) for place in range(len(schema))]
-        encoding = {
-            leaf.path: "BYTE_STREAM_SPLIT" for leaf in leaves if leaf.physical_type == "FLOAT"
-        }
-        encoding["index"] = "DELTA_BINARY_PACKED"
+        floats = [leaf.path for leaf in leaves if leaf.physical_type == "FLOAT"]
+        encoding = dict.fromkeys(floats, "BYTE_STREAM_SPLIT") | {"index": "DELTA_BINARY_PACKED"}
         write_table(
             table,
             temporary,

@@ -20,8 +20,11 @@ from attnlight.errors import InputError
 from attnlight.records import read_metadata, read_record
 from attnlight.records.parquet import read_table
 
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the other takes ten times as long
+_OWN = ("seed_everything", "run")  # what runs of one experiment may differ in
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Experiment:
     """The kept runs of one experiment, one for each seed.
 
@@ -44,13 +47,20 @@ class Experiment:
         found = cls(name, sorted((root / name).glob("seed*"), key=lambda path: path.name))
         if not found.folders:
             raise InputError(f"{root / name} holds no seed<k> folder.")
-        found._require_alike()
+        first, *_ = plain = [
+            {k: config[k] for k in config if k not in _OWN} for config in found.configs
+        ]
+        for folder, seed, config in zip(found.folders, found.seeds, plain, strict=True):
+            if folder.name != f"seed{seed}":
+                raise InputError(f"{folder} was trained with seed {seed}.")
+            if config != first:
+                raise InputError(f"{folder} and {found.folders[0]} differ in more than their seed.")
         return found
 
     @cached_property
     def configs(self) -> list[dict[str, Any]]:
         """fit.yaml of each run."""
-        return [yaml.safe_load((folder / "fit.yaml").read_text()) for folder in self.folders]
+        return [yaml.load((run / "fit.yaml").read_text(), _Loader) for run in self.folders]
 
     @property
     def seeds(self) -> list[int]:
@@ -60,7 +70,13 @@ class Experiment:
     @cached_property
     def validation(self) -> list[dict[str, list[float]]]:
         """Each run's scalars `val/<name>` by name, one value per epoch of fit."""
-        return [_validation(folder / "logs/version_0/metrics.csv") for folder in self.folders]
+        found = []
+        for folder in self.folders:
+            with (folder / "logs/version_0/metrics.csv").open(encoding="utf-8", newline="") as file:
+                rows = [row for row in csv.DictReader(file) if row["val/loss"]]
+            names = [name for name in rows[0] if name.startswith("val/")]
+            found.append({n.removeprefix("val/"): [float(row[n]) for row in rows] for n in names})
+        return found
 
     @property
     def chosen(self) -> list[int]:
@@ -79,55 +95,35 @@ class Experiment:
         Args:
             name: The test.
             partial: Let it have run on some of the texts alone.
+
+        Raises:
+            InputError: A record is of a part of the test split, or two are of different texts.
         """
-        paths = [folder / f"records/test/{name}.parquet" for folder in self.folders]
-        runs = [_columns(path, partial=partial) for path in paths]
+        runs = []
+        for folder in self.folders:
+            record = read_record(path := folder / f"records/test/{name}.parquet")
+            if (record.metadata["partial"] and not partial) or record.metadata["stage"] != "test":
+                raise InputError(f"{path} does not hold the whole test split.")
+            runs.append(record.columns)
         columns = {column: np.stack([run[column] for run in runs]) for column in runs[0]}
-        for column in ("index", "label"):
-            if column in columns:
-                if (columns[column] != columns[column][0]).any():
-                    raise InputError(f"the runs of {self.name} were tested on different texts.")
-                columns[column] = columns[column][0]
+        for column in {"index", "label"} & columns.keys():
+            if (columns[column] != columns[column][0]).any():
+                raise InputError(f"the runs of {self.name} were tested on different texts.")
+            columns[column] = columns[column][0]
         return columns
-
-    def first(self, name: str, *, partial: bool = False) -> dict[str, NDArray[Any]]:
-        """A test's columns of the first seed alone, (n,) or (n, K), all but `index` float64.
-
-        Args:
-            name: The test.
-            partial: Let it have run on some of the texts alone.
-        """
-        columns = _columns(self.folders[0] / f"records/test/{name}.parquet", partial=partial)
-        return {
-            column: values if column == "index" else values.astype(np.float64)
-            for column, values in columns.items()
-        }
 
     def predicted(self) -> list[list[dict[str, Any]]]:
         """What `attnlight predict` wrote, one list of texts per run."""
         return [read_table(folder / "predictions.parquet").to_pylist() for folder in self.folders]
 
-    def _require_alike(self) -> None:
-        plain = [
-            {key: value for key, value in config.items() if key not in ("seed_everything", "run")}
-            for config in self.configs
-        ]
-        for folder, seed, config in zip(self.folders, self.seeds, plain, strict=True):
-            if folder.name != f"seed{seed}":
-                raise InputError(f"{folder} was trained with seed {seed}.")
-            if config != plain[0]:
-                raise InputError(f"{folder} and {self.folders[0]} differ in more than their seed.")
 
+class Kept(dict[str, Experiment]):
+    """The experiments below docs/results, each read once, when it is first asked for."""
 
-def _columns(path: Path, *, partial: bool) -> dict[str, NDArray[Any]]:
-    record = read_record(path)
-    if (record.metadata["partial"] and not partial) or record.metadata["stage"] != "test":
-        raise InputError(f"{path} does not hold the whole test split.")
-    return record.columns
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = root
 
-
-def _validation(path: Path) -> dict[str, list[float]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["val/loss"]]
-    names = [name for name in rows[0] if name.startswith("val/")]
-    return {name.removeprefix("val/"): [float(row[name]) for row in rows] for name in names}
+    def __missing__(self, name: str) -> Experiment:
+        self[name] = Experiment.read(self.root, name)
+        return self[name]

@@ -1,49 +1,67 @@
-"""What the numbers of the page are: functions of arrays, each tested against another way to it."""
+"""What the numbers of the page are, each tested against another way to it.
+
+A resampled statistic is a pair: its value for each of S runs, (S,), and in each of B bootstrap
+resamples of the texts, (B, S), on the draws of `attnlight.statistics.seed_bootstrap`.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.violins import EDGES
-from attnlight.statistics.bootstrap import CONFIDENCE, RESAMPLES
+from attnlight.statistics.bootstrap import CONFIDENCE, resampled_counts
 
-Statistic = Callable[[NDArray[np.intp]], float]
+Values = NDArray[np.floating]
+Resampled = tuple[NDArray[np.float64], NDArray[np.float64]]
 TIE = 1e-5  # of an instance's largest score; what is closer is a tie (design: rounding orders nothing)
 
 
-def accuracy(label: NDArray[np.int64], prediction: NDArray[np.int64]) -> float:
-    """Share of right predictions."""
-    return float((label == prediction).mean())
+def auroc(label: NDArray[np.int64], score: Values, counts: NDArray[np.integer]) -> Values:
+    """Share of pairs of a positive and a negative that the score orders rightly, ties half, (B,).
+
+    Args:
+        label: 1 for a positive, (n,).
+        score: What orders them, (n,).
+        counts: How often each counts, (B, n).
+    """
+    order = np.argsort(score)
+    ends = np.flatnonzero(np.append(np.diff(score[order]) > 0, True))  # of each run of ties
+    positive, negative = (
+        np.diff((counts[:, order] * members[order]).cumsum(axis=1)[:, ends], prepend=0)
+        for members in (label == 1, label != 1)
+    )
+    pairs = positive.sum(axis=1) * negative.sum(axis=1)
+    below = negative.cumsum(axis=1) - negative / 2
+    return np.asarray((positive * below).sum(axis=1) / pairs)
 
 
-def positive_f1(label: NDArray[np.int64], prediction: NDArray[np.int64]) -> float:
-    """F1 of class 1: 2 TP / (2 TP + FP + FN)."""
-    found = 2 * ((label == 1) & (prediction == 1)).sum()
-    return float(found / ((label == 1).sum() + (prediction == 1).sum()))
+def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
+    """AUROC of each run from its scores (S, n)."""
+    once, drawn = np.ones((1, len(label)), np.uint8), resampled_counts(len(label))
+    held = [auroc(label, score, once)[0] for score in scores]
+    return np.array(held), np.stack([auroc(label, score, drawn) for score in scores], axis=1)
 
 
-def macro_f1(label: NDArray[np.int64], prediction: NDArray[np.int64]) -> float:
-    """Mean over classes of 2 TP / (2 TP + FP + FN), classes that neither names left out."""
-    classes = int(max(label.max(), prediction.max())) + 1
-    hits = np.bincount(label[label == prediction], minlength=classes)
-    named = np.bincount(np.concatenate([label, prediction]), minlength=classes)
-    return float((2 * hits[named > 0] / named[named > 0]).mean())
+def resampled_quantile(values: Values, level: float = 0.5) -> Resampled:
+    """A quantile over the texts of each run, linear between neighbours; values (S, n), defined."""
+    n, values = values.shape[1], values.astype(np.float64)
+    place, drawn = level * (n - 1), []
+    # How many of the k smallest are drawn varies by sqrt(k (1 - k / n)): look at 8 of these each way.
+    away = int(8 * np.sqrt(n * level * (1 - level))) + 8
+    start, stop = max(0, int(place) - away), int(place) + away
+    for run in values:
+        counts = resampled_counts(n)[:, order := np.argsort(run)]
+        before = counts[:, :start].sum(axis=1, dtype=np.int32)[:, None]
+        ends = before + counts[:, start:stop].cumsum(axis=1, dtype=np.int32)
+        low, high = (
+            run[order][start + (ends > rank).argmax(axis=1)]
+            for rank in (np.floor(place), np.ceil(place))
+        )
+        drawn.append(low + (high - low) * (place % 1))
+    return np.quantile(values, level, axis=1), np.stack(drawn, axis=1)
 
 
-def auroc(label: NDArray[np.int64], score: NDArray[np.floating]) -> float:
-    """Share of pairs of a positive and a negative that the score orders rightly, ties half."""
-    from scipy.stats import rankdata
-
-    positive = label == 1
-    n = int(positive.sum())
-    above = rankdata(score)[positive].sum() - n * (n + 1) / 2
-    return float(above / (n * (len(label) - n)))
-
-
-def average_precision(score: NDArray[np.floating], relevant: NDArray[np.bool_]) -> float:
+def average_precision(score: Values, relevant: NDArray[np.bool_]) -> float:
     """Area under the precision-recall curve, sum of (recall gained) x precision over thresholds.
 
     Items whose scores tie pass the threshold together, so that a constant score gets the base
@@ -62,25 +80,10 @@ def average_precision(score: NDArray[np.floating], relevant: NDArray[np.bool_]) 
     steps = -np.diff(score[order]) > TIE * np.abs(score).max()
     ends = np.flatnonzero(np.append(steps, True))
     hits = np.cumsum(relevant[order])[ends]
-    gained = np.diff(hits, prepend=0)
-    return float((gained * hits / (ends + 1)).sum() / hits[-1])
+    return float((np.diff(hits, prepend=0) * hits / (ends + 1)).sum() / hits[-1])
 
 
-def interval(statistic: Statistic, instances: int) -> tuple[float, float]:
-    """95 % percentile bootstrap over instances, drawn as `attnlight.statistics.bootstrap` does.
-
-    Args:
-        statistic: The number that a resample, rows of instances (n,), gives.
-        instances: How many instances n there are.
-    """
-    random = np.random.default_rng(0)
-    found = [statistic(random.integers(0, instances, size=instances)) for _ in range(RESAMPLES)]
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(found, [tail, 1 - tail])
-    return float(low), float(high)
-
-
-def median_interval(values: NDArray[np.floating]) -> tuple[float, float]:
+def median_interval(values: Values) -> tuple[float, float]:
     """95 % percentile bootstrap of a median, in the limit of infinitely many resamples.
 
     The m-th smallest of a resample of n values is at most the k-th smallest of them with the
@@ -98,9 +101,3 @@ def median_interval(values: NDArray[np.floating]) -> tuple[float, float]:
     low = np.argmax(draws.sf((n + 1) // 2 - 1) >= tail)
     high = np.argmax(draws.sf(n // 2) >= 1 - tail)
     return float(ascending[low]), float(ascending[high])
-
-
-def attention_bin(max_attention: NDArray[np.floating]) -> NDArray[np.intp]:
-    """Which of Jain & Wallace's four bins of maximum attention each text falls into, (n,)."""
-    bins: NDArray[np.intp] = np.digitize(max_attention, EDGES[1:-1])
-    return bins

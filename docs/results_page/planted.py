@@ -1,19 +1,23 @@
-"""The planted corpora: accuracy where texts are negated, and attention against the evidence."""
+"""The planted corpora: accuracy, attention against the evidence, and the minimal flip set."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from math import comb
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
+from attnlight.functional import minimal_flip_set
+from attnlight.report.grids import markdown_table as table
 from results_page.kept import Experiment
 from results_page.measures import average_precision
-from results_page.tables import DASH, of_means, table
+from results_page.tables import DASH, of_means
 
 NAMES = {
     "planted_bilstm": "planted, BiLSTM",
@@ -21,94 +25,119 @@ NAMES = {
     "planted_negation_bilstm": "planted with negation, BiLSTM",
     "planted_negation_none": "planted with negation, no encoder",
 }
+MINIMAL = {"planted_4class_none": "planted, 4 classes, no encoder"}
+MINIMAL_COLUMNS = ("probabilities", "item_logits", "bias")  # of `attnlight predict`
 GROUPS = ("all", "not negated", "negated")
 _NEGATOR, _KEYWORD = re.compile(r"not\d+"), re.compile(r"(good|bad)\d+")
 _EVIDENCE = {"for or against the label": np.not_equal, "for the label": np.greater}
 
+Experiments = Mapping[str, Experiment]
+Text = Mapping[str, Any]  # as `attnlight predict` wrote it
+Floats = NDArray[np.float64]
 
-class Plausibility(NamedTuple):
-    """How well a ranking finds the evidence, text by text.
 
-    Attributes:
-        attention: Average precision of each run's attention, (S, n).
-        uniform: That of a uniform attention, (n,).
-        base_rate: Share of items that are evidence, (n,).
+def groups(texts: Sequence[Text]) -> dict[str, NDArray[np.bool_]]:
+    """Which texts belong to each of `GROUPS`, (n,).
+
+    A negated text has a keyword directly after a negator (`PlantedEvidence`).
     """
-
-    attention: NDArray[np.float64]
-    uniform: NDArray[np.float64]
-    base_rate: NDArray[np.float64]
-
-
-def is_negated(tokens: Sequence[str]) -> bool:
-    """Whether a keyword stands directly after a negator (`PlantedEvidence`)."""
-    pairs = pairwise(tokens)
-    return any(_NEGATOR.fullmatch(first) and _KEYWORD.fullmatch(second) for first, second in pairs)
-
-
-def plausibility(runs: Sequence[Sequence[Mapping[str, Any]]], kind: str) -> Plausibility:
-    """Attention against one kind of evidence.
-
-    Args:
-        runs: The texts of each run, in one order, as `attnlight predict` wrote them.
-        kind: A key of `_EVIDENCE`.
-    """
-    evidence = [_EVIDENCE[kind](text["evidence"], 0) for text in runs[0]]
-    attention = [
-        [average_precision(*pair) for pair in zip(map(_attention, texts), evidence, strict=True)]
-        for texts in runs
-    ]
-    uniform = [average_precision(np.ones(len(found)), found) for found in evidence]
-    shares = [found.mean() for found in evidence]
-    return Plausibility(np.array(attention), np.array(uniform), np.array(shares))
-
-
-def _attention(text: Mapping[str, Any]) -> NDArray[np.float64]:
-    (head,) = text["attention"]
-    return np.array(head)
-
-
-def accuracy_table(experiments: Mapping[str, Experiment]) -> str:
-    """Accuracy on all texts, on those that are not negated and on those that are."""
-    rows = []
-    for name, experiment in experiments.items():
-        columns = experiment.test("predictions")
-        right = (columns["prediction"] == columns["label"]).astype(np.float64)
-        masks = _groups(experiment.predicted()[0])
-        found = [of_means(right[:, masks[g]]) if masks[g].any() else DASH for g in GROUPS]
-        counts = " / ".join(f"{masks[group].sum():,}" for group in GROUPS[1:])
-        rows.append([NAMES[name], str(len(experiment.seeds)), counts, *found])
-    head = ["corpus and model", "seeds", "texts, not negated / negated", *GROUPS]
-    return table(head, rows)
-
-
-def evidence_table(experiments: Mapping[str, Experiment]) -> str:
-    """Average precision of attention beside its base rate and that of uniform attention."""
-    rows = []
-    for name, experiment in experiments.items():
-        runs = experiment.predicted()
-        _require_same(experiment, runs)
-        masks = _groups(runs[0])
-        wanted = GROUPS if masks["negated"].any() else GROUPS[:1]
-        for kind in _EVIDENCE:
-            found = plausibility(runs, kind)
-            for group in wanted:
-                mask = masks[group]
-                means = [f"{part[mask].mean():.3f}" for part in (found.base_rate, found.uniform)]
-                ours = of_means(found.attention[:, mask])
-                rows.append([NAMES[name], kind, group, f"{mask.sum():,}", *means, ours])
-    head = ["corpus and model", "evidence", "texts", "n", "base rate", "AUPRC of uniform attention"]
-    return table([*head, "AUPRC of the model's attention"], rows, words=3)
-
-
-def _groups(texts: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[np.bool_]]:
-    negated = np.array([is_negated(text["tokens"]) for text in texts])
+    pairs = [pairwise(text["tokens"]) for text in texts]
+    negated = np.array(
+        [any(_NEGATOR.fullmatch(a) and _KEYWORD.fullmatch(b) for a, b in pair) for pair in pairs]
+    )
     return dict(zip(GROUPS, (np.ones_like(negated), ~negated, negated), strict=True))
 
 
-def _require_same(experiment: Experiment, runs: Sequence[Sequence[Mapping[str, Any]]]) -> None:
-    """Attention and predictions must be of the same texts."""
-    index = experiment.test("predictions")["index"].tolist()
-    for texts in runs:
-        if [text["index"] for text in texts] != index:
-            raise InputError(f"{experiment.name}: predict and test saw different texts.")
+def plausibility(runs: Sequence[Sequence[Text]], kind: str) -> tuple[Floats, Floats, Floats]:
+    """How well attention finds one kind of evidence, text by text.
+
+    Args:
+        runs: The texts of each run, in one order.
+        kind: A key of `_EVIDENCE`.
+
+    Returns:
+        Average precision of each run's attention, (S, n), and of a uniform attention, (n,); the
+        share of items that are evidence, (n,).
+    """
+    evidence = [_EVIDENCE[kind](text["evidence"], 0) for text in runs[0]]
+    scores = [[np.array(text["attention"][0]) for text in run] for run in runs]
+    scores.append([np.ones(len(found)) for found in evidence])
+    *attention, uniform = (list(map(average_precision, run, evidence)) for run in scores)
+    return np.array(attention), np.array(uniform), np.array([found.mean() for found in evidence])
+
+
+def accuracy_table(experiments: Experiments) -> str:
+    """Accuracy on all texts, on those that are not negated and on those that are."""
+    rows = []
+    for name, words in NAMES.items():
+        columns = experiments[name].test("predictions")
+        right = columns["prediction"] == columns["label"]
+        masks = groups(experiments[name].predicted()[0])
+        found = [of_means(right[:, mask]) if mask.any() else DASH for mask in masks.values()]
+        counts = " / ".join(f"{masks[group].sum():,}" for group in GROUPS[1:])
+        rows.append([words, str(len(right)), counts, *found])
+    return table(["corpus and model", "seeds", "texts, not negated / negated", *GROUPS], rows)
+
+
+def evidence_table(experiments: Experiments) -> str:
+    """Average precision of attention beside its base rate and that of uniform attention.
+
+    Raises:
+        InputError: Attention and predictions are of different texts.
+    """
+    rows = []
+    for name, words in NAMES.items():
+        runs = experiments[name].predicted()
+        index = experiments[name].test("predictions")["index"].tolist()
+        if any([text["index"] for text in texts] != index for texts in runs):
+            raise InputError(f"{name}: predict and test saw different texts.")
+        masks = groups(runs[0])
+        for kind in _EVIDENCE:
+            attention, uniform, base_rate = plausibility(runs, kind)
+            for group in GROUPS if masks["negated"].any() else GROUPS[:1]:
+                mask = masks[group]
+                means = [f"{part[mask].mean():.3f}" for part in (base_rate, uniform)]
+                ours = of_means(attention[:, mask])
+                rows.append([words, kind, group, f"{mask.sum():,}", *means, ours])
+    head = ["corpus and model", "evidence", "texts", "n", "base rate", "AUPRC of uniform attention"]
+    return table([*head, "AUPRC of the model's attention"], rows, 3)
+
+
+def inside(text: Text) -> tuple[float, ...]:
+    """Whether the minimal flip set of a text is inside what was planted for its label.
+
+    Returns:
+        Whether some erasure changes the decision; how many items the minimal set has; whether it
+        holds nothing but evidence for the label; whether as many items of largest attention do;
+        the probability that as many drawn at random do. All are NaN of a text that was classified
+        wrongly, all but the first of one whose decision never flips.
+    """
+    nothing = float("nan")
+    if int(np.argmax(text["probabilities"])) != text["label"]:
+        return (nothing,) * 5
+    weights, items, bias = (
+        torch.tensor(text[name], dtype=torch.float64)
+        for name in ("attention", "item_logits", "bias")
+    )
+    found, members = minimal_flip_set(weights, items, bias, torch.ones_like(weights).bool())
+    size = int(found)
+    if size < 0:
+        return (0.0, *(nothing,) * 4)
+    evidence = np.array(text["evidence"]) > 0
+    top = weights[0].argsort(descending=True, stable=True)[:size].numpy()
+    chance = comb(int(evidence.sum()), size) / comb(len(evidence), size)
+    return (1.0, size, evidence[members[0].numpy()].all(), evidence[top].all(), chance)
+
+
+def minimal_table(experiments: Experiments) -> str:
+    """The share of minimal sets inside the evidence beside attention's and chance."""
+    rows = []
+    for name, words in MINIMAL.items():
+        runs = [list(map(inside, texts)) for texts in experiments[name].predicted()]
+        flips, size, minimal, attention, chance = np.moveaxis(np.array(runs, float), -1, 0)
+        right = " / ".join(f"{count:,}" for count in (~np.isnan(flips)).sum(axis=1))
+        parts = (flips, size, minimal, attention, minimal - attention)
+        rows.append([words, right, *map(of_means, parts), f"{np.nanmean(chance):.3f}"])
+    head = ["corpus and model", "texts classified right, by seed", "share that flips"]
+    head += ["size of the minimal set", "minimal set inside the evidence"]
+    return table([*head, "attention's items inside", "difference", "random items inside"], rows)

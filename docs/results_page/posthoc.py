@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
+from attnlight.report.grids import markdown_table as table
 from attnlight.statistics import seeds_then_instances
-from attnlight.statistics.bootstrap import MeanInterval
 from results_page.kept import Experiment
-from results_page.tables import CLASSES, DASH, table
+from results_page.tables import CLASSES, DASH, rounded, shown
 
 ENCODERS = {"bilstm": "BiLSTM", "cnn": "CNN", "average": "average"}
 ATTENTIONS = {"additive": "additive", "scaled_dot": "scaled dot"}
@@ -21,30 +21,25 @@ _SIGNIFICANT = 0.05
 
 
 class Model(NamedTuple):
-    """One cell of Jain & Wallace's tables."""
+    """One cell of Jain & Wallace's tables: stem of its file, name in published.yaml, its words."""
 
+    experiment: str
     corpus: str
-    encoder: str
-    attention: str
-
-    @property
-    def experiment(self) -> str:
-        """Stem of its file in configs/experiments."""
-        suffix = "" if self.attention == "additive" else f"_{self.attention}"
-        return f"{self.corpus}_{self.encoder}{suffix}"
-
-    @property
-    def published(self) -> str:
-        """Its name in published.yaml."""
-        return f"{self.encoder}_{self.attention}"
-
-    @property
-    def words(self) -> list[str]:
-        """Corpus, encoder and attention as the page calls them."""
-        return [CORPORA[self.corpus], ENCODERS[self.encoder], ATTENTIONS[self.attention]]
+    published: str
+    words: list[str]
 
 
-MODELS = [Model(c, e, a) for c in CORPORA for a in ATTENTIONS for e in ENCODERS]
+MODELS = [
+    Model(
+        f"{c}_{e}" if a == "additive" else f"{c}_{e}_{a}",
+        c,
+        f"{e}_{a}",
+        [CORPORA[c], ENCODERS[e], ATTENTIONS[a]],
+    )
+    for c in CORPORA
+    for a in ATTENTIONS
+    for e in ENCODERS
+]
 
 
 def correlation_table(experiments: Mapping[str, Experiment], published: Mapping[str, Any]) -> str:
@@ -58,15 +53,14 @@ def correlation_table(experiments: Mapping[str, Experiment], published: Mapping[
         for pair, key in (("input_gradient", "gradient"), ("loo", "loo")):
             tau = columns[f"tau_attention_{pair}"].astype(np.float64)
             by_seed = [rounded(float(mean)) for mean in np.nanmean(tau, axis=1)]
-            cells += [_mean(tau), " / ".join(by_seed)]
+            cells += [mean(tau), " / ".join(by_seed)]
             cells.append(" / ".join(figure or DASH for figure in theirs[key]))
-            cells.append(_significant(columns[f"p_attention_{pair}"].astype(np.float64)))
-        cells.append(_mean(columns["tau_input_gradient_loo"].astype(np.float64)))
-        rows.append([*model.words, *cells])
+            cells.append(significant(columns[f"p_attention_{pair}"].astype(np.float64)))
+        rows.append([*model.words, *cells, mean(columns["tau_input_gradient_loo"])])
     head = ["corpus", "encoder", "attention", "seeds", "texts"]
     for pair in ("gradient", "leave-one-out"):
         head += [f"tau with {pair}", "each seed", "published", "significant"]
-    return table([*head, "tau of the two importances"], rows, words=3)
+    return table([*head, "tau of the two importances"], rows, 3)
 
 
 def adversary_table(experiments: Mapping[str, Experiment], published: Mapping[str, Any]) -> str:
@@ -77,46 +71,34 @@ def adversary_table(experiments: Mapping[str, Experiment], published: Mapping[st
         theirs = published["search_js"].get(model.published, {}).get(model.corpus)
         for place, name in enumerate(CLASSES):
             members = columns["prediction"] == place
-            nothing = np.full(members.shape, np.nan)
             worst, share, searched = (
-                np.where(members, columns.get(measure, nothing), np.nan).astype(np.float64)
+                np.where(members, columns.get(measure, np.nan), np.nan).astype(np.float64)
                 for measure in ("worst_js", "worst_share", "search_js")
             )
             above = np.where(np.isnan(worst), np.nan, worst > 0.6)
             cells = [
                 str(len(members)),
                 f"{members.sum(axis=1).mean():,.0f}",
-                _mean(worst),
-                _mean(share),
+                mean(worst),
+                mean(share),
                 f"{np.nanmean(np.nanmean(above, axis=1)):.2f}",
                 f"{(~np.isnan(searched)).sum(axis=1).mean():,.0f}",
-                _mean(searched),
-                _mean(worst - searched),
+                mean(searched),
+                mean(worst - searched),
                 theirs[place] if theirs else DASH,
             ]
             rows.append([*(model.words if place == 0 else [""] * 3), name, *cells])
     head = ["corpus", "encoder", "attention", "predicted", "seeds", "texts", "worst JS"]
     head += ["share of ceiling", "share above 0.6", "texts searched", "JS of the search"]
-    return table([*head, "exact less search", "search, published"], rows, words=4)
+    return table([*head, "exact less search", "search, published"], rows, 4)
 
 
-def _mean(values: NDArray[np.float64]) -> str:
+def mean(values: NDArray[np.floating]) -> str:
     """Mean over the seeds of values (S, n), with its interval over seeds and texts."""
-    return DASH if np.isnan(values).all() else shown(seeds_then_instances(values))
+    return shown(seeds_then_instances(values))
 
 
-def shown(found: MeanInterval, places: int = 2) -> str:
-    """A mean with its interval."""
-    mean, low, high = (rounded(value, places) for value in found[:3])
-    return f"{mean} [{low}, {high}]"
-
-
-def rounded(value: float, places: int = 2) -> str:
-    """So many decimals, nought without a sign."""
-    return f"{round(value, places) + 0.0:.{places}f}"
-
-
-def _significant(p: NDArray[np.float64]) -> str:
+def significant(p: NDArray[np.float64]) -> str:
     """Share with p at most 0.05, (S, n), as it is and corrected (Benjamini & Hochberg) by seed."""
     known = [run[~np.isnan(run)] for run in p]
     shares = [

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from attnlight.errors import InputError
 from attnlight.records.parquet import read_table
 from attnlight.report.agreement import Agreement
+from attnlight.report.grids import markdown_table as table
 from attnlight.statistics.agreement import mean_over_pairs
 from results_page.kept import Experiment
-from results_page.posthoc import MODELS, rounded, shown
-from results_page.tables import DASH, table
+from results_page.posthoc import MODELS
+from results_page.tables import DASH, rounded, shown
 
 FILE = "reliability.parquet"  # beside the kept runs of an experiment
 ROWS = {  # columns of what `attnlight reliability` writes, and what the page calls them
@@ -43,9 +44,7 @@ def read_agreement(experiment: Experiment) -> Agreement | None:
     if compared != [pair for pair in pairs for _ in range(size)]:
         raise InputError(f"{path} compares other runs than those kept beside it; keep them again.")
     index = held["index"].to_numpy()[:size]
-    tau = {
-        name: held[name].to_numpy().astype(np.float64).reshape(len(pairs), size) for name in ROWS
-    }
+    tau = {name: held[name].to_numpy().astype(np.float64).reshape(-1, size) for name in ROWS}
     return Agreement(runs, np.stack([index, np.zeros_like(index)], axis=1), tau)
 
 
@@ -57,10 +56,9 @@ def cell(found: Agreement | None, name: str) -> str:
     if found is None:
         return DASH
     tau: NDArray[np.float64] = found.tau[name]
-    mean = mean_over_pairs(tau, len(found.runs), found.rows[:, 0])
     pairs = np.nanmean(tau, axis=1)
     ends = f", pairs {rounded(pairs.min())} to {rounded(pairs.max())}" if len(pairs) > 1 else ""
-    return shown(mean) + ends
+    return shown(mean_over_pairs(tau, len(found.runs), found.rows[:, 0])) + ends
 
 
 def reliability_table(experiments: Mapping[str, Experiment]) -> str:
@@ -68,11 +66,6 @@ def reliability_table(experiments: Mapping[str, Experiment]) -> str:
     rows = []
     for model in MODELS:
         found = read_agreement(experiments[model.experiment])
-        seeds, texts = ("1", DASH) if found is None else (str(len(found.runs)), _texts(found))
-        rows.append([*model.words, seeds, texts, *(cell(found, name) for name in ROWS)])
-    head = ["corpus", "encoder", "attention", "seeds", "texts", *ROWS.values()]
-    return table(head, rows, words=3)
-
-
-def _texts(found: Agreement) -> str:
-    return f"{len(found.rows):,}"
+        sizes = [str(len(found.runs)), f"{len(found.rows):,}"] if found else ["1", DASH]
+        rows.append([*model.words, *sizes, *(cell(found, name) for name in ROWS)])
+    return table(["corpus", "encoder", "attention", "seeds", "texts", *ROWS.values()], rows, 3)

@@ -15,7 +15,7 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from attnlight.batch import SPECIAL_TOKENS, TextBatch
 from attnlight.models import FlatClassifier
@@ -90,46 +90,38 @@ def token(kind: int, label: int, variant: int) -> int:
     return len(SPECIAL_TOKENS) + (kind * CLASSES + label) * _VARIANTS + variant
 
 
-class Texts(Dataset[tuple[int, Tensor, int]]):
-    """Random texts of 20 to 30 tokens: signals of the text's class and fillers of the others."""
+def texts(known: KnownAnswer) -> dict[int, tuple[int, Tensor, int]]:
+    """Random texts of 20 to 30 tokens, signals of the text's class and fillers of the others.
 
-    def __init__(self, known: KnownAnswer, size: int = TEXTS) -> None:
-        random = _generator(1)
-        self._items = [self._text(known, number, random) for number in range(size)]
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __getitem__(self, place: int) -> tuple[int, Tensor, int]:
-        return self._items[place]
-
-    def _text(
-        self, known: KnownAnswer, number: int, random: torch.Generator
-    ) -> tuple[int, Tensor, int]:
+    Returns:
+        Number, token ids and class of each by its number.
+    """
+    random, found = _generator(1), {}
+    for number in range(TEXTS):
         label = 1 + number % (CLASSES - 1)
         length = int(torch.randint(*_LENGTHS, (), generator=random))
         signals = known.signals or length
         others = [other for other in range(1, CLASSES) if other != label]
-        kinds = [1] * signals + [0] * (length - signals)
         drawn = torch.randint(len(others), (length,), generator=random).tolist()
         variants = torch.randint(_VARIANTS, (length,), generator=random).tolist()
         ids = [
-            token(kind, label if kind else others[place], variant)
-            for kind, place, variant in zip(kinds, drawn, variants, strict=True)
+            token(1, label, variant) if item < signals else token(0, others[place], variant)
+            for item, (place, variant) in enumerate(zip(drawn, variants, strict=True))
         ]
         order = torch.randperm(length, generator=random)
-        return number, torch.tensor(ids)[order], label
+        found[number] = (number, torch.tensor(ids)[order], label)
+    return found
 
 
-def collate(items: Sequence[tuple[int, Tensor, int]]) -> TextBatch:
-    """A batch of texts, padded."""
-    tokens = torch.nn.utils.rnn.pad_sequence([text for _, text, _ in items], batch_first=True)
-    return TextBatch(
-        index=torch.tensor([number for number, _, _ in items]),
-        tokens=tokens,
-        mask=tokens != 0,
-        labels=torch.tensor([label for _, _, label in items]),
-    )
+def loader(known: KnownAnswer) -> DataLoader[Any]:
+    """The texts of a model in padded batches."""
+
+    def collate(items: Sequence[tuple[int, Tensor, int]]) -> TextBatch:
+        index, ids, labels = zip(*items, strict=True)
+        tokens = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
+        return TextBatch(torch.tensor(index), tokens, tokens != 0, torch.tensor(labels))
+
+    return DataLoader(texts(known), batch_size=64, collate_fn=collate)  # type: ignore[arg-type]
 
 
 class KnownTask(pl.LightningModule):
@@ -143,11 +135,6 @@ class KnownTask(pl.LightningModule):
     def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
         """What the model says of a batch."""
         return {"loss": torch.zeros(()), "output": self.model(batch)}
-
-
-def loader(known: KnownAnswer, batch_size: int = 64) -> DataLoader[Any]:
-    """The texts of a model, in batches."""
-    return DataLoader(Texts(known), batch_size=batch_size, collate_fn=collate)
 
 
 def _generator(seed: int) -> torch.Generator:

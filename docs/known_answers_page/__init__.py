@@ -1,1 +1,0 @@
-"""What docs/build_known_answers.py is made of."""
