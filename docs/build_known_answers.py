@@ -40,6 +40,9 @@ TESTS = (*TESTS, "SingleErasure")  # all of a single model
 EFFECT = 0.9  # least area under the ROC curve over texts by which a measure tells D from F
 _NUMBER = re.compile(r"-?\d+\.\d{4}")
 _ROUNDING = 5e-4
+_DIGITS = 5  # of a value: beyond them rounding would order texts that are alike
+# Where all items are alike, erasing one changes nothing: what is measured of it is rounding.
+_OF_ONE_ERASURE = re.compile(r"_loo$|^outdone_")
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,9 @@ def measure_all() -> list[Measured]:
                 record = read_record(path)
                 for measure in record.metadata["measures"]:
                     of_models = found.setdefault((path.stem, measure), {})
-                    of_models[known.name] = record.columns[measure].astype(np.float64)
+                    values = record.columns[measure].astype(np.float64)
+                    exact = known.kind != "R" or not _OF_ONE_ERASURE.search(measure)
+                    of_models[known.name] = values.round(_DIGITS) if exact else values * np.nan
     return [Measured(*key, values) for key, values in found.items()]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torchmetrics import MetricCollection
@@ -14,6 +16,11 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.problems.released import ReleasedLoss
 from attnlight.problems.words import Words
+
+# First items of what is found in labels (R,), in predictions (R,), and in both, (R,) each, from the
+# places (S,) where texts start and the names of the classes.
+Places = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
+Count = Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], Sequence[str]], Places]
 
 
 class Problem(ABC):
@@ -64,6 +71,11 @@ class Problem(ABC):
     @abstractmethod
     def words(cls, classes: list[str], target: str = "tokens") -> Words:
         """What pages call the parts of the problem."""
+
+    @classmethod
+    def count(cls, target: str) -> Count | None:
+        """What F1 counts in finished records, for a target; None where F1 is of classes."""
+        return None
 
     def losses(self, output: AttentionOutput, batch: TextBatch, class_weight: Tensor) -> Tensor:
         """Cross-entropy of each instance (R,), in nats, times the weight (C,) of its class."""

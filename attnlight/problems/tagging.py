@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
@@ -17,8 +19,8 @@ from attnlight.data.bio import split_tag
 from attnlight.data.targets import begun
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import texts_of_rows
-from attnlight.functional.spans import TagScheme, count_chunks
-from attnlight.problems.base import Problem
+from attnlight.functional.spans import TagScheme, count_chunks, find_chunks
+from attnlight.problems.base import Count, Places, Problem
 from attnlight.problems.released import ReleasedLoss, Yang
 from attnlight.problems.words import Words
 
@@ -187,6 +189,11 @@ class Tagging(Problem):
         quality, criterion = ("chunk F1",) * 2 if chunks else ("accuracy", "macro F1")
         return Words(cls.name, "token", "sentence", quality, criterion, "a tagger")
 
+    @classmethod
+    @override
+    def count(cls, target: str) -> Count | None:
+        return chunk_places if target == "tokens" else None
+
     @override
     def asked(self, batch: TextBatch) -> TextBatch:
         return begun(batch) if self.spec["target"] == "sentence" else batch
@@ -210,6 +217,36 @@ class Tagging(Problem):
         if not self._whole:
             raise InputError("compat is the released loss of target tokens.")
         return Yang()
+
+
+def chunk_places(
+    label: NDArray[np.int64],
+    prediction: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    classes: Sequence[str],
+) -> Places:
+    """First tokens of chunks, as conlleval reads tags: of the labels, of the predictions, of both.
+
+    A token without a class is outside all chunks.
+
+    Args:
+        label: True class of each token, one sentence after the other, (R,), -1 where it has none.
+        prediction: Predicted class, (R,), -1 where it was not measured.
+        starts: Place of the first token of each sentence, (S,).
+        classes: Names of the tags.
+
+    Returns:
+        Three arrays (R,); a chunk is in the last where its type and both ends are the same.
+    """
+    scheme, outside = tag_scheme([*classes, "O"]), len(classes)
+    begins = torch.zeros(len(label), dtype=torch.bool)
+    begins[starts] = True
+    (gold, gold_ends), (found, found_ends) = (
+        find_chunks(torch.from_numpy(np.where(tags < 0, outside, tags)), begins, scheme)
+        for tags in (label, prediction)
+    )
+    both = (found >= 0) & (found == gold) & (found_ends == gold_ends)
+    return (gold >= 0).numpy(), (found >= 0).numpy(), both.numpy()
 
 
 def attended_tokens(batch: TextBatch) -> tuple[Tensor, Tensor]:

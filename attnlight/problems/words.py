@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -25,20 +24,3 @@ class Words:
     quality: str
     criterion: str
     guided: str
-
-
-def words_of(problem: str, target: str | None = None, classes: Sequence[str] = ()) -> Words:
-    """The words of a problem by its name.
-
-    Args:
-        problem: Its name.
-        target: What the corpus asks of a text, where it may ask for several things.
-        classes: Names of the classes.
-    """
-    if problem == "classification":
-        f1 = f"F1 of {classes[1]}" if len(classes) == 2 else "macro F1"
-        return Words(problem, "text", "text", f1, f1, "an MLP")
-    if problem == "tagging":
-        quality = ("chunk F1", "chunk F1") if target == "tokens" else ("accuracy", "macro F1")
-        return Words(problem, "token", "sentence", *quality, "a tagger")
-    return Words(problem, "instance", "text", "accuracy", "macro F1", "a guided model")

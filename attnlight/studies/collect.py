@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from attnlight.files import replacing, write_text
-from attnlight.problems.words import words_of
+from attnlight.problems import problem_class
 from attnlight.records import Record, read_metadata, read_record
 from attnlight.records.parquet import open_writer
 from attnlight.statistics.collapse import frequency_loss
@@ -133,7 +133,7 @@ def collect(folder: StudyFolder, runs: Sequence[PlannedRun], validation: Validat
         return False
     study, first = folder.study, read_instances(folder, finished[0], "test")
     _write_rows(folder, finished, CLUSTERS if first.clustered else TEXTS)
-    words = words_of(study.problem, study.target, first.classes)
+    words = problem_class(study.problem).words(list(first.classes), study.target or "tokens")
     of_clusters: dict[str, Any] = {}
     if first.clustered:
         base = base_name(study.base.seeds[0])

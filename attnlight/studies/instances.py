@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.problems.counts import Places, count_of
+from attnlight.problems import problem_class
+from attnlight.problems.base import Places
 from attnlight.records import EXCLUDED, KEY, Record, RecordError, read_record
 from attnlight.studies.argv import DIVERGENCE, PREDICTIONS, Stage, attached
 from attnlight.studies.plan import PlannedRun
@@ -53,7 +54,7 @@ class Instances:
     classes: Sequence[str]
     divergence: Mapping[str, NDArray[Any]]
     starts: NDArray[np.int64]
-    places: tuple[Places, Places, Places] | None
+    places: Places | None
     clustered: bool
 
     @property
@@ -148,7 +149,7 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
     if "label" not in labels.columns:
         raise RecordError(f"{path}: no instance has a label, or none was measured.")
     label, classes = known_classes(labels.columns["label"]), record.metadata["classes"]
-    count = count_of(study.problem, study.target)
+    count = problem_class(study.problem).count(study.target or "tokens")
     places = None if count is None else count(label, prediction, starts, classes)
     return Instances(
         record.columns, label, prediction, classes, divergence, starts, places, clustered

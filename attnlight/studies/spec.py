@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from attnlight.compatibility import problem_of
 from attnlight.errors import InputError
-from attnlight.problems.words import words_of
+from attnlight.problems import problem_class
 from attnlight.studies.values import Options, Seeds, Weights, read_value, read_yaml
 
 Term = Literal["kl", "js", "tvd", "compat"]
@@ -132,7 +132,7 @@ class Study(StudyFile):
     @property
     def clustered(self) -> bool:
         """Whether an instance is a part of a text, not a text of its own."""
-        words = words_of(self.problem)
+        words = problem_class(self.problem).words([])
         return words.instance != words.cluster
 
 
@@ -279,6 +279,7 @@ def read_experiment(path: Path) -> Experiment:
     if not isinstance(named, str):
         raise InputError(f"{path} has no `data`: a study needs its corpus.")
     corpus = named.rpartition(".")[2] if content["data"] is data else Path(named).stem
-    solver = content.get("model")
-    solver = solver.get("class_path") if isinstance(solver, dict) else solver
-    return Experiment(content, corpus, problem_of(str(solver)) or "classification")
+    model = content.get("model")
+    section = model if isinstance(model, dict) else {"class_path": model}
+    own = (section.get("init_args") or {}).get("problem") or "classification"
+    return Experiment(content, corpus, problem_of(str(section.get("class_path"))) or own)

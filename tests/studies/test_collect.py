@@ -18,8 +18,7 @@ from torchmetrics.functional.classification import (
     multiclass_f1_score,
 )
 
-from attnlight.problems import words
-from attnlight.problems.words import words_of
+from attnlight.problems import problem_class
 from attnlight.records import ShardWriter, merge_shards
 from attnlight.statistics.frontier import thinned
 from attnlight.studies.collect import CLUSTERS, Validation, collect, measures
@@ -79,7 +78,7 @@ def test_what_is_collected(lab: Lab) -> None:
         "corpus": "planted",
         "classes": ["no", "yes"],
     }
-    assert held["problem"] == asdict(words_of("classification", None, ["no", "yes"]))
+    assert held["problem"] == asdict(problem_class("classification").words(["no", "yes"]))
     runs = {run["name"]: run for run in held["runs"]}
     assert list(runs) == lab.names(WHOLE)
     own = runs["adversary-kl-l0.06-s1"]
@@ -148,13 +147,11 @@ class TestProblemThatWasMadeUp:
         merge_shards([shard.path], run / file, metadata={"classes": ["a", "b", "c"]})
 
     @pytest.mark.parametrize("known", [True, False])
-    def test_is_collected_by_text(
-        self, lab: Lab, monkeypatch: pytest.MonkeyPatch, known: bool
-    ) -> None:
+    def test_is_collected_by_text(self, lab: Lab, known: bool) -> None:
         """Whether or not its name is known: records tell that a text has several instances."""
-        if known:
-            monkeypatch.setitem(words._PROBLEMS, "SentenceClassifier", "sentences")
-        model, data = ({"class_path": f"toy.{name}"} for name in ("SentenceClassifier", "Reviews"))
+        problem = "tests.tasks.sentences.Sentences"
+        model = {"class_path": "attnlight.tasks.AttentionTask", "init_args": {"problem": problem}}
+        model, data = model if known else {"class_path": "toy.Net"}, {"class_path": "toy.Reviews"}
         (lab.folder / "toy.yaml").write_text(yaml.safe_dump({"model": model, "data": data}))
         study = lab.study(CONTENT | {"experiment": "toy.yaml", "uniform": {"seeds": [0]}})
         folder = StudyFolder(lab.root / "tiny", study)

@@ -14,7 +14,7 @@ from seqeval.metrics import f1_score
 from sklearn.metrics import f1_score as f1_of_classes
 
 from attnlight.errors import InputError
-from attnlight.problems.words import words_of
+from attnlight.problems import problem_class
 from attnlight.records import read_record
 from attnlight.studies.collect import measures, text_rows
 from attnlight.studies.instances import read_instances
@@ -107,7 +107,7 @@ def test_what_is_said_of_the_study(lab: Lab) -> None:
     assert lab.run(TAGGER) == 0
     held = lab.collected()
     runs = held.pop("runs")
-    assert held.pop("problem") == asdict(words_of("tagging", "tokens", CLASSES))
+    assert held.pop("problem") == asdict(problem_class("tagging").words(CLASSES, "tokens"))
     selected = {"run": "adversary-kl-l0.05-s0", "term": "kl", "lambda": 0.05, "reached": True}
     assert held["selected"] == held["best"]["kl"]
     assert held["selected"] in (
