@@ -58,10 +58,17 @@ def fit_command(
         guide_run: The run whose attention guides it, where one does.
         how: What is to be done with what is there: `--ckpt_path last` or `--overwrite`.
     """
+
+    def trained(name: str | None) -> Path | None:
+        """The best epoch of a run, or its folder where a checkpoint alone would not do."""
+        if name is None:
+            return None
+        return folder / name if study.foreign else checkpoint(folder, name)
+
     model: dict[str, object] = {
-        "base": None if run.base is None else checkpoint(folder, run.base),
+        "base": trained(run.base),
         "guide": run.guide,
-        "guide_run": None if guide_run is None else checkpoint(folder, guide_run),
+        "guide_run": trained(guide_run),
         "lambda": run.lambda_,
         "term": "kl" if run.term == COMPAT else run.term,
         "head": run.head,

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from attnlight.compatibility import problem_of
 from attnlight.errors import InputError
+from attnlight.foreign import foreign_names
 from attnlight.problems import problem_class
 from attnlight.studies.values import Options, Seeds, Weights, read_value, read_yaml
 
@@ -115,6 +116,8 @@ class Study(StudyFile):
         condition: Name of the condition; None where the file has none.
         corpus: Name of the corpus.
         problem: Name of the problem that the models solve.
+        foreign: Whether the model has a network or a problem of the user's own, which a checkpoint
+            imports only where its `fit.yaml` lies beside it.
         target: What the corpus asks of a text, where an instance is a part of it; else None.
     """
 
@@ -122,6 +125,7 @@ class Study(StudyFile):
     condition: str | None
     corpus: str
     problem: str
+    foreign: bool
     target: str | None
 
     @property
@@ -186,6 +190,7 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
         condition=name,
         corpus=experiment.corpus,
         problem=experiment.problem,
+        foreign=experiment.foreign,
         target=None,
     )
     if study.clustered:
@@ -256,11 +261,13 @@ class Experiment(NamedTuple):
         content: Its content, with the files that it names as `model` and `data` in their places.
         corpus: Name of the corpus: the stem of its file, or else its class.
         problem: Name of the problem that its model solves.
+        foreign: Whether its model has a network or a problem of the user's own.
     """
 
     content: Mapping[str, Any]
     corpus: str
     problem: str
+    foreign: bool
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -281,5 +288,7 @@ def read_experiment(path: Path) -> Experiment:
     corpus = named.rpartition(".")[2] if content["data"] is data else Path(named).stem
     model = content.get("model")
     section = model if isinstance(model, dict) else {"class_path": model}
-    own = (section.get("init_args") or {}).get("problem") or "classification"
-    return Experiment(content, corpus, problem_of(str(section.get("class_path"))) or own)
+    options = section.get("init_args") or {}
+    problem = problem_of(str(section.get("class_path"))) or options.get("problem")
+    foreign = bool(foreign_names(options))
+    return Experiment(content, corpus, problem or "classification", foreign)

@@ -101,7 +101,7 @@ class StudyFolder:
     def guide_run(self, run: PlannedRun) -> str | None:
         """The run whose attention guides the one that is there."""
         given = self.setting(run.name, "model", OPTIONS["guide_run"])
-        return None if given is None else Path(given).parent.name
+        return None if given is None else Path(str(given).removesuffix("/best.ckpt")).name
 
     def done(self, run: PlannedRun) -> bool:
         """Whether a run is trained and all its records are there and readable."""
