@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -12,7 +12,7 @@ from attnlight.compatibility import problem_of
 from attnlight.errors import InputError
 from attnlight.foreign import foreign_names
 from attnlight.problems import problem_class
-from attnlight.studies.values import Options, Seeds, Weights, read_value, read_yaml
+from attnlight.studies.values import Options, Seeds, Weights, mapping, read_value, read_yaml
 
 Term = Literal["kl", "js", "tvd", "compat"]
 Guide = Literal["uniform", "learned", "base", "shuffled", "adversary", "other"]
@@ -173,6 +173,7 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
         terms = grid.get("lambdas")
         of_terms = dict.fromkeys(terms, grid["seeds"]) if isinstance(terms, dict) else None
         grid = grid | {"seeds": of_terms}
+    mapping(content, [entry.name for entry in fields(StudyFile)], str(path))
     for key in ("trainer", "experiment"):
         if content.get(key) is None:
             raise InputError(f"{path} has no {key}, which is the path of a file.")

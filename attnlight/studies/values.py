@@ -46,15 +46,15 @@ def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
     if is_dataclass(kind):
         make: Any = kind
         hints = get_type_hints(kind)
-        known = {k: v for k, v in _mapping(given, hints, place).items() if v is not None}
+        known = {k: v for k, v in mapping(given, hints, place).items() if v is not None}
         parts = {k: read_value(hints[k], v, f"{place}: {k}", folder) for k, v in known.items()}
         return make(**parts)
     if get_origin(kind) is dict:
         keys, inner = get_args(kind)
-        content = _mapping(given, get_args(keys), place).items()
+        content = mapping(given, get_args(keys), place).items()
         return {key: read_value(inner, value, f"{place}: {key}", folder) for key, value in content}
     if kind == Options:
-        return tuple(_options(_mapping(given, _CONFIGURABLE, place), "--"))
+        return tuple(_options(mapping(given, _CONFIGURABLE, place), "--"))
     if kind is Any:
         return given
     parser = ArgumentParser(exit_on_error=False)
@@ -73,7 +73,7 @@ def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
     return tuple(sorted(value)) if kind == Weights else value
 
 
-def _mapping(given: object, keys: Collection[str], place: str) -> dict[str, Any]:
+def mapping(given: object, keys: Collection[str], place: str) -> dict[str, Any]:
     """A mapping with some of these keys, of any where there are none; empty of None."""
     if given is not None and not isinstance(given, dict):
         raise InputError(f"{place} is {given!r}; expected a mapping.")
