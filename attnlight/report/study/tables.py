@@ -147,7 +147,10 @@ class Tables:
         study, losses = self.study, self.study.losses
         measures = self._prediction if losses else self._short
         epochs = "epochs" if study.runs["epochs"].notna().any() else "epoch chosen"
-        between, said = [], [text("notes", "losses" if losses else "near")]
+        between, said = (
+            [],
+            [text("notes", "losses" if losses else "near", instance=study.words.instance)],
+        )
         for base in study.bases:
             collapse, own = find_collapses(study, base), groups.cells(study, base)
             if losses and own:
