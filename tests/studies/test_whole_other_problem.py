@@ -28,7 +28,8 @@ STUDY = {
 def test_study_from_end_to_end(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(OWN))
     (tmp_path / "toy.yaml").write_text(yaml.safe_dump(STUDY))
-    process = start(["-m", "attnlight", "study", "toy.yaml", "--root=runs"], cwd=tmp_path)
+    command = ["-m", "attnlight", "study", "toy.yaml", "--root=runs"]
+    process = start(command, cwd=tmp_path, PYTHONPATH=str(CONFIGS.parent))  # where `tests` is
     output, _ = process.communicate(timeout=1800)
     assert process.returncode == 0, output[-6000:]
 
