@@ -104,7 +104,8 @@ class Trace:
 
     def _event(self, frame: FrameType, event: str, _: object) -> None:
         file = frame.f_code.co_filename
-        if event not in ("call", "return") or not file.startswith(str(PACKAGE)):
+        ours = file.startswith(str(PACKAGE)) and file.endswith(".py")  # no template's code
+        if event not in ("call", "return") or not ours:
             return
         if event == "return":
             if self._files:

@@ -122,6 +122,8 @@ def mean_of_models(values: NDArray[np.float64], models: Sequence[str]) -> NDArra
         array([2., 8.])
     """
     names = np.array(models)
+    if len(set(models)) == len(models):
+        return values
     parts = [values[..., names == name] for name in dict.fromkeys(models)]
     return np.stack([defined_mean(part) for part in parts], axis=-1)
 
