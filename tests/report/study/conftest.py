@@ -13,7 +13,7 @@ from tests.report.study.fake import whole
 RESAMPLES = 30
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def quick() -> Iterator[None]:
     """Few resamples: the draws are told, and those of a loop are held against them."""
     with pytest.MonkeyPatch.context() as patch:
