@@ -1,8 +1,7 @@
 """What the first format calls classes, options and hyperparameters, and what they are called now.
 
-Configurations and checkpoints of that format are read through this one table: sections (`section`)
-and options (`option`) of commands, and hyperparameters of checkpoints and of what runs know of
-their base (`hyperparameters`).
+This table translates that format wherever it is read: `section` and `option` for configurations and
+commands, `hyperparameters` for checkpoints and for what runs keep of their base.
 """
 
 from __future__ import annotations

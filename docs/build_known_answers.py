@@ -31,7 +31,7 @@ from results_page.tables import DASH
 from attnlight import callbacks
 from attnlight.records import read_record
 from attnlight.report.figures import describe
-from attnlight.report.grids import markdown_table as table
+from attnlight.report.tables import markdown_table as table
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 
 PAGE = Path(__file__).parent / "known_answers.md"

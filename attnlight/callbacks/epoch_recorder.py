@@ -217,7 +217,7 @@ def _digest(path: Path, modified: int) -> str:
 def _instances(trainer: pl.Trainer, stage: Stage) -> tuple[NDArray[np.int64], bool]:
     """Dataset rows that the running loader goes through, and whether the trainer cuts it short.
 
-    Those are its dataset's `index`, or 0 to its length.
+    The rows are the dataset's `index` or, without one, 0 to its length less one.
     """
     running: dict[str, tuple[Any, Any]] = {
         "val": (trainer.val_dataloaders, trainer.num_val_batches),

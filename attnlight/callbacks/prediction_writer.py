@@ -98,7 +98,7 @@ def _columns(batch: TextBatch, output: AttentionOutput, tokens: list[list[str]])
 
 
 def _lists(values: pa.Array | NDArray[Any], lengths: NDArray[np.int64]) -> pa.ListArray:
-    """Lists of so many of the values each, one after the other."""
+    """The values split into consecutive lists of the given lengths."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     flat = pa.array(values) if isinstance(values, np.ndarray) else values
     return pa.ListArray.from_arrays(pa.array(offsets), flat)

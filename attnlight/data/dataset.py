@@ -135,7 +135,7 @@ class TokenDataset(Dataset[TextBatch]):
         return {"tokens": total, "unknown_tokens": unknown}
 
     def label_counts(self, classes: int) -> list[int]:
-        """How often each class is the label of a text; the split must have labels."""
+        """Number of texts of each class; the split must have labels."""
         assert self.labels is not None
         counts: list[int] = np.bincount(self.labels, minlength=classes).tolist()
         return counts

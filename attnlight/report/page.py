@@ -126,8 +126,7 @@ def _section(record: StoredRecord, places: Places) -> Section:
 
 def write_table(table: Table, stem: Path) -> None:
     """Write a table as Markdown, CSV and LaTeX; `stem` is the path without an ending."""
-    texts = {"md": table.to_markdown(), "csv": table.to_csv(), "tex": table.to_latex()}
-    for ending, text in texts.items():
+    for ending, text in table.to_texts().items():
         write_text(stem.with_name(f"{stem.name}.{ending}"), text)
 
 

@@ -87,6 +87,10 @@ class Table:
         """Title, table and note as HTML; all text is escaped."""
         return render("table.html.jinja", table=self)
 
+    def to_texts(self) -> dict[str, str]:
+        """The table in each format of a file, by the file's ending."""
+        return {"csv": self.to_csv(), "md": self.to_markdown(), "tex": self.to_latex()}
+
     def to_markdown(self) -> str:
         """Title, table and note as Markdown."""
         title, note = (" ".join(text.splitlines()) for text in (self.title, self.note))
@@ -118,6 +122,13 @@ def markdown(frame: pd.DataFrame, left: int = 1) -> str:
     shown = _mapped(frame, lambda cell: " ".join(cell.splitlines()).replace("|", "\\|"))
     align = ["left"] * left + ["right"] * (len(frame.columns) - left)
     return f"{shown.to_markdown(index=False, disable_numparse=True, colalign=align)}\n"
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A Markdown table as docs/results.md has them, without spaces that align its cells."""
+    ruler = ["---"] * left + ["---:"] * (len(head) - left)
+    cells = [[" ".join(c.splitlines()).replace("|", "\\|") for c in row] for row in (head, *rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (cells[0], ruler, *cells[1:]))
 
 
 def _mapped(frame: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:

@@ -121,9 +121,9 @@ def mean_of_models(values: NDArray[np.float64], models: Sequence[str]) -> NDArra
         >>> mean_of_models(np.array([1.0, 3.0, 8.0]), ["a", "a", "b"])
         array([2., 8.])
     """
-    names = np.array(models)
     if len(set(models)) == len(models):
         return values
+    names = np.array(models)
     parts = [values[..., names == name] for name in dict.fromkeys(models)]
     return np.stack([defined_mean(part) for part in parts], axis=-1)
 

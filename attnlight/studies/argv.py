@@ -37,7 +37,7 @@ OPTIONS = {
 
 
 def attached(run: PlannedRun) -> tuple[str, ...]:
-    """The records that every study needs of a run."""
+    """Names of the records that a study needs from a run."""
     return (PREDICTIONS,) if run.base is None else (PREDICTIONS, DIVERGENCE)
 
 

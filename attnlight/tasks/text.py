@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RawText:
-    """How a corpus became batches.
+    """How raw text becomes a batch, as the training corpus did.
 
     Attributes:
         tokenizer_json: The tokenizer as JSON text; None before training.
@@ -95,7 +95,7 @@ class RawText:
             pos: Part-of-speech tags of the tokens of each, where they are a feature.
 
         Raises:
-            InputError: Part-of-speech tags are a feature, and there is not one for each token.
+            InputError: The model reads part-of-speech tags, and `pos` does not hold one per token.
         """
         if self.sentences is None:
             batch = collate_ids(encode_texts(self.tokenizer, texts)[0])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.grids import markdown_table as table
+from attnlight.report.tables import markdown_table as table
 from attnlight.statistics import difference_of_groups, seeds_then_instances
 from results_page.kept import Experiment
 from results_page.reliability import ROWS, read_agreement

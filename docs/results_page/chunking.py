@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnlight.functional.spans import find_chunks
 from attnlight.problems.tagging import tag_scheme
-from attnlight.report.grids import markdown_table as table
+from attnlight.report.tables import markdown_table as table
 from attnlight.statistics.bootstrap import resampled_ratios
 from results_page.kept import Experiment
 from results_page.measures import Resampled

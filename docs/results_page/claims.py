@@ -13,7 +13,7 @@ import numpy as np
 import yaml
 
 from attnlight.report.erasure import ALL, ORDERS, SCORES, WORDS, flipped_by_all, steps
-from attnlight.report.grids import markdown_table as table
+from attnlight.report.tables import markdown_table as table
 from attnlight.report.tables import percent, probability
 from attnlight.statistics.bootstrap import MeanInterval
 from attnlight.statistics.paired import holm, mcnemar, paired_wilcoxon

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.grids import markdown_table as table
+from attnlight.report.tables import markdown_table as table
 from attnlight.report.violins import EDGES
 from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.seed_bootstrap import resampled_means

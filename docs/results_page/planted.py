@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from attnlight.errors import InputError
 from attnlight.functional import minimal_flip_set
-from attnlight.report.grids import markdown_table as table
+from attnlight.report.tables import markdown_table as table
 from results_page.kept import Experiment
 from results_page.measures import average_precision
 from results_page.tables import DASH, of_means

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
-from attnlight.report.grids import markdown_table as table
+from attnlight.report.tables import markdown_table as table
 from attnlight.statistics import seeds_then_instances
 from results_page.kept import Experiment
 from results_page.tables import CLASSES, DASH, rounded, shown

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnlight.errors import InputError
 from attnlight.records.parquet import read_table
 from attnlight.report.agreement import Agreement
-from attnlight.report.grids import markdown_table as table
+from attnlight.report.tables import markdown_table as table
 from attnlight.statistics.agreement import mean_over_pairs
 from results_page.kept import Experiment
 from results_page.posthoc import MODELS

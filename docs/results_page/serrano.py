@@ -24,7 +24,7 @@ from attnlight.report.erasure import (
     sooner,
     steps,
 )
-from attnlight.report.grids import markdown_table as table
+from attnlight.report.tables import markdown_table as table
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means, percentile_interval
 from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.paired import ratio_of_shares

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlight.report.grids import Grid, markdown_table
 from attnlight.report.study.conditions import (
     exclusivity_tables,
     exclusivity_verdicts,
@@ -21,6 +20,7 @@ from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.groups import guides
 from attnlight.report.study.tables import Tables
 from attnlight.report.study.verdict import Verdict, verdicts
+from attnlight.report.tables import Table, markdown_table
 from results_page.tables import DASH
 
 FOLDER = "studies"  # below docs/results
@@ -83,7 +83,7 @@ def _blocks(name: str, study: Study, published: Mapping[str, Any]) -> dict[str, 
 
 def _placed(
     study: str,
-    grids: Mapping[str, Grid],
+    grids: Mapping[str, Table],
     found: Sequence[Verdict],
     added: Mapping[str, Sequence[Sequence[str]]] | None = None,
 ) -> dict[str, str]:
@@ -119,15 +119,15 @@ def _of_pinter(theirs: Mapping[str, Any]) -> dict[str, list[list[str]]]:
     return {"table2": table2, "table4": [[name, DASH, best["f1"], best["tvd"], best["js"]]]}
 
 
-def _beside(grid: Grid, study: Study, theirs: Mapping[str, Any]) -> Grid:
+def _beside(grid: Table, study: Study, theirs: Mapping[str, Any]) -> Table:
     """Table 3 with theirs as one more column, a guide to a row."""
     told = [theirs["guides"].get(name, DASH) for name in guides(study)]
     rows = [[*row, figure] for row, figure in zip(grid.rows, told, strict=True)]
-    return Grid(grid.title, [*grid.head, theirs["source"]], rows, grid.note)
+    return Table.of(grid.title, [*grid.head, theirs["source"]], rows, grid.note)
 
 
 def _of_yang(
-    published: Mapping[str, Any], quality: str, grids: Mapping[str, Grid]
+    published: Mapping[str, Any], quality: str, grids: Mapping[str, Table]
 ) -> dict[str, list[list[str]]]:
     """Rows of chunk F1 for the models and adversaries of a tagger."""
     probes = [("a probe that ignores its attention", f1) for f1 in published["probes"]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlight.report.grids import markdown_table as table
+from attnlight.report.tables import markdown_table as table
 from attnlight.statistics import difference_of_groups
 from results_page import arms, chunking, study_targets
 from results_page.classification import TEXT, measured

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnlight.errors import InputError
-from attnlight.report.grids import Grid
 from attnlight.report.study.condition_figure import ASKED, draw_exclusivity
 from attnlight.report.study.estimates import SHARE, TVD, Estimate, Estimates
 from attnlight.report.study.frame import ACCURACY, FILE, read_study
@@ -22,7 +21,7 @@ from attnlight.report.study.tables import TEXT
 from attnlight.report.study.texts import text
 from attnlight.report.study.verdict import Row, Verdict, capital, outcome_of
 from attnlight.report.study.writing import write_files
-from attnlight.report.tables import number
+from attnlight.report.tables import Table, number
 from attnlight.statistics.bootstrap import RESAMPLES
 from attnlight.statistics.exclusivity import (
     COST,
@@ -222,7 +221,7 @@ def find_pairs(conditions: Sequence[Condition]) -> list[Pair]:
     return found
 
 
-def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Grid]:
+def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
     """Every table by the stem of its files."""
     pairs = find_pairs(conditions)
     paired = [
@@ -237,7 +236,7 @@ def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Grid]:
     head = ["setting", "seeds, tokens", "seeds, marked", "every token", "one marked token"]
     return {
         "exclusivity": _conditions_table(conditions),
-        "tokens_less_marked": Grid(
+        "tokens_less_marked": Table.of(
             "Exclusivity of every token's tag less that of one marked token's",
             [*head, "difference"],
             paired,
@@ -246,7 +245,7 @@ def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Grid]:
     }
 
 
-def _conditions_table(conditions: Sequence[Condition]) -> Grid:
+def _conditions_table(conditions: Sequence[Condition]) -> Table:
     rows = []
     for one in conditions:
         found, estimates = one.found, one.estimates
@@ -259,7 +258,7 @@ def _conditions_table(conditions: Sequence[Condition]) -> Grid:
     head = ["condition", "answer", "readout", "features", "seeds", "censored"]
     head += [f"exclusivity at {COST:g}", "share at λ = 0", "TVD at λ = 0", "accuracy of the base"]
     said = _note(text("conditions", "control"), text_note(conditions))
-    return Grid("Exclusivity of attention", head, rows, said)
+    return Table.of("Exclusivity of attention", head, rows, said)
 
 
 def _note(*said: str) -> str:

@@ -77,7 +77,7 @@ class Study:
 
     @property
     def bases(self) -> list[str]:
-        """The bases, of which the first is the base of all that has only one."""
+        """The bases; runs that need a single base use the first."""
         return list(self.planned("base").index)
 
     @property

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlight.report.grids import Grid
 from attnlight.report.study import groups
 from attnlight.report.study.estimates import (
     DISTANCE,
@@ -25,7 +24,7 @@ from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, TRAIN
 from attnlight.report.study.shapes import LOSSES, NO_BEND, Bend, find_bends, find_collapses
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import selection
-from attnlight.report.tables import number
+from attnlight.report.tables import Table, number
 
 if TYPE_CHECKING:
     from attnlight.report.study.frame import Runs, Study
@@ -57,14 +56,14 @@ class Tables:
         ]
         self._short = [self.study.quality, TVD, JS]
 
-    def all(self) -> dict[str, Grid]:
+    def all(self) -> dict[str, Table]:
         """Every table by the stem of its files."""
         papers = (self.table2, self.table3, self.table4, self.seeds, self.adversaries)
         whole = (self.models, self.distances, self.adversaries, self.adversary_distances)
         every = (*whole, self.heads, self.segments) if self.study.losses else papers
         return {make.__name__: make() for make in every}
 
-    def table2(self) -> Grid:
+    def table2(self) -> Table:
         """Base and uniform attention."""
         measures = list(dict.fromkeys((self.study.quality, ACCURACY)))
         compared = {
@@ -75,7 +74,7 @@ class Tables:
         rows = [*self._rows(compared, measures), ["uniform less trained", _DASH, *less]]
         return self._grid("table2", rows, self._names(measures))
 
-    def table3(self) -> Grid:
+    def table3(self) -> Table:
         """Models whose attention is given, by whose it is."""
         quality = [self.study.quality]
         rows = []
@@ -87,7 +86,7 @@ class Tables:
                 rows.append([*known, *self._cells(runs, quality), *less])
         return self._grid("table3", rows, self._names(quality))
 
-    def table4(self) -> Grid:
+    def table4(self) -> Table:
         """The adversary that validation chose, between what bounds it on either side."""
         study, selected = self.study, self.study.selected
         term = selected[0] if selected else None
@@ -110,7 +109,7 @@ class Tables:
             rows.append([f"best less {words}", _DASH, *less])
         return self._grid("table4", rows, self._names(self._short), selection(study))
 
-    def seeds(self) -> Grid:
+    def seeds(self) -> Table:
         """How far another seed is from each base, and how far attention over the base could be."""
         bounds = [m for m in ("search_js", "worst_js") if m in self.study.measures]
         rows = []
@@ -121,7 +120,7 @@ class Tables:
         said = text("notes", "search") if bounds else ""
         return self._grid("seeds", rows, self._names(bounds), said)
 
-    def models(self) -> Grid:
+    def models(self) -> Table:
         """What bases, uniform attention, other seeds and probes predict."""
         rows = [
             [
@@ -136,13 +135,13 @@ class Tables:
         said = text("notes", "alone") if alone else ""
         return self._grid("models", rows, self._names(self._prediction), said)
 
-    def distances(self) -> Grid:
+    def distances(self) -> Table:
         """How far uniform attention, other seeds and probes are from the base."""
         _, *variants = groups.models(self.study)  # the bases are no distance from themselves
         rows = [[name, seeds_cell(runs), *self._cells(runs, DISTANCE)] for name, runs in variants]
         return self._grid("distances", rows, self._names(DISTANCE))
 
-    def adversaries(self) -> Grid:
+    def adversaries(self) -> Table:
         """What adversaries of every base, term and lambda predict, and how training went."""
         study, losses = self.study, self.study.losses
         measures = self._prediction if losses else self._short
@@ -163,12 +162,12 @@ class Tables:
         head = [*(["collapsed"] if losses else []), epochs, *self._names(measures)]
         return self._grid("adversaries", self._by_lambda(measures, between), head, " ".join(said))
 
-    def adversary_distances(self) -> Grid:
+    def adversary_distances(self) -> Table:
         """How far adversaries of every base, attention term and lambda are from their base."""
         rows = self._by_lambda(DISTANCE)
         return self._grid("adversary_distances", rows, self._names(DISTANCE))
 
-    def heads(self) -> Grid:
+    def heads(self) -> Table:
         """How far each head of other seeds and adversaries is from the base's."""
         measures = head_measures(self.study)
         seeds = {base: self.study.finished("seed", base=base) for base in self.study.bases}
@@ -180,7 +179,7 @@ class Tables:
         head = [f"head {head}" for head in range(self.study.heads)]
         return self._grid("heads", rows + self._by_lambda(measures), head)
 
-    def segments(self) -> Grid:
+    def segments(self) -> Table:
         """Line, kink and jump of each loss against mean JS, a point a run."""
         rows = [
             self._segments(base, bend)
@@ -238,7 +237,7 @@ class Tables:
         quality = self.study.words.quality
         return [quality if name == F1 else text("headings", name) for name in measures]
 
-    def _grid(self, stem: str, rows: list[list[str]], head: Sequence[str], said: str = "") -> Grid:
+    def _grid(self, stem: str, rows: list[list[str]], head: Sequence[str], said: str = "") -> Table:
         """A table with its title, head and note from `texts.yaml`.
 
         Args:
@@ -259,7 +258,7 @@ class Tables:
         more = study.facts["readout"] == TEXT and words["text_readout"] not in note
         notes = [note, *([words["text_readout"]] if more else [])]
         notes += groups.missing(study, known["roles"])
-        return Grid(known["title"], [n for part in names for n in part], rows, " ".join(notes))
+        return Table.of(known["title"], [n for part in names for n in part], rows, " ".join(notes))
 
 
 def estimates_csv(estimates: Estimates) -> str:

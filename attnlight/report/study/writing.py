@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from attnlight.files import write_text
-from attnlight.report.grids import Grid
 from attnlight.report.page import Picture
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.figures import figures
@@ -16,6 +15,7 @@ from attnlight.report.study.page import Head, Shown, build_page
 from attnlight.report.study.tables import Tables, estimates_csv
 from attnlight.report.study.verdict import Row, Verdict, rows, to_csv, to_markdown, verdicts
 from attnlight.report.style import inline_svg, save_figure
+from attnlight.report.tables import Table
 
 PAGE = "index.html"
 
@@ -50,7 +50,7 @@ def write_files(
     output: Path,
     head: Head,
     found: tuple[Sequence[Row], Sequence[Verdict]],
-    grids: Mapping[str, Grid],
+    grids: Mapping[str, Table],
     drawings: Iterable[Drawing],
     full: tuple[str, str],
 ) -> list[Path]:
@@ -74,9 +74,7 @@ def write_files(
     texts = {"verdict.md": to_markdown(head.title, answers), "verdict.csv": to_csv(compared)}
     texts |= {full[0]: full[1]}
     for stem, grid in grids.items():
-        texts[f"{stem}.csv"] = grid.to_csv()
-        texts[f"{stem}.md"] = grid.to_markdown()
-        texts[f"{stem}.tex"] = grid.to_latex()
+        texts |= {f"{stem}.{ending}": text for ending, text in grid.to_texts().items()}
     shown, files = [], []
     for title, stem, figure, caption in drawings:
         files += save_figure(figure, output / stem)

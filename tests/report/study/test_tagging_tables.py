@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from attnlight.report.grids import Grid
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.tables import Tables, estimates_csv
+from attnlight.report.tables import Table
 from tests.report.study.fake_tagging import FakeTagging, whole
 from tests.report.study.naive import mean, measure
 
@@ -21,11 +21,11 @@ DASH = "–"  # noqa: RUF001
 
 
 @pytest.fixture(scope="module")
-def grids(study: Study, estimates: Estimates) -> dict[str, Grid]:
+def grids(study: Study, estimates: Estimates) -> dict[str, Table]:
     return Tables(estimates).all()
 
 
-def row(grid: Grid, start: str) -> list[str]:
+def row(grid: Table, start: str) -> list[str]:
     (found,) = [list(row) for row in grid.rows if row[0].startswith(start)]
     return found
 
@@ -65,7 +65,7 @@ def named(fake: FakeTagging, stem: str) -> list[str]:
     ],
 )
 def test_cells_are_means_over_seeds(
-    fake: FakeTagging, grids: dict[str, Grid], table: str, start: str, stem: str
+    fake: FakeTagging, grids: dict[str, Table], table: str, start: str, stem: str
 ) -> None:
     heads = {f"head {h}": f"attention_js_heads_{h}" for h in range(4)} if table == "heads" else {}
     columns = heads | {
@@ -95,7 +95,7 @@ def test_cells_are_means_over_seeds(
 
 
 def test_differences_are_from_the_base_and_its_other_seeds(
-    fake: FakeTagging, grids: dict[str, Grid]
+    fake: FakeTagging, grids: dict[str, Table]
 ) -> None:
     trained = mean([measure(fake, run, "f1") for run in ["base-s0", *named(fake, r"seed-b0-s\d")]])
     uniform = mean([measure(fake, run, "f1") for run in named(fake, r"uniform-s\d")])
@@ -105,7 +105,7 @@ def test_differences_are_from_the_base_and_its_other_seeds(
         assert row(grids["models"], start)[-1] == DASH
 
 
-def test_collapses_and_epochs_by_lambda(grids: dict[str, Grid]) -> None:
+def test_collapses_and_epochs_by_lambda(grids: dict[str, Table]) -> None:
     shares = {found[0]: found[3:5] for found in grids["adversaries"].rows}
     assert shares["KL, λ = 0; imitation control"] == ["0 of 3", "12"]
     assert shares["KL, λ = 1"] == ["3 of 3", "30"]
@@ -115,7 +115,7 @@ def test_collapses_and_epochs_by_lambda(grids: dict[str, Grid]) -> None:
     assert chosen == ["KL, λ = 0.1520; chosen on validation".replace("0.1520", "0.152")]
 
 
-def test_bics_of_three_shapes(study: Study, estimates: Estimates, grids: dict[str, Grid]) -> None:
+def test_bics_of_three_shapes(study: Study, estimates: Estimates, grids: dict[str, Table]) -> None:
     from attnlight.statistics.changepoint import fit_segments
 
     runs = study.finished("adversary")
