@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import attnlight
 
@@ -93,14 +94,13 @@ class Trace:
         self.depth, self.moves = 0, 0
         self._files: list[str] = []
 
-    def run(self, function: Callable[[], object]) -> Trace:
-        """Call the function under the trace."""
+    def run(self, function: Callable[[], Any]) -> Any:
+        """What the function returns, called under the trace."""
         sys.setprofile(self._event)
         try:
-            function()
+            return function()
         finally:
             sys.setprofile(None)
-        return self
 
     def _event(self, frame: FrameType, event: str, _: object) -> None:
         file = frame.f_code.co_filename
@@ -122,8 +122,25 @@ def study_page() -> Trace:
     from attnlight.report.study import write_study
 
     study = ROOT / "docs/results/studies/wiegreffe_pinter_sst"
+    trace = Trace()
     with tempfile.TemporaryDirectory() as folder:
-        return Trace().run(lambda: write_study(study, Path(folder)))
+        trace.run(lambda: write_study(study, Path(folder)))
+    return trace
+
+
+def adversarial_step() -> Trace:
+    """The trace of one training step of an adversarial classifier."""
+    from attnlight.tasks import AdversarialVariant
+    from tests.bases import Planted, save_base, trainer
+
+    trace, corpus = Trace(), Planted()
+    with tempfile.TemporaryDirectory() as folder:
+        base = save_base(Path(folder, "base.ckpt"), corpus)
+        task = AdversarialVariant(corpus.spec, str(base), lambda_=1.0)
+        step = task.training_step
+        task.training_step = lambda *batch: trace.run(lambda: step(*batch))  # type: ignore[assignment]
+        trainer(Path(folder), max_steps=1, limit_val_batches=0).fit(task, corpus)
+    return trace
 
 
 def main() -> None:
@@ -138,6 +155,7 @@ def main() -> None:
     for what, count in (("classes of the package in an MRO", ancestors), ("arguments", arguments)):
         most = sorted(((count(cls), cls.__name__) for cls in found), reverse=True)[:8]
         print(f"most {what}: {', '.join(f'{name} {number}' for number, name in most)}")
+    print(f"moves between files for an adversarial step: {adversarial_step().moves:,}")
     print(f"moves between files for a study page: {study_page().moves:,}")
 
 
