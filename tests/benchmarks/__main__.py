@@ -8,17 +8,18 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from tests.benchmarks.page import (
+import torch
+
+from tests.benchmarks.suite import (
+    GROUPS,
     PAGE,
     Result,
     circumstances,
     details,
     read_results,
-    row,
     with_tables,
     write_results,
 )
-from tests.benchmarks.suite import GROUPS
 from tests.conftest import CORPORA
 
 
@@ -54,14 +55,15 @@ def start(name: str) -> None:
 def measure(name: str) -> None:
     """Measure a group here, print it and keep the results."""
     group, now = GROUPS[name], circumstances()
-    for benchmark, found in group.run(group.threads).items():
-        results = read_results()
-        results[benchmark] = Result(list(found.values), dict(found.details), group.threads, **now)
-        write_results(results)
+    torch.set_num_threads(group.threads)
+    measured = {
+        benchmark: Result(list(found.values), dict(found.details), group.threads, **now)
+        for benchmark, found in group.function().items()
+    }
+    write_results(read_results() | measured)
     for benchmark in group.benchmarks:
-        print(row(benchmark, results[benchmark.name]), flush=True)
-    measured = [results[benchmark.name] for benchmark in group.benchmarks]
-    for title, text in details(measured).items():
+        print(benchmark.row(measured[benchmark.name]), flush=True)
+    for title, text in details(measured.values()).items():
         print(f"  {title}: {text}", flush=True)
 
 

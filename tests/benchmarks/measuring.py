@@ -1,4 +1,4 @@
-"""What a benchmark yields, and how two ways of doing the same are timed against each other."""
+"""Timing of several ways to do the same, in turn, and what a benchmark keeps of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a benchmark holds against its bound.
+    """What a benchmark holds against its bound: the median of its values.
 
     Args:
         values: The value of each repetition, in the bound's unit.
@@ -26,28 +26,31 @@ class Measurement:
         cls, ours: Sequence[float], theirs: Sequence[float], details: Mapping[str, str]
     ) -> Self:
         """Ours / theirs, each pair taken one directly after the other."""
-        return cls([mine / other for mine, other in zip(ours, theirs, strict=True)], details)
-
-    @classmethod
-    def of_speedups(
-        cls, ours: Sequence[float], theirs: Sequence[float], details: Mapping[str, str]
-    ) -> Self:
-        """How many times as fast ours is: theirs / ours, each pair taken one after the other."""
-        return cls.of_ratios(theirs, ours, details)
+        return cls([one / other for one, other in zip(ours, theirs, strict=True)], details)
 
     @property
     def median(self) -> float:
         """What the bound is held against."""
         return statistics.median(self.values)
 
+    def text(self, unit: str) -> str:
+        """The median with its unit, and the range where there are several repetitions."""
+        digits = {"": 3, "times": 2}.get(unit, 1)
+        text = f"{self.median:.{digits}f}" + (f" {unit}" if unit else "")
+        if len(self.values) == 1:
+            return text
+        low, high = min(self.values), max(self.values)
+        return f"{text} ({low:.{digits}f} to {high:.{digits}f} over {len(self.values)})"
+
 
 def interleave(
     ways: Mapping[str, Callable[[], object]],
     repetitions: int,
     warm_ups: int = 1,
+    calls: Mapping[str, int] | None = None,
     processor: dict[str, list[float]] | None = None,
 ) -> dict[str, list[float]]:
-    """Time each way once per round, so that what slows the machine down meets all of them.
+    """Seconds of each way, timed once per round, so that what slows the machine down meets all.
 
     The order turns around from round to round: none always runs in another's wake.
 
@@ -55,46 +58,20 @@ def interleave(
         ways: What to time, by name.
         repetitions: Rounds that count.
         warm_ups: Rounds before them that do not.
+        calls: Calls in a row of a way that takes but milliseconds; its seconds are those of one.
         processor: Filled with the seconds of processor time in this process, all threads together,
             which other jobs on the machine hardly change.
-
-    Returns:
-        Seconds of each way's repetitions.
     """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(warm_ups + repetitions):
         for name in turned(list(ways), number):
-            start = time.process_time()
-            taken = clock(ways[name])
+            start, count = time.process_time(), (calls or {}).get(name, 1)
+            taken = clock(lambda: [ways[name]() for _ in range(count)])  # noqa: B023
             if number >= warm_ups:
-                seconds[name].append(taken)
+                seconds[name].append(taken / count)
                 if processor is not None:
                     processor.setdefault(name, []).append(time.process_time() - start)
     return seconds
-
-
-def against(
-    theirs: Mapping[str, Callable[[], object]],
-    ours: Callable[[], object],
-    repetitions: int,
-    warm_ups: int = 1,
-    times: int = 1,
-) -> dict[str, list[float]]:
-    """Time ways of others, in turn with ours, as `interleave` does.
-
-    Args:
-        theirs: What to time, by name.
-        ours: What they are compared with, by the name "ours".
-        repetitions: Rounds that count.
-        warm_ups: Rounds before them that do not.
-        times: Calls of ours in a row, where one takes but milliseconds.
-
-    Returns:
-        Seconds of one call, for each repetition.
-    """
-    in_a_row = {"ours": lambda: [ours() for _ in range(times)]}
-    seconds = interleave({**theirs, **in_a_row}, repetitions, warm_ups)
-    return seconds | {"ours": [taken / times for taken in seconds["ours"]]}
 
 
 def turned(names: Sequence[str], number: int) -> list[str]:
@@ -115,13 +92,3 @@ def spread(seconds: Sequence[float]) -> str:
     scale, unit = (1, "s") if middle >= 0.1 else (1000, "ms")
     low, high = min(seconds), max(seconds)
     return f"{scale * middle:.2f} {unit} ({scale * low:.2f} to {scale * high:.2f})"
-
-
-def measured(measurement: Measurement, unit: str) -> str:
-    """The median, and the range where there are several repetitions."""
-    digits = {"": 3, "times": 2}.get(unit, 1)
-    text = f"{measurement.median:.{digits}f}" + (f" {unit}" if unit else "")
-    if len(measurement.values) == 1:
-        return text
-    low, high = min(measurement.values), max(measurement.values)
-    return f"{text} ({low:.{digits}f} to {high:.{digits}f} over {len(measurement.values)})"

@@ -1,15 +1,24 @@
-"""The model and the texts that the tests without re-encoding are measured on."""
+"""Models, texts and corpora that the tests are measured on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
 
 import torch
+import yaml
 from torch.nn.functional import pad
 
 from attnlight.batch import SPECIAL_TOKENS, AttentionOutput, TextBatch
+from attnlight.callbacks import InterpretabilityTest
+from attnlight.data.dataset import TokenDataset
+from attnlight.data.samplers import OnceSampler
+from attnlight.datamodules import TextDataModule
 from attnlight.models import FlatClassifier
+from tests.benchmarks.measuring import Measurement, spread
+from tests.commands import CONFIGS
 
 TEXTS, TOKENS, WORDS = 32, 200, 10_000
 # What makes attention and predictions of parameters as they are drawn as spread as trained ones.
@@ -18,33 +27,53 @@ _PEAKED, _SPREAD = 200, 300
 
 @dataclass(frozen=True)
 class Scene:
-    """A model, texts of random words, and what it says of them.
+    """A model, texts of random words, and the model's outputs.
 
     Args:
-        model: Jain and Wallace's BiLSTM, in evaluation mode: embeddings of 300, 128 states in each
+        model: Jain & Wallace's BiLSTM, in evaluation mode: embeddings of 300, 128 states in each
             direction, additive attention, two classes.
         batches: Batches of texts of equal length.
-        outputs: What the model says of each.
     """
 
     model: FlatClassifier
     batches: list[TextBatch]
-    outputs: list[AttentionOutput]
 
-    @property
-    def size(self) -> str:
-        """The texts in words."""
-        texts, tokens = self.batches[0].tokens.shape
-        return f"{len(self.batches)} batches of {texts} texts of {tokens} tokens"
+    @classmethod
+    @torch.no_grad()
+    def drawn(cls, batches: int, texts: int = TEXTS, tokens: int = TOKENS) -> Scene:
+        """The model and texts that the tests without re-encoding share."""
+        torch.manual_seed(0)
+        every = [random_texts(number, texts, tokens, WORDS) for number in range(batches)]
+        return cls(spread_out(FlatClassifier(WORDS, num_classes=2).eval(), every), every)
+
+    def outputs(self) -> list[AttentionOutput]:
+        """The model's output of each batch."""
+        return [self.model(batch) for batch in self.batches]
+
+    def details(self, seconds: Mapping[str, Sequence[float]]) -> dict[str, str]:
+        """Texts and times; "items" is the time of item logits, which the forward pass computes."""
+        count, tokens = self.batches[0].tokens.shape
+        counted = [
+            ours + items for ours, items in zip(seconds["ours"], seconds["items"], strict=True)
+        ]
+        with_items = Measurement.of_ratios(seconds["theirs"], counted, {}).median
+        return {
+            "texts": f"{len(self.batches)} batches of {count} texts of {tokens} tokens",
+            "ours": spread(seconds["ours"]),
+            "theirs": spread(seconds["theirs"]),
+            "item logits, which come with the forward pass": f"{spread(seconds['items'])}; with "
+            f"them theirs takes {with_items:.2f} times ours",
+        }
 
 
-@torch.no_grad()
-def scene(batches: int, texts: int = TEXTS, tokens: int = TOKENS) -> Scene:
-    """The model and texts that the tests without re-encoding share."""
-    torch.manual_seed(0)
-    drawn = [random_texts(number, texts, tokens, WORDS) for number in range(batches)]
-    model = spread_out(FlatClassifier(WORDS, num_classes=2).eval(), drawn)
-    return Scene(model, drawn, [model(batch) for batch in drawn])
+def random_texts(number: int, texts: int, tokens: int, words: int) -> TextBatch:
+    """Batch `number` of texts of random words without padding or boundary tokens."""
+    return TextBatch(
+        index=torch.arange(texts) + number * texts,
+        tokens=torch.randint(len(SPECIAL_TOKENS), words, (texts, tokens)),
+        mask=torch.ones(texts, tokens, dtype=torch.bool),
+        labels=torch.randint(2, (texts,)),
+    )
 
 
 @torch.no_grad()
@@ -62,17 +91,41 @@ def spread_out(model: FlatClassifier, batches: Sequence[TextBatch]) -> FlatClass
     return model
 
 
-def random_texts(number: int, texts: int, tokens: int, words: int) -> TextBatch:
-    """Batch `number` of texts of random words without padding or boundary tokens."""
-    return TextBatch(
-        index=torch.arange(texts) + number * texts,
-        tokens=torch.randint(len(SPECIAL_TOKENS), words, (texts, tokens)),
-        mask=torch.ones(texts, tokens, dtype=torch.bool),
-        labels=torch.randint(2, (texts,)),
-    )
-
-
 def from_states(model: FlatClassifier, output: AttentionOutput) -> AttentionOutput:
     """The output with its item logits computed once more from its hidden states."""
-    items = pad(model.decoder(output.states), (1, 0)).unsqueeze(1)
-    return replace(output, item_logits=items)
+    return replace(output, item_logits=pad(model.decoder(output.states), (1, 0)).unsqueeze(1))
+
+
+def arguments(name: str) -> dict[str, Any]:
+    """The arguments in a file of configs."""
+    text = (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)["init_args"]
+    return found
+
+
+def corpus_of(name: str, **changes: object) -> TextDataModule:
+    """The corpus of a file in configs/data, some of its options changed."""
+    return TextDataModule(**arguments(f"data/{name}") | changes)
+
+
+def attached(name: str) -> list[InterpretabilityTest]:
+    """The tests that a file of configs/tests/ attaches, as it sets them, without linear programs.
+
+    What these cost with more than two classes is measured by itself, in the group several_classes.
+    """
+    text = (CONFIGS / "tests" / f"{name}.yaml").read_text(encoding="utf-8")
+    tests = []
+    for entry in yaml.safe_load(text)["trainer"]["callbacks+"]:
+        module, _, kind = entry["class_path"].rpartition(".")
+        options = entry.get("init_args", {})
+        if kind == "AdversarialAttention":
+            options |= {"program_instances": 0}
+        tests.append(getattr(import_module(module), kind)(**options))
+    return tests
+
+
+def of_like_length(dataset: TokenDataset, texts: int) -> TextBatch:
+    """A batch as evaluation loads it, sorted by length: the one of median length."""
+    batches = list(OnceSampler(len(dataset), texts, lengths=dataset.lengths))
+    batches.sort(key=lambda rows: int(dataset.lengths[rows].max()))
+    return dataset[batches[len(batches) // 2]]

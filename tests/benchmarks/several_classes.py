@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -28,8 +27,8 @@ from tests.benchmarks.tilting import tilted_attentions
 
 EPSILON = 0.01
 CLASSES, ITEMS = (3, 4, 6, 9, 12, 16, 20), 60
-# The instances of the bound.
-MOST_CLASSES, MOST_ITEMS = 20, 200
+# Rows, items and classes of the bound.
+MOST = (12, 200, 20)
 # Classes from which attentions with the same logits were not looked for.
 _MANY = 10
 
@@ -63,47 +62,38 @@ def now(weights: Tensor, items: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def several_classes(
-    threads: int,
     classes: Sequence[int] = CLASSES,
     rows: int = 24,
-    items: int = ITEMS,
-    most: tuple[int, int, int] = (12, MOST_ITEMS, MOST_CLASSES),
+    most: tuple[int, int, int] = MOST,
     repetitions: int = 3,
-) -> Measurement:
-    """Milliseconds of processor time a row of `worst_case_attention`, bound included, where classes are most.
+) -> dict[str, Measurement]:
+    """Milliseconds of processor time a row of `worst_case_attention`, bound included, for `most`.
 
     Raises:
         RuntimeError: An answer is below that without programs, or above its bound.
     """
-    torch.set_num_threads(threads)
-    details = {
-        f"{count} classes, {items} items": _compared(rows, items, count) for count in classes
-    }
-    largest = readouts(*most)
-    seconds: dict[str, list[float]] = {"before": [], "now": []}
+    details = {}
+    for count in classes:
+        before(*readouts(1, 4, count)), now(*readouts(1, 4, count))
+        instances = readouts(rows, ITEMS, count)
+        old, old_seconds = _timed(before, instances)
+        (js, upper), seconds = _timed(now, instances)
+        if (js < old - 1e-12).any() or (js > upper).any():
+            raise RuntimeError("an answer is below that without programs, or above its bound")
+        improved = (js > old + 1e-6).double().mean()
+        details[f"{count} classes, {ITEMS} items"] = (
+            f"mean JS {old.mean():.3f} before, {js.mean():.3f} now, bound {upper.mean():.3f}; "
+            f"{improved:.0%} of {rows} rows improved, by {(js - old).mean():.3f} on average; "
+            f"{1000 * old_seconds / rows:.1f} and {1000 * seconds / rows:.1f} ms a row"
+        )
+    largest, taken = readouts(*most), {"before": [], "now": []}
     for _ in range(repetitions):
         for name, way in (("before", before), ("now", now)):
-            seconds[name].append(_timed(way, largest)[1] / most[0])
+            taken[name].append(_timed(way, largest)[1] / most[0])
     details[f"{most[2]} classes, {most[1]} items, processor time a row"] = (
-        f"{spread(seconds['now'])}, without programs {spread(seconds['before'])}"
+        f"{spread(taken['now'])}, without programs {spread(taken['before'])}"
     )
-    return Measurement([1000 * taken for taken in seconds["now"]], details)
-
-
-def _compared(rows: int, items: int, classes: int) -> str:
-    """What programs gain on random readouts, in words."""
-    instances = readouts(rows, items, classes)
-    before(*readouts(1, 4, classes)), now(*readouts(1, 4, classes))
-    old, old_seconds = _timed(before, instances)
-    (js, upper), seconds = _timed(now, instances)
-    if (js < old - 1e-12).any() or (js > upper).any():
-        raise RuntimeError("an answer is below that without programs, or above its bound")
-    improved = (js > old + 1e-6).double().mean()
-    return (
-        f"mean JS {old.mean():.3f} before, {js.mean():.3f} now, bound {upper.mean():.3f}; "
-        f"{improved:.0%} of {rows} rows improved, by {(js - old).mean():.3f} on average; "
-        f"{1000 * old_seconds / rows:.1f} and {1000 * seconds / rows:.1f} ms a row"
-    )
+    return {"several_classes": Measurement([1000 * each for each in taken["now"]], details)}
 
 
 def _timed(way: Callable[..., T], instances: Instance) -> tuple[T, float]:
@@ -123,28 +113,26 @@ def compare_run(run: Path, texts: int, seed: int = 0) -> None:
     """
     file = pq.ParquetFile(run / "predictions.parquet")
     index = file.read(columns=["index"])["index"].to_numpy()
-    chosen = set(choose(index, texts, seed).tolist())
-    columns: dict[str, list[float]] = {
-        name: [] for name in ("index", "items", "before", "now", "upper", "before_ms", "now_ms")
-    }
+    chosen, compared = set(choose(index, texts, seed).tolist()), []
     for batch in file.iter_batches(64, columns=["index", "attention", "item_logits"]):
-        for row in batch.to_pylist():
-            if row["index"] in chosen:
-                values = _compared_text(np.array(row["attention"]), np.array(row["item_logits"]))
-                for name, value in zip(columns, (row["index"], *values), strict=True):
-                    columns[name].append(value)
+        for row in (row for row in batch.to_pylist() if row["index"] in chosen):
+            weights, items = (torch.tensor([row[name]]) for name in ("attention", "item_logits"))
+            instance = weights.double(), items.double(), torch.ones(1, weights.shape[-1]).bool()
+            old, old_seconds = _timed(before, instance)
+            (js, upper), seconds = _timed(now, instance)
+            compared.append(
+                {
+                    "index": float(row["index"]),
+                    "items": float(weights.shape[-1]),
+                    "before": float(old.mean()),
+                    "now": float(js.mean()),
+                    "upper": float(upper.mean()),
+                    "before_ms": 1000 * old_seconds,
+                    "now_ms": 1000 * seconds,
+                }
+            )
     with replacing(run / "worst_case.parquet") as temporary:
-        pq.write_table(pa.table(columns), temporary)
-
-
-def _compared_text(attention: np.ndarray, item_logits: np.ndarray) -> tuple[float, ...]:
-    """Items, JS before and now, bound and both times in milliseconds, means over heads (H, N)."""
-    weights, items = torch.from_numpy(attention)[None], torch.from_numpy(item_logits)[None]
-    instance = weights, items, torch.ones(1, weights.shape[-1], dtype=torch.bool)
-    old, old_seconds = _timed(before, instance)
-    (js, upper), seconds = _timed(now, instance)
-    found = [float(column.mean()) for column in (old.reshape(-1), js, upper)]
-    return weights.shape[-1], *found, 1000 * old_seconds, 1000 * seconds
+        pq.write_table(pa.Table.from_pylist(compared), temporary)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

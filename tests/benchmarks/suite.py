@@ -1,11 +1,27 @@
-"""The benchmarks: what each asks, its bound, and how it is run."""
+"""The benchmarks of `benchmarks.yaml`, their results on disk, and the tables made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import json
+import os
+import platform
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+import yaml
 
 from tests.benchmarks.measuring import Measurement
+from tests.commands import ROOT
+
+RESULTS = Path(__file__).with_name("results.json")
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
+LIBRARIES = ("torch", "lightning", "torchmetrics", "numpy", "pyarrow")
 
 
 @dataclass(frozen=True)
@@ -15,27 +31,34 @@ class Benchmark:
     Args:
         name: What results know it by.
         asks: What is measured, for the page.
-        bound: The largest value that passes.
+        at_most: The largest value that passes.
+        at_least: The smallest value that passes.
         unit: Unit of value and bound; empty for a ratio.
-        at_least: The bound is the smallest value that passes instead.
     """
 
     name: str
     asks: str
-    bound: float
+    at_most: float = float("inf")
+    at_least: float = float("-inf")
     unit: str = ""
-    at_least: bool = False
 
-    def met(self, measurement: Measurement) -> bool:
-        """Whether the median is within the bound."""
-        return self._passes(measurement.median)
-
-    def undecided(self, measurement: Measurement) -> bool:
-        """Whether some repetitions are within the bound and others are not."""
-        return len({self._passes(value) for value in measurement.values}) > 1
-
-    def _passes(self, value: float) -> bool:
-        return value >= self.bound if self.at_least else value <= self.bound
+    def row(self, result: Result | None) -> str:
+        """The row in the table of bounds."""
+        side, bound = "most", self.at_most
+        if bound == float("inf"):
+            side, bound = "least", self.at_least
+        cells = [self.asks, f"at {side} {bound:g}{f' {self.unit}' if self.unit else ''}"]
+        if result is None:
+            return f"| {' | '.join([*cells, 'not measured'])} | |"
+        measurement = result.measurement
+        median, *values = (
+            self.at_least <= value <= self.at_most
+            for value in (measurement.median, *measurement.values)
+        )
+        verdict = "met" if median else "**missed**"
+        if len(set(values)) > 1:
+            verdict += " by the median; the repetitions disagree"
+        return f"| {' | '.join([*cells, measurement.text(self.unit), verdict])} |"
 
 
 @dataclass(frozen=True)
@@ -45,303 +68,114 @@ class Group:
     Args:
         benchmarks: What is measured.
         threads: Threads of torch.
-        run: Measures, for a number of threads.
+        run: Where the function stands that measures them: `module.function`.
     """
 
     benchmarks: tuple[Benchmark, ...]
     threads: int
-    run: Callable[[int], Mapping[str, Measurement]]
+    run: str
+
+    @property
+    def function(self) -> Callable[..., Mapping[str, Measurement]]:
+        """What measures: a `Measurement` by the name of each benchmark."""
+        module, _, name = self.run.partition(".")
+        found: Callable[..., Mapping[str, Measurement]]
+        found = getattr(import_module(f"tests.benchmarks.{module}"), name)
+        return found
 
 
-def _training(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks.training import epochs
-
-    return epochs(threads)
-
-
-def _permutation(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks.permutation import addition
-
-    return {"imdb_permutation": addition(threads)}
-
-
-def _variants(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks import variants
-
+def _groups() -> dict[str, Group]:
+    file = Path(__file__).with_name("benchmarks.yaml")
     return {
-        "adversarial_epoch": variants.adversary(threads),
-        "guided_epoch": variants.guided(threads),
+        name: Group(
+            tuple(Benchmark(known, **fields) for known, fields in group.pop("benchmarks").items()),
+            **group,
+        )
+        for name, group in yaml.safe_load(file.read_text(encoding="utf-8")).items()
     }
 
 
-def _memory(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks.memory import growth
-
-    return {"memory_growth": growth(threads)}
+GROUPS = _groups()
 
 
-def _startup(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks.startup import help_cost
+@dataclass(frozen=True)
+class Result:
+    """A measurement and the circumstances it was made in.
 
-    return {"help_cost": help_cost()}
+    Args:
+        values: The value of each repetition.
+        details: What else was measured.
+        threads: Threads of torch.
+        date: Day of the measurement, UTC.
+        machine: Processor, number of cores, system.
+        load: Load averages of the machine when it began, over 1, 5 and 15 minutes.
+        versions: Python and the libraries that matter.
+    """
 
+    values: list[float]
+    details: dict[str, str]
+    threads: int
+    date: str
+    machine: str
+    load: str
+    versions: str
 
-def _cheap_tests(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks.cheap import cheap_tests
-
-    return {"cheap_tests": cheap_tests(threads)}
-
-
-def _shuffling(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks.speedups import shuffling
-
-    return {"permutation_speedup": shuffling(threads)}
-
-
-def _erasing(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks.speedups import erasing
-
-    return {"erasure_speedup": erasing(threads)}
-
-
-def _adversary(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks.speedups import adversary
-
-    return {"adversary_speedup": adversary(threads)}
+    @property
+    def measurement(self) -> Measurement:
+        """What is held against the bound."""
+        return Measurement(self.values, self.details)
 
 
-def _several_classes(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks.several_classes import several_classes
-
-    return {"several_classes": several_classes(threads)}
-
-
-def _leave_one_out(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks.leaving_out import leave_one_out
-
-    return leave_one_out(threads)
-
-
-def _tagging(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks.tagging import tagging
-    from tests.benchmarks.tagging_training import tagging_epoch
-
-    return {"tagging_epoch": tagging_epoch(threads), **tagging(threads)}
+def circumstances() -> dict[str, str]:
+    """Date, machine, load and versions of now."""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
+    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    processor = model[1] if model else platform.machine()
+    libraries = [f"{name} {version(name)}" for name in LIBRARIES]
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "machine": f"{processor}, {os.cpu_count()} cores, {platform.system()}",
+        "load": ", ".join(f"{load:.1f}" for load in os.getloadavg()),
+        "versions": ", ".join([f"Python {platform.python_version()}", *libraries]),
+    }
 
 
-def _tagging_cheap(threads: int) -> Mapping[str, Measurement]:
-    from tests.benchmarks.tagging import tagging_cheap
-
-    return tagging_cheap(threads)
-
-
-def _of_tokens(test: str, readout: str) -> Benchmark:
-    """How a test on tokens stands against a loop over tokens."""
-    return Benchmark(
-        f"tokens_{test}_{readout}",
-        f"How many times as fast `{test}` is on the tokens of `{readout}` as {TOKEN_LOOPS[test]}",
-        50,
-        "times",
-        at_least=True,
-    )
+def read_results(path: Path = RESULTS) -> dict[str, Result]:
+    """Results by benchmark; none where the file is missing."""
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {name: Result(**fields) for name, fields in stored.items()}
 
 
-# What the loop over tokens does that a test is held against.
-TOKEN_LOOPS = {
-    "AttentionPermutation": "reading shuffle by shuffle of a token",
-    "SingleErasure": "reading erasure by erasure of a token",
-    "DecisionFlip": "erasing item by item from a token",
-    "AdversarialAttention": "Jain & Wallace's search, a head of a token at a time",
-    "ImportanceCorrelation": "differentiating a token and encoding each shortened sentence for it",
-}
-# Readouts of the tagger: that of the study, which is not affine in attention, and an affine one.
-READOUTS = ("study", "residual")
+def write_results(results: Mapping[str, Result], path: Path = RESULTS) -> None:
+    """Keep results for a page that is made of several calls."""
+    stored = {name: asdict(results[name]) for name in sorted(results)}
+    path.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
 
-GROUPS = {
-    "training": Group(
-        (
-            Benchmark(
-                "sst_epoch_default",
-                "An SST training epoch of `attnlight fit` over one of a plain PyTorch loop with "
-                "default Adam and shuffled batches",
-                0.4,
-            ),
-            Benchmark(
-                "sst_epoch_fused",
-                "An SST training epoch of `attnlight fit` over one of a plain PyTorch loop with "
-                "fused Adam and our batches",
-                1.15,
-            ),
-        ),
-        2,
-        _training,
-    ),
-    "permutation": Group(
-        (
-            Benchmark(
-                "imdb_permutation",
-                "What `AttentionPermutation` adds to `test` on IMDb (10 % is the aim)",
-                15,
-                "%",
-            ),
-        ),
-        2,
-        _permutation,
-    ),
-    "cheap_tests": Group(
-        (
-            Benchmark(
-                "cheap_tests",
-                "The tests of configs/tests/cheap.yaml together over a plain forward pass, two "
-                "classes (0.3 is the aim)",
-                0.6,
-            ),
-        ),
-        2,
-        _cheap_tests,
-    ),
-    "shuffling": Group(
-        (
-            Benchmark(
-                "permutation_speedup",
-                "How many times as fast `AttentionPermutation` is as weighting the hidden states by "
-                "each of 100 shuffles, adding them up and reading out",
-                15,
-                "times",
-                at_least=True,
-            ),
-        ),
-        2,
-        _shuffling,
-    ),
-    "erasing": Group(
-        (
-            Benchmark(
-                "erasure_speedup",
-                "How many times as fast erasing a whole ranking is as reading each step out of "
-                "hidden states",
-                50,
-                "times",
-                at_least=True,
-            ),
-        ),
-        2,
-        _erasing,
-    ),
-    "adversary": Group(
-        (
-            Benchmark(
-                "adversary_speedup",
-                "How many times as fast the exact worst-case attention is as Jain & Wallace's "
-                "search, 500 steps from 5 starts",
-                100,
-                "times",
-                at_least=True,
-            ),
-        ),
-        2,
-        _adversary,
-    ),
-    "several_classes": Group(
-        (
-            Benchmark(
-                "several_classes",
-                "Processor time of the worst-case attention of a row with 20 classes and 200 items, "
-                "its upper bound included",
-                80,
-                "ms",
-            ),
-        ),
-        1,
-        _several_classes,
-    ),
-    "leave_one_out": Group(
-        (
-            Benchmark(
-                "leave_one_out_imdb",
-                "How many times as fast leave-one-out is as encoding the batch anew for every "
-                "position, 32 IMDb reviews drawn at random",
-                3,
-                "times",
-                at_least=True,
-            ),
-            Benchmark(
-                "leave_one_out_equal",
-                "How many times as fast leave-one-out is as encoding the batch anew for every "
-                "position, 32 texts of 200 tokens",
-                1.5,
-                "times",
-                at_least=True,
-            ),
-        ),
-        2,
-        _leave_one_out,
-    ),
-    "variants": Group(
-        (
-            Benchmark(
-                "adversarial_epoch",
-                "An SST epoch of adversarial training over one of plain training of the same model",
-                1.2,
-            ),
-            Benchmark(
-                "guided_epoch",
-                "An IMDb epoch of the MLP guided by the base's attention over one of the BiLSTM",
-                0.3,
-            ),
-        ),
-        2,
-        _variants,
-    ),
-    "tagging": Group(
-        (
-            Benchmark(
-                "tagging_epoch",
-                "An epoch of the tagger `study` on CoNLL-2000 by `attnlight fit` over one of a plain "
-                "PyTorch loop with the same optimiser, schedule and batches",
-                1.2,
-            ),
-            *(_of_tokens(test, readout) for readout in READOUTS for test in TOKEN_LOOPS),
-        ),
-        2,
-        _tagging,
-    ),
-    "tagging_cheap": Group(
-        tuple(
-            Benchmark(
-                f"tagging_cheap_{readout}",
-                "`Trainer.test` with the tests of configs/tests/cheap.yaml, without linear programs, "
-                f"on all test sentences of CoNLL-2000, tagger `{readout}`",
-                3,
-                "min",
-            )
-            for readout in READOUTS
-        ),
-        2,
-        _tagging_cheap,
-    ),
-    "memory": Group(
-        (
-            Benchmark(
-                "memory_growth",
-                "Peak anonymous memory of fit, validate and test with `Predictions` over 1,000,000 "
-                "planted documents, less that over 100,000",
-                100,
-                "MiB",
-            ),
-        ),
-        1,
-        _memory,
-    ),
-    "startup": Group(
-        (
-            Benchmark(
-                "help_cost",
-                "`attnlight --help` over `import lightning.pytorch`, each in a new process",
-                1.3,
-            ),
-        ),
-        1,
-        _startup,
-    ),
-}
+
+def with_tables(page: str, results: Mapping[str, Result]) -> str:
+    """The page with its part between the markers made anew: bounds, then a section per group."""
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    rows = ["| what | bound | measured | |", "|---|---|---|---|"]
+    rows += [b.row(results.get(b.name)) for group in GROUPS.values() for b in group.benchmarks]
+    parts = ["\n".join(rows)]
+    for name, group in GROUPS.items():
+        found = [results[b.name] for b in group.benchmarks if b.name in results]
+        if found:
+            first = found[0]
+            threads = f"{first.threads} thread{'s' if first.threads > 1 else ''}"
+            lines = [f"### {name}", "", f"`python -m tests.benchmarks {name}`", ""]
+            lines += [f"* {title}: {text}" for title, text in details(found).items()]
+            where = f"{first.date}, {first.machine}, {threads}"
+            lines += [f"* {where}, load averages before: {first.load}", f"* {first.versions}"]
+            parts.append("\n".join(lines))
+    return "\n\n".join([before + BEGIN, *parts, END + after])
+
+
+def details(found: Iterable[Result]) -> dict[str, str]:
+    """What else was measured with some results, each thing once."""
+    every: dict[str, str] = {}
+    for result in found:
+        every |= {name: text for name, text in result.details.items() if name not in every}
+    return every

@@ -1,97 +1,89 @@
-from typing import cast
+from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
 
-from attnlight.datamodules import PlantedEvidence
-from attnlight.tasks import AttentionClassifier
-from tests.bases import classifier
-from tests.benchmarks.permutation import addition
-from tests.benchmarks.training import PlainLoop, shuffled
+from attnlight.compatibility import arguments
+from attnlight.datamodules import CorpusDataModule, PlantedEvidence
+from attnlight.tasks import AttentionClassifier, AttentionTask, ChunkTagger
+from tests.bases import trainer
+from tests.benchmarks.training import PlainLoop, tagging_epoch, variants
+from tests.tasks import tagged
 
-DECAY = {"embedding": 1e-5, "encoder": 1e-5, "decoder": 1e-5}
+CLASSIFIER: dict[str, Any] = {
+    "embedding_size": 6,
+    "hidden_size": 4,
+    "amsgrad": True,
+    "weight_decay": {"embedding": 1e-5, "encoder": 1e-5, "decoder": 1e-5},
+    "loss_reduction": "sum",
+}
+TAGGER: dict[str, Any] = {
+    **{"embedding_size": 8, "feature_size": 4, "hidden_size": 16, "heads": 2, "filter_size": 8},
+    **{"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0},
+    **{"learning_rate": 0.2, "betas": (0.9, 0.98), "warmup_steps": 7},
+}
 
 
 @pytest.fixture(scope="module")
-def corpus() -> PlantedEvidence:
+def planted() -> PlantedEvidence:
     corpus = PlantedEvidence(train_size=70, validation_size=8, test_size=9, batch_size=16)
     corpus.prepare()
     return corpus
 
 
-@pytest.fixture
-def task(corpus: PlantedEvidence) -> AttentionClassifier:
-    return classifier(
-        corpus.spec,
-        embedding_size=6,
-        hidden_size=4,
-        amsgrad=True,
-        weight_decay=DECAY,
-        loss_reduction="sum",
-    )
-
-
-def plain_loop(corpus: PlantedEvidence, task: AttentionClassifier, *, fused: bool) -> PlainLoop:
-    trainer = pl.Trainer(logger=False, enable_checkpointing=False, accelerator="cpu")
-    trainer.datamodule = corpus  # type: ignore[attr-defined]
-    return PlainLoop(trainer, task, fused=fused)
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_the_optimizer_has_the_settings_of_the_task(
-    corpus: PlantedEvidence, task: AttentionClassifier, fused: bool
-) -> None:
-    def settings(optimizer: torch.optim.Optimizer) -> list[dict[str, object]]:
-        """Per group the number of parameters and everything but the implementation."""
-        left_out = ("params", "fused")
-        return [
-            {"sizes": [p.shape for p in group["params"]]}
-            | {key: value for key, value in group.items() if key not in left_out}
-            for group in optimizer.param_groups
-        ]
-
-    ours, plain = task.configure_optimizers(), plain_loop(corpus, task, fused=fused).optimizer
-    assert settings(plain) == settings(ours)
-    assert [group["fused"] for group in plain.param_groups] == [True if fused else None] * 4
-
-
+@pytest.mark.parametrize("task", [AttentionClassifier, ChunkTagger])
 def test_the_plain_loop_learns_what_ours_does(
-    corpus: PlantedEvidence, task: AttentionClassifier
+    task: type[AttentionTask], planted: PlantedEvidence, tmp_path: Path
 ) -> None:
-    plain = plain_loop(corpus, task, fused=True)
-    plain.model.load_state_dict(task.model.state_dict())
-    trainer = pl.Trainer(
-        max_epochs=2,
-        limit_val_batches=0,
-        logger=False,
-        accelerator="cpu",
-        devices=1,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    trainer.fit(task, corpus)
+    corpus: CorpusDataModule = planted
+    options = CLASSIFIER
+    if task is ChunkTagger:
+        written = tagged.written(tmp_path / "corpus")
+        corpus, options = tagged.corpus(written, cache_dir=str(tmp_path / "cache")), TAGGER
+    torch.manual_seed(0)
+    ours = task(corpus.spec, **arguments(options))
+    stand_in = pl.Trainer(logger=False, enable_checkpointing=False, accelerator="cpu")
+    stand_in.datamodule = corpus  # type: ignore[attr-defined]
+    plain = PlainLoop(stand_in, ours, fused=True)
+    plain.model.load_state_dict(ours.model.state_dict())
+    before = {name: weights.clone() for name, weights in ours.model.state_dict().items()}
+    trainer(tmp_path, max_epochs=2, limit_val_batches=0).fit(ours, corpus)
     for _ in range(2):
         plain.epoch()
-    expected = task.model.state_dict()
+    expected = ours.model.state_dict()
     for name, weights in plain.model.state_dict().items():
-        torch.testing.assert_close(weights, expected[name], rtol=0, atol=1e-6)
+        torch.testing.assert_close(weights, expected[name], rtol=0, atol=1e-5)
+    assert any(not torch.equal(before[name], weights) for name, weights in expected.items())
 
 
-def test_shuffled_batches_hold_every_text_once_whatever_its_length(corpus: PlantedEvidence) -> None:
-    dataset = corpus.dataset("train")
+def test_default_adam_reads_every_text_once_whatever_its_length(planted: PlantedEvidence) -> None:
+    stand_in = pl.Trainer(logger=False, enable_checkpointing=False, accelerator="cpu")
+    stand_in.datamodule = planted  # type: ignore[attr-defined]
+    task = AttentionClassifier(planted.spec, **arguments(CLASSIFIER))
+    plain = PlainLoop(stand_in, task, fused=False)
     torch.manual_seed(0)
-    first, second = ([batch.index for batch in shuffled(dataset, 16)] for _ in range(2))
+    first, second = ([batch.index for batch in plain.loader] for _ in range(2))
     assert [len(index) for index in first] == [16, 16, 16, 16, 6]
     assert torch.cat(first).sort().values.tolist() == list(range(70))
     assert torch.cat(first).tolist() != torch.cat(second).tolist()
-    spans = [np.ptp(dataset.lengths[cast("np.ndarray", index.numpy())]) for index in first[:-1]]
-    assert min(spans) > 10  # of 20: sorted batches would span about 5
+    lengths = planted.dataset("train").lengths
+    assert min(np.ptp(lengths[index.numpy()]) for index in first[:-1]) > 10  # sorted: about 5
+    plain.epoch()
 
 
-def test_the_permutation_benchmark_runs(corpus: PlantedEvidence) -> None:
-    found = addition(1, repetitions=2, corpus=corpus)
+def test_epochs_are_taken_in_turn(tmp_path: Path) -> None:
+    data = tagged.corpus(tagged.written(tmp_path / "corpus"))
+    found = tagging_epoch(2, *tagged.arguments(data), f"--data.cache_dir={tmp_path}/cache")
     assert len(found.values) == 2
-    assert found.details["texts"] == "9"
+    assert set(found.details) == {"attnlight fit, an epoch", "plain loop, an epoch"}
+
+
+def test_variants(planted: PlantedEvidence) -> None:
+    found = variants(2, planted)
+    assert {name: len(taken.values) for name, taken in found.items()} == {
+        "adversarial_epoch": 2,
+        "guided_epoch": 2,
+    }

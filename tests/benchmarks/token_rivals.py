@@ -9,11 +9,13 @@ measures are those that the tests log, but for draws that they record besides.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from math import nan
 
 import torch
-from torch import Tensor
+from scipy.stats import kendalltau
+from torch import Tensor, nn
 
 from attnlight.batch import TextBatch
 from attnlight.models import SelfAttentionTagger
@@ -32,7 +34,7 @@ class Sentence:
     Attributes:
         model: The tagger, in evaluation mode.
         batch: The sentence, without padding.
-        output: What the model says of it.
+        output: The model's output.
         values: What attention weighs, (H, N, D / H).
         index: Its row in the corpus.
     """
@@ -46,41 +48,59 @@ class Sentence:
     def __len__(self) -> int:
         return len(self.output.rows)
 
-    @property
-    def heads(self) -> int:
-        """Number of heads H."""
-        return len(self.values)
-
     def read(self, token: int, weights: Tensor) -> Tensor:
         """Logits (C,), or (K, C), of a token's attention (H, N), or K of them (K, H, N)."""
         contexts = (weights.unsqueeze(-2) @ self.values).flatten(-3)
         logits: Tensor = self.model.decoder(contexts, self.output.states[0, token])
         return logits
 
-    def ways(self) -> Iterator[slice]:
-        """All heads together, then each."""
-        yield _ALL
-        for head in range(self.heads):
-            yield slice(head, head + 1)
+    def each_way(self, measure: Callable[[slice], dict[str, float]]) -> Found:
+        """What is measured of all heads together, then of each."""
+        ways = [_ALL, *(slice(head, head + 1) for head in range(len(self.values)))]
+        found = [measure(heads) for heads in ways]
+        return {name: [one[name] for one in found] for name in found[0]}
+
+    def without(self, item: int) -> Tensor:
+        """Logits (N - 1, C) of the sentence encoded without one of its items."""
+        left = [place for place in range(len(self)) if place != item]
+        short = self.batch.apply(lambda v: v if v.ndim == 1 else v[:, left])
+        logits: Tensor = self.model(short).logits
+        return logits
+
+    @cached_property
+    def all_without(self) -> list[Tensor]:
+        """`without` each item."""
+        return [self.without(item) for item in range(len(self))]
 
 
 def shuffled(
-    sentence: Sentence, token: int, orders: Sequence[Tensor], head_orders: Sequence[Tensor]
+    sentence: Sentence, token: int, orders: Tensor, head_draws: int, at_once: bool = False
 ) -> Found:
     """What `AttentionPermutation` measures: read the token under one shuffle after the other.
 
     Args:
         sentence: The sentence.
         token: Which token of it.
-        orders: Orders (N,) of its items for all heads together.
-        head_orders: Those for each head.
+        orders: Orders of its items, (K, N).
+        head_draws: How many of them each head is shuffled by.
+        at_once: Read all shuffles of a token or of one of its heads at once.
     """
     own, logits = sentence.output.weights[token], sentence.output.logits[token]
     before, decision = logits.softmax(-1), int(logits.argmax())
 
     def moved(heads: slice) -> dict[str, float]:
+        drawn = orders if heads == _ALL else orders[:head_draws]
+        if at_once:
+            weights = own.repeat(len(drawn), 1, 1)
+            weights[:, heads] = own[heads, drawn].transpose(0, 1)
+            after = sentence.read(token, weights).softmax(-1)
+            return {
+                "median_tvd": float(((after - before).abs().sum(-1) / 2).quantile(0.5)),
+                "median_js": float(jensen_shannon(after, before).quantile(0.5)),
+                "flip_rate": float((after.argmax(-1) != decision).double().mean()),
+            }
         tvd, js, flips = [], [], []
-        for order in orders if heads == _ALL else head_orders:
+        for order in drawn:
             weights = own.clone()
             weights[heads] = own[heads, order]
             after = sentence.read(token, weights).softmax(-1)
@@ -93,26 +113,7 @@ def shuffled(
             "flip_rate": statistics.fmean(flips),
         }
 
-    return _each_way(sentence, moved)
-
-
-def shuffled_at_once(sentence: Sentence, token: int, orders: Tensor, head_orders: Tensor) -> Found:
-    """The same, all shuffles (K, N) of a token or of one of its heads read at once."""
-    own, logits = sentence.output.weights[token], sentence.output.logits[token]
-    before, decision = logits.softmax(-1), logits.argmax()
-
-    def moved(heads: slice) -> dict[str, float]:
-        drawn = orders if heads == _ALL else head_orders
-        weights = own.repeat(len(drawn), 1, 1)
-        weights[:, heads] = own[heads, drawn].transpose(0, 1)
-        after = sentence.read(token, weights).softmax(-1)
-        return {
-            "median_tvd": float(((after - before).abs().sum(-1) / 2).quantile(0.5)),
-            "median_js": float(jensen_shannon(after, before).quantile(0.5)),
-            "flip_rate": float((after.argmax(-1) != decision).double().mean()),
-        }
-
-    return _each_way(sentence, moved)
+    return sentence.each_way(moved)
 
 
 def erased_alone(sentence: Sentence, token: int) -> Found:
@@ -142,57 +143,51 @@ def erased_alone(sentence: Sentence, token: int) -> Found:
             }
         return found if len(sentence) > 1 else dict.fromkeys(found, nan)
 
-    return _each_way(sentence, moved)
+    return sentence.each_way(moved)
 
 
-def erased_in_turn(
-    sentence: Sentence, token: int, random: Sequence[Tensor], *, minimum: bool = True
-) -> Found:
+def erased_in_turn(sentence: Sentence, token: int, random: Tensor) -> Found:
     """What `DecisionFlip` measures: erase item after item of each ranking until the decision flips.
 
     Args:
         sentence: The sentence.
         token: Which token of it.
-        random: Random orders (N,) of its items, of which a head alone takes the first.
-        minimum: Also look for the fewest items, where the readout is affine.
+        random: Random orders of its items, (K, N), of which a head alone takes the first.
     """
     own = sentence.output.weights[token]
     slope = gradient(sentence, token)
 
     def removed(heads: slice) -> dict[str, float]:
+        draws = [order.tolist() for order in (random if heads == _ALL else random[:1])]
         orders = {
-            score: levels(values).argsort(descending=True, stable=True).tolist()
+            score: [levels(values).argsort(descending=True, stable=True).tolist()]
             for score, values in scores_of(own, slope, heads).items()
         }
-        draws = random if heads == _ALL else random[:1]
-        drawn = [first_flip(sentence, token, heads, order.tolist()) for order in draws]
-        found = {name: first_flip(sentence, token, heads, order) for name, order in orders.items()}
-        found["random_first"] = drawn[0]
-        fewest = fewest_erased(sentence, token, heads) if minimum else None
-        columns = {"minimal_count": nan if fewest is None else float(fewest)}
-        for name, flips in (*found.items(), ("random", drawn)):
-            each = [flips] if isinstance(flips, int) else flips
-            order = orders.get(name)
-            every = [order] if order is not None else [o.tolist() for o in draws]
-            columns |= _described(own[heads].mean(0), each, every, name, columns["minimal_count"])
+        flips = {
+            name: [first_flip(sentence, token, heads, order) for order in every]
+            for name, every in {**orders, "random": draws}.items()
+        }
+        orders |= {"random": draws, "random_first": draws[:1]}
+        flips["random_first"] = flips["random"][:1]
+        fewest, weights = fewest_erased(sentence, token, heads), own[heads].mean(0)
+        columns = {"minimal_count": fewest}
+        for name, every in orders.items():
+            pairs = zip(flips[name], every, strict=True)
+            gone = [(n, order[:n], order[n:]) for n, order in pairs if n > 0]
+            count = _mean([n for n, _, _ in gone])
+            mass = [float(weights[erased].sum()) for _, erased, _ in gone]
+            emptied = [not float(weights[left].sum()) > 0 for _, _, left in gone]
+            columns |= {
+                f"removed_fraction_{name}": count / len(weights),
+                f"removed_mass_{name}": _mean(mass),
+                f"needs_all_{name}": _mean(emptied),
+                f"never_flips_{name}": _mean([n < 0 for n in flips[name]]),
+            }
+            if name != "random_first":
+                columns[f"excess_{name}"] = count - fewest
         return columns
 
-    return _each_way(sentence, removed)
-
-
-def _described(
-    weights: Tensor, flips: Sequence[int], orders: Sequence[list[int]], name: str, fewest: float
-) -> dict[str, float]:
-    """Columns of a ranking, or the means over several, from when each flips; -1: never."""
-    gone = [(n, order[:n], order[n:]) for n, order in zip(flips, orders, strict=False) if n > 0]
-    counts = _mean([n for n, _, _ in gone])
-    columns = {
-        f"removed_fraction_{name}": counts / len(weights),
-        f"removed_mass_{name}": _mean([float(weights[erased].sum()) for _, erased, _ in gone]),
-        f"needs_all_{name}": _mean([not float(weights[left].sum()) > 0 for _, _, left in gone]),
-        f"never_flips_{name}": _mean([n < 0 for n in flips]),
-    }
-    return columns if name == "random_first" else columns | {f"excess_{name}": counts - fewest}
+    return sentence.each_way(removed)
 
 
 def first_flip(
@@ -209,17 +204,17 @@ def first_flip(
     return -1
 
 
-def fewest_erased(sentence: Sentence, token: int, heads: slice) -> int | None:
-    """The fewest items that change the decision: for each other class those that speak most for it not.
+def fewest_erased(sentence: Sentence, token: int, heads: slice) -> float:
+    """The fewest items that change the decision: for each other class those most against it.
 
-    None where the readout is not affine, or nothing changes it.
+    NaN where the readout is not affine, or nothing changes the decision.
     """
     items = sentence.output.item_logits
     if items is None:
-        return None
+        return nan
     own, logits = sentence.output.weights[token], sentence.output.logits[token]
     terms = own.unsqueeze(-1) * items[token]  # (H, N, C)
-    # To a head alone what the others say is one number for each class.
+    # For one head the sum of the others is a number for each class.
     others = logits - terms[heads].sum((0, 1))
     terms = (terms[heads] + own[heads].unsqueeze(-1) * others).sum(0)
     decision, fewest = int(logits.argmax()), None
@@ -230,7 +225,87 @@ def fewest_erased(sentence: Sentence, token: int, heads: slice) -> int | None:
             most = None if fewest is None else fewest - 1
             found = first_flip(sentence, token, heads, order, most)
             fewest = found if found > 0 else fewest
-    return fewest
+    return nan if fewest is None else float(fewest)
+
+
+def correlated(sentence: Sentence, token: int, encoded_once: bool = False) -> Found:
+    """What `ImportanceCorrelation` measures: differentiate, and delete one item after the other.
+
+    Args:
+        sentence: The sentence.
+        token: Which token of it.
+        encoded_once: Encode each shortened sentence once for all tokens, not anew for each.
+    """
+    own, logits = sentence.output.weights[token], sentence.output.logits[token]
+    scores = {
+        "input_gradient": input_gradient(sentence, token, sentence.output.weights),
+        "input_gradient_attached": input_gradient(sentence, token, None),
+    }
+    before, moved = logits.double().softmax(-1), torch.full_like(own[0], nan).double()
+    others = [item for item in range(len(sentence)) if item != token]
+    for item in others:
+        short = sentence.all_without[item] if encoded_once else sentence.without(item)
+        after = short[token - (token > item)].double().softmax(-1)
+        moved[item] = (after - before).abs().sum() / 2
+    scores["loo"] = moved
+    kept = {name: others if name == "loo" else list(range(len(own[0]))) for name in scores}
+    found = {
+        f"tau_attention_{name}": [
+            _tau(attention[kept[name]], values[kept[name]]) for attention in (own.mean(0), *own)
+        ]
+        for name, values in scores.items()
+    }
+    for name in ("input_gradient", "input_gradient_attached"):
+        found[f"tau_{name}_loo"] = [_tau(scores[name][others], moved[others])]
+    return found
+
+
+def input_gradient(sentence: Sentence, token: int, weights: Tensor | None) -> Tensor:
+    """Gradient times embedding of the log odds of the token's class, absolute, (N,)."""
+    with torch.enable_grad():
+        embeddings = sentence.model.embed(sentence.batch).detach().requires_grad_()
+        output = sentence.model(sentence.batch, weights=weights, embeddings=embeddings)
+        logits = output.logits[token]
+        winner = logits.argmax()
+        others = logits.masked_fill(torch.arange(len(logits)) == winner, -torch.inf)
+        (slope,) = torch.autograd.grad(logits[winner] - others.logsumexp(-1), embeddings)
+    return (slope * embeddings.detach())[0].sum(-1).abs()
+
+
+def searched(
+    sentence: Sentence, token: int, epsilon: float, starts: int = 5, steps: int = 500
+) -> list[float]:
+    """The largest JS that Jain & Wallace's search finds for each head, as the released code does.
+
+    One token and one head at a time, several attentions at once; 0 where it ends with none that
+    keeps the prediction.
+    """
+    own = sentence.output.weights[token]
+    before = sentence.output.logits[token].softmax(-1)
+    one, other = torch.triu_indices(starts, starts, 1)
+
+    def moved_by(head: int, attentions: Tensor) -> Tensor:
+        weights = own.repeat(starts, 1, 1)
+        weights[:, head] = attentions
+        return (sentence.read(token, weights).softmax(-1) - before).abs().sum(-1) / 2
+
+    best = []
+    for head in range(len(own)):
+        scores = nn.Parameter(3 * torch.randn(starts, len(sentence), dtype=own.dtype))
+        optimizer = torch.optim.Adam([scores], lr=0.01, amsgrad=True)
+        for _ in range(steps):
+            with torch.enable_grad():
+                found = scores.softmax(-1)
+                excess = (moved_by(head, found) - epsilon).relu()
+                gain = jensen_shannon(found, own[head]) - 500 * excess
+                between = 2 * jensen_shannon(found[one], found[other]) / starts**2
+                loss = -gain.sum() - between.sum()
+            (scores.grad,) = torch.autograd.grad(loss, scores)
+            optimizer.step()
+        found = scores.detach().softmax(-1)
+        js = jensen_shannon(found, own[head])
+        best.append(float(js.masked_fill(moved_by(head, found) > epsilon, 0.0).max()))
+    return best
 
 
 def renormalised(weights: Tensor, heads: slice) -> Tensor:
@@ -270,9 +345,10 @@ def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
     return (p * logs[0] + q * logs[1]).sum(-1) / 2
 
 
-def _each_way(sentence: Sentence, measure: Callable[[slice], dict[str, float]]) -> Found:
-    each = [measure(heads) for heads in sentence.ways()]
-    return {name: [one[name] for one in each] for name in each[0]}
+def _tau(one: Tensor, other: Tensor) -> float:
+    if len(one) < 2:
+        return nan
+    return float(kendalltau(levels(one).numpy(), levels(other).numpy()).statistic)
 
 
 def _mean(values: Sequence[float]) -> float:
