@@ -21,9 +21,17 @@ CLASSIFIER: dict[str, Any] = {
     "loss_reduction": "sum",
 }
 TAGGER: dict[str, Any] = {
-    **{"embedding_size": 8, "feature_size": 4, "hidden_size": 16, "heads": 2, "filter_size": 8},
-    **{"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0},
-    **{"learning_rate": 0.2, "betas": (0.9, 0.98), "warmup_steps": 7},
+    "embedding_size": 8,
+    "feature_size": 4,
+    "hidden_size": 16,
+    "heads": 2,
+    "filter_size": 8,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "relu_dropout": 0.0,
+    "learning_rate": 0.2,
+    "betas": (0.9, 0.98),
+    "warmup_steps": 7,
 }
 
 

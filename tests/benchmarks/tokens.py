@@ -17,23 +17,17 @@ from torch import Tensor
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks import (
     AdversarialAttention,
-    AttentionPermutation,
-    DecisionFlip,
     ImportanceCorrelation,
     InterpretabilityTest,
-    SingleErasure,
 )
 from attnlight.datamodules import ChunkingDataModule
-from attnlight.functional import permutations
-from attnlight.functional.ranking import random_rankings
 from attnlight.models import SelfAttentionTagger
 from attnlight.tasks import ChunkTagger
 from tests.bases import trainer
-from tests.benchmarks import token_rivals as rivals
 from tests.benchmarks.measuring import Measurement, clock, interleave, spread
 from tests.benchmarks.scene import arguments, attached, of_like_length
-from tests.benchmarks.token_rivals import Found, Sentence
 from tests.benchmarks.training import tagging_epoch
+from tests.callbacks.token_loops import Found, Loop, Sentence, loops, paired, searched
 
 # Readouts of the tagger: that of the study, which is not affine in attention, and an affine one.
 READOUTS = ("study", "residual")
@@ -45,7 +39,6 @@ SENTENCES, SEARCHED = 2, 2
 _CLOSE, _AGREE = 1e-4, 0.97
 
 Token = tuple[Sentence, int]
-Loop = Callable[[Sentence, int], Found]
 
 
 @dataclass(frozen=True)
@@ -178,40 +171,6 @@ def configured() -> list[InterpretabilityTest]:
     return [*cheap, ImportanceCorrelation()]
 
 
-def loops(test: InterpretabilityTest) -> dict[str, Loop]:
-    """The loop that a test stands against, by "theirs", and quicker ones by what they do."""
-
-    def drawn(sentence: Sentence) -> Tensor:
-        assert isinstance(test, AttentionPermutation)
-        rows = torch.tensor([[sentence.index, 0]])
-        return permutations(torch.tensor([len(sentence)]), rows, test.draws, test.seed)[0]
-
-    def shuffled(sentence: Sentence, token: int, at_once: bool = False) -> Found:
-        assert isinstance(test, AttentionPermutation)
-        return rivals.shuffled(sentence, token, drawn(sentence), test.head_draws, at_once)
-
-    def erased(sentence: Sentence, token: int) -> Found:
-        assert isinstance(test, DecisionFlip)
-        whole = torch.ones(1, len(sentence), dtype=torch.bool)
-        rows = torch.tensor([[sentence.index, token]])
-        orders = random_rankings(whole, rows, test.draws, test.seed)[0]
-        return rivals.erased_in_turn(sentence, token, orders)
-
-    every: dict[type, dict[str, Loop]] = {
-        AttentionPermutation: {
-            "theirs": shuffled,
-            "all shuffles at once": partial(shuffled, at_once=True),
-        },
-        SingleErasure: {"theirs": rivals.erased_alone},
-        DecisionFlip: {"theirs": erased},
-        ImportanceCorrelation: {
-            "theirs": rivals.correlated,
-            "encoding each shortened sentence once": partial(rivals.correlated, encoded_once=True),
-        },
-    }
-    return every[type(test)]
-
-
 @torch.no_grad()
 def speedup(
     scene: TokenScene,
@@ -238,7 +197,7 @@ def speedup(
     if isinstance(test, AdversarialAttention):
         tokens = tokens[:SEARCHED]
         ways = {
-            "theirs": lambda: [rivals.searched(*t, test.epsilon, steps=steps) for t in tokens],
+            "theirs": lambda: [searched(*t, test.epsilon, steps=steps) for t in tokens],
         }
         agreement = compare_searches(columns, ways["theirs"]())
     else:
@@ -274,19 +233,6 @@ def compare_numbers(columns: Mapping[str, Tensor], found: Sequence[Found]) -> st
     if same < _AGREE * len(pairs):
         raise RuntimeError(f"of {len(pairs)} numbers only {same} are the same")
     return f"{same:,} of {len(pairs):,} numbers the same"
-
-
-def paired(columns: Mapping[str, Tensor], found: Sequence[Found]) -> list[tuple[float, float]]:
-    """The test's and the loop's numbers of the first rows: of all heads together and of each."""
-    pairs: list[tuple[float, float]] = []
-    for row, numbers in enumerate(found):
-        for name, values in numbers.items():
-            ours = [float(columns[name][row])]
-            for by_head in (f"{name}_by_head", f"{name}_heads"):
-                if by_head in columns:
-                    ours += columns[by_head][row].tolist()
-            pairs += zip(ours, values, strict=True)
-    return pairs
 
 
 def compare_searches(columns: Mapping[str, Tensor], found: Sequence[Sequence[float]]) -> str:

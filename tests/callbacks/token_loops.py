@@ -9,8 +9,8 @@ measures are those that the tests log, but for draws that they record besides.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from math import nan
 
 import torch
@@ -18,11 +18,21 @@ from scipy.stats import kendalltau
 from torch import Tensor, nn
 
 from attnlight.batch import TextBatch
+from attnlight.callbacks import (
+    AttentionPermutation,
+    DecisionFlip,
+    ImportanceCorrelation,
+    InterpretabilityTest,
+    SingleErasure,
+)
+from attnlight.functional import permutations
+from attnlight.functional.ranking import random_rankings
 from attnlight.models import SelfAttentionTagger
 
 SCORES = ("attention", "gradient", "gradient_x_attention")
 # Measures by name, each of all heads together and then of each.
 Found = dict[str, list[float]]
+Loop = Callable[["Sentence", int], Found]
 
 _ALL = slice(None)
 _TIE = 1e-5  # of the largest: what the tests take for rounding
@@ -54,10 +64,13 @@ class Sentence:
         logits: Tensor = self.model.decoder(contexts, self.output.states[0, token])
         return logits
 
+    def ways(self) -> list[slice]:
+        """All heads together, then each."""
+        return [_ALL, *(slice(head, head + 1) for head in range(len(self.values)))]
+
     def each_way(self, measure: Callable[[slice], dict[str, float]]) -> Found:
         """What is measured of all heads together, then of each."""
-        ways = [_ALL, *(slice(head, head + 1) for head in range(len(self.values)))]
-        found = [measure(heads) for heads in ways]
+        found = [measure(heads) for heads in self.ways()]
         return {name: [one[name] for one in found] for name in found[0]}
 
     def without(self, item: int) -> Tensor:
@@ -71,6 +84,50 @@ class Sentence:
     def all_without(self) -> list[Tensor]:
         """`without` each item."""
         return [self.without(item) for item in range(len(self))]
+
+
+def loops(test: InterpretabilityTest) -> dict[str, Loop]:
+    """The loop that a test stands against, by "theirs", and quicker ones by what they do."""
+
+    def shuffles(sentence: Sentence, token: int, at_once: bool = False) -> Found:
+        assert isinstance(test, AttentionPermutation)
+        size, rows = torch.tensor([len(sentence)]), torch.tensor([[sentence.index, 0]])
+        orders = permutations(size, rows, test.draws, test.seed)[0]
+        return shuffled(sentence, token, orders, test.head_draws, at_once)
+
+    def erasures(sentence: Sentence, token: int) -> Found:
+        assert isinstance(test, DecisionFlip)
+        whole = torch.ones(1, len(sentence), dtype=torch.bool)
+        rows = torch.tensor([[sentence.index, token]])
+        orders = random_rankings(whole, rows, test.draws, test.seed)[0]
+        return erased_in_turn(sentence, token, orders)
+
+    every: dict[type, dict[str, Loop]] = {
+        AttentionPermutation: {
+            "theirs": shuffles,
+            "all shuffles at once": partial(shuffles, at_once=True),
+        },
+        SingleErasure: {"theirs": erased_alone},
+        DecisionFlip: {"theirs": erasures},
+        ImportanceCorrelation: {
+            "theirs": correlated,
+            "encoding each shortened sentence once": partial(correlated, encoded_once=True),
+        },
+    }
+    return every[type(test)]
+
+
+def paired(columns: Mapping[str, Tensor], found: Sequence[Found]) -> list[tuple[float, float]]:
+    """The test's and the loop's numbers of the first rows: of all heads together and of each."""
+    pairs: list[tuple[float, float]] = []
+    for row, numbers in enumerate(found):
+        for name, values in numbers.items():
+            ours = [float(columns[name][row])]
+            for by_head in (f"{name}_by_head", f"{name}_heads"):
+                if by_head in columns:
+                    ours += columns[by_head][row].tolist()
+            pairs += zip(ours, values, strict=True)
+    return pairs
 
 
 def shuffled(
