@@ -123,14 +123,15 @@ def fit_segments(x: NDArray[np.floating], y: NDArray[np.floating]) -> Segments:
     """
     across, up, left = _points(x, y)
     basis, _ = np.linalg.qr(np.stack([np.ones_like(across), across - across.mean()], axis=1))
-    rest = _orthogonal(basis, up)
+    rest = up - basis @ (basis.T @ up)
     fits = [_fitted("line", across, up, math.nan)]
     places: tuple[tuple[Shape, Floats], ...] = (
         ("kink", _kinks(across, up, left)),
         ("jump", (across[left] + across[left + 1]) / 2),
     )
     for shape, tried in places:
-        bends = _orthogonal(basis, _BEND[shape](across[:, None], tried))
+        bends = _BEND[shape](across[:, None], tried)
+        bends = bends - basis @ (basis.T @ bends)
         # What a column adds to a fit is its part that is orthogonal to the others (Frisch & Waugh).
         size = np.square(bends).sum(axis=0)
         gain = np.square(rest @ bends) / np.where(size > 0, size, np.inf)
@@ -166,29 +167,19 @@ def _kinks(x: Floats, y: Floats, gaps: NDArray[np.int64]) -> Floats:
     """Ends of the gaps, and where in them the lines to the left and to the right meet."""
     met = []
     for last in gaps:
-        (slope, level), (other_slope, other_level) = (
-            _line(x[part], y[part]) for part in (slice(None, last + 1), slice(last + 1, None))
-        )
-        if slope != other_slope:
+        lines = []
+        for part in (slice(None, last + 1), slice(last + 1, None)):
+            centred = x[part] - x[part].mean()
+            spread = np.square(centred).sum()
+            slope = float(centred @ y[part] / spread) if spread > 0 else math.nan
+            lines.append((slope, float(y[part].mean() - slope * x[part].mean())))
+        (slope, level), (other_slope, other_level) = lines
+        if slope != other_slope:  # NaN where the points of a side are at one place
             place = (level - other_level) / (other_slope - slope)
             met += [place] if x[last] < place < x[last + 1] else []
     places = np.concatenate([x[gaps], x[gaps + 1], met])
     inner: Floats = places[(places > x[0]) & (places < x[-1])]
     return inner
-
-
-def _line(x: Floats, y: Floats) -> tuple[float, float]:
-    """Slope and intercept of the line through some points; NaN where they are at one place."""
-    centred = x - x.mean()
-    spread = np.square(centred).sum()
-    slope = float(centred @ y / spread) if spread > 0 else math.nan
-    return slope, float(y.mean() - slope * x.mean())
-
-
-def _orthogonal(basis: Floats, columns: Floats) -> Floats:
-    """The part of columns (n,) or (n, m) that is orthogonal to an orthonormal basis (n, d)."""
-    rest: Floats = columns - basis @ (basis.T @ columns)
-    return rest
 
 
 def _fitted(shape: Shape, x: Floats, y: Floats, place: float) -> Fit:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attnlight.errors import InputError
-from attnlight.functional.adversary.exact import furthest_in_slab, furthest_js, js_from, one_item_js
+from attnlight.functional.adversary.exact import js_from, max_js_attention, one_item_js
 from attnlight.functional.adversary.linear_programs import attention_by_programs
 from attnlight.functional.adversary.multiclass import best_on_edges, log_ratio_bounds
 from attnlight.functional.adversary.upper_bound import bound_by_pairs
@@ -68,7 +68,8 @@ def worst_case_attention(
     if items.shape[-1] == 2:
         q, p = read(own, items).softmax(-1).unbind(-1)
         low, high = log_ratio_bounds(p, q, epsilon)
-        adversary = furthest_in_slab(own, items[..., 1] - items[..., 0], low, high, reach)
+        e = items[..., 1] - items[..., 0]
+        adversary, _ = max_js_attention(own, e, low[:, None], high[:, None], reach)
         js = upper = js_from(own, adversary)
     else:
         light = one_item_js(own).masked_fill(~reach, -1.0).argmax(-1, keepdim=True)
@@ -113,7 +114,7 @@ def worst_case_js(weights: Tensor, item_logits: Tensor, mask: Tensor, epsilons: 
     items, broken = _finite(own, own_items(own, item_logits, reach))
     q, p = read(own, items).softmax(-1).unsqueeze(1).unbind(-1)
     low, high = log_ratio_bounds(p, q, epsilons.to(own))
-    js = furthest_js(own, items[..., 1] - items[..., 0], low, high, reach)
+    _, js = max_js_attention(own, items[..., 1] - items[..., 0], low, high, reach)
     return js.masked_fill(broken[:, None], math.nan).reshape(*weights.shape[:-1], -1)
 
 

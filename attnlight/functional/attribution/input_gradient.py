@@ -60,8 +60,14 @@ def input_gradient(
         effects = _effects(logits, embeddings)
     if effects.ndim == 4:
         effects = effects.masked_fill(~batch.attendable(), 0.0).sum(-1)
-    importance = _over_classes(effects, logits.detach().double())
-    return importance.masked_fill(~output.mask, 0.0)
+    logits = logits.detach().double()
+    classes, winner = logits.shape[1], logits.argmax(-1, keepdim=True)
+    others = (winner + torch.arange(1, classes, device=logits.device)) % classes
+    share = logits.gather(1, others).softmax(-1).T.unsqueeze(-1)  # (C - 1, B, 1)
+    rest = logits.softmax(-1).gather(1, others).sum(-1)[:, None]
+    mean = (share * effects).sum(0)
+    spread = (share * (effects - rest * mean).abs()).sum(0)
+    return ((1 - rest) * mean.abs() + spread).masked_fill(~output.mask, 0.0)
 
 
 def _of_tokens(
@@ -126,15 +132,3 @@ def _effects(logits: Tensor, embeddings: Tensor) -> Tensor:
         (gradient,) = torch.autograd.grad(lead, embeddings, retain_graph=lead is not leads[-1])
         found.append((gradient * embeddings).detach().double().sum(-1))
     return torch.stack(found)
-
-
-def _over_classes(effects: Tensor, logits: Tensor) -> Tensor:
-    """Importances (B, N) from effects (C - 1, B, N) and logits (B, C), float64."""
-    classes = logits.shape[1]
-    winner = logits.argmax(-1, keepdim=True)
-    others = (winner + torch.arange(1, classes, device=logits.device)) % classes
-    share = logits.gather(1, others).softmax(-1).T.unsqueeze(-1)  # (C - 1, B, 1)
-    rest = logits.softmax(-1).gather(1, others).sum(-1)[:, None]
-    mean = (share * effects).sum(0)
-    spread = (share * (effects - rest * mean).abs()).sum(0)
-    return (1 - rest) * mean.abs() + spread

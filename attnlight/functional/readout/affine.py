@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlight.functional._cpu import Scratch
+from attnlight.functional.attribution.leave_one_out import blocks
 from attnlight.functional.random import draw_states, shuffles
 from attnlight.functional.ranking import item_places
 
@@ -41,18 +42,6 @@ def read(weights: Tensor, item_logits: Tensor) -> Tensor:
     return logits.squeeze(-2) if single else logits
 
 
-def _blocks(lengths: list[int], draws: int, limit: int) -> Iterator[list[int]]:
-    """Row numbers in blocks of at most `limit` keys or one row, like lengths together."""
-    block: list[int] = []
-    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if block and (len(block) + 1) * draws * lengths[row] > limit:
-            yield block
-            block = []
-        block.append(row)
-    if block:
-        yield block
-
-
 def _shuffles(
     mask: Tensor, rows: Tensor, draws: int, seed: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -70,8 +59,9 @@ def _shuffles(
     states = draw_states(seed, keys[:, 0], keys[:, 1], draws)
     scratch = _scratch(mask)
     limit = _CPU_KEYS if mask.device.type == "cpu" else _ACCELERATOR_KEYS
-    for block in _blocks(lengths.tolist(), draws, limit):
-        chosen = torch.tensor(block, device=mask.device)
+    order = lengths.argsort(stable=True)
+    for block in blocks(lengths[order].tolist(), limit // draws):
+        chosen = order[block]
         if len(keys) == len(rows):
             drawn = shuffles(lengths[chosen], states[chosen], scratch)
         else:

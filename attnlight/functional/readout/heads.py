@@ -176,15 +176,13 @@ def head_divergences(weights: Tensor, base: Tensor) -> Tensor:
         (H, H) float64 in nats: of head b of the base and head h of the model at [b, h].
     """
     own, other = weights.double(), base.double()
-    apart = (_entropy(own) + _entropy(other)[:, None]) / 2
-    pairs = [_entropy((own + other[:, [head]]) / 2) for head in range(other.shape[1])]
-    return (torch.stack(pairs) - apart).clamp(min=0)
-
-
-def _entropy(weights: Tensor) -> Tensor:
-    """Entropy of each head (H,), in nats, summed over rows (R, H, N)."""
-    entropies: Tensor = torch.special.entr(weights)
-    return entropies.sum(-1).sum(0)
+    means = [(own + other[:, [head]]) / 2 for head in range(other.shape[1])]
+    of_own, of_other, *of_means = (
+        torch.special.entr(attention).sum(-1).sum(0) for attention in (own, other, *means)
+    )
+    apart = (of_own + of_other[:, None]) / 2
+    found: Tensor = (torch.stack(of_means) - apart).clamp(min=0)
+    return found
 
 
 def match_heads(divergences: Tensor) -> list[int]:
