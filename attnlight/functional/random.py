@@ -13,17 +13,10 @@ from torch import Tensor
 
 from attnlight.functional._cpu import Scratch, sorted_keys
 
-
-def _signed(value: int) -> int:
-    """The int64 that has the bits of `value` modulo 2^64."""
-    return (value + 2**63) % 2**64 - 2**63
-
-
-_GAMMA = _signed(0x9E3779B97F4A7C15)
-_FIRST = _signed(0xBF58476D1CE4E5B9)
-_SECOND = _signed(0x94D049BB133111EB)
-
-
+# 64-bit constants as the int64 of the same bits.
+_GAMMA = 0x9E3779B97F4A7C15 - 2**64
+_FIRST = 0xBF58476D1CE4E5B9 - 2**64
+_SECOND = 0x94D049BB133111EB - 2**64
 _STEPS = ((30, _FIRST), (27, _SECOND), (31, 1))
 # Numbers that a CPU mixes at once: what its second cache holds beside what they become.
 _CACHED = 1 << 16
@@ -59,7 +52,7 @@ def _child(state: Tensor | int, number: Tensor, scratch: Scratch | None = None) 
 
 def draw_states(seed: int, index: Tensor, position: Tensor, draws: int) -> Tensor:
     """State of the generator of each draw of each row, (R, K); arguments as for `draw_keys`."""
-    row = _child(_child(_signed(seed), index), position)
+    row = _child(_child((seed + 2**63) % 2**64 - 2**63, index), position)
     return _child(row[:, None], torch.arange(draws, device=index.device))
 
 

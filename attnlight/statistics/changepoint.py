@@ -121,7 +121,21 @@ def fit_segments(x: NDArray[np.floating], y: NDArray[np.floating]) -> Segments:
         InputError: A number is not finite, x and y are not as many, or there are too few points for
             a bend: three on either side, at three places or more.
     """
-    across, up, left = _points(x, y)
+    if x.ndim != 1 or x.shape != y.shape or not (np.isfinite(x) & np.isfinite(y)).all():
+        raise InputError(
+            f"segments are fitted to as many finite x as y; they have shapes {x.shape}, {y.shape}."
+        )
+    order = np.argsort(x, kind="stable")
+    across, up = x[order].astype(np.float64), y[order].astype(np.float64)
+    # The point to the left of each gap that a bend may be in, (g,).
+    left = np.flatnonzero(np.diff(across) > 0)
+    left = left[(left >= _SIDE - 1) & (left < len(x) - _SIDE)]
+    different = len(np.unique(x))
+    if not left.size or different < 3:
+        raise InputError(
+            f"segments need points at three places or more, of which a bend leaves {_SIDE} points on "
+            f"either side; there are {len(x)} points at {different} places."
+        )
     basis, _ = np.linalg.qr(np.stack([np.ones_like(across), across - across.mean()], axis=1))
     rest = up - basis @ (basis.T @ up)
     fits = [_fitted("line", across, up, math.nan)]
@@ -137,30 +151,6 @@ def fit_segments(x: NDArray[np.floating], y: NDArray[np.floating]) -> Segments:
         gain = np.square(rest @ bends) / np.where(size > 0, size, np.inf)
         fits.append(_fitted(shape, across, up, float(tried[gain.argmax()])))
     return Segments(*fits)
-
-
-def _points(
-    x: NDArray[np.floating], y: NDArray[np.floating]
-) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """The points as float64, in order of x, and the gaps that a bend may be in.
-
-    A gap is the number of the point to its left; three points or more are on either side, (g,).
-    """
-    if x.ndim != 1 or x.shape != y.shape or not (np.isfinite(x) & np.isfinite(y)).all():
-        raise InputError(
-            f"segments are fitted to as many finite x as y; they have shapes {x.shape}, {y.shape}."
-        )
-    order = np.argsort(x, kind="stable")
-    across, up = x[order].astype(np.float64), y[order].astype(np.float64)
-    gaps = np.flatnonzero(np.diff(across) > 0)
-    gaps = gaps[(gaps >= _SIDE - 1) & (gaps < len(x) - _SIDE)]
-    places = len(np.unique(x))
-    if not gaps.size or places < 3:
-        raise InputError(
-            f"segments need points at three places or more, of which a bend leaves {_SIDE} points on "
-            f"either side; there are {len(x)} points at {places} places."
-        )
-    return across, up, gaps
 
 
 def _kinks(x: Floats, y: Floats, gaps: NDArray[np.int64]) -> Floats:

@@ -209,8 +209,8 @@ def _outward(weights: Tensor, sides: _Edges, best: Tensor, epsilon: float) -> _E
         if turn == _HALVINGS:
             break
         if turn == 0:
-            whole = sides.moved(sides.end[:, None]).squeeze(-1) <= epsilon
-            sides = sides._replace(start=torch.where(whole, sides.end, sides.start))
+            kept = sides.moved(sides.end[:, None]).squeeze(-1) <= epsilon
+            sides = sides._replace(start=torch.where(kept, sides.end, sides.start))
         middle = (sides.start + sides.end) / 2
         past = sides.moved(middle[:, None]).squeeze(-1) > epsilon
         start = torch.where(past, sides.start, middle)

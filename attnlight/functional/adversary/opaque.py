@@ -11,10 +11,10 @@ import math
 import torch
 from torch import Tensor
 
+from attnlight.errors import InputError
 from attnlight.functional._cpu import best_of_each
 from attnlight.functional.adversary.exact import js_from, one_item_js
 from attnlight.functional.adversary.line_search import NARROW, Brackets
-from attnlight.functional.adversary.worst_case import require_positive
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.ranking import ranking
 from attnlight.functional.readout.heads import Candidates, PartReadout, own_attention
@@ -23,6 +23,8 @@ from attnlight.functional.readout.opaque import ReadCandidates
 # Items of a kind that a way leads to or from; candidates that are read at once; what of JS, in nats,
 # is not searched for; rounds of a search.
 _ITEMS, _CANDIDATES, _GAIN, _ROUNDS = 4, 1 << 15, 1e-6, 40
+# Heads (E,), starts (E, N), how far these move the prediction as `ask` says it, and items (E,).
+Ways = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def blackbox_adversary(
@@ -60,7 +62,8 @@ def blackbox_adversary(
     Raises:
         InputError: If epsilon is not above 0.
     """
-    require_positive(epsilon)
+    if not epsilon > 0:
+        raise InputError(f"epsilon is {epsilon}, but must be above 0")
     own, reach = own_attention(weights, mask)
     search = _Search(Candidates(readout, weights, part, by_head=True), own, reach, epsilon)
     if found is not None:
@@ -68,9 +71,9 @@ def blackbox_adversary(
         search.take(torch.arange(len(own), device=own.device), given)
     search.try_items()
     if search.open.any():
-        search.leave_own()
-        search.leave_items()
-        search.leave_mixtures()
+        search.follow(*search.from_own())
+        search.follow(*search.from_items())
+        search.follow(*search.from_mixtures())
     js = search.js.masked_fill(~search.finite, math.nan)
     return search.best.reshape(weights.shape), js.reshape(weights.shape[:-1])
 
@@ -134,25 +137,25 @@ class _Search:
                 self.open[heads[kept]] = False
                 heads, item = self.open.nonzero().unbind(-1)
 
-    def leave_own(self) -> None:
-        """Go from the model's own attention to the items of nearest prediction and the lightest."""
+    def from_own(self) -> Ways:
+        """Ways from the model's own attention to the items of nearest prediction and the lightest."""
         near = ranking(-self._excess, self.open)[:, :_ITEMS]
         light, real = self._lightest(self.open)
         items = torch.cat([near, light], dim=1)
         head, column = torch.cat([self.open.gather(1, near), real], dim=1).nonzero().unbind(-1)
         excess = torch.full_like(head, 1, dtype=torch.float64) * math.log(1e-6)
-        self._follow(head, self._own[head], excess, items[head, column])
+        return head, self._own[head], excess, items[head, column]
 
-    def leave_items(self) -> None:
-        """Go from the lightest items that keep the prediction to the lightest items."""
+    def from_items(self) -> Ways:
+        """Ways from the lightest items that keep the prediction to the lightest items."""
         keeping, kept = self._lightest(self._excess <= 0)
         light, real = self._lightest(self.open)
         head, one, other = (kept[:, :, None] & real[:, None]).nonzero().unbind(-1)
         start = keeping[head, one]
-        self._follow(head, self._ones(start), self._excess[head, start], light[head, other])
+        return head, self._ones(start), self._excess[head, start], light[head, other]
 
-    def leave_mixtures(self) -> None:
-        """Go from mixtures of a lighter and a heavier item for the predicted class to both.
+    def from_mixtures(self) -> Ways:
+        """Ways from mixtures of a lighter and a heavier item for the predicted class to both.
 
         They are sought where such a mixture leaves the probability of this class as it is.
         """
@@ -168,7 +171,7 @@ class _Search:
         mixtures = Brackets(
             torch.zeros_like(low), torch.ones_like(high), low, high, columns=(head, i, j)
         )
-        found = []
+        found = [[head[:0], self._ones(i[:0]), low[:0], i[:0], j[:0]]]
         for turn in range(_ROUNDS):
             head, i, j = mixtures.columns
             if not len(head):
@@ -182,12 +185,11 @@ class _Search:
             # Of the same probability, and not kept: other classes have changed places.
             wide = mixtures.outside - mixtures.inside > NARROW
             mixtures = mixtures.take(~kept & wide & (lead.abs() > self._epsilon / 2))
-        if found:
-            head, mixed, excess, i, j = (torch.cat(part) for part in zip(*found, strict=True))
-            self.take(head, mixed)
-            self._follow(head.repeat(2), mixed.repeat(2, 1), excess.repeat(2), torch.cat([i, j]))
+        head, mixed, excess, i, j = (torch.cat(part) for part in zip(*found, strict=True))
+        self.take(head, mixed)
+        return head.repeat(2), mixed.repeat(2, 1), excess.repeat(2), torch.cat([i, j])
 
-    def _follow(self, heads: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> None:
+    def follow(self, heads: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> None:
         """Try attentions on the ways from starts (E, N) of an excess (E,) to items (E,).
 
         A way is followed for as long as any attention on it may be better than the best so far.

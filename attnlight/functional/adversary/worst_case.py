@@ -62,9 +62,12 @@ def worst_case_attention(
     Raises:
         InputError: If epsilon is not above 0.
     """
-    require_positive(epsilon)
+    if not epsilon > 0:  # to rounding, no other attention's prediction is equal
+        raise InputError(f"epsilon is {epsilon}, but must be above 0")
     own, reach = own_attention(weights, mask)
-    items, broken = _finite(own, own_items(own, item_logits, reach))
+    items = own_items(own, item_logits, reach)
+    broken = ~read(own, items).isfinite().all(-1)
+    items = items.masked_fill(broken[:, None, None], 0.0)
     if items.shape[-1] == 2:
         q, p = read(own, items).softmax(-1).unbind(-1)
         low, high = log_ratio_bounds(p, q, epsilon)
@@ -111,21 +114,13 @@ def worst_case_js(weights: Tensor, item_logits: Tensor, mask: Tensor, epsilons: 
     if item_logits.shape[-1] != 2:
         raise InputError(f"item logits are of {item_logits.shape[-1]} classes, but must be of 2")
     own, reach = own_attention(weights, mask)
-    items, broken = _finite(own, own_items(own, item_logits, reach))
+    items = own_items(own, item_logits, reach)
+    broken = ~read(own, items).isfinite().all(-1)
+    items = items.masked_fill(broken[:, None, None], 0.0)
     q, p = read(own, items).softmax(-1).unsqueeze(1).unbind(-1)
     low, high = log_ratio_bounds(p, q, epsilons.to(own))
     _, js = max_js_attention(own, items[..., 1] - items[..., 0], low, high, reach)
     return js.masked_fill(broken[:, None], math.nan).reshape(*weights.shape[:-1], -1)
-
-
-def require_positive(epsilon: float) -> None:
-    """Refuse a tolerance that is no number above 0.
-
-    Raises:
-        InputError: If it is not: the prediction of an attention equals another's to rounding only.
-    """
-    if not epsilon > 0:
-        raise InputError(f"epsilon is {epsilon}, but must be above 0")
 
 
 def best_of(
@@ -151,9 +146,3 @@ def best_of(
         best = torch.where(better[:, None], attention, best)
         best_js = torch.where(better, js, best_js)
     return best, best_js
-
-
-def _finite(own: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-    """Item logits, 0 in rows whose logits are not finite, and which rows these are."""
-    broken = ~read(own, items).isfinite().all(-1)
-    return items.masked_fill(broken[:, None, None], 0.0), broken

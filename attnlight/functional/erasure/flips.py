@@ -173,9 +173,8 @@ def _first_change(
         else:
             sums = ranked(terms, tails).cumsum(-2).flatten(0, 1)
             every = bias.expand(len(terms), -1).repeat_interleave(tails.shape[1], dim=0)
-            changed = (
-                renormalize(sums, every).argmax(-1).view(tails.shape) != decision[:, None, None]
-            )
+            winners = renormalize(sums, every).argmax(-1).view(tails.shape)
+            changed = winners != decision[:, None, None]
         at_last = emptied.expand(-1, changed.shape[1], -1)
         counts.append(first_change(torch.cat([changed.flip(-1), at_last], dim=-1)))
     return torch.cat(counts, dim=1)
