@@ -142,14 +142,14 @@ def callback(given: Any) -> Any:  # noqa: ANN401
     found = _OUR_TEST.fullmatch(path) if isinstance(path, str) else None
     if found is None or not isinstance(given.get("init_args"), Mapping):
         return given
-    return {**given, "init_args": test_arguments(found[1], given["init_args"])}
+    return {**given, "init_args": callback_arguments(found[1], given["init_args"])}
 
 
-def test_arguments(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def callback_arguments(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Constructor arguments of a test by the name of its class; those of a group that is off go.
 
     Example:
-        >>> test_arguments("AdversarialAttention", {"search": True, "starts": 2})
+        >>> callback_arguments("AdversarialAttention", {"search": True, "starts": 2})
         {'search': {'starts': 2}}
     """
     moved = TEST_OPTIONS.get(name, {})
@@ -160,9 +160,6 @@ def test_arguments(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
             held = found[group] if isinstance(found[group], Mapping) else {}
             found[group] = {own: given[option], **held}
     return found
-
-
-test_arguments.__test__ = False  # type: ignore[attr-defined]  # for pytest: no test
 
 
 def _is_ours(path: object) -> bool:

@@ -7,7 +7,7 @@ import torch
 import yaml
 from lightning.pytorch.callbacks import Callback
 
-from attnlight.callbacks import AdversarialAttention
+from attnlight.callbacks import AdversarialAttention, GradientSearch
 from attnlight.compatibility import (
     OPTIONS,
     callback,
@@ -197,6 +197,10 @@ def test_kept_tests_are_read(file: Path) -> None:
     (kept,) = (item for item in callbacks if item["class_path"].endswith("AdversarialAttention"))
     read = callback(kept)["init_args"]
     assert "steps" in kept["init_args"]
-    assert AdversarialAttention(**read).frontier is kept["init_args"]["frontier"]
+    # What records of either format say of their settings is the same.
+    assert dict(AdversarialAttention(**read).hparams) == read
+    on = callback({**kept, "init_args": kept["init_args"] | {"search": True}})["init_args"]
+    search = GradientSearch(**on["search"])
+    assert dict(AdversarialAttention(**on | {"search": search}).hparams) == on
     other = {"class_path": "mine.AdversarialAttention", "init_args": {"steps": 3}}
     assert callback(other) == other

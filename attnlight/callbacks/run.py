@@ -57,7 +57,7 @@ class RunConfig(SaveConfigCallback):
             now: dict[str, Any] = {"checkpoint": Path(self.config.ckpt_path).name}
             if "settings" in metadata:
                 now["settings"] = settings
-                metadata["settings"] = compatibility.test_arguments(
+                metadata["settings"] = compatibility.callback_arguments(
                     type(test).__name__, metadata["settings"]
                 )
             else:

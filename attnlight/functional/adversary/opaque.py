@@ -143,7 +143,7 @@ class _Search:
         light, real = self._lightest(self.open)
         items = torch.cat([near, light], dim=1)
         head, column = torch.cat([self.open.gather(1, near), real], dim=1).nonzero().unbind(-1)
-        excess = torch.full_like(head, 1, dtype=torch.float64) * math.log(1e-6)
+        excess = torch.full_like(head, math.log(1e-6), dtype=torch.float64)
         return head, self._own[head], excess, items[head, column]
 
     def from_items(self) -> Ways:
