@@ -68,9 +68,24 @@ OPTIONS = {
     "normalize_vectors": "vectors.normalize",
     "unknown_vectors": "vectors.unknown",
 }
+# Options of tests that are in a group now, by the class of the test.
+TEST_OPTIONS = {
+    "AdversarialAttention": {
+        "search_instances": "search.instances",
+        "starts": "search.starts",
+        "steps": "search.steps",
+        "learning_rate": "search.learning_rate",
+        "amsgrad": "search.amsgrad",
+        "penalty": "search.penalty",
+        "search_epsilon": "search.epsilon",
+        "start_scale": "search.start_scale",
+        "spread": "search.spread",
+    }
+}
 GROUPS = frozenset(path.partition(".")[0] for path in OPTIONS.values())
 _SPEC = ("vocab_size", "num_classes", "tags", "features", "target")
 _OURS = re.compile(r"(attnlight\.tasks(?:\.\w+)*\.)?(\w+)")
+_OUR_TEST = re.compile(r"(?:attnlight\.callbacks\.(?:\w+\.)?)?(\w+)")
 _OPTION = re.compile(r"--model\.(init_args\.)?(training\.)?(\w+)((?:\.[\w.]+)?)(=(.*))?", re.DOTALL)
 
 
@@ -119,6 +134,32 @@ def section(given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(content.get("init_args"), Mapping) and _is_ours(path):
         content["init_args"] = arguments(content["init_args"])
     return content
+
+
+def callback(given: Any) -> Any:  # noqa: ANN401
+    """A callback of a configuration, with the options of the first format in their groups."""
+    path = given.get("class_path") if isinstance(given, Mapping) else None
+    found = _OUR_TEST.fullmatch(path) if isinstance(path, str) else None
+    if found is None or not isinstance(given.get("init_args"), Mapping):
+        return given
+    return {**given, "init_args": callback_arguments(found[1], given["init_args"])}
+
+
+def callback_arguments(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments of a test by the name of its class; those of a group that is off go.
+
+    Example:
+        >>> callback_arguments("AdversarialAttention", {"search": True, "starts": 2})
+        {'search': {'starts': 2}}
+    """
+    moved = TEST_OPTIONS.get(name, {})
+    found = {option: value for option, value in given.items() if option not in moved}
+    for option in moved.keys() & given.keys():
+        group, _, own = moved[option].partition(".")
+        if found.get(group):
+            held = found[group] if isinstance(found[group], Mapping) else {}
+            found[group] = {own: given[option], **held}
+    return found
 
 
 def _is_ours(path: object) -> bool:

@@ -211,8 +211,9 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
         raise InputError(f"{where} is {value!r}; expected a mapping or a file")
     value = _today(name, value)
     if name == "trainer":
-        for key in ("callbacks", "callbacks+"):
-            for callback in _listed(value.get(key)):
+        for key in {"callbacks", "callbacks+"} & value.keys():
+            value[key] = [compatibility.callback(item) for item in _listed(value[key])]
+            for callback in value[key]:
                 _is_test(callback, f"{where}.{key}")
     elif "class_path" in value:
         class_of(value["class_path"], _BASES[name], where)

@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from lightning.pytorch.callbacks import Callback
 
+from attnlight.callbacks import AdversarialAttention, GradientSearch
 from attnlight.compatibility import (
     OPTIONS,
+    callback,
     class_path,
     hyperparameters,
     option,
@@ -29,6 +32,7 @@ from tests.bases import Planted, trainer
 
 HERE = Path(__file__).parent
 KEPT = sorted((HERE.parent / "docs/results").rglob("fit.yaml"))
+GUARD = HERE / "guard/expected"
 FIRST = HERE / "tasks/first_format"
 TASKS: dict[str, type[AttentionTask]] = {
     "classifier": AttentionClassifier,
@@ -147,3 +151,56 @@ def test_it_is_tested_and_is_a_base(tmp_path: Path) -> None:
     variant = UniformVariant(data.spec, str(path))
     trainer(tmp_path, max_epochs=1, limit_train_batches=1).fit(variant, data)
     assert variant.hparams["optimizer"]["weight_decay"] == held["weight_decay"]
+
+
+FLAT = {"search": True, "search_instances": 7, "starts": 2, "search_epsilon": 0.05, "seed": 3}
+
+
+@pytest.mark.parametrize(
+    ("first", "today"),
+    [
+        (FLAT, {"search": {"instances": 7, "starts": 2, "epsilon": 0.05}, "seed": 3}),
+        ({"search": True, "steps": 9}, {"search": {"steps": 9}}),
+        ({"search": True}, {"search": {}}),
+        ({"search": False, "steps": 9}, {}),
+        ({"steps": 9, "epsilon": 0.2}, {"epsilon": 0.2}),
+    ],
+)
+@pytest.mark.parametrize(
+    "path", ["AdversarialAttention", "attnlight.callbacks.AdversarialAttention"]
+)
+def test_a_search_of_either_spelling_is_the_same(
+    first: dict[str, object], today: dict[str, object], path: str, tmp_path: Path
+) -> None:
+    parser = OneSentenceParser(exit_on_error=True)
+    parser.add_argument("--callbacks", type=list[Callback])
+    made = []
+    for number, arguments in enumerate((first, today)):
+        file = tmp_path / f"{number}.yaml"
+        named = [{"class_path": path, "init_args": arguments}]
+        file.write_text(yaml.safe_dump({"trainer": {"callbacks+": named}}))
+        composed = compose("test", ["-c", str(file)], {"trainer", "trainer.callbacks"})
+        config = parser.parse_object({"callbacks": composed.config["trainer"]["callbacks"][-1:]})
+        (test,) = parser.instantiate_classes(config).callbacks
+        assert isinstance(test, AdversarialAttention)
+        made.append(test)
+    one, other = made
+    assert (one.hparams, one.search, one.measures) == (other.hparams, other.search, other.measures)
+    assert one.metadata == other.metadata
+
+
+@pytest.mark.parametrize(
+    "file", sorted(GUARD.glob("*/fit.yaml")), ids=lambda file: file.parent.name
+)
+def test_kept_tests_are_read(file: Path) -> None:
+    callbacks = yaml.safe_load(file.read_text())["trainer"]["callbacks"]
+    (kept,) = (item for item in callbacks if item["class_path"].endswith("AdversarialAttention"))
+    read = callback(kept)["init_args"]
+    assert "steps" in kept["init_args"]
+    # What records of either format say of their settings is the same.
+    assert dict(AdversarialAttention(**read).hparams) == read
+    on = callback({**kept, "init_args": kept["init_args"] | {"search": True}})["init_args"]
+    search = GradientSearch(**on["search"])
+    assert dict(AdversarialAttention(**on | {"search": search}).hparams) == on
+    other = {"class_path": "mine.AdversarialAttention", "init_args": {"steps": 3}}
+    assert callback(other) == other

@@ -1,6 +1,6 @@
 """The interpretability tests, one file each, and what they share."""
 
-from attnlight.callbacks.adversarial_attention import AdversarialAttention
+from attnlight.callbacks.adversarial_attention import AdversarialAttention, GradientSearch
 from attnlight.callbacks.attention_permutation import AttentionPermutation
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.base_divergence import BaseDivergence
@@ -14,6 +14,7 @@ __all__ = [
     "AttentionPermutation",
     "BaseDivergence",
     "DecisionFlip",
+    "GradientSearch",
     "ImportanceCorrelation",
     "InterpretabilityTest",
     "Predictions",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
@@ -22,6 +23,33 @@ from attnlight.statistics.frontier import EPSILONS
 # Weights (rows x heads x items) at a time: what is tried in the place of each takes some 8 KiB.
 _WEIGHTS = 1 << 16
 _SEARCHED = ("search_js", "search_tvd", "search_gap")
+
+
+@dataclass(frozen=True)
+class GradientSearch:
+    """Jain and Wallace's search by gradient, by default with the constants of their released code.
+
+    Args:
+        instances: Search for this many instances, chosen by a seeded hash; null: all.
+        starts: Attentions that the search starts from.
+        steps: Its steps of Adam.
+        learning_rate: That of Adam.
+        amsgrad: Whether Adam uses the largest second moment so far.
+        penalty: Weight of the distance between predictions beyond `epsilon`.
+        epsilon: Distance that the search does not penalise; null: that of the test.
+        start_scale: Standard deviation of the scores at the start.
+        spread: Weight of the mean JS between the attentions of an instance.
+    """
+
+    instances: int | None = None
+    starts: int = 5
+    steps: int = 500
+    learning_rate: float = 0.01
+    amsgrad: bool = True
+    penalty: float = 500.0
+    epsilon: float | None = None
+    start_scale: float = 3.0
+    spread: float = 1.0
 
 
 class AdversarialAttention(InterpretabilityTest):
@@ -53,21 +81,13 @@ class AdversarialAttention(InterpretabilityTest):
 
     Args:
         epsilon: Largest total variation distance between the predictions; the released code's
-            results have 0.05 here and `search_epsilon: 0.01`.
+            results have 0.05 here and 0.01 in `search`.
+        frontier: Also solve for the grid of tolerances, at about ten times the cost.
         program_instances: With more than two classes and an affine readout, measure this many
             texts on validation epochs of `fit`, chosen by a seeded hash; None: all; 0: measure all
             rows, at test too, without the programs, which misses most where many classes compete.
-        frontier: Also solve for the grid of tolerances, at about ten times the cost.
-        search: Also run the search, at thousands of times the cost.
-        search_instances: Search for this many instances, chosen by a seeded hash; None: all.
-        starts: Attentions that the search starts from.
-        steps: Its steps of Adam.
-        learning_rate: That of Adam.
-        amsgrad: Whether Adam uses the largest second moment so far.
-        penalty: Weight of the distance between predictions beyond `search_epsilon`.
-        search_epsilon: Distance that the search does not penalise; None: `epsilon`.
-        start_scale: Standard deviation of the scores at the start.
-        spread: Weight of the mean JS between the attentions of an instance.
+        search: Also run the search, at thousands of times the cost, with the options of a
+            `GradientSearch`; true: with its defaults.
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the starts and of the choice of instances.
@@ -81,16 +101,7 @@ class AdversarialAttention(InterpretabilityTest):
         epsilon: float = 0.01,
         frontier: bool = False,
         program_instances: int | None = 256,
-        search: bool = False,
-        search_instances: int | None = None,
-        starts: int = 5,
-        steps: int = 500,
-        learning_rate: float = 0.01,
-        amsgrad: bool = True,
-        penalty: float = 500.0,
-        search_epsilon: float | None = None,
-        start_scale: float = 3.0,
-        spread: float = 1.0,
+        search: GradientSearch | bool = False,
         every_n_epochs: int = 1,
         max_instances: int | None = None,
         seed: int = 0,
@@ -99,32 +110,16 @@ class AdversarialAttention(InterpretabilityTest):
         super().__init__(every_n_epochs, max_instances, seed, figures)
         if not epsilon > 0:
             raise InputError(f"epsilon of {self.name} is {epsilon}; it must be above 0.")
-        for option, number, least in (
-            ("starts", starts, 1),
-            ("steps", steps, 1),
-            ("search_instances", search_instances, 1),
-            ("program_instances", program_instances, 0),
-        ):
-            if number is not None and number < least:
-                raise InputError(
-                    f"{option} of {self.name} is {number}; it must be at least {least}."
-                )
+        self._require_at_least(0, program_instances=program_instances)
         self.epsilon = epsilon
         self.frontier = frontier
         self.program_instances = program_instances
-        self.search = search
-        self.search_instances = search_instances
-        self.options: dict[str, Any] = {
-            "starts": starts,
-            "steps": steps,
-            "learning_rate": learning_rate,
-            "amsgrad": amsgrad,
-            "penalty": penalty,
-            "search_epsilon": search_epsilon,
-            "start_scale": start_scale,
-            "spread": spread,
-        }
-        if search:
+        self.search = GradientSearch() if search is True else search or None
+        if self.search is not None:
+            options = asdict(self.search)
+            counts = {f"search.{name}": options[name] for name in ("instances", "starts", "steps")}
+            self._require_at_least(1, **counts)
+            self.hparams["search"] = options
             self.measures = (*type(self).measures, *_SEARCHED)  # type: ignore[misc]
         self._searched: Tensor | None = None
         self._solved: Tensor | None = None
@@ -135,8 +130,8 @@ class AdversarialAttention(InterpretabilityTest):
     def metadata(self) -> Mapping[str, Any]:
         programs = self.program_instances != 0
         tried = ["lightest item", "linear programs", "one and two items", "search"]
-        used = [True, programs, True, self.search]
-        about: dict[str, Any] = {
+        used = [True, programs, True, self.search is not None]
+        metadata: dict[str, Any] = {
             "epsilon": self.epsilon,
             "worst": "each head alone; exact for two classes and item logits, else a lower bound",
             "upper": "exact for two classes, an upper bound for more, null without item logits",
@@ -149,16 +144,25 @@ class AdversarialAttention(InterpretabilityTest):
             },
         }
         if self.frontier:
-            about["frontier_epsilons"] = list(EPSILONS)
-        if self.search:
-            about["search"] = self.options | {"instances": self.search_instances}
-        return about
+            metadata["frontier_epsilons"] = list(EPSILONS)
+        if self.search is not None:
+            metadata["search"] = asdict(self.search)
+        return metadata
 
     @override
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        measured = self._measured(readout)
+        index, position = output.rows.unbind(-1)
+        measured = torch.ones_like(index, dtype=torch.bool)
+        if readout.by_programs and self.program_instances != 0:
+            # Programs take long: they are solved for one row of each chosen text.
+            measured[:] = False
+            for text in torch.unique(index[_among(index, self._solved)]).tolist():
+                rows = (index == text).nonzero().squeeze(-1)
+                # The text's number is in the seed, or all sentences would share their position.
+                place = choose(position[rows].cpu().numpy(), 1, self.seed + text)
+                measured[rows[position[rows] == int(place[0])]] = True
         chosen = readout if measured.all() else readout.select(measured)
         parts = [self._measure(part) for part in chosen.blocks(_WEIGHTS)]
         columns = {}
@@ -168,25 +172,22 @@ class AdversarialAttention(InterpretabilityTest):
             columns[name][measured] = column
         return columns
 
-    def _measured(self, readout: Readout) -> Tensor:
-        """Which rows to measure, (R,) bool: where programs are solved, one of each chosen text."""
-        index, position = readout.output.rows.unbind(-1)
-        if not readout.by_programs or self.program_instances == 0:
-            return torch.ones_like(index, dtype=torch.bool)
-        chosen = torch.zeros_like(index, dtype=torch.bool)
-        for text in torch.unique(index[_among(index, self._solved)]).tolist():
-            rows = (index == text).nonzero().squeeze(-1)
-            # The text's number is in the seed, or all sentences would share their position.
-            place = choose(position[rows].cpu().numpy(), 1, self.seed + text)
-            chosen[rows[position[rows] == int(place[0])]] = True
-        return chosen
-
     def _measure(self, readout: Readout) -> dict[str, Tensor]:
-        found, searched = self._search(readout) if self.search else (None, None)
+        output, found = readout.output, None
+        if self.search is not None:
+            # The model's own attention, and NaN, where none is searched.
+            found = output.weights.double().clone()
+            searched = torch.full_like(found[..., 0], torch.nan)
+            rows = _among(output.rows[:, 0], self._searched)
+            if rows.any():
+                options = asdict(self.search) | {"seed": self.seed}
+                del options["instances"]
+                options["search_epsilon"] = options.pop("epsilon")
+                found[rows], searched[rows] = readout.select(rows).search(self.epsilon, **options)
         programs = self.program_instances != 0
         adversary, worst, upper = readout.worst_case(self.epsilon, found, programs)
         # The largest that any attention can have; a single item has no choice.
-        own, reach = own_attention(readout.output.weights, readout.output.mask)
+        own, reach = own_attention(output.weights, output.mask)
         largest = largest_js(own, reach).reshape(worst.shape)
         largest = largest.masked_fill((readout.lengths < 2)[:, None], torch.nan)
         columns = {
@@ -195,7 +196,7 @@ class AdversarialAttention(InterpretabilityTest):
             "worst_tvd": _moved(readout, adversary),
             "upper_js": upper,
         }
-        if found is not None and searched is not None:
+        if found is not None:
             moved = _moved(readout, found).masked_fill(searched.isnan(), torch.nan)
             gap = worst - searched
             columns |= {"search_js": searched, "search_tvd": moved, "search_gap": gap}
@@ -206,24 +207,14 @@ class AdversarialAttention(InterpretabilityTest):
         curve = readout.worst_case_curve(EPSILONS) if self.frontier else None
         if curve is not None:
             shown["frontier_js"] = curve
-        undefined = worst.isnan().any(-1) | ~readout.output.mask.any(-1)
-        dtype = torch.promote_types(readout.output.logits.dtype, torch.float32)
+        undefined = worst.isnan().any(-1) | ~output.mask.any(-1)
+        dtype = torch.promote_types(output.logits.dtype, torch.float32)
         return {
             name: column.to(dtype).masked_fill(
                 undefined if column.ndim == 1 else undefined[:, None], torch.nan
             )
             for name, column in shown.items()
         }
-
-    def _search(self, readout: Readout) -> tuple[Tensor, Tensor]:
-        """Adversaries (R, H, N) and their JS (R, H), the own and NaN where none is searched."""
-        adversary = readout.output.weights.double().clone()
-        js = torch.full_like(adversary[..., 0], torch.nan)
-        rows = _among(readout.output.rows[:, 0], self._searched)
-        if rows.any():
-            found = readout.select(rows).search(self.epsilon, seed=self.seed, **self.options)
-            adversary[rows], js[rows] = found
-        return adversary, js
 
     @override
     def _begin(
@@ -236,7 +227,10 @@ class AdversarialAttention(InterpretabilityTest):
         self._fitting = epoch is not None
         super()._begin(trainer, module, stage, epoch)
         assert self._recorder is not None
-        counts = self.search_instances, self.program_instances if self._fitting else None
+        counts = (
+            None if self.search is None else self.search.instances,
+            self.program_instances if self._fitting else None,
+        )
         self._searched, self._solved = (
             None
             if count is None

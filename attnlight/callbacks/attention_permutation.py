@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import torch
@@ -11,7 +12,6 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.errors import InputError
 from attnlight.functional import js_divergence, total_variation
 from attnlight.functional._cpu import sorted_keys
 from attnlight.models.readout import Readout
@@ -54,9 +54,7 @@ class AttentionPermutation(InterpretabilityTest):
         figures: bool = True,
     ) -> None:
         super().__init__(every_n_epochs, max_instances, seed, figures)
-        for option, number in (("draws", draws), ("head_draws", head_draws)):
-            if number < 1:
-                raise InputError(f"{option} of {self.name} is {number}; it must be at least 1.")
+        self._require_at_least(1, draws=draws, head_draws=head_draws)
         self.draws = draws
         self.head_draws = head_draws
 
@@ -70,36 +68,24 @@ class AttentionPermutation(InterpretabilityTest):
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         together, alone = readout.permute(self.draws, self.head_draws, self.seed)
-        columns = _moved(together, output.probabilities)
-        by_head = [_moved(logits, output.probabilities) for logits in alone]
-        if not by_head:
-            return columns
-        return columns | {
-            f"{name}_by_head": torch.stack([one[name] for one in by_head], dim=-1)
-            for name in columns
-        }
-
-
-def _moved(logits: Tensor, own: Tensor) -> dict[str, Tensor]:
-    """Columns (R,) of logits (R, K, C) against the own probabilities (R, C)."""
-    found = []
-    pieces = torch.split(logits, _ROWS), torch.split(own.unsqueeze(1), _ROWS)
-    for part, before in zip(*pieces, strict=True):
-        # Classes are few: a CPU is several times as fast along the shuffles as along the classes.
-        shuffled = part.mT.contiguous().softmax(-2).mT
-        flipped = shuffled.contiguous().argmax(dim=-1) != before.argmax(dim=-1)
-        columns = {
-            "median_tvd": _median(total_variation(shuffled, before)),
-            "median_js": _median(js_divergence(shuffled, before)),
-            "flip_rate": flipped.to(shuffled.dtype).mean(dim=-1),
-        }
-        found.append(columns)
-    return {name: torch.cat([columns[name] for columns in found]) for name in found[0]}
-
-
-def _median(values: Tensor) -> Tensor:
-    """Median over the last dimension, the mean of the two middle values where K is even."""
-    ascending, middle = sorted_keys(values), values.shape[-1] // 2
-    if values.shape[-1] % 2:
-        return ascending[..., middle]
-    return ascending[..., middle - 1 : middle + 1].mean(dim=-1)
+        before = torch.split(output.probabilities.unsqueeze(1), _ROWS)
+        found = []
+        for logits in chain([together], alone):
+            parts = []
+            for part, own in zip(torch.split(logits, _ROWS), before, strict=True):
+                # Classes are few: a CPU is several times as fast along the shuffles.
+                shuffled = part.mT.contiguous().softmax(-2).mT
+                flipped = shuffled.contiguous().argmax(dim=-1) != own.argmax(dim=-1)
+                moved = [total_variation(shuffled, own), js_divergence(shuffled, own)]
+                middle, odd = flipped.shape[-1] // 2, flipped.shape[-1] % 2
+                # The median: of an even number of shuffles the mean of the two middle values.
+                window = slice(middle, middle + 1) if odd else slice(middle - 1, middle + 1)
+                medians = [sorted_keys(values)[..., window].mean(dim=-1) for values in moved]
+                parts.append((*medians, flipped.to(shuffled.dtype).mean(dim=-1)))
+            found.append([torch.cat(column) for column in zip(*parts, strict=True)])
+        columns = dict(zip(AttentionPermutation.measures, found[0], strict=True))
+        if len(found) > 1:
+            by_head = (torch.stack(heads, dim=-1) for heads in zip(*found[1:], strict=True))
+            named = zip(AttentionPermutation.measures, by_head, strict=True)
+            columns |= {f"{name}_by_head": column for name, column in named}
+        return columns

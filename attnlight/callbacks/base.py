@@ -21,9 +21,9 @@ from torchmetrics import SumMetric
 from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.callbacks.display import interval_scalars, show_figure, unmeasured_index
+from attnlight.callbacks.display import interval_scalars, show_figure, unmeasured
 from attnlight.callbacks.epoch_recorder import EpochRecorder, RecordingCallback
-from attnlight.callbacks.validate_output import broken_rows, broken_sentence, validate_output
+from attnlight.callbacks.validate_output import broken_rows, validate_output
 from attnlight.errors import InputError
 from attnlight.models.readout import Readout, readout_of
 from attnlight.records import read_metadata
@@ -59,6 +59,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             loggers that take images.
     """
 
+    # The class name in snake case, by which records and curves are known.
+    name: ClassVar[str]
     # The columns that are averaged; the first stands for the test where there is room for one.
     measures: ClassVar[tuple[str, ...]] = ()
     needs_gradients: ClassVar[bool] = False
@@ -70,22 +72,53 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         seed: int = 0,
         figures: bool = True,
     ) -> None:
-        if every_n_epochs < 1:
-            raise InputError(f"every_n_epochs of {self.name} is {every_n_epochs}; it must be >= 1.")
-        if max_instances is not None and max_instances < 1:
-            raise InputError(f"max_instances of {self.name} is {max_instances}; it must be >= 1.")
+        self._require_at_least(1, every_n_epochs=every_n_epochs, max_instances=max_instances)
         self.every_n_epochs = every_n_epochs
         self.max_instances = max_instances
         self.seed = seed
         self.figures = figures
         self._classes: list[str] = []
-        self._told = ""
+        self._unmeasured = ""
         self.save_hyperparameters(logger=False)
 
     def __init_subclass__(cls) -> None:
+        """Name the test, and give its `measure` a detached output, with and without `no_grad`."""
         super().__init_subclass__()
-        if "measure" in vars(cls):
-            cls.measure = _outside_autograd(cls.measure)  # type: ignore[method-assign, assignment]
+        if "name" not in vars(cls):
+            cls.name = record_name(cls.__name__)
+        if "measure" not in vars(cls):
+            return
+        measure: _Measure = cls.measure
+        asked = list(signature(measure).parameters.values())[-1]
+        of_readout = asked.name == "readout" or asked.annotation in (Readout, Readout.__name__)
+
+        @wraps(measure)
+        def measured(
+            self: InterpretabilityTest,
+            batch: TextBatch,
+            output: AttentionOutput,
+            readout: Readout | AttentionModel,
+        ) -> Mapping[str, Tensor]:
+            needed, detached = self.needs_gradients, output.apply(Tensor.detach)
+            model = readout.model if isinstance(readout, Readout) else readout
+            given = readout_of(batch, detached, model) if of_readout else model
+            # cuDNN's RNNs refuse to take gradients in evaluation mode.
+            with torch.set_grad_enabled(needed), torch.backends.cudnn.flags(enabled=not needed):
+                return measure(self, batch, detached, given)
+
+        cls.measure = measured  # type: ignore[method-assign]
+
+    def _require_at_least(self, least: int, **options: int | None) -> None:
+        """Refuse options below a number, where they are given.
+
+        Raises:
+            InputError: One is.
+        """
+        for option, number in options.items():
+            if number is not None and number < least:
+                raise InputError(
+                    f"{option} of {self.name} is {number}; it must be at least {least}."
+                )
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -94,11 +127,6 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         A test puts here what a reader of its columns must know, such as a tolerance.
         """
         return {}
-
-    @property
-    def name(self) -> str:
-        """The class name in snake case, by which records and curves are known."""
-        return record_name(type(self).__name__)
 
     def settings(self, trainer: pl.Trainer, stage: str) -> dict[str, Any]:
         """The constructor arguments that decide a record, and the trainer's limit where it has one.
@@ -156,11 +184,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         fitting = trainer.state.fn == TrainerFn.FITTING
         skipped = fitting and (trainer.current_epoch + 1) % self.every_n_epochs
         if not (trainer.sanity_checking or skipped):
-            self._begin(trainer, pl_module, "val", trainer.current_epoch if fitting else None)
-
-    @override
-    def on_test_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._begin(trainer, pl_module, "test", None)
+            stage: Literal["val", "test"] = "test" if trainer.testing else "val"
+            self._begin(trainer, pl_module, stage, trainer.current_epoch if fitting else None)
 
     @override
     def on_validation_batch_end(
@@ -175,7 +200,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         if self._recorder is None:
             return
         output = validate_output(outputs, pl_module)
-        texts = self._recorder.wanted(batch.index)
+        texts = self._recorder.recorded(batch.index)
         if not texts.all():
             rows = torch.isin(output.rows[:, 0], batch.index[texts])
             batch, output = batch.select(texts), output.select(texts, rows)
@@ -200,16 +225,15 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         recorder, self._recorder = self._recorder, None
         path, scalars = recorder.finish(), {}
         if trainer.is_global_zero:
-            about = read_metadata(path)
+            metadata = read_metadata(path)
             scalars = interval_scalars(path, self.measures)
-            scalars["non_finite"] = float(about["non_finite"])
-            if about["non_finite"]:
-                broken = unmeasured_index(path)
-                self._told = broken_sentence(about["stage"], about["epoch"], broken)
+            scalars["non_finite"] = float(metadata["non_finite"])
+            if metadata["non_finite"]:
+                self._unmeasured = unmeasured(path, metadata["stage"], metadata["epoch"])
                 # One line where several tests met the same texts.
                 others = [test for test in attached_tests(trainer) if test is not self]
-                if all(test._told != self._told for test in others):
-                    _LOGGER.warning(self._told)
+                if all(test._unmeasured != self._unmeasured for test in others):
+                    _LOGGER.warning(self._unmeasured)
         for name, value in trainer.strategy.broadcast(scalars).items():
             # What Lightning neither averages nor warns of: every rank holds the same.
             metric = SumMetric(nan_strategy="disable", sync_on_compute=False)
@@ -219,6 +243,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         if self.figures and trainer.is_global_zero:
             show_figure(trainer, recorder.stage, self.name, path, self.figure)
 
+    on_test_epoch_start = on_validation_epoch_start
     on_test_batch_end = on_validation_batch_end
     on_test_epoch_end = on_validation_epoch_end
 
@@ -229,7 +254,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         stage: Literal["val", "test"],
         epoch: int | None,
     ) -> None:
-        self._told = ""
+        self._unmeasured = ""
         names = getattr(module, "classes", None)
         self._classes = list(names) if isinstance(names, list | tuple) else []
         self._recorder = EpochRecorder(
@@ -264,28 +289,6 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
 def attached_tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:
     """The interpretability tests among a trainer's callbacks."""
     return [c for c in trainer.callbacks if isinstance(c, InterpretabilityTest)]  # type: ignore[attr-defined]
-
-
-def _outside_autograd(measure: _Measure) -> _Measure:
-    """The method on a detached output, so that it does the same with and without `no_grad`."""
-    asked = list(signature(measure).parameters.values())[-1]
-    of_readout = asked.name == "readout" or asked.annotation in (Readout, Readout.__name__)
-
-    @wraps(measure)
-    def measured(
-        self: InterpretabilityTest,
-        batch: TextBatch,
-        output: AttentionOutput,
-        readout: Readout | AttentionModel,
-    ) -> Mapping[str, Tensor]:
-        needed, detached = self.needs_gradients, output.apply(Tensor.detach)
-        model = readout.model if isinstance(readout, Readout) else readout
-        given = readout_of(batch, detached, model) if of_readout else model
-        # cuDNN's RNNs refuse to take gradients in evaluation mode.
-        with torch.set_grad_enabled(needed), torch.backends.cudnn.flags(enabled=not needed):
-            return measure(self, batch, detached, given)
-
-    return measured
 
 
 def record_name(class_name: str) -> str:

@@ -85,13 +85,13 @@ class BaseDivergence(InterpretabilityTest):
     def metadata(self) -> Mapping[str, Any]:
         if self._reference is None:
             return {}
-        told: dict[str, Any] = {
+        metadata: dict[str, Any] = {
             "base": str(self._reference.path),
             "base_fingerprint": self._reference.identity.fingerprint,
         }
         if self._heads is not None:
-            told |= {"heads": self._heads, "heads_matched_on": _MATCHED_ON}
-        return told | ({"tie": TIE} if self.rankings else {})
+            metadata |= {"heads": self._heads, "heads_matched_on": _MATCHED_ON}
+        return metadata | ({"tie": TIE} if self.rankings else {})
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -143,23 +143,6 @@ class BaseDivergence(InterpretabilityTest):
             )
         return weights, logits
 
-    def _matched(self, trainer: pl.Trainer, module: pl.LightningModule) -> list[int]:
-        """The model's head for each of the base's, the same on all ranks."""
-        assert self._reference is not None
-        corpus: Any = trainer.datamodule  # type: ignore[attr-defined]
-        outputs = self._reference.outputs(corpus, _MATCHED_ON, module.device)
-        texts, model = corpus.dataset(_MATCHED_ON), cast("AttentionModel", module.model)
-        place = trainer.global_rank, trainer.world_size
-        found = torch.zeros(outputs.heads, outputs.heads, dtype=torch.double, device=module.device)
-        with reading(_MATCHED_ON):
-            for positions in PairSampler(_PAIRS, texts.lengths, _TEXTS, *place):
-                output = model(texts[positions].to(module.device))
-                base, _ = self._of_base(outputs, output)
-                broken = broken_rows(output)
-                real = slice(None) if broken is None else ~broken
-                found += head_divergences(output.weights[real], base[real])
-        return match_heads(trainer.strategy.reduce(found, reduce_op="sum"))
-
     @override
     def _begin(
         self,
@@ -170,8 +153,23 @@ class BaseDivergence(InterpretabilityTest):
     ) -> None:
         assert self._reference is not None
         corpus: Any = trainer.datamodule  # type: ignore[attr-defined]
-        self._outputs = self._reference.outputs(corpus, running_split(trainer), module.device)
-        if self._outputs.heads > 1:
+        device = module.device
+        self._outputs = self._reference.outputs(corpus, running_split(trainer), device)
+        heads, self._heads = self._outputs.heads, None
+        if heads > 1:
             self.measures = (*type(self).measures, "attention_js_mean")  # type: ignore[misc, assignment]
-            self._heads = self._matched(trainer, module) if self.match_heads else None
+        if heads > 1 and self.match_heads:
+            outputs = self._reference.outputs(corpus, _MATCHED_ON, device)
+            texts, model = corpus.dataset(_MATCHED_ON), cast("AttentionModel", module.model)
+            place = trainer.global_rank, trainer.world_size
+            found = torch.zeros(heads, heads, dtype=torch.double, device=device)
+            with reading(_MATCHED_ON):
+                for positions in PairSampler(_PAIRS, texts.lengths, _TEXTS, *place):
+                    output = model(texts[positions].to(device))
+                    base, _ = self._of_base(outputs, output)
+                    broken = broken_rows(output)
+                    real = slice(None) if broken is None else ~broken
+                    found += head_divergences(output.weights[real], base[real])
+            # The model's head for each of the base's, the same on all ranks.
+            self._heads = match_heads(trainer.strategy.reduce(found, reduce_op="sum"))
         super()._begin(trainer, module, stage, epoch)

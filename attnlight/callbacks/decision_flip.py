@@ -73,8 +73,7 @@ class DecisionFlip(InterpretabilityTest):
         figures: bool = True,
     ) -> None:
         super().__init__(every_n_epochs, max_instances, seed, figures)
-        if draws < 1:
-            raise InputError(f"draws of {self.name} is {draws}; it must be at least 1.")
+        self._require_at_least(1, draws=draws)
         self.draws = draws
         self.gradient = gradient
         self.emptied = emptied
@@ -96,8 +95,16 @@ class DecisionFlip(InterpretabilityTest):
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
+        heads = output.weights.shape[1]
+        if self.emptied == "uniform" and heads > 1:
+            raise InputError(
+                f"emptied of {self.name} is uniform, which is for models of one attention head; "
+                f"this one has {heads}. Use bias."
+            )
         if self.emptied == "uniform":
-            readout = readout.with_empty(self._uniform(readout))
+            uniform = output.mask / output.mask.sum(-1, keepdim=True).clamp(min=1)
+            uniform = uniform.to(output.weights.dtype)[:, None, None]
+            readout = readout.with_empty(readout.candidates(uniform).squeeze(1))
         whole, alone = (partial(self._columns, draws=draws) for draws in (self.draws, 1))
         return readout.columns(whole, alone) | {"length": readout.lengths}
 
@@ -130,18 +137,6 @@ class DecisionFlip(InterpretabilityTest):
             name: column.to(dtype).masked_fill(undefined, torch.nan)
             for name, column in columns.items()
         }
-
-    def _uniform(self, readout: Readout) -> Tensor:
-        """Logits of uniform attention, (R, C)."""
-        output = readout.output
-        if output.weights.shape[1] > 1:
-            raise InputError(
-                f"emptied of {self.name} is uniform, which is for models of one attention head; "
-                f"this one has {output.weights.shape[1]}. Use bias."
-            )
-        uniform = output.mask / output.mask.sum(-1, keepdim=True).clamp(min=1)
-        weights = uniform.to(output.weights.dtype)[:, None, None]
-        return readout.candidates(weights).squeeze(1)
 
 
 def _removed(readout: Readout, orders: Tensor, counts: Tensor) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FIGURE_ROWS = 200_000
+_NAMED = 5  # texts that were not measured
 
 
 def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
@@ -50,10 +51,17 @@ def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
     return scalars
 
 
-def unmeasured_index(path: Path) -> NDArray[np.int64]:
-    """Dataset index of each row of a record that was not measured."""
+def unmeasured(path: Path, stage: str, epoch: int | None) -> str:
+    """A sentence that counts the rows of a record that were not measured and names five texts."""
     pieces = read_pieces(path, ["index", "prediction"])
-    return np.concatenate([piece["index"][piece["prediction"] == EXCLUDED] for piece in pieces])
+    index = np.concatenate([piece["index"][piece["prediction"] == EXCLUDED] for piece in pieces])
+    when = stage if epoch is None else f"{stage}, epoch {epoch}"
+    texts = np.unique(index)
+    named = ", ".join(map(str, texts[:_NAMED])) + (", ..." if len(texts) > _NAMED else "")
+    return (
+        f"{when}: not measured, for their logits or attention are not finite: {len(index):,} "
+        f"instances (dataset index {named})."
+    )
 
 
 def show_figure(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
@@ -35,22 +34,17 @@ class EpochLines(Callback):
         epoch, self._epoch = self._epoch, None
         if epoch is None or not trainer.is_global_zero:
             return
-        last = f"/{trainer.max_epochs}" if (trainer.max_epochs or 0) > 0 else ""
-        seconds = f"{time.monotonic() - self._began:.1f} s"
-        shown = ", ".join([*self._numbers(trainer, epoch), seconds])
-        print(f"epoch {epoch + 1}{last}: {shown}", flush=True)
-
-    def _numbers(self, trainer: pl.Trainer, epoch: int) -> Iterator[str]:
-        """Names and values: losses, then the other metrics, then one measure of each test."""
         logged = trainer.callback_metrics
-        stages = (
-            ("train", "val") if self._validated else ("train",)
-        )  # others are of an epoch before
+        # What else is logged is of an epoch before.
+        stages = ("train", "val") if self._validated else ("train",)
         own = [name for name in logged if name.count("/") == 1 and name.split("/")[0] in stages]
         measured = [
             f"val/{test.name}/{test.measures[0]}"
             for test in attached_tests(trainer)
             if test.measures and self._validated and (epoch + 1) % test.every_n_epochs == 0
         ]
-        for name in [*sorted(own, key=lambda name: not name.endswith("/loss")), *measured]:
-            yield f"{name} {number(float(logged[name]))}"
+        names = [*sorted(own, key=lambda name: not name.endswith("/loss")), *measured]
+        shown = "".join(f"{name} {number(float(logged[name]))}, " for name in names)
+        last = f"/{trainer.max_epochs}" if (trainer.max_epochs or 0) > 0 else ""
+        seconds = time.monotonic() - self._began
+        print(f"epoch {epoch + 1}{last}: {shown}{seconds:.1f} s", flush=True)

@@ -77,15 +77,11 @@ class EpochRecorder:
             self._chosen = torch.from_numpy(instances)
         self.instances = instances
         self._expected = None if limited else instances
-        self._metadata = (
-            dict(metadata)
-            | {
-                "stage": stage,
-                "checkpoint": Path(trainer.ckpt_path).name if trainer.ckpt_path else None,
-                "partial": limited or self._chosen is not None,
-            }
-            | _of_another_corpus(trainer, stage)
-        )
+        self._metadata = dict(metadata) | {
+            "stage": stage,
+            "checkpoint": Path(trainer.ckpt_path).name if trainer.ckpt_path else None,
+            "partial": limited or self._chosen is not None,
+        }
         shards = (f".{self.path.stem}.rank{rank}.arrow" for rank in range(trainer.world_size))
         self._shards = [self.path.with_name(shard) for shard in shards]
         if trainer.is_global_zero:
@@ -94,7 +90,7 @@ class EpochRecorder:
         trainer.strategy.barrier()
         self._writer = ShardWriter(self._shards[trainer.global_rank])
 
-    def wanted(self, index: Tensor) -> Tensor:
+    def recorded(self, index: Tensor) -> Tensor:
         """Which texts of a batch to record, (B,) bool, from their dataset rows (B,)."""
         real = index >= 0
         if self._chosen is None:
@@ -140,7 +136,7 @@ class EpochRecorder:
                     merge_shards(
                         self._shards,
                         self.path,
-                        metadata=self._metadata | _origin(trainer),
+                        metadata=self._metadata | _origin(trainer, self.stage),
                         expected=self._expected,
                         drop_repeats=trainer.state.fn == TrainerFn.FITTING,
                     )
@@ -168,11 +164,7 @@ class RecordingCallback(Callback):
             self._recorder.discard()
             self._recorder = None
 
-    @override
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
-        RecordingCallback.teardown(self, trainer, pl_module, "")
+    on_exception = teardown  # type: ignore[assignment]
 
 
 def corpus_known_as(trainer: pl.Trainer) -> str | None:
@@ -186,25 +178,21 @@ def records_folder(stage: str, known_as: str | None) -> Path:
     return Path("records", stage if known_as is None else f"{stage}-{known_as}")
 
 
-def _of_another_corpus(trainer: pl.Trainer, stage: Stage) -> dict[str, Any]:
-    """What a record says of a corpus that the model was not trained on."""
+def _origin(trainer: pl.Trainer, stage: Stage) -> dict[str, Any]:
+    """Which corpus and which content of a checkpoint a record comes from, null where unknown.
+
+    Of a corpus that the model was not trained on also its name and the share of unknown words.
+    """
+    datamodule: Any = getattr(trainer, "datamodule", None)
+    origin = {"corpus": getattr(datamodule, "fingerprint", None), "checkpoint_hash": None}
+    checkpoint = Path(trainer.ckpt_path or "")
+    if checkpoint.is_file():
+        origin["checkpoint_hash"] = _digest(checkpoint, checkpoint.stat().st_mtime_ns)
     known_as = corpus_known_as(trainer)
     if known_as is None:
-        return {}
-    datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
+        return origin
     split = {"val": "validation", "test": "test"}.get(stage, datamodule.predict_split)
-    return {"corpus_name": known_as, "unknown_words": datamodule.unknown_share(split)}
-
-
-def _origin(trainer: pl.Trainer) -> dict[str, str | None]:
-    """Which corpus and which content of a checkpoint a record comes from, null where unknown."""
-    checkpoint = Path(trainer.ckpt_path) if trainer.ckpt_path else None
-    return {
-        "corpus": getattr(getattr(trainer, "datamodule", None), "fingerprint", None),
-        "checkpoint_hash": _digest(checkpoint, checkpoint.stat().st_mtime_ns)
-        if checkpoint is not None and checkpoint.is_file()
-        else None,
-    }
+    return origin | {"corpus_name": known_as, "unknown_words": datamodule.unknown_share(split)}
 
 
 @cache

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -17,8 +15,9 @@ from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.errors import InputError
 from attnlight.functional import input_gradient, kendall_tau, leave_one_out
 from attnlight.functional.ranking import TIE, dense_ranks
-from attnlight.functional.readout.instances import own_places
+from attnlight.functional.readout.instances import rows_are_texts
 from attnlight.models.readout import Readout
+from attnlight.records import list_column
 
 Gradient = Literal["detached", "attached"]
 _LONG = 5_000  # items; about a minute on one core where the encoder is recurrent
@@ -74,8 +73,7 @@ class ImportanceCorrelation(InterpretabilityTest):
         super().__init__(every_n_epochs, max_instances, seed, figures)
         if not leave_one_out and not gradients:
             raise InputError(f"{self.name} needs leave_one_out or one of gradients to compare.")
-        if budget is not None and budget < 1:
-            raise InputError(f"budget of {self.name} is {budget}; it must be at least 1.")
+        self._require_at_least(1, budget=budget)
         self.leave_one_out = leave_one_out
         self.gradients = [kind for kind in _GRADIENTS if kind in gradients]
         self.keep_scores = keep_scores
@@ -98,10 +96,13 @@ class ImportanceCorrelation(InterpretabilityTest):
     ) -> Mapping[str, Any]:
         scores = self._scores(readout)
         # A token cannot be deleted and predicted: what has `loo` is of the other items.
-        masks = {False: output.mask, True: output.mask & ~own_places(batch, output)}
+        others = output.mask
+        if not rows_are_texts(batch, output):
+            places = torch.arange(output.mask.shape[1], device=output.mask.device)
+            others = output.mask & (places != output.rows[:, 1:])
         columns: dict[str, Any] = {}
         for one, other in self._pairs:
-            mask = masks[other == "loo"]
+            mask = others if other == "loo" else output.mask
             ranks = dense_ranks(scores[other], mask)
             tau, p = kendall_tau(dense_ranks(scores[one], mask), ranks, mask)
             columns |= {f"tau_{one}_{other}": tau, f"p_{one}_{other}": p}
@@ -111,8 +112,10 @@ class ImportanceCorrelation(InterpretabilityTest):
                 tau, p = kendall_tau(each, ranks.unsqueeze(1).expand_as(each), mask)
                 columns |= {f"tau_attention_{other}_heads": tau, f"p_attention_{other}_heads": p}
         if self.keep_scores:
-            lists = {f"scores_{name}": _lists(x, output.mask) for name, x in scores.items()}
-            columns |= lists
+            lengths = readout.lengths.cpu().numpy()
+            for name, values in scores.items():
+                kept = values.detach().double()[output.mask].cpu().numpy()
+                columns[f"scores_{name}"] = list_column(kept, lengths)
         return columns
 
     def _scores(self, readout: Readout) -> dict[str, Tensor]:
@@ -133,10 +136,3 @@ class ImportanceCorrelation(InterpretabilityTest):
                 file=sys.stderr,
             )
         return scores | {"loo": leave_one_out(*asked, self.budget)}
-
-
-def _lists(scores: Tensor, mask: Tensor) -> pa.ListArray:
-    """The scores (R, N) of each row's items as a list."""
-    offsets = np.concatenate([[0], mask.sum(-1).cumsum(0).cpu().numpy()]).astype(np.int32)
-    values = scores.detach().double()[mask].cpu().numpy()
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))

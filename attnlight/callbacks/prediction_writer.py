@@ -9,12 +9,12 @@ import lightning.pytorch as pl
 import numpy as np
 import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.epoch_recorder import EpochRecorder, RecordingCallback
 from attnlight.callbacks.predictions import row_labels, row_texts
+from attnlight.records import list_column
 
 
 class PredictionWriter(RecordingCallback):
@@ -50,55 +50,44 @@ class PredictionWriter(RecordingCallback):
         dataloader_idx: int = 0,
     ) -> None:
         assert self._recorder is not None
-        output = outputs["output"].apply(lambda tensor: tensor.cpu())
+        batch = batch.to("cpu")
+        output: AttentionOutput = outputs["output"].apply(lambda tensor: tensor.cpu())
         index = output.rows[:, 0].numpy()
         places = self._order[np.searchsorted(self._dataset.index, index, sorter=self._order)]
         tokens = [self._dataset.words(int(place)) for place in places]
-        self._recorder.add(output.rows, _columns(batch.to("cpu"), output, tokens))
+        rows, heads, _ = output.weights.shape
+        text, label = row_texts(batch, output), row_labels(batch, output)
+        lengths = output.mask.sum(dim=-1).numpy()
+        by_head, per_head = np.full(rows, heads), np.repeat(lengths, heads)
+        per_item = np.repeat(output.mask.numpy()[:, None], heads, axis=1)
+        attention = list_column(output.weights.numpy()[per_item], per_head)
+        item_logits = pa.nulls(rows, pa.list_(pa.list_(pa.list_(pa.float32()))))
+        if output.item_logits is not None:
+            logits = output.item_logits.numpy()[per_item]  # (items of all rows and heads, C)
+            per_class = list_column(logits.ravel(), np.full(len(logits), logits.shape[1]))
+            item_logits = list_column(list_column(per_class, per_head), by_head)
+        # Tokens of each item: 1 for a word, those of a sentence (B, S) where these are the items.
+        sizes = batch.mask.long() if batch.mask.ndim == 2 else batch.mask.sum(dim=-1)
+        ends = sizes.cumsum(dim=-1)
+        spans = torch.stack([ends - sizes, ends], dim=-1)[text][output.mask]
+        pairs = pa.FixedSizeListArray.from_arrays(spans.int().numpy().ravel(), 2)
+        seen = batch.mask[text].numpy()
+        counts = seen.reshape(rows, -1).sum(axis=-1)
+        columns = {
+            "tokens": pa.array(tokens, pa.list_(pa.string())),
+            "items": list_column(pairs, lengths),
+            "label": pa.nulls(rows, pa.int64()) if label is None else label,
+            "probabilities": output.probabilities,
+            "attention": list_column(attention, by_head),
+            "item_logits": item_logits,
+            "bias": output.bias.expand(rows, -1),
+        }
+        extras = {name: values[text].numpy()[seen] for name, values in batch.extras.items()}
+        columns |= {name: list_column(values, counts) for name, values in extras.items()}
+        self._recorder.add(output.rows, columns)
 
     @override
     def on_predict_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert self._recorder is not None
         recorder, self._recorder = self._recorder, None
         recorder.finish()
-
-
-def _columns(batch: TextBatch, output: AttentionOutput, tokens: list[list[str]]) -> dict[str, Any]:
-    """The columns of R rows; `tokens` holds the surface forms of each of them."""
-    rows, heads, _ = output.weights.shape
-    text, label = row_texts(batch, output), row_labels(batch, output)
-    lengths = output.mask.sum(dim=-1).numpy()
-    by_head, per_head = np.full(rows, heads), np.repeat(lengths, heads)
-    per_item = np.repeat(output.mask.numpy()[:, None], heads, axis=1)
-    item_logits = pa.nulls(rows, pa.list_(pa.list_(pa.list_(pa.float32()))))
-    if output.item_logits is not None:
-        logits = output.item_logits.numpy()[per_item]  # (items of all rows and heads, C)
-        per_class = _lists(logits.ravel(), np.full(len(logits), logits.shape[1]))
-        item_logits = _lists(_lists(per_class, per_head), by_head)
-    # Tokens of each item: 1 for a word, those of a sentence (B, S) where these are the items.
-    sizes = batch.mask.long() if batch.mask.ndim == 2 else batch.mask.sum(dim=-1)
-    ends = sizes.cumsum(dim=-1)
-    spans = torch.stack([ends - sizes, ends], dim=-1)[text][output.mask]
-    pairs = pa.FixedSizeListArray.from_arrays(spans.int().numpy().ravel(), 2)
-    seen = batch.mask[text].numpy()
-    counts = seen.reshape(rows, -1).sum(axis=-1)
-    return {
-        "tokens": pa.array(tokens, pa.list_(pa.string())),
-        "items": _lists(pairs, lengths),
-        "label": pa.nulls(rows, pa.int64()) if label is None else label,
-        "probabilities": output.probabilities,
-        "attention": _lists(_lists(output.weights.numpy()[per_item], per_head), by_head),
-        "item_logits": item_logits,
-        "bias": output.bias.expand(rows, -1),
-        **{
-            name: _lists(values[text].numpy()[seen], counts)
-            for name, values in batch.extras.items()
-        },
-    }
-
-
-def _lists(values: pa.Array | NDArray[Any], lengths: NDArray[np.int64]) -> pa.ListArray:
-    """The values split into consecutive lists of the given lengths."""
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    flat = pa.array(values) if isinstance(values, np.ndarray) else values
-    return pa.ListArray.from_arrays(pa.array(offsets), flat)

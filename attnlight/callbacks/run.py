@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 import rich
@@ -12,12 +13,8 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.cli import SaveConfigCallback
 from typing_extensions import override
 
-from attnlight.callbacks.base import (
-    STAGES,
-    InterpretabilityTest,
-    attached_tests,
-    record_name,
-)
+from attnlight import compatibility
+from attnlight.callbacks.base import STAGES, attached_tests, record_name
 from attnlight.callbacks.epoch_recorder import corpus_known_as, records_folder
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
@@ -40,9 +37,37 @@ class RunConfig(SaveConfigCallback):
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if stage in STAGES and not self.config.overwrite:
-            for test in attached_tests(trainer):
-                _require_replaceable(test, trainer, stage, Path(self.config.ckpt_path).name)
+        """Refuse to replace a test's record of another checkpoint or of other settings.
+
+        Records that do not say their settings are compared by what else they say of themselves.
+
+        Raises:
+            InputError: There is such a record.
+        """
+        if stage not in STAGES or self.config.overwrite:
+            return
+        folder = records_folder(STAGES[stage], corpus_known_as(trainer))
+        for test in attached_tests(trainer):
+            path = Path(trainer.default_root_dir) / folder / f"{test.name}.parquet"
+            try:
+                metadata = read_metadata(path)
+            except RecordError:  # none, or a damaged one
+                continue
+            settings = test.settings(trainer, stage)
+            now: dict[str, Any] = {"checkpoint": Path(self.config.ckpt_path).name}
+            if "settings" in metadata:
+                now["settings"] = settings
+                metadata["settings"] = compatibility.callback_arguments(
+                    type(test).__name__, metadata["settings"]
+                )
+            else:
+                partial = "limit_batches" in settings or test.max_instances is not None
+                now |= test.plain_metadata()
+                now |= {"measures": list(test.measures), "partial": partial}
+            if folder.name != STAGES[stage]:
+                now["corpus"] = trainer.datamodule.fingerprint  # type: ignore[attr-defined]
+            for name, value in now.items():
+                _require_same(path, name, metadata.get(name), value)
 
     @override
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -73,69 +98,34 @@ class RunConfig(SaveConfigCallback):
         if stage in STAGES:
             now = {test.name for test in attached_tests(trainer)}
             records = path.parent / records_folder(STAGES[stage], known_as)
-            config.trainer.callbacks += _still_recorded(path, records, now)
+            try:
+                earlier = read_yaml(path)["trainer"]["callbacks"] or []
+                names = [record_name(str(c["class_path"]).rpartition(".")[2]) for c in earlier]
+            except (InputError, LookupError, TypeError):
+                earlier, names = [], []  # none yet, or damaged
+            config.trainer.callbacks += [
+                Namespace(**callback)  # type: ignore[no-untyped-call]
+                for callback, name in zip(earlier, names, strict=True)
+                if name not in now and (records / f"{name}.parquet").is_file()
+            ]
         text = self.parser.dump(config, skip_unset=False, skip_validation=True)
         write_text(path, text)
         for logger in trainer.loggers:
             if isinstance(logger, pl.loggers.WandbLogger):
-                whole = {named: yaml.safe_load(text)}
-                logger.experiment.config.update(whole, allow_val_change=True)
+                logged = {named: yaml.safe_load(text)}
+                logger.experiment.config.update(logged, allow_val_change=True)
 
 
-def _require_replaceable(
-    test: InterpretabilityTest, trainer: pl.Trainer, stage: str, checkpoint: str
-) -> None:
-    """Refuse to replace a test's record of another checkpoint or of other settings.
-
-    Records that do not say their settings are compared by what else they say of themselves.
-
-    Args:
-        test: The test.
-        trainer: The trainer, before its loops.
-        stage: `validate` or `test`.
-        checkpoint: File name of the checkpoint.
-
-    Raises:
-        InputError: There is such a record.
-    """
-    folder = records_folder(STAGES[stage], corpus_known_as(trainer))
-    path = Path(trainer.default_root_dir) / folder / f"{test.name}.parquet"
-    try:
-        about = read_metadata(path)
-    except RecordError:  # none, or a damaged one
-        return
-    settings = test.settings(trainer, stage)
-    partial = "limit_batches" in settings or test.max_instances is not None
-    older = {**test.plain_metadata(), "measures": list(test.measures), "partial": partial}
-    now = {"checkpoint": checkpoint} | ({"settings": settings} if "settings" in about else older)
-    if folder.name != STAGES[stage]:
-        now["corpus"] = trainer.datamodule.fingerprint  # type: ignore[attr-defined]
-    for name, value in now.items():
-        before = about.get(name)
-        if before == value:
-            continue
-        if isinstance(before, dict) and isinstance(value, dict):  # of mappings the first key
-            name = next(k for k in {**before, **value} if before.get(k) != value.get(k))
-            before, value = before.get(name), value.get(name)
+def _require_same(path: Path, name: str, before: object, value: object) -> None:
+    """Refuse a setting that differs from that of the record, of mappings by their first such key."""
+    if isinstance(before, dict) and isinstance(value, dict):
+        for key in {**before, **value}:
+            _require_same(path, key, before.get(key), value.get(key))
+    elif before != value:
         raise InputError(
             f"{path} was measured with other settings ({name} {before}, now {value}); "
             "--overwrite replaces it."
         )
-
-
-def _still_recorded(path: Path, records: Path, now: set[str]) -> list[Namespace]:
-    """Tests of an earlier call of a verb whose records are there and that this call does not run."""
-    try:
-        earlier = read_yaml(path)["trainer"]["callbacks"] or []
-        paths = [str(callback["class_path"]) for callback in earlier]
-    except (InputError, LookupError, TypeError):
-        return []  # none yet, or damaged
-    names = [record_name(class_path.rpartition(".")[2]) for class_path in paths]
-    return [
-        Namespace(**callback)  # type: ignore[no-untyped-call]
-        for callback, name in zip(earlier, names, strict=True)
-        if name not in now and (records / f"{name}.parquet").is_file()
-    ]
 
 
 class SummaryTable(Callback):

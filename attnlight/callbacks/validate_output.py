@@ -6,15 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import lightning.pytorch as pl
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from attnlight.batch import AttentionOutput
 from attnlight.errors import InputError
-
-_NAMED = 5
 
 
 def validate_output(outputs: Any, module: pl.LightningModule) -> AttentionOutput:  # noqa: ANN401
@@ -48,14 +44,3 @@ def broken_rows(output: AttentionOutput) -> Tensor | None:
         return None
     index = output.rows[:, 0]
     return torch.isin(index, index[~finite])
-
-
-def broken_sentence(stage: str, epoch: int | None, index: NDArray[np.int64]) -> str:
-    """Name up to five texts that were not measured, from the dataset index of each of their rows."""
-    when = stage if epoch is None else f"{stage}, epoch {epoch}"
-    texts = np.unique(index)
-    named = ", ".join(map(str, texts[:_NAMED])) + (", ..." if len(texts) > _NAMED else "")
-    return (
-        f"{when}: not measured, for their logits or attention are not finite: {len(index):,} "
-        f"instances (dataset index {named})."
-    )

@@ -16,7 +16,7 @@ from attnlight.functional.divergence import (
 )
 from attnlight.functional.erasure.erase import erase_each, erase_ranking
 from attnlight.functional.erasure.flips import first_flip, minimal_flip_set
-from attnlight.functional.masking import attention_entropy, masked_mean, masked_softmax
+from attnlight.functional.masking import attention_entropy, masked_softmax
 from attnlight.functional.random import draw_keys, permutations
 from attnlight.functional.ranking import dense_ranks, random_rankings, ranking
 from attnlight.functional.readout.affine import permuted_logits, permuted_weights, read
@@ -37,7 +37,6 @@ __all__ = [
     "largest_js",
     "leave_one_out",
     "left_out_logits",
-    "masked_mean",
     "masked_softmax",
     "minimal_flip_set",
     "permutations",

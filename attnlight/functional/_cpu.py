@@ -18,20 +18,23 @@ def sorted_keys(keys: Tensor) -> Tensor:
     return keys
 
 
-def unstable_argsort(values: Tensor) -> Tensor:
-    """Places of the values in ascending order, NaN last, equal values in any order."""
-    if values.device.type != "cpu":
-        return values.argsort(-1)
-    # About four times as fast as torch's.
-    return torch.from_numpy(values.detach().numpy().argsort(axis=-1))
+def best_of_each(rows: Tensor, values: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
+    """Entries that are the best of their row, one for each, and the best so far with them.
 
+    Args:
+        rows: Row of each entry, (E,) long, in any order.
+        values: (E,).
+        best: Best value so far of each row, (R,).
 
-def first_of_each(rows: Tensor) -> Tensor:
-    """Places (U,) of the first entry of each row among rows (E,) long: what may be written by row."""
-    numbers = torch.arange(len(rows), device=rows.device)
-    _, member = torch.unique(rows, return_inverse=True)
-    first = torch.full_like(numbers, len(rows)).scatter_reduce(0, member, numbers, "amin")
-    return (first[member] == numbers).nonzero().squeeze(-1)
+    Returns:
+        Places (U,) of entries above the best so far, of equal ones the first; and (R,).
+    """
+    top = best.scatter_reduce(0, rows, values, "amax")
+    places = ((values == top[rows]) & (values > best[rows])).nonzero().squeeze(-1)
+    _, member = torch.unique(rows[places], return_inverse=True)
+    numbers = torch.arange(len(places), device=rows.device)
+    first = torch.full_like(numbers, len(places)).scatter_reduce(0, member, numbers, "amin")
+    return places[first[member] == numbers], top
 
 
 class Scratch(threading.local):
@@ -40,22 +43,20 @@ class Scratch(threading.local):
     What `take` gives is overwritten by the next tensor of that name: copy what is to last.
     """
 
-    def __init__(self) -> None:
-        self._memory: dict[str, Tensor] = {}
-
     def take(
         self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
     ) -> Tensor:
         """An uninitialised tensor."""
         count = math.prod(shape)
-        memory = self._memory.get(name)
+        held: dict[str, Tensor] = vars(self)  # each thread's own
+        memory = held.get(name)
         if (
             memory is None
             or (memory.dtype, memory.device) != (dtype, device)
             or len(memory) < count
         ):
-            self._memory.pop(name, None)  # first, so that both are never held
+            held.pop(name, None)  # first, so that both are never held
             # A tensor made in inference mode could not be written outside it.
             with torch.inference_mode(False):
-                memory = self._memory[name] = torch.empty(count, dtype=dtype, device=device)
+                memory = held[name] = torch.empty(count, dtype=dtype, device=device)
         return memory[:count].view(shape)

@@ -28,24 +28,38 @@ def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         scoring all tied, or a NaN among the scores.
     """
     shape = x.shape[:-1]
-    items = x.shape[-1]
-    mask = mask.reshape(len(mask), *(1,) * (x.ndim - 2), items).expand_as(x).flatten(0, -2)
+    width = x.shape[-1]
+    mask = mask.reshape(len(mask), *(1,) * (x.ndim - 2), width).expand_as(x).flatten(0, -2)
     x, y = (scores.flatten(0, -2).double().masked_fill(~mask, math.inf) for scores in (x, y))
     unknown = (x.isnan() | y.isnan()).any(-1)
     first, second = _ranks(x, mask), _ranks(y, mask)
-    joint = (first * (items + 1) + second).sort(-1).values
-    discordant = _inversions(joint % (items + 1)).double()
+    joint = (first * (width + 1) + second).sort(-1).values
+    discordant = _inversions(joint % (width + 1)).double()
     front = mask.sort(-1, descending=True).values
-    tau, p = _tau_and_p(
-        mask.sum(-1).double(),
-        discordant,
-        _ties(first, mask),
-        _ties(second, mask),
-        _ties(_ranks(joint, front), front)[0],
-    )
-    return tuple(  # type: ignore[return-value]
-        values.masked_fill(unknown, math.nan).reshape(shape) for values in (tau, p)
-    )
+    items = mask.sum(-1).double()
+    x_ties, y_ties = _ties(first, mask), _ties(second, mask)
+    joint_ties, _, _ = _ties(_ranks(joint, front), front)
+    pairs = items * (items - 1) / 2
+    untied_x, untied_y = pairs - x_ties[0], pairs - y_ties[0]
+    undefined = (untied_x <= 0) | (untied_y <= 0)
+    excess = pairs - x_ties[0] - y_ties[0] + joint_ties - 2 * discordant
+    tau = (excess / untied_x.sqrt() / untied_y.sqrt()).clamp(-1, 1)
+    both = 2 * pairs
+    variance = (both * (2 * items + 5) - x_ties[2] - y_ties[2]) / 18
+    variance += 2 * x_ties[0] * y_ties[0] / both
+    variance += x_ties[1] * y_ties[1] / (9 * both * (items - 2))
+    asymptotic = torch.erfc((excess / variance.sqrt()).abs() / math.sqrt(2))
+    fewer = torch.minimum(discordant, pairs - discordant)
+    exact = (x_ties[0] + y_ties[0] == 0) & ((items <= _EXACT_ITEMS) | (fewer <= 1))
+    table = _table().to(items.device)
+    column = fewer.clamp(0, table.shape[1] - 1).long()
+    few = table[items.clamp(0, _EXACT_ITEMS).long(), column]
+    # 2 / n! if no pair is discordant, 2 / (n - 1)! if one is.
+    many = 2 * torch.exp(-torch.lgamma(items + 1 - fewer))
+    p = torch.where(exact, torch.where(items <= _EXACT_ITEMS, few, many), asymptotic)
+    undefined |= unknown
+    tau, p = (values.masked_fill(undefined, math.nan).reshape(shape) for values in (tau, p))
+    return tau, p
 
 
 def _ranks(scores: Tensor, mask: Tensor) -> Tensor:
@@ -79,34 +93,6 @@ def _inversions(values: Tensor) -> Tensor:
         size *= 2
         values = values.view(rows, width // size, size).sort(-1).values
     return count
-
-
-def _tau_and_p(
-    items: Tensor,
-    discordant: Tensor,
-    x_ties: tuple[Tensor, Tensor, Tensor],
-    y_ties: tuple[Tensor, Tensor, Tensor],
-    joint_ties: Tensor,
-) -> tuple[Tensor, Tensor]:
-    pairs = items * (items - 1) / 2
-    untied_x, untied_y = pairs - x_ties[0], pairs - y_ties[0]
-    undefined = (untied_x <= 0) | (untied_y <= 0)
-    excess = pairs - x_ties[0] - y_ties[0] + joint_ties - 2 * discordant
-    tau = (excess / untied_x.sqrt() / untied_y.sqrt()).clamp(-1, 1)
-    both = 2 * pairs
-    variance = (both * (2 * items + 5) - x_ties[2] - y_ties[2]) / 18
-    variance += 2 * x_ties[0] * y_ties[0] / both
-    variance += x_ties[1] * y_ties[1] / (9 * both * (items - 2))
-    asymptotic = torch.erfc((excess / variance.sqrt()).abs() / math.sqrt(2))
-    fewer = torch.minimum(discordant, pairs - discordant)
-    exact = (x_ties[0] + y_ties[0] == 0) & ((items <= _EXACT_ITEMS) | (fewer <= 1))
-    table = _table().to(items.device)
-    column = fewer.clamp(0, table.shape[1] - 1).long()
-    few = table[items.clamp(0, _EXACT_ITEMS).long(), column]
-    # 2 / n! if no pair is discordant, 2 / (n - 1)! if one is.
-    many = 2 * torch.exp(-torch.lgamma(items + 1 - fewer))
-    p = torch.where(exact, torch.where(items <= _EXACT_ITEMS, few, many), asymptotic)
-    return tau.masked_fill(undefined, math.nan), p.masked_fill(undefined, math.nan)
 
 
 @cache

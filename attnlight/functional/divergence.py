@@ -55,14 +55,14 @@ def js_divergence(p: Tensor, q: Tensor) -> Tensor:
     """
     total = p + q
     present = total >= torch.finfo(total.dtype).tiny
-    whole = torch.where(present, total, 1.0)
-    ratio = (p - q).abs() / whole
+    safe_total = torch.where(present, total, 1.0)
+    ratio = (p - q).abs() / safe_total
     close, disjoint = ratio <= 0.5, torch.minimum(p, q) <= 0
     inner = torch.where(close, ratio, 0.0)
     near = 2 * inner * torch.atanh(inner) + torch.log1p(-inner.square())
     outer = ~(close | disjoint)
-    low = torch.where(outer, 2 * torch.minimum(p, q) / whole, 1.0)
-    high = torch.where(outer, 2 * torch.maximum(p, q) / whole, 1.0)
+    low = torch.where(outer, 2 * torch.minimum(p, q) / safe_total, 1.0)
+    high = torch.where(outer, 2 * torch.maximum(p, q) / safe_total, 1.0)
     far = torch.where(disjoint, 2 * math.log(2), low * low.log() + high * high.log())
     terms = total * torch.where(close, near, far)
     return (terms.sum(-1) / 4).clamp(max=math.log(2))

@@ -1,4 +1,4 @@
-"""Softmax, mean and entropy over the items that attention may reach."""
+"""Softmax and entropy over the items that attention may reach."""
 
 from __future__ import annotations
 
@@ -29,20 +29,6 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     # The lowest finite number, not -inf: a fully masked row must not become NaN, nor its gradient.
     lowest = torch.finfo(scores.dtype).min
     return torch.softmax(scores.masked_fill(off, lowest), dim=-1).masked_fill(off, 0.0)
-
-
-def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the items of the mask; 0 where there are none.
-
-    Args:
-        values: (B, N) or (B, N, ...), such as states (B, N, D).
-        mask: (B, N) bool.
-
-    Returns:
-        (B,) or (B, ...).
-    """
-    kept = mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim))
-    return values.masked_fill(~kept, 0.0).sum(1) / kept.sum(1).clamp(min=1)
 
 
 def attention_entropy(weights: Tensor) -> Tensor:

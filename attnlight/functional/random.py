@@ -13,58 +13,46 @@ from torch import Tensor
 
 from attnlight.functional._cpu import Scratch, sorted_keys
 
-
-def _signed(value: int) -> int:
-    """The int64 that has the bits of `value` modulo 2^64."""
-    return (value + 2**63) % 2**64 - 2**63
-
-
-_GAMMA = _signed(0x9E3779B97F4A7C15)
-_FIRST = _signed(0xBF58476D1CE4E5B9)
-_SECOND = _signed(0x94D049BB133111EB)
-
-
+# 64-bit constants as the int64 of the same bits.
+_GAMMA = 0x9E3779B97F4A7C15 - 2**64
+_FIRST = 0xBF58476D1CE4E5B9 - 2**64
+_SECOND = 0x94D049BB133111EB - 2**64
 _STEPS = ((30, _FIRST), (27, _SECOND), (31, 1))
 # Numbers that a CPU mixes at once: what its second cache holds beside what they become.
 _CACHED = 1 << 16
 
 
-def _child(state: Tensor | int, number: Tensor) -> Tensor:
-    """Output `number` (from 0) of the splitmix64 generator that starts at `state`."""
-    bits = (number + 1) * _GAMMA + state
-    for by, factor in _STEPS:
-        # torch's shift copies the sign.
-        bits = (bits ^ ((bits >> by) & ((1 << (64 - by)) - 1))) * factor
-    return bits
+def _child(state: Tensor | int, number: Tensor, scratch: Scratch | None = None) -> Tensor:
+    """Output `number` (from 0) of the splitmix64 generator that starts at `state`.
 
-
-def _children(states: Tensor, count: int, scratch: Scratch) -> Tensor:
-    """The first outputs (R, K, M) of the generators that start at states (R, K).
-
-    On a CPU by numpy, whose product of such numbers takes half as long as torch's, and whose shift
-    knows numbers without a sign.
+    On a CPU and in memory of `scratch` by numpy, whose product of such numbers takes half as long as
+    torch's, and whose shift knows numbers without a sign; for states (R, K, 1) and numbers (M,).
     """
-    numbers = torch.arange(count, device=states.device)
-    if states.device.type != "cpu":
-        return _child(states[:, :, None], numbers)
-    found = scratch.take("bits", (*states.shape, count), states.dtype, states.device)
-    steps = ((numbers + 1) * _GAMMA).numpy().view(np.uint64)
-    rows = max(1, _CACHED // max(1, found[:1].numel()))
-    for state, part in zip(torch.split(states, rows), torch.split(found, rows), strict=True):
-        bits, into = state.numpy().view(np.uint64)[:, :, None] + steps, part.numpy().view(np.uint64)
+    steps = (number + 1) * _GAMMA
+    if scratch is None or number.device.type != "cpu" or isinstance(state, int):
+        bits = steps + state
         for by, factor in _STEPS:
-            np.right_shift(bits, np.uint64(by), out=into)
+            # torch's shift copies the sign.
+            bits = (bits ^ ((bits >> by) & ((1 << (64 - by)) - 1))) * factor
+        return bits
+    found = scratch.take("bits", (*state.shape[:2], len(number)), state.dtype, state.device)
+    rows = max(1, _CACHED // max(1, found[:1].numel()))
+    for states, part in zip(torch.split(state, rows), torch.split(found, rows), strict=True):
+        into = part.numpy().view(np.uint64)
+        mixed = states.numpy().view(np.uint64) + steps.numpy().view(np.uint64)
+        for by, factor in _STEPS:
+            np.right_shift(mixed, np.uint64(by), out=into)
             if factor == 1:
-                np.bitwise_xor(bits, into, out=into)
+                np.bitwise_xor(mixed, into, out=into)
             else:
-                np.bitwise_xor(bits, into, out=bits)
-                np.multiply(bits, np.uint64(factor % 2**64), out=bits)
+                np.bitwise_xor(mixed, into, out=mixed)
+                np.multiply(mixed, np.uint64(factor % 2**64), out=mixed)
     return found
 
 
 def draw_states(seed: int, index: Tensor, position: Tensor, draws: int) -> Tensor:
     """State of the generator of each draw of each row, (R, K); arguments as for `draw_keys`."""
-    row = _child(_child(_signed(seed), index), position)
+    row = _child(_child((seed + 2**63) % 2**64 - 2**63, index), position)
     return _child(row[:, None], torch.arange(draws, device=index.device))
 
 
@@ -112,7 +100,8 @@ def shuffles(lengths: Tensor, states: Tensor, scratch: Scratch | None = None) ->
     """
     scratch = scratch or Scratch()
     longest = int(lengths.max())
-    numbers = _children(states, (longest + 1) // 2, scratch)
+    ordinals = torch.arange((longest + 1) // 2, device=states.device)
+    numbers = _child(states[:, :, None], ordinals, scratch)
     return sorted_by_keys(numbers.view(torch.int32)[..., :longest], lengths, scratch)
 
 

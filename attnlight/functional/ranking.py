@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnlight.functional._cpu import sorted_keys, unstable_argsort
+from attnlight.functional._cpu import sorted_keys
 from attnlight.functional.random import draw_keys, permutations
 
 
@@ -109,7 +109,10 @@ def dense_ranks(scores: Tensor, mask: Tensor) -> Tensor:
     scores = scores.double()
     largest = scores.abs().masked_fill(~mask, 0.0).amax(-1, keepdim=True)
     scores = scores.masked_fill(~mask, torch.inf)
-    order = unstable_argsort(scores)
+    if scores.device.type == "cpu":  # numpy's is about four times as fast
+        order = torch.from_numpy(scores.detach().numpy().argsort(axis=-1))
+    else:
+        order = scores.argsort(-1)
     ordered = scores.gather(-1, order)
     apart = ordered.diff(dim=-1) > TIE * largest
     ranks = torch.zeros_like(order).scatter_(-1, order[:, 1:], apart.long().cumsum(-1))

@@ -19,10 +19,6 @@ class TagScheme(NamedTuple):
     chunk: Tensor
     inside: Tensor
 
-    def to(self, device: torch.device) -> TagScheme:
-        """The scheme on a device."""
-        return TagScheme(self.chunk.to(device), self.inside.to(device))
-
 
 def find_chunks(tags: Tensor, begins: Tensor, scheme: TagScheme) -> tuple[Tensor, Tensor]:
     """Where chunks start and end, as conlleval (Tjong Kim Sang & Buchholz, 2000) reads tags.
@@ -39,7 +35,7 @@ def find_chunks(tags: Tensor, begins: Tensor, scheme: TagScheme) -> tuple[Tensor
         Chunk type at the first token of each chunk, -1 elsewhere, and the place of its last token
         there, -1 elsewhere, (T,) long each.
     """
-    chunk, inside = (part[tags] for part in scheme.to(tags.device))
+    chunk, inside = (part.to(tags.device)[tags] for part in scheme)
     goes_on = inside & ~begins & (chunk == chunk.roll(1))
     goes_on[:1] = False
     covered = chunk >= 0

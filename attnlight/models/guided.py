@@ -11,8 +11,7 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional import erase_each
-from attnlight.functional.attribution.leave_one_out import reencode_tokens
+from attnlight.functional import erase_each, reencode
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.classifier import FlatClassifier
 from attnlight.models.hierarchical import HierarchicalClassifier
@@ -110,7 +109,7 @@ class GuidedSelfAttentionTagger(GivenAttention, SelfAttentionTagger):
 
     @torch.no_grad()
     def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
-        """Logits (R, N, C) without each item, as `reencode_tokens` gives them.
+        """Logits (R, N, C) without each item, as `reencode` gives them.
 
         A guide knows whole sentences alone: what it gave the items that are left is renormalised.
         """
@@ -133,6 +132,6 @@ class GuidedSelfAttentionTagger(GivenAttention, SelfAttentionTagger):
 
         self.guide = left
         try:
-            return reencode_tokens(self, marked, output, budget)
+            return reencode(self, marked, output, budget)
         finally:
             self.guide = guide

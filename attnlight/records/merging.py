@@ -51,10 +51,7 @@ def merge_shards(
     """
     table = _read_shards([shard for shard in shards if shard.exists()], target)
     index, position = (table.column(name).to_numpy() for name in KEY)
-    order = np.lexsort((position, index))
-    order = _once(index, position, order, target, drop_repeats)
-    if expected is not None:
-        _require(index[order], expected, target)
+    order = _checked_order(index, position, expected, drop_repeats, target)
     del index, position
     described = dict(metadata) | {"format": FORMAT, "rows": len(order)}
     if "prediction" in table.column_names:
@@ -94,38 +91,35 @@ def _read_shards(shards: Sequence[Path], target: Path) -> pa.Table:
     return joined
 
 
-def _once(
+def _checked_order(
     index: NDArray[np.int64],
     position: NDArray[np.int32],
-    order: NDArray[np.int64],
-    target: Path,
+    expected: NDArray[np.int64] | None,
     drop_repeats: bool,
+    target: Path,
 ) -> NDArray[np.int64]:
+    """The order (R,) of rows by key, without repeats; arguments as for `merge_shards`."""
+    order = np.lexsort((position, index))
     keys = np.stack([index[order], position[order]])
     repeated = np.zeros(len(order), dtype=bool)
     repeated[1:] = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
     if drop_repeats:
-        return order[~repeated]
-    if repeated.any():
+        order = order[~repeated]
+    elif repeated.any():
         first = keys[:, repeated.argmax()]
         raise RecordError(
             f"{target.name}: instance {first[0]} (position {first[1]}) was evaluated twice; "
             "the dataloader must give each instance once."
         )
-    return order
-
-
-def _require(index: NDArray[np.int64], expected: NDArray[np.int64], target: Path) -> None:
-    """Compare the sorted index of all rows with the instances that were asked for."""
-    found = index[np.diff(index, prepend=index[:1] - 1) != 0]
-    if np.array_equal(found, np.sort(expected)):
-        return
-    missing = np.setdiff1d(expected, found)
+    if expected is None or np.array_equal(np.unique(keys[0]), np.sort(expected)):
+        return order
+    missing = np.setdiff1d(expected, keys[0])
     if len(missing):
         raise RecordError(
             f"{target.name}: {len(missing)} of {len(expected)} instances are missing, "
             f"the first is {missing[0]}."
         )
-    unasked = np.setdiff1d(found, expected)
+    unasked = np.setdiff1d(keys[0], expected)
     if len(unasked):
         raise RecordError(f"{target.name}: instance {unasked[0]} is not in the dataset.")
+    return order

@@ -40,14 +40,25 @@ def write_table(table: pa.Table, path: Path, **options: Any) -> None:  # noqa: A
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a file; what is damaged may show only when its pages are read.
+    """Open a file whose footer is whole; damaged pages show only when they are read.
 
     Raises:
         RecordError: The file is missing or damaged, here or where it is read in the block.
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            _require_footer(file, path)
+            schema, about = file.schema_arrow, file.metadata
+            metadata, *columns = _checksums(schema)
+            expected = (schema.metadata or {}).get(_SEAL, b"").split()
+            # A copy that was made of some of the columns passes.
+            if expected and (expected[0] != metadata or not set(columns) <= set(expected[1:])):
+                raise RecordError(
+                    f"{path} is damaged: its columns or metadata are not as they were written (a "
+                    f"program that changes them must drop the metadata key {_SEAL.decode()})."
+                )
+            rows = sum(about.row_group(place).num_rows for place in range(about.num_row_groups))
+            if rows != about.num_rows:
+                raise RecordError(f"{path} is damaged: it has {rows} rows, not {about.num_rows}.")
             yield file
     except RecordError:
         raise
@@ -65,24 +76,6 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         table = file.read(columns=None if columns is None else list(columns))
     metadata = {key: text for key, text in (table.schema.metadata or {}).items() if key != _SEAL}
     return table.replace_schema_metadata(metadata or None)
-
-
-def _require_footer(file: pq.ParquetFile, path: Path) -> None:
-    """Compare names, types and metadata with their checksums, and the numbers of rows.
-
-    A copy that was made of some of the columns passes.
-    """
-    schema, about = file.schema_arrow, file.metadata
-    metadata, *columns = _checksums(schema)
-    expected = (schema.metadata or {}).get(_SEAL, b"").split()
-    if expected and (expected[0] != metadata or not set(columns) <= set(expected[1:])):
-        raise RecordError(
-            f"{path} is damaged: its columns or metadata are not as they were written (a program "
-            f"that changes them must drop the metadata key {_SEAL.decode()})."
-        )
-    rows = sum(about.row_group(place).num_rows for place in range(about.num_row_groups))
-    if rows != about.num_rows:
-        raise RecordError(f"{path} is damaged: it has {rows} rows, not {about.num_rows}.")
 
 
 def _checksums(schema: pa.Schema) -> list[bytes]:

@@ -37,7 +37,8 @@ def read_record(path: Path, columns: Sequence[str] | None = None) -> Record:
     """
     with open_parquet(path) as file:
         table = file.read(columns=None if columns is None else list(columns))
-        return Record(_to_numpy(table), _metadata(file, path))
+        values = {name: _column(table.column(name)) for name in table.column_names}
+        return Record(values, _metadata(file, path))
 
 
 def read_pieces(
@@ -63,7 +64,7 @@ def read_pieces(
         for batch in file.iter_batches(batch_size=PIECE_ROWS, columns=list(columns)):
             if measured:
                 batch = batch.filter(pc.not_equal(batch.column("prediction"), EXCLUDED))
-            yield _to_numpy(pa.Table.from_batches([batch]))
+            yield {name: _column(pa.chunked_array([batch.column(name)])) for name in columns}
 
 
 def record_columns(path: Path) -> dict[str, bool]:
@@ -95,10 +96,6 @@ def _metadata(file: pq.ParquetFile, path: Path) -> dict[str, Any]:
             f"reads format {FORMAT}."
         )
     return metadata
-
-
-def _to_numpy(table: pa.Table) -> dict[str, NDArray[Any]]:
-    return {name: _column(table.column(name)) for name in table.column_names}
 
 
 def _column(column: pa.ChunkedArray) -> NDArray[Any]:

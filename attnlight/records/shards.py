@@ -17,6 +17,13 @@ Columns = Mapping[str, "NDArray[Any] | pa.Array"]
 _SHARD_ROWS = 8_192
 
 
+def list_column(values: NDArray[Any] | pa.Array, lengths: NDArray[np.int64]) -> pa.ListArray:
+    """The values split into consecutive lists of the given lengths."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    flat = pa.array(values) if isinstance(values, np.ndarray) else values
+    return pa.ListArray.from_arrays(pa.array(offsets), flat)
+
+
 class ShardWriter:
     """Append rows to one rank's shard.
 
@@ -40,7 +47,8 @@ class ShardWriter:
 
         Args:
             rows: Keys (R, 2): dataset index and position.
-            columns: Columns of R values, (R,) or (R, K), or Arrow arrays of length R.
+            columns: Columns of R values, (R,) or (R, K), or Arrow arrays of length R; NaN becomes
+                null.
 
         Raises:
             RecordError: A record does not take a column's shape or type, or earlier rows have
@@ -50,7 +58,20 @@ class ShardWriter:
             "index": pa.array(np.ascontiguousarray(rows[:, 0]), pa.int64()),
             "position": pa.array(np.ascontiguousarray(rows[:, 1]).astype(np.int32)),
         }
-        arrays |= {name: _to_arrow(name, values, len(rows)) for name, values in columns.items()}
+        for name, values in columns.items():
+            array = values
+            if isinstance(values, np.ndarray):
+                if values.ndim not in (1, 2):
+                    raise RecordError(
+                        f"column {name} has {values.ndim} dimensions; a record takes 1 or 2."
+                    )
+                flat = np.ascontiguousarray(values.reshape(-1))
+                array = pa.array(flat, mask=np.isnan(flat) if flat.dtype.kind == "f" else None)
+                if values.ndim == 2:
+                    array = pa.FixedSizeListArray.from_arrays(array, values.shape[1])
+            if len(array) != len(rows):
+                raise RecordError(f"column {name} has {len(array)} values for {len(rows)} rows.")
+            arrays[name] = array
         self._append(pa.record_batch(arrays))
 
     def exclude(self, rows: NDArray[np.int64], columns: Sequence[str] = ()) -> None:
@@ -64,8 +85,18 @@ class ShardWriter:
 
     def close(self) -> None:
         """Write what is pending and complete the shard."""
+        keys = {"index": pa.int64(), "position": pa.int32(), "prediction": pa.int64()}
         for rows, columns in self._excluded:
-            self._append(_unmeasured(rows, columns, self._schema))
+            others = {name: pa.null() for name in columns if name not in keys}
+            schema = self._schema or pa.schema(keys | others)
+            values = dict(zip(keys, (*rows.T, np.full(len(rows), EXCLUDED)), strict=True))
+            arrays = [
+                pa.array(values[field.name], field.type)
+                if field.name in values
+                else pa.nulls(len(rows), field.type)
+                for field in schema
+            ]
+            self._append(pa.RecordBatch.from_arrays(arrays, schema=schema))
         self._excluded = []
         self._flush()
         if self._writer is not None:
@@ -100,34 +131,3 @@ class ShardWriter:
                 self._writer = pa.ipc.new_file(str(self.path), table.schema)
             self._writer.write_table(table)
         self._pending, self._pending_rows = [], 0
-
-
-def _unmeasured(
-    rows: NDArray[np.int64], columns: Sequence[str], schema: pa.Schema | None
-) -> pa.RecordBatch:
-    """Rows of the shard's schema or, where the shard has none, of null columns."""
-    known = {"index": pa.int64(), "position": pa.int32(), "prediction": pa.int64()}
-    schema = schema or pa.schema(known | {name: pa.null() for name in columns if name not in known})
-    values = dict(zip(known, (*rows.T, np.full(len(rows), EXCLUDED)), strict=True))
-    arrays = [
-        pa.array(values[field.name], field.type)
-        if field.name in values
-        else pa.nulls(len(rows), field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _to_arrow(name: str, values: NDArray[Any] | pa.Array, rows: int) -> pa.Array:
-    """A column of a record, in which NaN is null."""
-    array = values
-    if isinstance(values, np.ndarray):
-        if values.ndim not in (1, 2):
-            raise RecordError(f"column {name} has {values.ndim} dimensions; a record takes 1 or 2.")
-        flat = np.ascontiguousarray(values.reshape(-1))
-        array = pa.array(flat, mask=np.isnan(flat) if flat.dtype.kind == "f" else None)
-        if values.ndim == 2:
-            array = pa.FixedSizeListArray.from_arrays(array, values.shape[1])
-    if len(array) != rows:
-        raise RecordError(f"column {name} has {len(array)} values for {rows} rows.")
-    return array

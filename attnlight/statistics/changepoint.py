@@ -121,16 +121,31 @@ def fit_segments(x: NDArray[np.floating], y: NDArray[np.floating]) -> Segments:
         InputError: A number is not finite, x and y are not as many, or there are too few points for
             a bend: three on either side, at three places or more.
     """
-    across, up, left = _points(x, y)
+    if x.ndim != 1 or x.shape != y.shape or not (np.isfinite(x) & np.isfinite(y)).all():
+        raise InputError(
+            f"segments are fitted to as many finite x as y; they have shapes {x.shape}, {y.shape}."
+        )
+    order = np.argsort(x, kind="stable")
+    across, up = x[order].astype(np.float64), y[order].astype(np.float64)
+    # The point to the left of each gap that a bend may be in, (g,).
+    left = np.flatnonzero(np.diff(across) > 0)
+    left = left[(left >= _SIDE - 1) & (left < len(x) - _SIDE)]
+    different = len(np.unique(x))
+    if not left.size or different < 3:
+        raise InputError(
+            f"segments need points at three places or more, of which a bend leaves {_SIDE} points on "
+            f"either side; there are {len(x)} points at {different} places."
+        )
     basis, _ = np.linalg.qr(np.stack([np.ones_like(across), across - across.mean()], axis=1))
-    rest = _orthogonal(basis, up)
+    rest = up - basis @ (basis.T @ up)
     fits = [_fitted("line", across, up, math.nan)]
     places: tuple[tuple[Shape, Floats], ...] = (
         ("kink", _kinks(across, up, left)),
         ("jump", (across[left] + across[left + 1]) / 2),
     )
     for shape, tried in places:
-        bends = _orthogonal(basis, _BEND[shape](across[:, None], tried))
+        bends = _BEND[shape](across[:, None], tried)
+        bends = bends - basis @ (basis.T @ bends)
         # What a column adds to a fit is its part that is orthogonal to the others (Frisch & Waugh).
         size = np.square(bends).sum(axis=0)
         gain = np.square(rest @ bends) / np.where(size > 0, size, np.inf)
@@ -138,57 +153,23 @@ def fit_segments(x: NDArray[np.floating], y: NDArray[np.floating]) -> Segments:
     return Segments(*fits)
 
 
-def _points(
-    x: NDArray[np.floating], y: NDArray[np.floating]
-) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """The points as float64, in order of x, and the gaps that a bend may be in.
-
-    A gap is the number of the point to its left; three points or more are on either side, (g,).
-    """
-    if x.ndim != 1 or x.shape != y.shape or not (np.isfinite(x) & np.isfinite(y)).all():
-        raise InputError(
-            f"segments are fitted to as many finite x as y; they have shapes {x.shape}, {y.shape}."
-        )
-    order = np.argsort(x, kind="stable")
-    across, up = x[order].astype(np.float64), y[order].astype(np.float64)
-    gaps = np.flatnonzero(np.diff(across) > 0)
-    gaps = gaps[(gaps >= _SIDE - 1) & (gaps < len(x) - _SIDE)]
-    places = len(np.unique(x))
-    if not gaps.size or places < 3:
-        raise InputError(
-            f"segments need points at three places or more, of which a bend leaves {_SIDE} points on "
-            f"either side; there are {len(x)} points at {places} places."
-        )
-    return across, up, gaps
-
-
 def _kinks(x: Floats, y: Floats, gaps: NDArray[np.int64]) -> Floats:
     """Ends of the gaps, and where in them the lines to the left and to the right meet."""
     met = []
     for last in gaps:
-        (slope, level), (other_slope, other_level) = (
-            _line(x[part], y[part]) for part in (slice(None, last + 1), slice(last + 1, None))
-        )
-        if slope != other_slope:
+        lines = []
+        for part in (slice(None, last + 1), slice(last + 1, None)):
+            centred = x[part] - x[part].mean()
+            spread = np.square(centred).sum()
+            slope = float(centred @ y[part] / spread) if spread > 0 else math.nan
+            lines.append((slope, float(y[part].mean() - slope * x[part].mean())))
+        (slope, level), (other_slope, other_level) = lines
+        if slope != other_slope:  # NaN where the points of a side are at one place
             place = (level - other_level) / (other_slope - slope)
             met += [place] if x[last] < place < x[last + 1] else []
     places = np.concatenate([x[gaps], x[gaps + 1], met])
     inner: Floats = places[(places > x[0]) & (places < x[-1])]
     return inner
-
-
-def _line(x: Floats, y: Floats) -> tuple[float, float]:
-    """Slope and intercept of the line through some points; NaN where they are at one place."""
-    centred = x - x.mean()
-    spread = np.square(centred).sum()
-    slope = float(centred @ y / spread) if spread > 0 else math.nan
-    return slope, float(y.mean() - slope * x.mean())
-
-
-def _orthogonal(basis: Floats, columns: Floats) -> Floats:
-    """The part of columns (n,) or (n, m) that is orthogonal to an orthonormal basis (n, d)."""
-    rest: Floats = columns - basis @ (basis.T @ columns)
-    return rest
 
 
 def _fitted(shape: Shape, x: Floats, y: Floats, place: float) -> Fit:

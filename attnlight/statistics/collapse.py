@@ -27,11 +27,6 @@ class CollapseShare(NamedTuple):
     collapsed: NDArray[np.int64]
     threshold: float
 
-    @property
-    def share(self) -> Floats:
-        """Share of the runs of each lambda, (L,), from 0 to 1."""
-        return self.collapsed / self.runs
-
 
 def frequency_loss(counts: NDArray[np.integer]) -> float:
     """Negative log-likelihood in nats of predicting how frequent classes are, and nothing else.

@@ -54,35 +54,27 @@ def frontier(js: NDArray[np.floating], epsilons: NDArray[np.floating]) -> tuple[
     defined = js[~np.isnan(js).any(axis=1)].astype(np.float64)
     if not len(defined):
         return np.empty(0), np.empty(0)
-    change, gain = _steps(defined, np.concatenate([[0.0], edges[:-1]]))
+    lower = np.concatenate([[0.0], edges[:-1]])
+    # Each row's concave curve, segment by segment, the steepest first.
+    rows, at = np.arange(len(defined)), np.zeros(len(defined), dtype=np.int64)
+    changes, gains = [np.empty(0)], [np.empty(0)]
+    while len(rows):
+        rise = defined[rows] - defined[rows, at][:, None]
+        run = lower - lower[at][:, None]
+        slope = np.where(run > 0, rise / np.where(run > 0, run, 1.0), -np.inf)
+        best = slope.argmax(axis=1)
+        places = np.arange(len(rows))
+        rising = slope[places, best] > 0
+        changes.append(run[places, best][rising])
+        gains.append(rise[places, best][rising])
+        rows, at = rows[rising], best[rising]
+    change, gain = np.concatenate(changes), np.concatenate(gains)
     # Concave curves add up by joining their segments, the steepest first.
     order = np.argsort(-gain / change, kind="stable")
     path = np.stack([change[order], gain[order]]) / len(defined)
     start = np.array([[0.0], [defined[:, 0].mean()]])
     tvd, mean_js = np.concatenate([start, start + path.cumsum(axis=1)], axis=1)
     return tvd, mean_js
-
-
-def _steps(js: Floats, lower: Floats) -> tuple[Floats, Floats]:
-    """Change and gain (S,) of each segment of the concave curves over the points of each row.
-
-    Args:
-        js: (n, K).
-        lower: Where the points stand, (K,), ascending.
-    """
-    rows, at = np.arange(len(js)), np.zeros(len(js), dtype=np.int64)
-    changes, gains = [np.empty(0)], [np.empty(0)]
-    while len(rows):
-        gain = js[rows] - js[rows, at][:, None]
-        change = lower - lower[at][:, None]
-        slope = np.where(change > 0, gain / np.where(change > 0, change, 1.0), -np.inf)
-        best = slope.argmax(axis=1)
-        places = np.arange(len(rows))
-        rising = slope[places, best] > 0
-        changes.append(change[places, best][rising])
-        gains.append(gain[places, best][rising])
-        rows, at = rows[rising], best[rising]
-    return np.concatenate(changes), np.concatenate(gains)
 
 
 def thinned(

@@ -38,6 +38,7 @@ class TestResult(NamedTuple):
 
 
 TestResult.__test__ = False  # type: ignore[attr-defined]  # for pytest: no class of tests
+_NO_PAIR = TestResult(np.nan, np.nan, 0)
 
 
 class Contingency(NamedTuple):
@@ -73,7 +74,7 @@ def paired_wilcoxon(x: ArrayLike, y: ArrayLike) -> TestResult:
     differences = _differences(x, y)
     differences = differences[~np.isnan(differences)]
     if not differences.any():
-        return _without_difference(len(differences))
+        return TestResult(0.0, 1.0, len(differences)) if len(differences) else _NO_PAIR
     from scipy.stats import wilcoxon
 
     found = wilcoxon(differences[differences != 0])
@@ -98,14 +99,10 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> TestResult:
     pairs = int(paired.sum())
     fewer, more = sorted(int((paired & (a & ~b)).sum()) for a, b in ((one, other), (other, one)))
     if not more:
-        return _without_difference(pairs)
+        return TestResult(0.0, 1.0, pairs) if pairs else _NO_PAIR
     from scipy.stats import binomtest
 
     return TestResult(float(fewer), float(binomtest(fewer, fewer + more).pvalue), pairs)
-
-
-def _without_difference(pairs: int) -> TestResult:
-    return TestResult(0.0, 1.0, pairs) if pairs else TestResult(np.nan, np.nan, 0)
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:

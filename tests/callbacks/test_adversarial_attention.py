@@ -11,7 +11,7 @@ from scipy.spatial.distance import jensenshannon
 from torch import Tensor
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks import AdversarialAttention
+from attnlight.callbacks import AdversarialAttention, GradientSearch
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.functional import (
@@ -30,7 +30,7 @@ from tests.outside import OutsideTask, Texts, collate, loader
 
 MEASURES = ("worst_js", "worst_share", "worst_tvd", "upper_js")
 SEARCHED = ("search_js", "search_tvd", "search_gap")
-FEW_STEPS = {"steps": 40, "learning_rate": 0.1}
+FEW_STEPS = GradientSearch(steps=40, learning_rate=0.1)
 
 
 def columns_of(output: AttentionOutput, **options: object) -> dict[str, Tensor]:
@@ -92,7 +92,7 @@ def test_no_attention_of_a_fine_grid_is_further(items: int, hidden: bool) -> Non
 def test_columns_are_those_of_the_functions(heads: int, classes: int) -> None:
     output = random_output(heads, classes)
     assert output.item_logits is not None
-    found = columns_of(output, search=True, seed=3, frontier=True, **FEW_STEPS)
+    found = columns_of(output, search=FEW_STEPS, seed=3, frontier=True)
     arguments = (output.weights, output.item_logits, output.mask, 0.01)
     searched = search_adversary(*arguments, output.rows, seed=3, steps=40, learning_rate=0.1)
     _, js, upper = worst_case_attention(*arguments, searched[0])
@@ -160,7 +160,7 @@ def test_one_item_has_no_share_and_none_is_undefined() -> None:
     weights = torch.tensor([[1.0, 0, 0], [0, 0, 0], [0.25, 0, 0.75]]).unsqueeze(1)
     items = torch.randn(3, 1, 3, 2, generator=torch.Generator().manual_seed(0))
     output = output_of(weights, items, torch.zeros(2), mask)
-    found = columns_of(output, frontier=True, search=True, **FEW_STEPS)
+    found = columns_of(output, frontier=True, search=FEW_STEPS)
     for name, column in found.items():
         undefined = [name == "worst_share", True, False]
         assert column.reshape(3, -1).isnan().any(-1).tolist() == undefined, name
@@ -172,7 +172,7 @@ def test_logits_that_are_no_numbers_make_their_row_undefined_alone(hidden: bool)
     output = random_output(classes=2, zeros=0.0)
 
     def columns() -> dict[str, Tensor]:
-        test = AdversarialAttention(frontier=True, search=True, **FEW_STEPS)  # type: ignore[arg-type]
+        test = AdversarialAttention(frontier=True, search=FEW_STEPS)
         asked = replace(output, item_logits=None) if hidden else output
         return dict(test.measure(batch_of(output), asked, Hidden(output)))
 
@@ -191,12 +191,12 @@ def test_logits_that_are_no_numbers_make_their_row_undefined_alone(hidden: bool)
 @pytest.mark.parametrize(("heads", "classes"), [(1, 2), (2, 3)])
 def test_a_readout_that_is_not_affine_is_asked(heads: int, classes: int) -> None:
     output = random_output(heads, classes, zeros=0.0)
-    closed = columns_of(output, search=True, **FEW_STEPS)
+    closed = columns_of(output, search=FEW_STEPS)
     model = Hidden(output)
     for inference in (False, True):
         with torch.inference_mode(inference), torch.no_grad():
             hidden = replace(model.output, weights=model.output.weights.clone())
-            test = AdversarialAttention(frontier=True, search=True, **FEW_STEPS)  # type: ignore[arg-type]
+            test = AdversarialAttention(frontier=True, search=FEW_STEPS)
             asked = test.measure(batch_of(hidden), hidden, model)
         assert asked.keys() == closed.keys()
         assert asked["upper_js"].isnan().all()
@@ -215,7 +215,7 @@ def test_batches_padding_and_order_change_nothing(classes: int) -> None:
     model.eval().double().decoder.weight.data.mul_(8)
     random = torch.Generator().manual_seed(2)
     texts = [torch.randint(4, 60, (n,), generator=random) for n in (1, 2, 9, 4)]
-    test = AdversarialAttention(search=True, frontier=True, **FEW_STEPS)  # type: ignore[arg-type]
+    test = AdversarialAttention(search=FEW_STEPS, frontier=True)
 
     def measured(order: list[int], padding: int = 0) -> dict[str, Tensor]:
         batch = collate([(place, texts[place]) for place in order])
@@ -263,9 +263,8 @@ def test_outside_model_runs(tmp_path: Path, affine: bool) -> None:
 @pytest.mark.parametrize("affine", [True, False])
 def test_search_is_for_some_instances_chosen_by_hash(tmp_path: Path, affine: bool) -> None:
     task = OutsideTask(affine)
-    test = AdversarialAttention(
-        epsilon=0.2, search=True, search_instances=6, seed=4, steps=15, learning_rate=0.3
-    )
+    search = GradientSearch(instances=6, steps=15, learning_rate=0.3)
+    test = AdversarialAttention(epsilon=0.2, search=search, seed=4)
     started = run_test(tmp_path, test, task=task)
     path = tmp_path / "records/test/adversarial_attention.parquet"
     rows = read_record(path).columns
@@ -280,8 +279,9 @@ def test_search_is_for_some_instances_chosen_by_hash(tmp_path: Path, affine: boo
     assert about["search"]["instances"] == 6
     assert "test/adversarial_attention/search_js_low" in started.callback_metrics
     assert all(parameter.grad is None for parameter in task.parameters())
-    chosen = {"max_instances": 10, "search_instances": 6, "search": True, "seed": 4, "steps": 2}
-    run_test(tmp_path / "fewer", AdversarialAttention(**chosen), task=task)  # type: ignore[arg-type]
+    search = GradientSearch(instances=6, steps=2)
+    test = AdversarialAttention(max_instances=10, search=search, seed=4)
+    run_test(tmp_path / "fewer", test, task=task)
     fewer = read_record(tmp_path / "fewer" / path.relative_to(tmp_path)).columns
     assert len(fewer["index"]) == 10
     assert fewer["index"][~np.isnan(fewer["search_js"])].tolist() == searched.tolist()
@@ -316,7 +316,7 @@ def test_programs_on_validation_epochs_are_for_some_texts(tmp_path: Path) -> Non
 
 
 def test_texts_without_any_search_have_its_columns(tmp_path: Path) -> None:
-    test = AdversarialAttention(search=True, search_instances=1, steps=1)
+    test = AdversarialAttention(search=GradientSearch(instances=1, steps=1))
     run_test(tmp_path, test, texts=Texts(9))
     rows = read_record(tmp_path / "records/test/adversarial_attention.parquet").columns
     assert np.isnan(rows["search_js"]).sum() == 8
@@ -327,12 +327,21 @@ def test_texts_without_any_search_have_its_columns(tmp_path: Path) -> None:
     [
         ({"epsilon": 0.0}, r"epsilon of adversarial_attention is 0.0; it must be above 0"),
         ({"epsilon": math.nan}, r"epsilon of adversarial_attention is nan"),
-        ({"starts": 0}, r"starts of adversarial_attention is 0; it must be at least 1"),
-        ({"steps": 0}, r"steps of adversarial_attention is 0"),
-        ({"search_instances": 0}, r"search_instances of adversarial_attention is 0"),
+        ({"search": GradientSearch(starts=0)}, r"search\.starts of .* is 0; it must be at least 1"),
+        ({"search": GradientSearch(steps=0)}, r"search\.steps of adversarial_attention is 0"),
+        ({"search": GradientSearch(instances=0)}, r"search\.instances of .* is 0"),
         ({"program_instances": -1}, r"program_instances of adversarial_attention is -1"),
     ],
 )
-def test_options_out_of_range_are_refused(options: dict[str, float], message: str) -> None:
+def test_options_out_of_range_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         AdversarialAttention(**options)  # type: ignore[arg-type]
+
+
+def test_true_is_the_search_of_the_released_code() -> None:
+    assert AdversarialAttention(search=True).search == GradientSearch()
+    assert (
+        AdversarialAttention(search=True).hparams
+        == AdversarialAttention(search=GradientSearch()).hparams
+    )
+    assert AdversarialAttention().search is None

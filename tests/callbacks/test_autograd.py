@@ -13,6 +13,7 @@ from attnlight.callbacks import (
     AttentionPermutation,
     BaseDivergence,
     DecisionFlip,
+    GradientSearch,
     ImportanceCorrelation,
     InterpretabilityTest,
     Predictions,
@@ -23,7 +24,7 @@ from tests.models.taggers import sentences, tagger
 
 TESTS: list[InterpretabilityTest] = [
     AdversarialAttention(),
-    AdversarialAttention(frontier=True, search=True, starts=2, steps=3),
+    AdversarialAttention(frontier=True, search=GradientSearch(starts=2, steps=3)),
     AttentionPermutation(),
     DecisionFlip(),
     ImportanceCorrelation(),
@@ -78,5 +79,6 @@ def test_base_divergence() -> None:
 
 
 def test_every_test_is_among_these() -> None:
-    names = {type(test).__name__ for test in TESTS} | {"BaseDivergence", "InterpretabilityTest"}
-    assert names == set(callbacks.__all__)
+    named = (getattr(callbacks, name) for name in callbacks.__all__)
+    every = {kind for kind in named if issubclass(kind, InterpretabilityTest)}
+    assert {type(test) for test in TESTS} | {BaseDivergence, InterpretabilityTest} == every

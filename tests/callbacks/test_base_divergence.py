@@ -1,5 +1,6 @@
-"""How far a model is from its base, against scipy text by text."""
+"""How far a model is from its base, against scipy row by row; heads have no order."""
 
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -7,19 +8,37 @@ import numpy as np
 import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
+from scipy.stats import kendalltau
+from torch import Tensor
 
 from attnlight.callbacks import BaseDivergence
+from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
 from attnlight.records import read_metadata, read_record
 from attnlight.reference import read_base
-from attnlight.tasks import AttentionClassifier, SeedVariant
-from tests.bases import Planted, classifier, save_base, trainer
+from attnlight.tasks import (
+    AttentionClassifier,
+    ChunkTagger,
+    GuidedVariant,
+    SeedVariant,
+    UniformVariant,
+)
+from tests.bases import Planted, classifier, save_base
 from tests.outside import OutsideTask, Texts, loader
+from tests.tasks import tagged
+from tests.tasks.tagged import save_tagger, trainer, written
+
+HEADS = 4
 
 
 @pytest.fixture(scope="module")
 def corpus() -> Planted:
     return Planted()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> ChunkingDataModule:
+    return tagged.corpus(written(tmp_path_factory.mktemp("chunks")))
 
 
 def other(corpus: Planted) -> AttentionClassifier:
@@ -28,28 +47,56 @@ def other(corpus: Planted) -> AttentionClassifier:
     return classifier(corpus.spec, embedding_size=6, **sharp)
 
 
+def record_of(
+    folder: Path, task: Any, data: Any, base: Path, figures: bool = False, **options: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The record of a test and its metadata."""
+    divergence = BaseDivergence(base=str(base), figures=figures, **options)
+    trainer(folder, divergence).test(task, data, verbose=False)
+    path = folder / "records/test/base_divergence.parquet"
+    return dict(read_record(path).columns), dict(read_metadata(path))
+
+
+def compare_with_scipy(
+    rows: dict[str, Any], model: Any, base: Any, texts: Any, heads: list[int]
+) -> None:
+    """Every column of every row, heads of the model in the order of those of the base."""
+    row = 0
+    for place in range(len(texts)):
+        with torch.no_grad():
+            ours, theirs = model(texts[[place]]), base(texts[[place]])
+        p, q = ours.weights.double(), theirs.weights.double()
+        moved = (ours.probabilities - theirs.probabilities).abs().sum(-1) / 2
+        for token in range(len(p)):
+            each = [
+                jensenshannon(p[token, h], w) ** 2 for h, w in zip(heads, q[token], strict=True)
+            ]
+            far = [max(jensenshannon(i, w) ** 2 for i in np.eye(len(w))) for w in q[token]]
+            share = np.mean(each) / np.mean(far) if np.mean(far) > 0 else np.nan
+            assert rows["attention_js"][row] == pytest.approx(np.mean(each), abs=1e-6)
+            found = rows["attention_js_share"][row]
+            assert found == pytest.approx(share, abs=1e-5, nan_ok=True)
+            assert rows["prediction_tvd"][row] == pytest.approx(float(moved[token]), abs=1e-6)
+            peak = float(q[token].amax(-1).mean())
+            assert rows["base_max_attention"][row] == pytest.approx(peak, abs=1e-6)
+            assert rows["base_prediction"][row] == int(theirs.logits[token].argmax())
+            if len(heads) > 1:
+                np.testing.assert_allclose(rows["attention_js_heads"][row], each, atol=1e-6)
+                mean = jensenshannon(p[token].mean(0), q[token].mean(0)) ** 2
+                assert rows["attention_js_mean"][row] == pytest.approx(mean, abs=1e-6)
+            row += 1
+    assert row == len(rows["index"])
+
+
 def test_record_equals_a_loop_with_scipy(tmp_path: Path, corpus: Planted) -> None:
     base = save_base(tmp_path / "base.ckpt", corpus)
-    task, frozen = other(corpus), read_base(base)
-    trainer(tmp_path, BaseDivergence(base=str(base))).test(task, corpus, verbose=False)
-    path = tmp_path / "records/test/base_divergence.parquet"
-    rows = read_record(path).columns
-    assert read_metadata(path)["base_fingerprint"] == frozen.identity.fingerprint
-    assert read_metadata(path)["base"] == str(base)
+    task, frozen = other(corpus).eval(), read_base(base)
+    rows, about = record_of(tmp_path, task, corpus, base, figures=True)
+    assert about["base_fingerprint"] == frozen.identity.fingerprint
+    assert about["base"] == str(base)
     texts = corpus.dataset("test")
     assert rows["index"].tolist() == texts.index.tolist()
-    for row in range(len(texts)):
-        with torch.no_grad():
-            ours, theirs = task.model.eval()(texts[[row]]), frozen.model(texts[[row]])
-        one, two = ours.weights[0, 0].double(), theirs.weights[0, 0].double()
-        assert rows["attention_js"][row] == pytest.approx(jensenshannon(one, two) ** 2, abs=1e-6)
-        far = max(jensenshannon(item, two) ** 2 for item in np.eye(len(two)))
-        share = rows["attention_js_share"][row]
-        assert share == pytest.approx(rows["attention_js"][row] / far, abs=1e-5)
-        moved = (ours.probabilities - theirs.probabilities).abs().sum() / 2
-        assert rows["prediction_tvd"][row] == pytest.approx(float(moved), abs=1e-6)
-        assert rows["base_max_attention"][row] == pytest.approx(float(two.max()), abs=1e-6)
-        assert rows["base_prediction"][row] == int(theirs.logits.argmax())
+    compare_with_scipy(rows, task.model, frozen.model, texts, heads=[0])
     assert rows["attention_js"].mean() > 0.05
     assert list((tmp_path / "figures/test").glob("base_divergence.*"))
 
@@ -57,9 +104,7 @@ def test_record_equals_a_loop_with_scipy(tmp_path: Path, corpus: Planted) -> Non
 def test_a_base_is_no_distance_from_itself(tmp_path: Path, corpus: Planted) -> None:
     base = save_base(tmp_path / "base.ckpt", corpus)
     task = AttentionClassifier.load_from_checkpoint(base)
-    started = trainer(tmp_path, BaseDivergence(base=str(base), figures=False))
-    started.test(task, corpus, verbose=False)
-    rows = read_record(tmp_path / "records/test/base_divergence.parquet").columns
+    rows, _ = record_of(tmp_path, task, corpus, base)
     for name in BaseDivergence.measures:
         np.testing.assert_allclose(rows[name], 0, atol=1e-6)
 
@@ -75,6 +120,154 @@ def test_a_variant_brings_its_base_and_drifts(tmp_path: Path, corpus: Planted) -
     assert means[0] != means[1]
     logged = started.callback_metrics["val/base_divergence/attention_js"]
     assert float(logged) == pytest.approx(means[1], rel=1e-5)
+
+
+def in_order(state: dict[str, Tensor], order: list[int]) -> dict[str, Tensor]:
+    """The parameters of a tagger with its heads in another order: the same model."""
+    moved = dict(state)
+    for name in ("query", "key", "value"):
+        blocks = state[f"attention.{name}.weight"].unflatten(0, (HEADS, -1))
+        moved[f"attention.{name}.weight"] = blocks[order].flatten(0, 1)
+    name = next(n for n in ("decoder.after.output.weight", "decoder.decoder.weight") if n in state)
+    moved[name] = state[name].unflatten(1, (HEADS, -1))[:, order].flatten(1, 2)
+    return moved
+
+
+@pytest.mark.parametrize("readout", ["study", "text"])
+def test_a_model_whose_heads_are_permuted_scores_0(
+    readout: str, data: ChunkingDataModule, tmp_path: Path
+) -> None:
+    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS, readout=readout)
+    task, order = ChunkTagger.load_from_checkpoint(base), [2, 0, 3, 1]
+    task.model.load_state_dict(in_order(task.model.state_dict(), order))
+    rows, about = record_of(tmp_path, task, data, base)
+    assert about["heads"] == np.argsort(order).tolist()
+    assert about["heads_matched_on"] == "validation"
+    assert about["measures"] == ["attention_js", "prediction_tvd", "attention_js_mean"]
+    for name in (*about["measures"], "attention_js_heads"):
+        np.testing.assert_allclose(rows[name], 0, atol=2e-6)
+    assert rows["attention_js_heads"].shape[1] == HEADS
+    as_they_are, about = record_of(tmp_path, task, data, base, match_heads=False)
+    assert as_they_are["attention_js"].mean() > 0.05
+    assert "heads" not in about
+
+
+def best_order(one: Any, two: Any, texts: Any) -> list[int]:
+    """Of all orders of the heads of the first that of least divergence from the second, by scipy."""
+    found = []
+    for place in range(len(texts)):
+        with torch.no_grad():
+            p, q = (model(texts[[place]]).weights.double().numpy() for model in (one, two))
+        for own, of_base in zip(p, q, strict=True):
+            found.append([[jensenshannon(w, v) ** 2 for w in own] for v in of_base])
+    mean = np.mean(found, axis=0)  # of head b of the second and head h of the first at [b, h]
+    sums = {o: sum(mean[b, h] for b, h in enumerate(o)) for o in permutations(range(HEADS))}
+    return list(min(sums, key=sums.__getitem__))
+
+
+def test_the_order_is_the_best_one_on_validation(data: ChunkingDataModule, tmp_path: Path) -> None:
+    """Of all 24, for a model from another seed; the test split has no say."""
+    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
+    other = save_tagger(tmp_path / "other.ckpt", data, heads=HEADS, seed=5)
+    task, frozen = ChunkTagger.load_from_checkpoint(other).eval(), read_base(base).model
+    rows, about = record_of(tmp_path, task, data, base)
+    best = best_order(task.model, frozen, data.dataset("validation"))
+    assert about["heads"] == best
+    compare_with_scipy(rows, task.model, frozen, data.dataset("test"), best)
+
+
+def tau_of(weights: np.ndarray, base: np.ndarray) -> float:
+    """Kendall's tau-b by scipy of two attentions, each with what nearly agrees made equal."""
+    levels = []
+    for scores in (weights.astype(float), base.astype(float)):
+        level = dict.fromkeys(scores, 0)
+        for low, high in pairwise(sorted(scores)):
+            level[high] = level[low] + (high - low > 1e-5 * max(scores))
+        levels.append([level[score] for score in scores])
+    constant = any(len(set(held)) < 2 for held in levels)
+    return np.nan if constant else float(kendalltau(*levels).statistic)
+
+
+def test_rankings_are_those_of_scipy(data: ChunkingDataModule, tmp_path: Path) -> None:
+    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
+    other = save_tagger(tmp_path / "other.ckpt", data, heads=HEADS, seed=5)
+    task, frozen = ChunkTagger.load_from_checkpoint(other).eval(), read_base(base).model
+    plain, _ = record_of(tmp_path / "plain", task, data, base)
+    assert "attention_tau" not in plain
+    rows, about = record_of(tmp_path, task, data, base, rankings=True)
+    assert about["tie"] == 1e-5
+    np.testing.assert_array_equal(rows["attention_js"], plain["attention_js"])
+    by_hand = []
+    for place in range(len(data.dataset("test"))):
+        with torch.no_grad():
+            batch = data.dataset("test")[[place]]
+            own, of_base = (m(batch).weights.numpy() for m in (task.model, frozen))
+        for token in range(len(own)):
+            pairs = zip(own[token][about["heads"]], of_base[token], strict=True)
+            by_hand.append(np.mean([tau_of(*pair) for pair in pairs]))
+    assert np.isnan(by_hand).any(), "a sentence of one token has no rank"
+    np.testing.assert_allclose(rows["attention_tau"], by_hand, atol=1e-12)
+
+
+def test_heads_that_rank_nothing_are_left_out_of_rankings(
+    data: ChunkingDataModule, tmp_path: Path
+) -> None:
+    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
+    torch.manual_seed(4)
+
+    def task(head: int | None) -> UniformVariant:
+        return UniformVariant(data.spec, str(base), head=head)
+
+    options: dict[str, Any] = {"rankings": True, "match_heads": False}
+    rows, _ = record_of(tmp_path / "all", task(None), data, base, **options)
+    assert np.isnan(rows["attention_tau"]).all()
+    variant, frozen = task(2), read_base(base).model
+    rows, _ = record_of(tmp_path / "one", variant, data, base, **options)
+    row, variant = 0, variant.eval()
+    for place in range(len(data.dataset("test"))):
+        with torch.no_grad():
+            batch = data.dataset("test")[[place]]
+            own, of_base = (m(batch).weights.numpy() for m in (variant.model, frozen))
+        for token in range(len(own)):
+            kept = [tau_of(own[token, h], of_base[token, h]) for h in (0, 1, 3)]
+            close = pytest.approx(np.mean(kept), abs=1e-12, nan_ok=True)
+            assert rows["attention_tau"][row] == close
+            row += 1
+    assert row == len(rows["attention_tau"])
+
+
+def test_each_epoch_matches_its_own_heads(data: ChunkingDataModule, tmp_path: Path) -> None:
+    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
+    torch.manual_seed(4)
+    task = SeedVariant(data.spec, str(base))
+    orders = []
+
+    class Spy(BaseDivergence):
+        name = "base_divergence"
+
+        def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            orders.append(best_order(pl_module.model, frozen, texts))
+            super().on_validation_epoch_end(trainer, pl_module)
+
+    texts, frozen = data.dataset("validation"), read_base(base).model
+    started = trainer(tmp_path, Spy(figures=False), max_epochs=2, limit_train_batches=3)
+    started.fit(task, datamodule=data)
+    paths = sorted((tmp_path / "records/val").iterdir())
+    assert [read_metadata(path)["heads"] for path in paths] == orders
+    logged = started.callback_metrics["val/base_divergence/attention_js_mean"]
+    rows = read_record(paths[-1]).columns
+    assert float(logged) == pytest.approx(rows["attention_js_mean"].mean(), rel=1e-5)
+
+
+def test_a_guided_model_reads_its_guide_on_both_splits(
+    data: ChunkingDataModule, tmp_path: Path
+) -> None:
+    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
+    task = GuidedVariant(data.spec, str(base))
+    rows, about = record_of(tmp_path, task, data, base)
+    assert about["heads"] == [0, 1, 2, 3]
+    np.testing.assert_allclose(rows["attention_js"], 0, atol=1e-9)
+    assert rows["prediction_tvd"].mean() > 0.05
 
 
 class TestRefusal:

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -165,39 +164,6 @@ def test_one_item_and_none() -> None:
     for name in (*SCORES, "random", "minimal"):
         assert found[f"removed_fraction_{name}"][0] == found[f"needs_all_{name}"][0] == 1
         assert found[f"never_flips_{name}"][1].isnan()
-
-
-def test_logits_that_are_no_numbers_make_their_row_undefined_alone() -> None:
-    output = random_output()
-    clean = columns_of(output)
-    assert output.item_logits is not None
-    output.item_logits[5, 0, 2, 1] = torch.nan
-    output.item_logits[6, 0, 2, 1] = torch.inf
-    output.weights[7, 0, 2] = torch.nan
-    broken = columns_of(output)
-    others = torch.tensor([row not in (5, 6, 7) for row in range(60)])
-    for name, column in broken.items():
-        assert name == "length" or column[~others].isnan().all(), name
-        assert torch.equal(column[others].nan_to_num(-9), clean[name][others].nan_to_num(-9)), name
-
-
-@pytest.mark.parametrize("emptied", ["bias", "uniform"])
-@pytest.mark.parametrize("classes", [2, 4])
-def test_a_readout_that_is_not_affine_is_asked(classes: int, emptied: str) -> None:
-    output = random_output(classes=classes)
-    model = Hidden(output)
-    closed = columns_of(output, emptied=emptied)
-    test = DecisionFlip(emptied=emptied)  # type: ignore[arg-type]
-    for inference in (False, True):
-        with torch.inference_mode(inference), torch.no_grad():
-            hidden = replace(model.output, weights=model.output.weights.clone())
-            asked = test.measure(batch_of(hidden), hidden, model)
-        assert asked.keys() == closed.keys()
-        for name, column in closed.items():
-            if "minimal" in name or name.startswith("excess"):
-                assert asked[name].isnan().all()
-            else:
-                torch.testing.assert_close(asked[name], column, equal_nan=True, rtol=0, atol=1e-9)
 
 
 def test_uniform_attention_where_nothing_is_left() -> None:

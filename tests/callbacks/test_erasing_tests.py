@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnlight.batch import TextBatch
-from attnlight.callbacks import DecisionFlip, SingleErasure
+from attnlight.callbacks import DecisionFlip, InterpretabilityTest, SingleErasure
 from attnlight.models import FlatClassifier
 from attnlight.records import read_record
+from tests.callbacks.handmade import Hidden, batch_of, random_output
 from tests.callbacks.test_base import run_test
 from tests.outside import OutsideTask, Texts, collate
 
@@ -77,6 +79,59 @@ def test_padding_batch_and_order_change_nothing(encoder: str, dtype: torch.dtype
                 equal_nan=True,
                 msg=lambda text, where=f"{way}, {name}": f"{where}: {text}",
             )
+
+
+@pytest.mark.parametrize("kind", [SingleErasure(compat=True), DecisionFlip()], ids=lambda t: t.name)
+def test_logits_that_are_no_numbers_make_their_row_undefined_alone(
+    kind: InterpretabilityTest,
+) -> None:
+    output = random_output()
+
+    def columns() -> dict[str, Tensor]:
+        with torch.no_grad():
+            return dict(kind.measure(batch_of(output), output, Hidden(output)))
+
+    clean = columns()
+    assert output.item_logits is not None
+    output.item_logits[5, 0, 2, 1] = torch.nan
+    output.item_logits[6, 0, 2, 1] = torch.inf
+    output.weights[7, 0, 2] = torch.nan
+    others = torch.tensor([row not in (5, 6, 7) for row in range(60)])
+    for name, column in columns().items():
+        assert name == "length" or column[~others].isnan().all(), name
+        assert torch.equal(column[others].nan_to_num(-9), clean[name][others].nan_to_num(-9)), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "heads", "classes"),
+    [
+        (SingleErasure(compat=True), 1, 2),
+        (SingleErasure(compat=True), 2, 3),
+        (DecisionFlip(), 1, 2),
+        (DecisionFlip(), 1, 4),
+        (DecisionFlip(), 2, 3),
+        (DecisionFlip(emptied="uniform"), 1, 2),
+        (DecisionFlip(emptied="uniform"), 1, 4),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_a_readout_that_is_not_affine_is_asked(
+    kind: InterpretabilityTest, heads: int, classes: int
+) -> None:
+    """All columns are the same, but the minimum, which is unknown then."""
+    output = random_output(heads, classes, zeros=0.0 if heads > 1 else 0.15)
+    model = Hidden(output)
+    closed = kind.measure(batch_of(output), output, Hidden(output))
+    for inference in (False, True):
+        with torch.inference_mode(inference), torch.no_grad():
+            hidden = replace(model.output, weights=model.output.weights.clone())
+            asked = kind.measure(batch_of(hidden), hidden, model)
+        assert asked.keys() == closed.keys()
+        for name, column in closed.items():
+            if "minimal" in name or name.startswith("excess"):
+                assert asked[name].isnan().all()
+            else:
+                torch.testing.assert_close(asked[name], column, equal_nan=True, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("affine", [True, False])

@@ -15,13 +15,17 @@ from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import (
     AdversarialAttention,
     AttentionPermutation,
+    BaseDivergence,
     DecisionFlip,
+    GradientSearch,
     ImportanceCorrelation,
     InterpretabilityTest,
     Predictions,
     SingleErasure,
 )
 from attnlight.models import FlatClassifier
+from attnlight.tasks import AttentionClassifier
+from tests.bases import Planted, save_base, trainer
 from tests.models.taggers import sentences, tagger
 
 PACKAGE = str(Path(attnlight.__file__).parent)
@@ -30,7 +34,7 @@ TESTS = (
     Predictions(),
     ImportanceCorrelation(),
     AttentionPermutation(draws=5),
-    AdversarialAttention(epsilon=0.05, frontier=True, search=True, starts=1, steps=3),
+    AdversarialAttention(epsilon=0.05, frontier=True, search=GradientSearch(starts=1, steps=3)),
     SingleErasure(compat=True),
     DecisionFlip(),
 )
@@ -89,6 +93,19 @@ def test_a_measure_is_few_frames_deep(test: InterpretabilityTest, scene: str) ->
         finally:
             sys.setprofile(None)
     assert len(depth.deepest) <= MOST, " > ".join(depth.deepest)
+
+
+def test_the_divergence_from_a_base_is_few_frames_deep(tmp_path: Path) -> None:
+    corpus = Planted()
+    base = save_base(tmp_path / "base.ckpt", corpus)
+    test = BaseDivergence(base=str(base), figures=False, rankings=True)
+    depth, task = Depth(test), AttentionClassifier.load_from_checkpoint(base)
+    sys.setprofile(depth.event)
+    try:
+        trainer(tmp_path, test).test(task, corpus, verbose=False)
+    finally:
+        sys.setprofile(None)
+    assert 0 < len(depth.deepest) <= MOST, " > ".join(depth.deepest)
 
 
 def test_the_readout_alone_knows_whether_it_is_affine() -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -138,35 +137,6 @@ def test_one_item_or_none_is_undefined_and_two_have_one_other() -> None:
         for score in SCORES:
             drawn, expected = (found[f"{measure}_{kind}_{score}"] for kind in ("drawn", "expected"))
             assert drawn[2].item() == pytest.approx(expected[2].item(), abs=1e-7)
-
-
-def test_logits_that_are_no_numbers_make_their_row_undefined_alone() -> None:
-    output = random_output()
-    clean = columns_of(output, compat=True)
-    assert output.item_logits is not None
-    output.item_logits[5, 0, 2, 1] = torch.nan
-    output.item_logits[6, 0, 2, 1] = torch.inf
-    output.weights[7, 0, 2] = torch.nan
-    broken = columns_of(output, compat=True)
-    others = torch.tensor([row not in (5, 6, 7) for row in range(60)])
-    for name, column in broken.items():
-        assert column[~others].isnan().all(), name
-        assert torch.equal(column[others].nan_to_num(-9), clean[name][others].nan_to_num(-9)), name
-
-
-@pytest.mark.parametrize(("heads", "classes"), [(1, 2), (2, 3)])
-def test_a_readout_that_is_not_affine_is_asked(heads: int, classes: int) -> None:
-    output = random_output(heads, classes, zeros=0.0)
-    closed = columns_of(output, compat=True)
-    model = Hidden(output)
-    for inference in (False, True):
-        with torch.inference_mode(inference), torch.no_grad():
-            hidden = replace(model.output, weights=model.output.weights.clone())
-            test = SingleErasure(compat=True)
-            asked = test.measure(batch_of(hidden), hidden, model)
-        assert asked.keys() == closed.keys()
-        for name, column in closed.items():
-            torch.testing.assert_close(asked[name], column, equal_nan=True, rtol=0, atol=1e-9)
 
 
 class TestReleasedDraw:

@@ -14,6 +14,7 @@ from attnlight.callbacks import (
     AdversarialAttention,
     AttentionPermutation,
     DecisionFlip,
+    GradientSearch,
     ImportanceCorrelation,
     SingleErasure,
 )
@@ -166,12 +167,12 @@ def test_programs_are_for_one_token_of_each_sentence(model: SelfAttentionTagger)
         assert rows[~alone["worst_js"].isnan(), 1].tolist() == [int(position[place])]
 
 
-@pytest.mark.parametrize("search", [False, True])
+@pytest.mark.parametrize("search", [False, GradientSearch(starts=2, steps=10)])
 def test_adversaries_in_parts_are_those_of_all_rows(
-    model: SelfAttentionTagger, monkeypatch: pytest.MonkeyPatch, search: bool
+    model: SelfAttentionTagger, monkeypatch: pytest.MonkeyPatch, search: GradientSearch | bool
 ) -> None:
     """Parts begin and end within sentences, and one holds no row of the first of them."""
-    test = AdversarialAttention(search=search, starts=2, steps=10)
+    test = AdversarialAttention(search=search)
     batch = sentences(LENGTHS)
     whole = columns_of(test, model, batch)
     monkeypatch.setattr("attnlight.callbacks.adversarial_attention._WEIGHTS", 7 * 2 * max(LENGTHS))

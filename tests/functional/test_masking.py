@@ -8,7 +8,7 @@ from scipy.special import softmax
 from scipy.stats import entropy
 from torch import Tensor
 
-from attnlight.functional import attention_entropy, masked_mean, masked_softmax
+from attnlight.functional import attention_entropy, masked_softmax
 
 
 def random_mask(rows: int, items: int, seed: int = 0) -> Tensor:
@@ -106,21 +106,6 @@ def test_softmax_depends_on_neither_padding_nor_shift(
     )
     torch.testing.assert_close(padded[:, padding:-2], weights, rtol=1e-12, atol=0)
     assert weights.sum().item() == pytest.approx(1, abs=1e-12)
-
-
-@pytest.mark.parametrize("shape", [(5, 8), (5, 8, 3), (5, 8, 3, 2)])
-def test_mean_equals_mean_of_the_kept_items(shape: tuple[int, ...]) -> None:
-    values = torch.randn(shape, dtype=torch.float64)
-    mask = random_mask(5, 8)
-    means = masked_mean(
-        values.masked_fill(~mask.reshape(5, 8, *[1] * (len(shape) - 2)), math.nan), mask
-    )
-    for row in range(5):
-        torch.testing.assert_close(means[row], values[row][mask[row]].mean(0))
-
-
-def test_mean_of_nothing_is_zero() -> None:
-    assert masked_mean(torch.ones(1, 3), torch.zeros(1, 3, dtype=torch.bool)).tolist() == [0]
 
 
 def test_entropy_equals_scipy() -> None:

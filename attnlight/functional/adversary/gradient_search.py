@@ -76,21 +76,19 @@ def search_adversary(
     limit = epsilon if search_epsilon is None else search_epsilon
     first, second = torch.triu_indices(starts, starts, 1, device=own.device)
 
-    def loss(scores: Tensor) -> Tensor:
-        attentions = masked_softmax(scores, reach)
-        moved = total_variation(reader(attentions).softmax(-1), base.softmax(-1))
-        gain = js_divergence(attentions, own[:, None]) - penalty * (moved - limit).relu()
-        between = 2 * js_divergence(attentions[:, first], attentions[:, second]) / starts**2
-        return -gain.sum() - spread * between.sum()
-
     heads = len(own) // max(len(rows), 1)
     scores = start_scale * _normal(seed, rows, heads, starts, reach)
     with torch.enable_grad():
         scores.requires_grad_()
         optimizer = torch.optim.Adam([scores], lr=learning_rate, amsgrad=amsgrad)
         for _ in range(steps):
+            attentions = masked_softmax(scores, reach)
+            moved = total_variation(reader(attentions).softmax(-1), base.softmax(-1))
+            gain = js_divergence(attentions, own[:, None]) - penalty * (moved - limit).relu()
+            between = 2 * js_divergence(attentions[:, first], attentions[:, second]) / starts**2
+            loss = -gain.sum() - spread * between.sum()
             # Not backward(): a model's parameters in a readout must gather no gradients.
-            (scores.grad,) = torch.autograd.grad(loss(scores), scores)
+            (scores.grad,) = torch.autograd.grad(loss, scores)
             optimizer.step()
     with torch.no_grad():
         found = masked_softmax(scores, reach)

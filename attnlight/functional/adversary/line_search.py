@@ -6,118 +6,57 @@ so that the worst case stays bounded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-# Of an interval, how near its ends a trial may be; the widest that is not searched further.
-_MARGIN, _NARROW = 1e-3, 1e-9
+NARROW = 1e-9  # the widest bracket that is not searched further
+_MARGIN = 1e-3  # of a bracket, how near its ends a trial may be
 
 
 @dataclass
-class Ways:
-    """E ways, each from an attention that is allowed to one that is not.
+class Brackets:
+    """E shares of an end of a way, each between one at which a number is below 0 and one above.
 
     Attributes:
-        heads: Whose attention it is, (E,) long.
-        starts: (E, N).
-        ends: (E, N).
-        inside: Share of the end that is known to be allowed, (E,).
-        outside: Share of the end that is known not to be, (E,).
-        low: A number at most 0 that says how far within `inside` is, (E,).
-        high: A number above 0 that says how far beyond `outside` is, (E,).
-        js: JS from the model's own attention at `inside`, (E,).
-        end_js: The same of the ends, (E,).
+        inside: Share at which the number is at most 0, (E,).
+        outside: Share at which it is above 0, (E,).
+        low: The number at `inside`, (E,).
+        high: The number at `outside`, (E,).
+        columns: What else there is of each, (E, ...).
     """
 
-    heads: Tensor
-    starts: Tensor
-    ends: Tensor
     inside: Tensor
     outside: Tensor
     low: Tensor
     high: Tensor
-    js: Tensor
-    end_js: Tensor
-    share: Tensor | None = None
+    columns: tuple[Tensor, ...]
 
-    def take(self, where: Tensor) -> Ways:
-        """The ways where `where` (E,) bool holds."""
-        return Ways(**_taken(self, where))
+    def take(self, where: Tensor) -> Brackets:
+        """The brackets where `where` (E,) bool holds."""
+        return Brackets(
+            inside=self.inside[where],
+            outside=self.outside[where],
+            low=self.low[where],
+            high=self.high[where],
+            columns=tuple(column[where] for column in self.columns),
+        )
 
-    def bound(self) -> Tensor:
-        """What JS is nowhere above between `inside` and `outside`, (E,): it is convex."""
-        rest = (self.outside - self.inside) / (1 - self.inside).clamp(min=_NARROW)
-        return torch.lerp(self.js, torch.maximum(self.js, self.end_js), rest.clamp(max=1.0))
+    def trial(self, *, halve: bool) -> Tensor:
+        """Shares (E,) to try: where a line through the numbers at the ends is 0, or halfway."""
+        if halve:
+            return (self.inside + self.outside) / 2
+        part = -self.low / (self.high - self.low)
+        # An infinite number does not show where 0 is.
+        part = torch.where(part.isfinite(), part, 0.5).clamp(_MARGIN, 1 - _MARGIN)
+        return torch.lerp(self.inside, self.outside, part)
 
-    def next(self, *, halve: bool) -> Tensor:
-        """Attentions (E, N) to try, between `inside` and `outside`."""
-        self.share = _trial(self.inside, self.outside, self.low, self.high, halve)
-        return torch.lerp(self.starts, self.ends, self.share.unsqueeze(-1))
-
-    def narrow(self, excess: Tensor, js: Tensor) -> None:
-        """Take what was found at the trial: above 0 where it is not allowed, and JS, each (E,)."""
-        assert self.share is not None
-        kept = excess <= 0
-        self.js = torch.where(kept, js, self.js)
+    def narrow(self, share: Tensor, number: Tensor) -> None:
+        """Take the numbers (E,) that were found at shares (E,)."""
+        kept = number <= 0
         # The end that stays counts half, so that it does not stay for long.
-        self.high = torch.where(kept, self.high / 2, excess)
-        self.low = torch.where(kept, excess.clamp(max=-_NARROW), self.low / 2)
-        self.inside = torch.where(kept, self.share, self.inside)
-        self.outside = torch.where(kept, self.outside, self.share)
-
-
-@dataclass
-class Straddles:
-    """E mixtures of two items, one of which lowers a number and the other of which raises it.
-
-    Attributes:
-        row: (E,) long.
-        i: The item that lowers it, (E,) long.
-        j: The item that raises it, (E,) long.
-        first: Share of item j at which it is below 0, (E,).
-        last: Share of item j at which it is above 0, (E,).
-        below: The number at `first`, (E,).
-        above: The number at `last`, (E,).
-    """
-
-    row: Tensor
-    i: Tensor
-    j: Tensor
-    first: Tensor
-    last: Tensor
-    below: Tensor
-    above: Tensor
-
-    def take(self, where: Tensor) -> Straddles:
-        """The mixtures where `where` (E,) bool holds, but those that are narrowed down."""
-        return Straddles(**_taken(self, where & (self.last - self.first > _NARROW)))
-
-    def next(self, *, halve: bool) -> Tensor:
-        """Shares (E,) of item j to try."""
-        return _trial(self.first, self.last, self.below, self.above, halve)
-
-    def narrow(self, share: Tensor, lead: Tensor) -> None:
-        """Take the number (E,) that was found at a share (E,)."""
-        falls = lead < 0
-        self.above = torch.where(falls, self.above / 2, lead)
-        self.below = torch.where(falls, lead, self.below / 2)
-        self.first = torch.where(falls, share, self.first)
-        self.last = torch.where(falls, self.last, share)
-
-
-def _trial(first: Tensor, last: Tensor, low: Tensor, high: Tensor, halve: bool) -> Tensor:
-    """A share (E,) between two, where a line through the numbers at them is 0, or halfway."""
-    if halve:
-        return (first + last) / 2
-    part = -low / (high - low)
-    # An infinite number says nothing of where 0 is.
-    part = torch.where(part.isfinite(), part, 0.5).clamp(_MARGIN, 1 - _MARGIN)
-    return torch.lerp(first, last, part)
-
-
-def _taken(columns: Ways | Straddles, where: Tensor) -> dict[str, Any]:
-    held = {field.name: getattr(columns, field.name) for field in fields(columns)}
-    return {name: None if column is None else column[where] for name, column in held.items()}
+        self.high = torch.where(kept, self.high / 2, number)
+        self.low = torch.where(kept, number.clamp(max=-NARROW), self.low / 2)
+        self.inside = torch.where(kept, share, self.inside)
+        self.outside = torch.where(kept, self.outside, share)

@@ -17,8 +17,6 @@ that climb the Jensen-Shannon divergence, which is convex, by its gradient does 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -59,41 +57,35 @@ def attention_by_programs(own: Tensor, items: Tensor, mask: Tensor, epsilon: flo
     for row in np.flatnonzero(reach.sum(-1) > 1):
         # The items alone, so that padding cannot turn the solver to another of equal answers.
         kept = reach[row]
-        found[row, kept] = _Instance.of(weights[row, kept], logits[row, kept], epsilon).furthest()
+        found[row, kept] = _Instance(weights[row, kept], logits[row, kept], epsilon).best()
     return torch.from_numpy(found).to(own)
 
 
-@dataclass
 class _Instance:
-    """One attention distribution over N items that keeps the prediction of C classes.
+    """One attention distribution over N items, and others that keep its prediction of C classes.
+
+    Args:
+        weights: (N,), summing to 1.
+        logits: Item logits, (N, C).
+        epsilon: Largest total variation distance between the predictions.
 
     Attributes:
-        weights: (N,), summing to 1.
-        logits: Of each item less those of `weights`, (N, C).
-        epsilon: Largest total variation distance between the predictions.
+        logits: Item logits less the logits of `weights`, (N, C).
         log_prediction: (C,).
         highest: How far each log probability can rise, (C,).
         programs: How many were solved.
     """
 
-    weights: Vector
-    logits: Vector
-    epsilon: float
-    log_prediction: Vector
-    highest: Vector
-    programs: int = 0
-
-    @classmethod
-    def of(cls, weights: Vector, logits: Vector, epsilon: float) -> _Instance:
-        """The instance of weights (N,) and item logits (N, C)."""
+    def __init__(self, weights: Vector, logits: Vector, epsilon: float) -> None:
         from scipy.special import log_softmax
 
         own = weights @ logits
-        log_prediction = log_softmax(own)
-        highest = np.logaddexp(log_prediction, np.log(epsilon)) - log_prediction
-        return cls(weights, logits - own, epsilon, log_prediction, highest)
+        self.weights, self.logits, self.epsilon = weights, logits - own, epsilon
+        self.log_prediction: Vector = log_softmax(own)
+        highest = np.logaddexp(self.log_prediction, np.log(epsilon)) - self.log_prediction
+        self.highest, self.programs = highest, 0
 
-    def furthest(self) -> Vector:
+    def best(self) -> Vector:
         """The attention (N,) of largest JS that is found."""
         best = self._climb(self.weights, self.weights)
         left_out: set[int] = set()
@@ -113,7 +105,18 @@ class _Instance:
         best, best_js, at = self.weights, 0.0, start
         while self.programs < _PROGRAMS:
             solved = self._solve(costs, self._moved(at), without)
-            at = self.weights if solved is None else self._kept(solved)
+            at = self.weights
+            if solved is not None:
+                # Without what the solver's tolerance added, and as near to it as keeps the prediction.
+                solved = np.where(solved > _NO_WEIGHT, solved, 0.0)
+                solved = solved / max(solved.sum(), _NO_WEIGHT)
+                for share in _MIXED:
+                    mixed = solved + share * (self.weights - solved)
+                    prediction = np.exp(self.log_prediction + self._moved(mixed))
+                    change = prediction - np.exp(self.log_prediction)
+                    if np.abs(change).sum() / 2 <= self.epsilon:
+                        at = mixed
+                        break
             js = self._js(at)
             if js > best_js:
                 best = at
@@ -181,18 +184,6 @@ class _Instance:
         rise = [risen / first, (1 - risen).clip(min=0) / last.clip(min=_NARROW)]
         fall = [np.where(bent & (moved < 0), -slope, 0.0), slope]
         return [first, last], rise, fall, float(spent.sum())
-
-    def _kept(self, attention: Vector) -> Vector:
-        """The attention (N,) without what the solver's tolerance added, the own if none is left."""
-        attention = np.where(attention > _NO_WEIGHT, attention, 0.0)
-        attention = attention / max(attention.sum(), _NO_WEIGHT)
-        for share in _MIXED:
-            mixed = attention + share * (self.weights - attention)
-            prediction = np.exp(self.log_prediction + self._moved(mixed))
-            change = prediction - np.exp(self.log_prediction)
-            if np.abs(change).sum() / 2 <= self.epsilon:
-                return mixed
-        return self.weights
 
     def _moved(self, attention: Vector) -> Vector:
         """How far attention (N,) moves the log probabilities, (C,)."""

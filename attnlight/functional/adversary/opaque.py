@@ -11,18 +11,20 @@ import math
 import torch
 from torch import Tensor
 
-from attnlight.functional._cpu import first_of_each
+from attnlight.errors import InputError
+from attnlight.functional._cpu import best_of_each
 from attnlight.functional.adversary.exact import js_from, one_item_js
-from attnlight.functional.adversary.line_search import Straddles, Ways
-from attnlight.functional.adversary.worst_case import require_positive
+from attnlight.functional.adversary.line_search import NARROW, Brackets
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.ranking import ranking
 from attnlight.functional.readout.heads import Candidates, PartReadout, own_attention
 from attnlight.functional.readout.opaque import ReadCandidates
 
-# Items of a kind that ways lead to or from; candidates that are read at once; what of JS, in nats,
+# Items of a kind that a way leads to or from; candidates that are read at once; what of JS, in nats,
 # is not searched for; rounds of a search.
 _ITEMS, _CANDIDATES, _GAIN, _ROUNDS = 4, 1 << 15, 1e-6, 40
+# Heads (E,), starts (E, N), how far these move the prediction as `ask` says it, and items (E,).
+Ways = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def blackbox_adversary(
@@ -60,50 +62,44 @@ def blackbox_adversary(
     Raises:
         InputError: If epsilon is not above 0.
     """
-    require_positive(epsilon)
+    if not epsilon > 0:
+        raise InputError(f"epsilon is {epsilon}, but must be above 0")
     own, reach = own_attention(weights, mask)
-    box = _Box(Candidates(readout, weights, part, by_head=True), own, reach, epsilon)
+    search = _Search(Candidates(readout, weights, part, by_head=True), own, reach, epsilon)
     if found is not None:
         given = found.double().reshape(own.shape)
-        box.take(torch.arange(len(own), device=own.device), given)
-    heads = (box.finite & reach.any(-1)).nonzero().squeeze(-1)
-    if len(heads):
-        light = box.ones(own.masked_fill(~reach, math.inf)[heads].argmin(-1))
-        kept = box.ask(heads, light)[0] <= 0
-        box.take(heads[kept], light[kept])
-        heads = heads[~kept]
-    if len(heads):
-        attempt = _Attempt(box, heads)
-        attempt.follow(attempt.ways_from_own())
-        attempt.follow(attempt.ways_between())
-        attempt.follow(attempt.ways_from_mixtures())
-    js = box.js.masked_fill(~box.finite, math.nan)
-    return box.best.reshape(weights.shape), js.reshape(weights.shape[:-1])
+        search.take(torch.arange(len(own), device=own.device), given)
+    search.try_items()
+    if search.open.any():
+        search.follow(*search.from_own())
+        search.follow(*search.from_items())
+        search.follow(*search.from_mixtures())
+    js = search.js.masked_fill(~search.finite, math.nan)
+    return search.best.reshape(weights.shape), js.reshape(weights.shape[:-1])
 
 
-class _Box:
-    """What can be asked about R heads of N items, and the best that is found for each.
+class _Search:
+    """Tries attentions of R heads over N items and keeps the best of each.
 
     Attributes:
-        own: The model's attention, (R, N).
-        reach: What it may reach, (R, N).
-        epsilon: Largest total variation distance between the predictions.
-        alone: JS of all attention on each item, (R, N).
         finite: Whether the model's logits are, (R,).
-        best: The best attention, (R, N).
+        open: Items that attention may be moved to, (R, N), none of heads whose answer is known.
+        best: The best attention that keeps the prediction, (R, N).
         js: Its JS, (R,).
     """
 
     def __init__(self, candidates: Candidates, own: Tensor, reach: Tensor, epsilon: float) -> None:
-        self.own, self.reach = own, reach
-        self.alone = one_item_js(own)
-        self._candidates, self.epsilon = candidates, epsilon
+        self._candidates, self._own, self._epsilon = candidates, own, epsilon
         logits = candidates.own()
-        self.finite = logits.isfinite().all(-1)
         self._prediction = logits.softmax(-1)
         self._winner = logits.argmax(-1, keepdim=True)
         self._odds = _log_odds(logits, self._winner)
+        self.finite = logits.isfinite().all(-1)
+        self.open = reach & self.finite[:, None]
         self.best, self.js = own.clone(), torch.zeros_like(own[:, 0])
+        # JS of all attention on each item, and what `ask` says of it.
+        self._alone = one_item_js(own)
+        self._excess, self._lead = torch.full_like(own, math.inf), torch.zeros_like(own)
 
     def ask(self, heads: Tensor, attentions: Tensor) -> tuple[Tensor, Tensor]:
         """How far attentions (E, N) of heads (E,) move the prediction, and by what log odds, (E,).
@@ -115,129 +111,123 @@ class _Box:
         read = self._candidates.read
         logits = torch.cat([read(*piece) for piece in zip(*pieces, strict=True)])
         moved = total_variation(logits.softmax(-1), self._prediction[heads])
-        # Not moved at all is as good as hardly: interpolation needs a number.
-        excess = (moved / self.epsilon).clamp(min=1e-6).log()
+        # Interpolation needs a number where nothing has moved at all.
+        excess = (moved / self._epsilon).clamp(min=1e-6).log()
         return excess, _log_odds(logits, self._winner[heads]) - self._odds[heads]
 
-    def take(self, heads: Tensor, attentions: Tensor) -> Tensor:
-        """Keep the best of attentions (E, N) of heads (E,) that keep the prediction; their JS."""
-        js = js_from(self.own[heads], attentions)
-        top = self.js.scatter_reduce(0, heads, js, "amax")
-        better = ((js == top[heads]) & (js > self.js[heads])).nonzero().squeeze(-1)
-        better = better[first_of_each(heads[better])]
+    def take(self, heads: Tensor, attentions: Tensor) -> None:
+        """Keep the best of attentions (E, N) of heads (E,) that keep the prediction."""
+        js = js_from(self._own[heads], attentions)
+        better, self.js = best_of_each(heads, js, self.js)
         self.best[heads[better]] = attentions[better]
-        self.js = top
-        return js
 
-    def ones(self, items: Tensor) -> Tensor:
-        """All attention (E, N) on items (E,)."""
-        return torch.nn.functional.one_hot(items, self.own.shape[1]).double()
-
-    def hopeful(self, heads: Tensor, bound: Tensor) -> Tensor:
-        """Whether a bound (E,) of JS is worth more search for heads (E,)."""
-        return bound > self.js[heads] + _GAIN
-
-
-class _Attempt:
-    """The tries for heads (r,) of a box of which no attention on one item is the answer."""
-
-    def __init__(self, box: _Box, heads: Tensor) -> None:
-        self._box, self._heads = box, heads
-        self._reach, self._own = box.reach[heads], box.own[heads]
-        row, item = self._reach.nonzero().unbind(-1)
-        excess, lead = box.ask(heads[row], box.ones(item))
-        self._excess = torch.full_like(self._own, math.inf)
-        self._lead = torch.zeros_like(self._own)
-        self._excess[row, item], self._lead[row, item] = excess, lead
-        kept = excess <= 0
-        box.take(heads[row[kept]], box.ones(item[kept]))
-
-    def follow(self, ways: Ways) -> None:
-        """Try attentions on ways for as long as any may be better than the best so far."""
-        box = self._box
-        for turn in range(_ROUNDS):
-            ways = ways.take(box.hopeful(ways.heads, ways.bound()))
-            if not len(ways.heads):
+    def try_items(self) -> None:
+        """Try all attention on the lightest item, which nothing exceeds, and else on each item."""
+        heads = self.open.any(-1).nonzero().squeeze(-1)
+        item = self._own.masked_fill(~self.open, math.inf)[heads].argmin(-1)
+        for last in (False, True):
+            if not len(heads):
                 return
-            attentions = ways.next(halve=turn % 3 == 2)
-            excess, _ = box.ask(ways.heads, attentions)
+            attentions = self._ones(item)
+            excess, lead = self.ask(heads, attentions)
+            self._excess[heads, item], self._lead[heads, item] = excess, lead
             kept = excess <= 0
-            js = js_from(box.own[ways.heads], attentions)
-            box.take(ways.heads[kept], attentions[kept])
-            ways.narrow(excess, js)
+            self.take(heads[kept], attentions[kept])
+            if not last:
+                self.open[heads[kept]] = False
+                heads, item = self.open.nonzero().unbind(-1)
 
-    def ways_from_own(self) -> Ways:
-        """From the model's own attention to the items of nearest prediction and to the lightest."""
-        near = ranking(-self._excess, self._reach)[:, :_ITEMS]
-        light, real = self._lightest(self._reach)
+    def from_own(self) -> Ways:
+        """Ways from the model's own attention to the items of nearest prediction and the lightest."""
+        near = ranking(-self._excess, self.open)[:, :_ITEMS]
+        light, real = self._lightest(self.open)
         items = torch.cat([near, light], dim=1)
-        real = torch.cat([self._reach.gather(1, near), real], dim=1)
-        row, column = real.nonzero().unbind(-1)
-        start = torch.full_like(row, 1, dtype=torch.float64) * math.log(1e-6)
-        return self._ways(row, self._own[row], start, items[row, column])
+        head, column = torch.cat([self.open.gather(1, near), real], dim=1).nonzero().unbind(-1)
+        excess = torch.full_like(head, math.log(1e-6), dtype=torch.float64)
+        return head, self._own[head], excess, items[head, column]
 
-    def ways_between(self) -> Ways:
-        """From the lightest items that keep the prediction to the lightest items."""
+    def from_items(self) -> Ways:
+        """Ways from the lightest items that keep the prediction to the lightest items."""
         keeping, kept = self._lightest(self._excess <= 0)
-        light, real = self._lightest(self._reach)
-        row, one, other = (kept[:, :, None] & real[:, None]).nonzero().unbind(-1)
-        start = keeping[row, one]
-        return self._ways(row, self._box.ones(start), self._excess[row, start], light[row, other])
+        light, real = self._lightest(self.open)
+        head, one, other = (kept[:, :, None] & real[:, None]).nonzero().unbind(-1)
+        start = keeping[head, one]
+        return head, self._ones(start), self._excess[head, start], light[head, other]
 
-    def ways_from_mixtures(self) -> Ways:
-        """From mixtures of a lighter and a heavier item for the predicted class, to both.
+    def from_mixtures(self) -> Ways:
+        """Ways from mixtures of a lighter and a heavier item for the predicted class to both.
 
         They are sought where such a mixture leaves the probability of this class as it is.
         """
         i, below = self._lightest(self._lead < 0)
         j, above = self._lightest(self._lead > 0)
-        row, one, other = (below[:, :, None] & above[:, None]).nonzero().unbind(-1)
-        i, j = i[row, one], j[row, other]
-        alone = self._box.alone[self._heads]
-        hopeful = self._box.hopeful(self._heads[row], torch.maximum(alone[row, i], alone[row, j]))
-        # A mixture of items that keep the prediction by themselves is among the ways between.
-        row, i, j = row[hopeful], i[hopeful], j[hopeful]
-        low, high = self._lead[row, i], self._lead[row, j]
-        ends = torch.zeros_like(low), torch.ones_like(high)
-        open_ = Straddles(row, i, j, *ends, low, high)
-        found = []
+        head, one, other = (below[:, :, None] & above[:, None]).nonzero().unbind(-1)
+        i, j = i[head, one], j[head, other]
+        bound = torch.maximum(self._alone[head, i], self._alone[head, j])
+        # A mixture of items that keep the prediction by themselves has been tried between them.
+        where = bound > self.js[head] + _GAIN
+        head, i, j = head[where], i[where], j[where]
+        low, high = self._lead[head, i], self._lead[head, j]
+        mixtures = Brackets(
+            torch.zeros_like(low), torch.ones_like(high), low, high, columns=(head, i, j)
+        )
+        found = [[head[:0], self._ones(i[:0]), low[:0], i[:0], j[:0]]]
         for turn in range(_ROUNDS):
-            if not len(open_.row):
+            head, i, j = mixtures.columns
+            if not len(head):
                 break
-            share = open_.next(halve=turn % 3 == 2)
-            mixed = torch.lerp(self._box.ones(open_.i), self._box.ones(open_.j), share[:, None])
-            excess, lead = self._box.ask(self._heads[open_.row], mixed)
+            share = mixtures.trial(halve=turn % 3 == 2)
+            mixed = torch.lerp(self._ones(i), self._ones(j), share[:, None])
+            excess, lead = self.ask(head, mixed)
             kept = excess <= 0
-            found.append((open_.row[kept], share[kept], excess[kept], open_.i[kept], open_.j[kept]))
-            open_.narrow(share, lead)
+            found.append([part[kept] for part in (head, mixed, excess, i, j)])
+            mixtures.narrow(share, lead)
             # Of the same probability, and not kept: other classes have changed places.
-            open_ = open_.take(~kept & (lead.abs() > self._box.epsilon / 2))
-        columns = [torch.cat(column) for column in zip(*found, strict=True)] or [row[:0]] * 5
-        row, share, excess, i, j = columns
-        mixed = torch.lerp(self._box.ones(i), self._box.ones(j), share.double()[:, None])
-        self._box.take(self._heads[row], mixed)
-        row, excess = row.repeat(2), excess.double().repeat(2)
-        return self._ways(row, mixed.repeat(2, 1), excess, torch.cat([i, j]))
+            wide = mixtures.outside - mixtures.inside > NARROW
+            mixtures = mixtures.take(~kept & wide & (lead.abs() > self._epsilon / 2))
+        head, mixed, excess, i, j = (torch.cat(part) for part in zip(*found, strict=True))
+        self.take(head, mixed)
+        return head.repeat(2), mixed.repeat(2, 1), excess.repeat(2), torch.cat([i, j])
 
-    def _ways(self, row: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> Ways:
-        """Ways from starts (E, N) of an excess (E,) to items (E,), but those that end within."""
-        box, heads = self._box, self._heads[row]
-        ways = Ways(
-            heads=heads,
-            starts=starts,
-            ends=box.ones(items),
+    def follow(self, heads: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> None:
+        """Try attentions on the ways from starts (E, N) of an excess (E,) to items (E,).
+
+        A way is followed for as long as any attention on it may be better than the best so far.
+        """
+        js, end_js = js_from(self._own[heads], starts), self._alone[heads, items]
+        ways = Brackets(
             inside=torch.zeros_like(excess),
             outside=torch.ones_like(excess),
-            low=excess.clamp(max=-1e-9),
-            high=self._excess[row, items],
-            js=js_from(box.own[heads], starts),
-            end_js=box.alone[heads, items],
+            low=excess.clamp(max=-NARROW),
+            high=self._excess[heads, items],
+            columns=(heads, starts, self._ones(items), js, end_js),
         )
-        return ways.take(ways.high > 0)
+        ways = ways.take(ways.high > 0)
+        for turn in range(_ROUNDS):
+            heads, _, _, js, end_js = ways.columns
+            # JS is convex along a way: between two points it is nowhere above their chord.
+            rest = (ways.outside - ways.inside) / (1 - ways.inside).clamp(min=NARROW)
+            bound = torch.lerp(js, torch.maximum(js, end_js), rest.clamp(max=1.0))
+            ways = ways.take(bound > self.js[heads] + _GAIN)
+            heads, starts, ends, js, end_js = ways.columns
+            if not len(heads):
+                return
+            share = ways.trial(halve=turn % 3 == 2)
+            attentions = torch.lerp(starts, ends, share.unsqueeze(-1))
+            excess, _ = self.ask(heads, attentions)
+            kept = excess <= 0
+            self.take(heads[kept], attentions[kept])
+            ways.narrow(share, excess)
+            js = torch.where(kept, js_from(self._own[heads], attentions), js)
+            ways.columns = (heads, starts, ends, js, end_js)
+
+    def _ones(self, items: Tensor) -> Tensor:
+        """All attention (E, N) on items (E,)."""
+        return torch.nn.functional.one_hot(items, self._own.shape[1]).double()
 
     def _lightest(self, side: Tensor) -> tuple[Tensor, Tensor]:
-        """Up to four items (r, 4) of least weight on a side (r, N), and whether there are so many."""
-        side = side & self._reach
+        """Up to four items (R, 4) of least weight on a side (R, N), and whether there are so many."""
+        side = side & self.open
         order = ranking(-self._own, side)[:, :_ITEMS]
         return order, side.gather(1, order)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnlight.functional.adversary.exact import furthest_in_slab, js_from, one_item_js
+from attnlight.functional.adversary.exact import js_from, max_js_attention, one_item_js
 from attnlight.functional.adversary.multiclass import log_ratio_bounds
 from attnlight.functional.readout.affine import read
 
@@ -15,7 +15,7 @@ _SOLVED, _CHECKED = 1 << 13, 1 << 20
 
 
 def bound_by_pairs(own: Tensor, items: Tensor, mask: Tensor, epsilon: float) -> Tensor:
-    """What the JS of no attention exceeds that keeps the prediction: the least over pairs of classes.
+    """A bound on the JS of all attentions that keep the prediction: the least over pairs of classes.
 
     A prediction within epsilon keeps the log ratio of each pair of classes in bounds, and for one
     pair the largest JS is known exactly. Pairs that the lightest item alone keeps in bounds say
@@ -44,6 +44,7 @@ def bound_by_pairs(own: Tensor, items: Tensor, mask: Tensor, epsilon: float) -> 
         for some in torch.split(torch.arange(len(row), device=own.device), _SOLVED):
             at, bounds = part[row[some]], (row[some], pair[some])
             e = items[at, :, first[pair[some]]] - items[at, :, second[pair[some]]]
-            vertex = furthest_in_slab(own[at], e, low[bounds], high[bounds], mask[at])
+            ends = low[bounds][:, None], high[bounds][:, None]
+            vertex, _ = max_js_attention(own[at], e, *ends, mask[at])
             upper = upper.scatter_reduce(0, at, js_from(own[at], vertex), "amin")
     return upper

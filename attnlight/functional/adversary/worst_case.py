@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attnlight.errors import InputError
-from attnlight.functional.adversary.exact import furthest_in_slab, furthest_js, js_from, one_item_js
+from attnlight.functional.adversary.exact import js_from, max_js_attention, one_item_js
 from attnlight.functional.adversary.linear_programs import attention_by_programs
 from attnlight.functional.adversary.multiclass import best_on_edges, log_ratio_bounds
 from attnlight.functional.adversary.upper_bound import bound_by_pairs
@@ -62,13 +62,17 @@ def worst_case_attention(
     Raises:
         InputError: If epsilon is not above 0.
     """
-    require_positive(epsilon)
+    if not epsilon > 0:  # to rounding, no other attention's prediction is equal
+        raise InputError(f"epsilon is {epsilon}, but must be above 0")
     own, reach = own_attention(weights, mask)
-    items, broken = _finite(own, own_items(own, item_logits, reach))
+    items = own_items(own, item_logits, reach)
+    broken = ~read(own, items).isfinite().all(-1)
+    items = items.masked_fill(broken[:, None, None], 0.0)
     if items.shape[-1] == 2:
         q, p = read(own, items).softmax(-1).unbind(-1)
         low, high = log_ratio_bounds(p, q, epsilon)
-        adversary = furthest_in_slab(own, items[..., 1] - items[..., 0], low, high, reach)
+        e = items[..., 1] - items[..., 0]
+        adversary, _ = max_js_attention(own, e, low[:, None], high[:, None], reach)
         js = upper = js_from(own, adversary)
     else:
         light = one_item_js(own).masked_fill(~reach, -1.0).argmax(-1, keepdim=True)
@@ -110,21 +114,13 @@ def worst_case_js(weights: Tensor, item_logits: Tensor, mask: Tensor, epsilons: 
     if item_logits.shape[-1] != 2:
         raise InputError(f"item logits are of {item_logits.shape[-1]} classes, but must be of 2")
     own, reach = own_attention(weights, mask)
-    items, broken = _finite(own, own_items(own, item_logits, reach))
+    items = own_items(own, item_logits, reach)
+    broken = ~read(own, items).isfinite().all(-1)
+    items = items.masked_fill(broken[:, None, None], 0.0)
     q, p = read(own, items).softmax(-1).unsqueeze(1).unbind(-1)
     low, high = log_ratio_bounds(p, q, epsilons.to(own))
-    js = furthest_js(own, items[..., 1] - items[..., 0], low, high, reach)
+    _, js = max_js_attention(own, items[..., 1] - items[..., 0], low, high, reach)
     return js.masked_fill(broken[:, None], math.nan).reshape(*weights.shape[:-1], -1)
-
-
-def require_positive(epsilon: float) -> None:
-    """Refuse a tolerance that is no number above 0.
-
-    Raises:
-        InputError: If it is not: the prediction of an attention equals another's to rounding only.
-    """
-    if not epsilon > 0:
-        raise InputError(f"epsilon is {epsilon}, but must be above 0")
 
 
 def best_of(
@@ -150,9 +146,3 @@ def best_of(
         best = torch.where(better[:, None], attention, best)
         best_js = torch.where(better, js, best_js)
     return best, best_js
-
-
-def _finite(own: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-    """Item logits, 0 in rows whose logits are not finite, and which rows these are."""
-    broken = ~read(own, items).isfinite().all(-1)
-    return items.masked_fill(broken[:, None, None], 0.0), broken

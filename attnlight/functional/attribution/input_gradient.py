@@ -57,11 +57,23 @@ def input_gradient(
         embeddings = model.embed(batch).detach().requires_grad_()
         weights = output.weights.detach() if detached else None
         logits = model(batch, weights=weights, embeddings=embeddings).logits
-        effects = _effects(logits, embeddings)
+        classes, winner = logits.shape[1], logits.argmax(-1, keepdim=True)
+        others = (winner + torch.arange(1, classes, device=logits.device)) % classes
+        leads = (logits.gather(1, others) - logits.gather(1, winner)).sum(0)
+        found = []
+        for place, lead in enumerate(leads):
+            retain = place < classes - 2
+            (gradient,) = torch.autograd.grad(lead, embeddings, retain_graph=retain)
+            found.append((gradient * embeddings).detach().double().sum(-1))
+    effects = torch.stack(found)  # D_c: (C - 1, B, N), or (C - 1, B, S, N)
     if effects.ndim == 4:
         effects = effects.masked_fill(~batch.attendable(), 0.0).sum(-1)
-    importance = _over_classes(effects, logits.detach().double())
-    return importance.masked_fill(~output.mask, 0.0)
+    logits = logits.detach().double()
+    share = logits.gather(1, others).softmax(-1).T.unsqueeze(-1)  # (C - 1, B, 1)
+    rest = logits.softmax(-1).gather(1, others).sum(-1)[:, None]
+    mean = (share * effects).sum(0)
+    spread = (share * (effects - rest * mean).abs()).sum(0)
+    return ((1 - rest) * mean.abs() + spread).masked_fill(~output.mask, 0.0)
 
 
 def _of_tokens(
@@ -79,11 +91,11 @@ def _of_tokens(
         # Without the padding that longer texts of the batch ask for.
         part = batch.apply(lambda v: v[texts] if v.ndim == 1 else v[texts, :items])  # noqa: B023
         weights = output.weights[rows, :, :items].detach() if detached else None
-        importance[rows, :items] = _token_effects(model, part, weights).abs()
+        importance[rows, :items] = _log_odds_effects(model, part, weights).abs()
     return importance.masked_fill(~output.mask, 0.0)
 
 
-def _token_effects(model: AttentionModel, batch: TextBatch, weights: Tensor | None) -> Tensor:
+def _log_odds_effects(model: AttentionModel, batch: TextBatch, weights: Tensor | None) -> Tensor:
     """Gradient times embedding of the log odds of each token's predicted class, (R, N) float64."""
     # cuDNN's recurrent networks refuse to be differentiated in evaluation mode.
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
@@ -103,38 +115,3 @@ def _token_effects(model: AttentionModel, batch: TextBatch, weights: Tensor | No
         (gradient,) = torch.autograd.grad(odds, embeddings, chosen, retain_graph=True)
         effects[rows] = (gradient * embeddings).detach().double().sum(-1)[text[rows]]
     return effects
-
-
-def _effects(logits: Tensor, embeddings: Tensor) -> Tensor:
-    """Gradient times embedding of each other class's logit less the winner's.
-
-    Args:
-        logits: (B, C).
-        embeddings: (B, N, E), or (B, S, N, E), that the logits depend on.
-
-    Returns:
-        (C - 1, B, N), or (C - 1, B, S, N), float64: the classes after the winner, cyclically.
-    """
-    classes = logits.shape[1]
-    winner = logits.argmax(-1, keepdim=True)
-    leads = [
-        (logits.gather(1, (winner + k) % classes) - logits.gather(1, winner)).sum()
-        for k in range(1, classes)
-    ]
-    found = []
-    for lead in leads:
-        (gradient,) = torch.autograd.grad(lead, embeddings, retain_graph=lead is not leads[-1])
-        found.append((gradient * embeddings).detach().double().sum(-1))
-    return torch.stack(found)
-
-
-def _over_classes(effects: Tensor, logits: Tensor) -> Tensor:
-    """Importances (B, N) from effects (C - 1, B, N) and logits (B, C), float64."""
-    classes = logits.shape[1]
-    winner = logits.argmax(-1, keepdim=True)
-    others = (winner + torch.arange(1, classes, device=logits.device)) % classes
-    share = logits.gather(1, others).softmax(-1).T.unsqueeze(-1)  # (C - 1, B, 1)
-    rest = logits.softmax(-1).gather(1, others).sum(-1)[:, None]
-    mean = (share * effects).sum(0)
-    spread = (share * (effects - rest * mean).abs()).sum(0)
-    return (1 - rest) * mean.abs() + spread

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -14,15 +13,6 @@ from attnlight.functional.readout.instances import require_rows_of_tokens, rows_
 # Tokens encoded at once where the caller does not say: some hundred megabytes of activations on a
 # CPU, where more is not faster; enough to fill an accelerator.
 _CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 14, 1 << 18
-
-
-@runtime_checkable
-class _KnowsDeletion(Protocol):
-    """A model with a faster way than to encode each shortened text anew."""
-
-    def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
-        """Logits (R, N, C) as `reencode` gives them."""
-        ...
 
 
 def leave_one_out(
@@ -69,11 +59,11 @@ def left_out_logits(
     if budget is None:
         on_cpu = output.mask.device.type == "cpu"
         budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
-    if isinstance(model, _KnowsDeletion):
-        return model.leave_one_out(batch, output, budget)
-    if not rows_are_texts(batch, output):
-        return reencode_tokens(model, batch, output, budget)
-    return reencode(model, batch, output, budget)
+    faster = getattr(model, "leave_one_out", None)
+    if faster is None:
+        return reencode(model, batch, output, budget)
+    logits: Tensor = faster(batch, output, budget)
+    return logits
 
 
 def prediction_change(logits: Tensor, own: Tensor) -> Tensor:
@@ -100,66 +90,47 @@ def reencode(
 ) -> Tensor:
     """Logits after each item is deleted, from the shortened texts themselves.
 
-    Texts of like length are encoded together, whichever row of the batch they come from.
+    Texts of like length are encoded together, whichever row of the batch they come from, and a
+    shortened text once for all rows that are left of it.
 
     Args:
-        model: Any model of one row per text.
+        model: Any model of one row per text, or per token.
         batch: B texts of N items.
         output: What the model said of them; its mask says what may be deleted.
         budget: Tokens encoded at once, at least one text.
 
     Returns:
-        (R, N, C); NaN off the mask and where nothing is left.
+        (R, N, C); NaN off the mask, where nothing is left and for the token that a row is itself.
+
+    Raises:
+        InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
     """
     logits = output.logits.new_full((*output.mask.shape, output.logits.shape[-1]), torch.nan)
     seen = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
     ends = last_places(seen) + 1
     tokens = batch.mask[0, 0].numel() if len(batch) and batch.mask.ndim > 2 else 1
-    for texts, places in deletions(output.mask, ends, budget // tokens):
-        shortened = without(batch, texts, places, int(ends[texts].max()))
-        logits[texts, places] = model(shortened).logits.to(logits.dtype)
-    return logits
-
-
-def reencode_tokens(
-    model: AttentionModel, batch: TextBatch, output: AttentionOutput, budget: int
-) -> Tensor:
-    """Logits of rows that are tokens after each other item of their text is deleted.
-
-    A shortened text is encoded once, for all tokens that are left of it.
-
-    Args:
-        model: Any model of one row per token.
-        batch: B texts of N tokens.
-        output: What the model said of them; its mask says what may be deleted.
-        budget: Tokens encoded at once, at least one text.
-
-    Returns:
-        (R, N, C); NaN off the mask and for the token itself.
-
-    Raises:
-        InputError: The rows of `output` are not tokens of each text of `batch` in their order.
-    """
-    text, position = require_rows_of_tokens(batch, output), output.rows[:, 1]
-    logits = output.logits.new_full((*output.mask.shape, output.logits.shape[-1]), torch.nan)
-    row_at = position.new_zeros(batch.mask.shape)
-    row_at[text, position] = torch.arange(len(text), device=text.device)
-    alone = torch.zeros_like(batch.mask)
-    alone[text, position] = text.bincount(minlength=len(batch))[text] == 1
-    items = torch.zeros_like(batch.mask).index_copy(0, text, output.mask)
-    ends = last_places(batch.mask) + 1
-    for texts, places in deletions(items, ends, budget):
-        # Without its only row a text has no prediction to compare.
-        texts, places = (found[~alone[texts, places]] for found in (texts, places))
+    of_tokens, items = not rows_are_texts(batch, output), output.mask
+    if of_tokens:
+        text, position = require_rows_of_tokens(batch, output), output.rows[:, 1]
+        row_at = position.new_zeros(seen.shape)
+        row_at[text, position] = torch.arange(len(text), device=text.device)
+        alone = torch.zeros_like(seen)
+        alone[text, position] = text.bincount(minlength=len(batch))[text] == 1
+        items = torch.zeros_like(seen).index_copy(0, text, output.mask)
+    for texts, places in deletions(items, ends, budget // tokens):
+        if of_tokens:  # without its only row a text has no prediction to compare
+            texts, places = (found[~alone[texts, places]] for found in (texts, places))
         if not len(texts):
             continue
         shortened = without(batch, texts, places, int(ends[texts].max()))
-        left = model(shortened)
-        # Of neighbours, which may be one text, a single row at different places does not tell.
-        short, after = shortened.instances().nonzero().unbind(-1)
-        before = after + (after >= places[short])
-        rows = row_at[texts[short], before]
-        logits[rows, places[short]] = left.logits.to(logits.dtype)
+        left = model(shortened).logits.to(logits.dtype)
+        rows = texts
+        if of_tokens:
+            # Of neighbours, which may be one text, a single row at different places does not tell.
+            short, after = shortened.instances().nonzero().unbind(-1)
+            places = places[short]
+            rows = row_at[texts[short], after + (after >= places)]
+        logits[rows, places] = left
     return logits
 
 
@@ -211,7 +182,6 @@ def without(batch: TextBatch, texts: Tensor, places: Tensor, items: int) -> Text
     """
     kept = torch.arange(items - 1, device=places.device)
     kept = kept + (kept >= places[:, None])
-
     place = texts[:, None], kept
     return TextBatch(
         index=batch.index[texts],

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 
-def weigh(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor:
+def weighted_items(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor:
     """Each item's weighted logits and, last, its weight: (B, H, N, C + 1) float64, 0 off the mask.
 
     Args:
@@ -28,13 +28,13 @@ def weigh(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor:
 
 
 def ranked(terms: Tensor, orders: Tensor) -> Tensor:
-    """The terms (B, H, N, C + 1) of `weigh` in each of K orders (B, K, M): (B, K, H, M, C + 1)."""
+    """The terms (B, H, N, C + 1) of `weighted_items` in each of K orders (B, K, M): (B, K, H, M, C + 1)."""
     shape = (*orders.shape[:2], terms.shape[1], orders.shape[2], terms.shape[-1])
     index = orders[:, :, None, :, None].expand(shape)
     return terms.unsqueeze(1).expand(-1, shape[1], -1, -1, -1).gather(-2, index)
 
 
-def settle(sums: Tensor, bias: Tensor) -> Tensor:
+def renormalize(sums: Tensor, bias: Tensor) -> Tensor:
     """Logits (B, K, C) of what is left, from the sums (B, H, K, C + 1) over it.
 
     Args:
@@ -62,15 +62,15 @@ def erase_each(weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor)
     Returns:
         (B, N, C) float64; `bias` where nothing is left. Off the mask the last item's are repeated.
     """
-    return each_erased(weigh(weights, item_logits, mask), bias, mask)
+    return each_erased(weighted_items(weights, item_logits, mask), bias, mask)
 
 
 def each_erased(terms: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
-    """`erase_each` from the terms (B, H, N, C + 1) of `weigh`."""
+    """`erase_each` from the terms (B, H, N, C + 1) of `weighted_items`."""
     left = torch.zeros_like(terms)
     left[:, :, 1:] = terms.cumsum(2)[:, :, :-1]
     left[:, :, :-1] += terms.flip(2).cumsum(2).flip(2)[:, :, 1:]
-    logits = settle(left, bias)
+    logits = renormalize(left, bias)
     places = torch.arange(mask.shape[1], device=mask.device)
     last = mask.long().mul(places).amax(-1, keepdim=True)
     source = torch.where(mask, places, last)
@@ -93,7 +93,7 @@ def erase_ranking(
         (B, N, C) float64; row k is after erasing the first k + 1 items, `bias` when nothing is left
         and from there on.
     """
-    terms = ranked(weigh(weights, item_logits, mask), order.unsqueeze(1)).squeeze(1)
+    terms = ranked(weighted_items(weights, item_logits, mask), order.unsqueeze(1)).squeeze(1)
     # Sums over the items after each, from the tail.
     left = pad(terms.flip(2), (0, 0, 1, 0))[:, :, :-1].cumsum(2).flip(2)
-    return settle(left, bias)
+    return renormalize(left, bias)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attnlight.functional.erasure.erase import ranked, settle, weigh
+from attnlight.functional.erasure.erase import ranked, renormalize, weighted_items
 
 # Terms of the rankings that are followed at once: 32 MiB.
 _TERMS = 1 << 22
@@ -41,11 +41,10 @@ def first_flip(
     """
     orders = order.unsqueeze(1) if order.ndim == 2 else order
     counts = torch.full(orders.shape[:2], -1, dtype=torch.long, device=order.device)
-    decision, rows, terms = _that_may_flip(weights, item_logits, bias, mask)
+    rows, terms, empty, decision, rivals = _that_may_flip(weights, item_logits, bias, mask)
     if len(rows):
-        rivals = _rivals(decision, item_logits.shape[-1])
-        empty = bias if bias.ndim == 1 else bias[rows]
-        counts[rows] = _first_change(terms, orders[rows], empty, decision, rivals)
+        asked = torch.split(rivals, 1, dim=-1)
+        counts[rows] = _first_change(terms, orders[rows], empty, decision, asked)
     return counts.squeeze(1) if order.ndim == 2 else counts
 
 
@@ -85,21 +84,18 @@ def minimal_flip_set(
     """
     sizes = torch.full_like(mask[:, 0], -1, dtype=torch.long)
     members = torch.zeros_like(mask)
-    decision, rows, terms = _that_may_flip(weights, item_logits, bias, mask)
+    rows, terms, empty, decision, rivals = _that_may_flip(weights, item_logits, bias, mask)
     if not len(rows):
         return sizes, members
-    empty = bias if bias.ndim == 1 else bias[rows]
-    items, classes = terms.shape[2], terms.shape[3] - 1
-    steps = torch.arange(1, classes, device=decision.device)
-    rivals = (decision[:, None] + steps) % classes
     totals = terms.sum(1).mT
     leads = _of_classes(totals, decision[:, None]) - _of_classes(totals, rivals)
     support = (terms[..., -1] > 0).any(1)
     leads = leads.masked_fill(~support.unsqueeze(1), -torch.inf)
     orders = leads.argsort(dim=-1, descending=True, stable=True)  # (B, C - 1, N)
     # With one head the best rival is the first to win under its own order: no other need be asked.
-    asked = [rivals] if terms.shape[1] == 1 else _rivals(decision, classes)
+    asked = [rivals] if terms.shape[1] == 1 else torch.split(rivals, 1, dim=-1)
     counts = _first_change(terms, orders, empty, decision, asked)
+    items = terms.shape[2]
     size, best = counts.masked_fill(counts < 0, items + 1).min(-1)
     order = orders[torch.arange(len(best), device=best.device), best]
     size = size.masked_fill(size > items, -1)
@@ -109,25 +105,32 @@ def minimal_flip_set(
 
 def _that_may_flip(
     weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The decision (r,) of rows (r,) long that some erasure may change, these, and their terms.
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """What there is of the rows that some erasure may change.
 
     Whatever is left of a head, its logits are a mean of its items' or its share of the bias: where
     the decision leads each rival by the sum of the least of these, nothing changes it.
+
+    Returns:
+        The rows (r,) long, their terms (r, H, N, C + 1), logits of an empty context, (C,) or (r, C),
+        decision (r,) and all other classes (r, C - 1).
     """
     wide, items = weights, item_logits
     if weights.ndim == 2:
         wide, items = weights.unsqueeze(1), item_logits.unsqueeze(1)
-    terms = weigh(wide, items, mask)
+    terms = weighted_items(wide, items, mask)
     # Before anything is erased, the same whatever order is erased next.
     sums = terms.cumsum(2)[:, :, -1:]
     if terms.shape[1] > 1:
-        decision = settle(sums, bias).argmax(-1).squeeze(1)
+        decision = renormalize(sums, bias).argmax(-1).squeeze(1)
     else:  # undivided: a quotient's rounding could make a tie of a lead
         logits, mass = sums[:, 0, 0, :-1], sums[:, 0, 0, -1:]
         decision = torch.where(mass > 0, logits, bias.double().expand_as(logits)).argmax(-1)
+    classes = item_logits.shape[-1]
+    rivals = (decision[:, None] + torch.arange(1, classes, device=decision.device)) % classes
     if len(decision) <= _FEW:
-        return decision, torch.arange(len(decision), device=decision.device), terms
+        every = torch.arange(len(decision), device=decision.device)
+        return every, terms, bias, decision, rivals
     items = items.double()
     own = decision[:, None, None, None].expand(*items.shape[:-1], 1)
     reached = (wide > 0) & mask.unsqueeze(1)
@@ -140,17 +143,13 @@ def _that_may_flip(
     scale = items.abs().masked_fill(~reached.unsqueeze(-1), 0.0).amax((1, 2, 3))
     clear = total.amin(-1) > _CLEAR * torch.maximum(scale, bias.abs().amax(-1))
     rows = (~clear).nonzero().squeeze(-1)
-    return decision[rows], rows, terms[rows]
+    left = bias if bias.ndim == 1 else bias[rows]
+    return rows, terms[rows], left, decision[rows], rivals[rows]
 
 
 def _of_classes(columns: Tensor, classes: Tensor) -> Tensor:
     """What items give to K classes (B, K) of each row, (B, K, N), from columns (B, C + 1, N)."""
     return columns.gather(1, classes.unsqueeze(-1).expand(-1, -1, columns.shape[-1]))
-
-
-def _rivals(decision: Tensor, classes: int) -> list[Tensor]:
-    """All other classes than the decision (B,), each (B, 1)."""
-    return [((decision + step) % classes).unsqueeze(1) for step in range(1, classes)]
 
 
 def _first_change(
@@ -174,7 +173,8 @@ def _first_change(
         else:
             sums = ranked(terms, tails).cumsum(-2).flatten(0, 1)
             every = bias.expand(len(terms), -1).repeat_interleave(tails.shape[1], dim=0)
-            changed = settle(sums, every).argmax(-1).view(tails.shape) != decision[:, None, None]
+            winners = renormalize(sums, every).argmax(-1).view(tails.shape)
+            changed = winners != decision[:, None, None]
         at_last = emptied.expand(-1, changed.shape[1], -1)
         counts.append(first_change(torch.cat([changed.flip(-1), at_last], dim=-1)))
     return torch.cat(counts, dim=1)

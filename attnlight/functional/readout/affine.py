@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlight.functional._cpu import Scratch
+from attnlight.functional.attribution.leave_one_out import blocks
 from attnlight.functional.random import draw_states, shuffles
 from attnlight.functional.ranking import item_places
 
@@ -41,22 +42,13 @@ def read(weights: Tensor, item_logits: Tensor) -> Tensor:
     return logits.squeeze(-2) if single else logits
 
 
-def _blocks(lengths: list[int], draws: int, limit: int) -> Iterator[list[int]]:
-    """Row numbers in blocks of at most `limit` keys or one row, like lengths together."""
-    block: list[int] = []
-    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if block and (len(block) + 1) * draws * lengths[row] > limit:
-            yield block
-            block = []
-        block.append(row)
-    if block:
-        yield block
-
-
 def _shuffles(
-    mask: Tensor, rows: Tensor, draws: int, seed: int
+    weights: Tensor, mask: Tensor, rows: Tensor, draws: int, seed: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Blocks of rows with the places (r, L) of their attendable items and shuffles (r, K, L)."""
+    """Blocks of rows (r,), the places (r, L) of their items, and weights (r, H, K, L) shuffled.
+
+    The weights are overwritten by the next block.
+    """
     lengths = mask.sum(-1)
     # Places of the items in order, then of the others.
     ordinals = torch.arange(mask.shape[-1], device=mask.device)
@@ -68,38 +60,33 @@ def _shuffles(
     drawn_for = torch.cat([rows, lengths.unsqueeze(1)], dim=1)
     keys, group = torch.unique_consecutive(drawn_for, dim=0, return_inverse=True)
     states = draw_states(seed, keys[:, 0], keys[:, 1], draws)
-    scratch = _scratch(mask)
-    limit = _CPU_KEYS if mask.device.type == "cpu" else _ACCELERATOR_KEYS
-    for block in _blocks(lengths.tolist(), draws, limit):
-        chosen = torch.tensor(block, device=mask.device)
+    on_cpu = mask.device.type == "cpu"
+    # Blocks share memory, unless a graph keeps what is in it for its backward pass.
+    scratch = _SCRATCH if on_cpu and not torch.is_grad_enabled() else None
+    order = lengths.argsort(stable=True)
+    limit = _CPU_KEYS if on_cpu else _ACCELERATOR_KEYS
+    for block in blocks(lengths[order].tolist(), limit // draws):
+        chosen = order[block]
         if len(keys) == len(rows):
             drawn = shuffles(lengths[chosen], states[chosen], scratch)
         else:
             groups, member = torch.unique(group[chosen], return_inverse=True)
             drawn = shuffles(keys[groups, 2], states[groups], scratch)[member]
-        yield chosen, places[chosen, : drawn.shape[-1]], drawn
+        items = places[chosen, : drawn.shape[-1]]
+        yield chosen, items, _shuffled(weights[chosen], items, drawn, scratch)
 
 
-def _scratch(like: Tensor) -> Scratch | None:
-    """Memory that blocks share, unless a graph keeps what is in it for its backward pass."""
-    return None if torch.is_grad_enabled() or like.device.type != "cpu" else _SCRATCH
-
-
-def _shuffled(weights: Tensor, places: Tensor, drawn: Tensor) -> Tensor:
+def _shuffled(weights: Tensor, places: Tensor, drawn: Tensor, scratch: Scratch | None) -> Tensor:
     """Weights (r, H, N) of the items at places (r, L), under shuffles (r, K, L): (r, H, K, L)."""
     heads = weights.shape[1]
     compact = weights.gather(-1, places[:, None].expand(-1, heads, -1))
     rows, draws, items = drawn.shape
     shape = rows, heads, draws, items
-    if drawn.dtype != torch.int32:
-        return compact.unsqueeze(2).expand(shape).gather(-1, drawn.unsqueeze(1).expand(shape))
+    if scratch is None or drawn.dtype != torch.int32:
+        wide = drawn.long().unsqueeze(1).expand(shape)
+        return compact.unsqueeze(2).expand(shape).gather(-1, wide)
     # From one line of numbers: on a CPU half the work of gathering from each row.
     starts = torch.arange(rows * heads, dtype=torch.int32).mul_(items).view(rows, heads, 1, 1)
-    scratch = _scratch(weights)
-    if scratch is None:
-        return (
-            compact.flatten().index_select(0, (drawn.unsqueeze(1) + starts).flatten()).view(shape)
-        )
     index = scratch.take("index", shape, drawn.dtype, drawn.device)
     torch.add(drawn.unsqueeze(1), starts, out=index)
     shuffled = scratch.take("shuffled", shape, weights.dtype, weights.device)
@@ -137,10 +124,9 @@ def permuted_logits(
     shape = (heads, draws, classes) if by_head else (draws, classes)
     logits = item_logits.new_zeros(len(weights), *shape)
     columns = item_logits.mT  # so that classes lie first for `read`
-    for chosen, places, drawn in _shuffles(mask, rows, draws, seed):
+    for chosen, places, shuffled in _shuffles(weights, mask, rows, draws, seed):
         wide = places[:, None, None].expand(-1, heads, classes, -1)
         items = columns[chosen].gather(-1, wide).mT
-        shuffled = _shuffled(weights[chosen], places, drawn)
         if by_head:
             parts = read(shuffled.flatten(0, 1), items.flatten(0, 1))
             logits[chosen] = parts.view(len(chosen), *shape)
@@ -158,8 +144,7 @@ def permuted_weights(weights: Tensor, mask: Tensor, rows: Tensor, draws: int, se
         (R, H, K, N), 0 off the mask.
     """
     shuffled = weights.new_zeros(*weights.shape[:2], draws, weights.shape[-1])
-    for chosen, places, drawn in _shuffles(mask, rows, draws, seed):
-        block = _shuffled(weights[chosen], places, drawn)
+    for chosen, places, block in _shuffles(weights, mask, rows, draws, seed):
         wide = places[:, None, None].expand(block.shape)
         shuffled[chosen] = shuffled[chosen].scatter(-1, wide, block)
     return shuffled

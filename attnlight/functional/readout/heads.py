@@ -71,14 +71,14 @@ def head_readout(readout: ReadCandidates, weights: Tensor) -> Callable[[Tensor],
     Returns:
         From attentions (R, K, N), R = B H, to logits (R, K, C) float64.
     """
-    held = (weights if weights.ndim == 3 else weights.unsqueeze(1)).detach()
-    heads = held.shape[1]
-    changed = torch.eye(heads, dtype=torch.bool, device=held.device)[:, :, None, None]
+    original = (weights if weights.ndim == 3 else weights.unsqueeze(1)).detach()
+    heads = original.shape[1]
+    changed = torch.eye(heads, dtype=torch.bool, device=original.device)[:, :, None, None]
 
     def read(attentions: Tensor) -> Tensor:
         count, items = attentions.shape[1:]
-        blocks = attentions.to(held.dtype).reshape(-1, 1, heads, count, items)
-        wide = torch.where(changed, blocks, held[:, :, None, None])  # (B, H, H, K, N)
+        blocks = attentions.to(original.dtype).reshape(-1, 1, heads, count, items)
+        wide = torch.where(changed, blocks, original[:, :, None, None])  # (B, H, H, K, N)
         logits = readout(wide.flatten(2, 3)).double()
         return logits.reshape(len(attentions), count, -1)
 
@@ -105,13 +105,13 @@ class Candidates:
         part: PartReadout | None = None,
         by_head: bool = False,
     ) -> None:
-        self.held = (weights if weights.ndim == 3 else weights.unsqueeze(1)).detach()
+        self.original = (weights if weights.ndim == 3 else weights.unsqueeze(1)).detach()
         self._readout, self._part, self._by_head = readout, part, by_head
 
     def own(self) -> Tensor:
         """Logits (R, C) float64 of the model's own attention."""
-        logits = self._readout(self.held.unsqueeze(2)).squeeze(1).double()
-        return logits.repeat_interleave(self.held.shape[1], dim=0) if self._by_head else logits
+        logits = self._readout(self.original.unsqueeze(2)).squeeze(1).double()
+        return logits.repeat_interleave(self.original.shape[1], dim=0) if self._by_head else logits
 
     def read(self, rows: Tensor, attentions: Tensor) -> Tensor:
         """Logits (E, C) float64.
@@ -122,12 +122,12 @@ class Candidates:
         """
         if not len(rows):
             return self.own()[:0]
-        heads = rows % self.held.shape[1]
+        heads = rows % self.original.shape[1]
         if self._by_head:
-            rows, attentions = rows // self.held.shape[1], attentions.flatten(1)
+            rows, attentions = rows // self.original.shape[1], attentions.flatten(1)
         ascending = bool((rows[1:] >= rows[:-1]).all())
         order = None if ascending else rows.argsort(stable=True)
-        counts = torch.bincount(rows, minlength=len(self.held))
+        counts = torch.bincount(rows, minlength=len(self.original))
         first = counts.cumsum(0) - counts
         logits: Tensor | None = None
         for members, width in self._packs(counts):
@@ -136,9 +136,9 @@ class Candidates:
             own = slots < counts[members, None]
             places = (first[members, None] + slots).clamp(max=len(rows) - 1)
             places = places if order is None else order[places]
-            wide = attentions[places].to(self.held.dtype)  # (r, W, H, N)
+            wide = attentions[places].to(self.original.dtype)  # (r, W, H, N)
             if self._by_head:
-                beside = self.held[members].unsqueeze(1).repeat(1, width, 1, 1)
+                beside = self.original[members].unsqueeze(1).repeat(1, width, 1, 1)
                 index = heads[places][..., None, None].expand(-1, -1, 1, beside.shape[-1])
                 wide = beside.scatter_(2, index, wide.unsqueeze(2))
             readout = self._readout if self._part is None else self._part(members)
@@ -157,7 +157,7 @@ class Candidates:
         step = torch.where(doubled > 8, doubled // 4, doubled)
         widths, packs = (counts[asked] + step - 1) // step * step, []
         for width in torch.unique(widths).tolist():
-            size = max(1, _WEIGHTS // (width * self.held[0].numel()))
+            size = max(1, _WEIGHTS // (width * self.original[0].numel()))
             packs += [(rows, width) for rows in torch.split(asked[widths == width], size)]
         return packs
 
@@ -176,15 +176,13 @@ def head_divergences(weights: Tensor, base: Tensor) -> Tensor:
         (H, H) float64 in nats: of head b of the base and head h of the model at [b, h].
     """
     own, other = weights.double(), base.double()
-    apart = (_entropy(own) + _entropy(other)[:, None]) / 2
-    pairs = [_entropy((own + other[:, [head]]) / 2) for head in range(other.shape[1])]
-    return (torch.stack(pairs) - apart).clamp(min=0)
-
-
-def _entropy(weights: Tensor) -> Tensor:
-    """Entropy of each head (H,), in nats, summed over rows (R, H, N)."""
-    entropies: Tensor = torch.special.entr(weights)
-    return entropies.sum(-1).sum(0)
+    means = [(own + other[:, [head]]) / 2 for head in range(other.shape[1])]
+    of_own, of_other, *of_means = (
+        torch.special.entr(attention).sum(-1).sum(0) for attention in (own, other, *means)
+    )
+    apart = (of_own + of_other[:, None]) / 2
+    found: Tensor = (torch.stack(of_means) - apart).clamp(min=0)
+    return found
 
 
 def match_heads(divergences: Tensor) -> list[int]:

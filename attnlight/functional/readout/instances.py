@@ -45,11 +45,3 @@ def require_rows_of_tokens(batch: TextBatch, output: AttentionOutput) -> Tensor:
             f"{len(batch)} texts."
         )
     return text
-
-
-def own_places(batch: TextBatch, output: AttentionOutput) -> Tensor:
-    """Which item each row itself is, (R, N) bool: none where rows are texts."""
-    if rows_are_texts(batch, output):
-        return torch.zeros_like(output.mask)
-    places = torch.arange(output.mask.shape[1], device=output.mask.device)
-    return places == output.rows[:, 1:]

@@ -21,7 +21,7 @@ from attnlight.functional import (
     worst_case_js,
 )
 from attnlight.functional.attribution.leave_one_out import last_places
-from attnlight.functional.erasure.erase import each_erased, settle, weigh
+from attnlight.functional.erasure.erase import each_erased, renormalize, weighted_items
 from attnlight.functional.readout.heads import own_attention, own_items
 from attnlight.models.readout.base import Readout
 
@@ -41,12 +41,12 @@ class AffineReadout(Readout):
 
     @cached_property
     def _terms(self) -> Tensor:
-        return weigh(self.output.weights, self.items, self.output.mask)
+        return weighted_items(self.output.weights, self.items, self.output.mask)
 
     @cached_property
     @override
     def logits(self) -> Tensor:
-        return settle(self._terms.sum(2, keepdim=True), self.output.bias).squeeze(1)
+        return renormalize(self._terms.sum(2, keepdim=True), self.output.bias).squeeze(1)
 
     @property
     @override

@@ -121,7 +121,7 @@ def test_bounds_hold_and_are_exact_where_they_are_made(epsilon: float) -> None:
     places = 0
     for _ in range(20):
         weights, logits = random.dirichlet(np.ones(8)), 3 * random.standard_normal((8, 6))
-        instance = _Instance.of(weights, logits, epsilon)
+        instance = _Instance(weights, logits, epsilon)
         prediction = np.exp(instance.log_prediction)
         at = np.minimum(random.standard_normal(6), instance.highest)
         (first, last), rise, fall, spent = instance._bounds(at)
@@ -144,7 +144,7 @@ def test_bounds_hold_and_are_exact_where_they_are_made(epsilon: float) -> None:
 def test_a_climb_never_descends() -> None:
     weights, logits, _ = readouts(6, 30, 8)
     for row in range(6):
-        instance = _Instance.of(weights[row].numpy(), logits[row].numpy(), 0.02)
+        instance = _Instance(weights[row].numpy(), logits[row].numpy(), 0.02)
         attention, costs, reached = instance.weights, instance.weights, []
         for _ in range(4):
             attention = instance._solve(costs, instance._moved(attention), None)

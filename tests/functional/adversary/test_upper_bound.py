@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from attnlight.functional import read, worst_case_attention
-from attnlight.functional._cpu import first_of_each
-from attnlight.functional.adversary.exact import furthest_in_slab
+from attnlight.functional._cpu import best_of_each
+from attnlight.functional.adversary.exact import max_js_attention
 from attnlight.functional.adversary.multiclass import log_ratio_bounds
 from attnlight.functional.adversary.upper_bound import bound_by_pairs
 from tests.functional.adversaries import KINDS, case, jensen_shannon, moved
@@ -24,7 +24,8 @@ def test_the_bound_is_the_least_over_all_pairs(
     upper = torch.full((16,), math.inf, dtype=torch.float64)
     for c, d in itertools.combinations(range(5), 2):
         low, high = log_ratio_bounds(prediction[:, c], prediction[:, d], epsilon)
-        vertex = furthest_in_slab(weights, logits[..., c] - logits[..., d], low, high, mask)
+        e, bounds = logits[..., c] - logits[..., d], (low[:, None], high[:, None])
+        vertex, _ = max_js_attention(weights, e, *bounds, mask)
         upper = torch.minimum(upper, jensen_shannon(vertex, weights))
     found = bound_by_pairs(weights, logits, mask, epsilon)
     torch.testing.assert_close(found, upper, rtol=1e-10, atol=1e-12)
@@ -52,7 +53,9 @@ def test_many_classes_are_bounded(kind: str) -> None:
     torch.testing.assert_close(js[easy], upper[easy])
 
 
-def test_first_of_each_row() -> None:
-    rows = torch.tensor([4, 2, 4, 2, 7])
-    assert first_of_each(rows).tolist() == [0, 1, 4]
-    assert first_of_each(rows[:0]).tolist() == []
+def test_the_first_best_entry_of_each_row() -> None:
+    rows, values = torch.tensor([4, 2, 4, 2, 7]), torch.tensor([5.0, 3.0, 5.0, 1.0, 2.0])
+    places, top = best_of_each(rows, values, torch.tensor([9.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0]))
+    assert places.tolist() == [0, 1]
+    assert top.tolist() == [9.0, 0.0, 3.0, 0.0, 5.0, 0.0, 0.0, 2.0]
+    assert best_of_each(rows[:0], values[:0], top)[0].tolist() == []

@@ -174,3 +174,8 @@ def test_blocks_cover_all_and_keep_the_budget(lengths: list[int], budget: int) -
         part = lengths[block]
         assert part
         assert len(part) == 1 or len(part) * part[-1] <= budget
+
+
+def test_blocks_hold_like_lengths() -> None:
+    found = [(block.start, block.stop) for block in blocks([1, 3, 4, 5, 90, 100], budget=16)]
+    assert found == [(0, 3), (3, 4), (4, 5), (5, 6)]

@@ -11,7 +11,6 @@ from attnlight.functional import (
     permuted_weights,
     read,
 )
-from attnlight.functional.readout.affine import _blocks
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -120,12 +119,6 @@ def test_blocks_change_nothing(gradients: bool, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr("attnlight.functional.readout.affine._CPU_KEYS", 500)
         blocks = permuted_logits(*arguments, draws=10, seed=0)
     torch.testing.assert_close(blocks, one_block, rtol=1e-12, atol=1e-12)
-
-
-def test_blocks_hold_like_lengths_and_every_row_once() -> None:
-    lengths = [5, 100, 3, 4, 90, 1]
-    blocks = list(_blocks(lengths, draws=10, limit=160))
-    assert blocks == [[5, 2, 3], [0], [4], [1]]
 
 
 def test_rows_without_items_and_batches_without_rows() -> None:
