@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NotRequired, TypedDict, TypeVar
 
+from torch import nn
+
+from attnlight.errors import InputError, did_you_mean
 from attnlight.models.attention import AttentionName
-from attnlight.models.classifier import DropoutOn
 from attnlight.models.encoders import EncoderName
 from attnlight.models.initialization import Initialization
-from attnlight.models.tagger import TaggerEncoder
-from attnlight.models.tagging import ReadoutName
+
+DropoutOn = Literal["context", "logits"]
+TaggerEncoder = Literal["transformer", "bilstm", "tokens"]
+ReadoutName = Literal["study", "text", "residual"]
 
 
 class OwnNetwork(TypedDict):
@@ -98,3 +103,30 @@ class TaggerNet:
     dropout: float = 0.2
     attention_dropout: float = 0.2
     relu_dropout: float = 0.2
+
+
+Group = TypeVar("Group", bound=ClassifierNet | TaggerNet)
+
+
+def group_of(kind: type[Group], options: Mapping[str, Any]) -> Group:
+    """A network's options from some of them.
+
+    Raises:
+        InputError: There is no such option.
+    """
+    known = [field.name for field in fields(kind)]
+    for name in options:
+        if name not in known:
+            raise InputError(f"net has no option {name!r}{did_you_mean(name, known)}.")
+    return kind(**options)
+
+
+def make_dropout(name: str, probability: float) -> nn.Dropout:
+    """A dropout layer; `name` is what messages call it.
+
+    Raises:
+        InputError: The probability is not in [0, 1).
+    """
+    if not 0 <= probability < 1:
+        raise InputError(f"{name} is {probability}; it must be at least 0 and below 1.")
+    return nn.Dropout(probability)

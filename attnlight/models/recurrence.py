@@ -51,16 +51,13 @@ class Recurrence:
         if isinstance(network, nn.LSTM):
             self.inputs += bias
             self._advance = partial(_lstm, weight.mT)
-            self._before = [torch.zeros_like(self.hidden) for _ in range(2)]
         else:
             self._advance = partial(_gru, weight.mT, bias)
-            self._before = [torch.zeros_like(self.hidden)]
-        self._run(text)
-
-    def _run(self, text: Tensor) -> None:
-        """Fill in the states before each token, by parts, and that of each token."""
+        # The states before each token, by parts: hidden and, of an LSTM, cell.
+        parts = 2 if isinstance(network, nn.LSTM) else 1
+        self._before = [torch.zeros_like(self.hidden) for _ in range(parts)]
         state = [part.new_zeros(len(text), part.shape[-1]) for part in self._before]
-        for place in range(text.shape[1])[:: self.step]:
+        for place in range(text.shape[1])[::step]:
             for part, now in zip(self._before, state, strict=True):
                 part[:, place] = now
             self._advance(self.inputs[:, place].clone(), state)

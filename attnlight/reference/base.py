@@ -18,7 +18,7 @@ from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
 from attnlight.foreign import require_known
-from attnlight.models.build import attends, build_model, model_options
+from attnlight.models.build import OWN, build_model, model_options
 
 _MODEL = "model."
 
@@ -117,7 +117,9 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
 
 
 def _require_attention(path: str | Path, options: Mapping[str, Any]) -> None:
-    if not attends(options["problem"], options["net"]):
+    net = options["net"]
+    has_no_attention = net.get("attention") in (None, "none")
+    if has_no_attention and options["problem"] != "tagging" and OWN not in net:
         raise InputError(f"{path} is a model without attention: a base needs one to compare with.")
     given = options.get("guide", "learned")
     if given not in ("learned", "uniform"):

@@ -41,12 +41,12 @@ def model(
     made = FlatClassifier(
         VOCABULARY,
         classes,
-        encoder=encoder,  # type: ignore[arg-type]
-        attention=attention,  # type: ignore[arg-type]
+        encoder=encoder,
+        attention=attention,
         embedding_size=12,
         hidden_size=16,
         embedding_scale=1.0,
-        **options,  # type: ignore[arg-type]
+        **options,
     )
     with torch.no_grad():
         made.decoder.weight.mul_(8)
