@@ -79,7 +79,8 @@ def read_base(path: str | Path) -> BaseModel:
         known = read_yaml(file / "fit.yaml")["model"]
         file = file / "best.ckpt"
     checkpoint = read_checkpoint(file)
-    held, options = checkpoint[CHECKPOINT_KEY], _plain(checkpoint["hyper_parameters"])
+    held = checkpoint[CHECKPOINT_KEY]
+    options = json.loads(json.dumps(checkpoint["hyper_parameters"]))  # lists for tuples, as in YAML
     own_base = (options.pop("inherited", None) or {}).get("base", {})
     require_known(file, options, known)
     _require_attention(path, options)
@@ -107,13 +108,6 @@ def read_base(path: str | Path) -> BaseModel:
 def text_digest(text: str | None) -> str:
     """Hash of a text, 16 hexadecimal digits."""
     return hashlib.sha256((text or "").encode()).hexdigest()[:16]
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401
-    """A value as YAML holds it: lists for tuples."""
-    if isinstance(value, Mapping):
-        return {key: _plain(held) for key, held in value.items()}
-    return [_plain(held) for held in value] if isinstance(value, list | tuple) else value
 
 
 def _require_attention(path: str | Path, options: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError
 from attnlight.reference.base import BaseModel, Identity, read_base, text_digest
-from attnlight.reference.store import OutputStore, write_outputs
+from attnlight.reference.store import OutputStore, are_of, write_outputs
 
 
 class Corpus(Protocol):
@@ -113,7 +113,7 @@ class Reference:
             # fingerprint named is found again.
             name = f"outputs-{self.identity.fingerprint}-{self.identity.corpus}-{split}"
             folder = texts.folder.parents[1] / name
-            former = None if "-" in self.identity.corpus else partial(_is_of, texts)
+            former = None if "-" in self.identity.corpus else partial(are_of, texts.index)
             prepare_once(folder, partial(self._write, texts, split, torch.device(device)), former)
             self._stores[key] = OutputStore(folder)
         return self._stores[key]
@@ -133,14 +133,6 @@ class Reference:
                 f"was asked for ({self.identity.fingerprint})."
             )
         return base
-
-
-def _is_of(texts: TokenDataset, folder: Path) -> bool:
-    """Whether a folder of outputs without checksums has the texts of a split."""
-    try:
-        return OutputStore(folder).is_of(texts.index)
-    except InputError:
-        return False
 
 
 _ASIDE: ContextVar[str | None] = ContextVar("split read aside", default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -20,15 +20,12 @@ from attnlight.models.readout.base import Readout
 class OpaqueReadout(Readout):
     """Logits are what the model's `readout` says: each answer is candidate attentions to read."""
 
-    @property
+    _slope: Tensor | None = None
+
+    @cached_property
     @override
     def logits(self) -> Tensor:
         return self.output.logits.double()
-
-    @property
-    @override
-    def by_programs(self) -> bool:
-        return False
 
     @override
     def candidates(self, attentions: Tensor) -> Tensor:
@@ -36,18 +33,18 @@ class OpaqueReadout(Readout):
 
     @override
     def permute(self, draws: int, head_draws: int, seed: int) -> tuple[Tensor, Iterable[Tensor]]:
-        output = self.output
+        output, heads = self.output, self.output.weights.shape[1]
         texts = output.rows * output.rows.new_tensor([1, 0])
         shuffled = permuted_weights(output.weights, output.mask, texts, draws, seed)
-        logits, heads = self.model.readout(output, shuffled), output.weights.shape[1]
-        return logits, self._shuffled_alone(shuffled[:, :, :head_draws]) if heads > 1 else ()
 
-    def _shuffled_alone(self, shuffled: Tensor) -> Iterator[Tensor]:
-        """Logits (R, K, C) of each head of attentions (R, H, K, N) beside the others' own."""
-        for head in range(shuffled.shape[1]):
-            wide = self.output.weights.unsqueeze(2).repeat(1, 1, shuffled.shape[2], 1)
-            wide[:, head] = shuffled[:, head]
-            yield self.model.readout(self.output, wide)
+        def each_alone() -> Iterator[Tensor]:
+            first = shuffled[:, :, :head_draws]
+            for head in range(heads):
+                wide = output.weights.unsqueeze(2).repeat(1, 1, first.shape[2], 1)
+                wide[:, head] = first[:, head]
+                yield self.model.readout(output, wide)
+
+        return self.model.readout(output, shuffled), each_alone() if heads > 1 else ()
 
     @override
     def erase(self) -> Tensor:
@@ -62,18 +59,12 @@ class OpaqueReadout(Readout):
         )
 
     @override
-    def minimal_flips(self) -> None:
-        return None
-
-    @cached_property
-    def _slope(self) -> Tensor:
-        # As in `search`.
-        with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
-            output = self.output.apply(torch.clone)
-            return readout_gradient(self._source(output), output.weights, output.mask)
-
-    @override
     def gradient(self) -> Tensor:
+        if self._slope is None:
+            # As in `search`.
+            with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
+                output = self.output.apply(torch.clone)
+                self._slope = readout_gradient(self._source(output), output.weights, output.mask)
         return self._slope
 
     @override
@@ -85,10 +76,6 @@ class OpaqueReadout(Readout):
             output.weights, source, output.mask, epsilon, found, self._part
         )
         return adversary, js, torch.full_like(js, torch.nan)
-
-    @override
-    def worst_case_curve(self, epsilons: Sequence[float]) -> None:
-        return None
 
     @override
     def by_head(self) -> OpaqueReadout:
