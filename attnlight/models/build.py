@@ -12,7 +12,7 @@ from torch import nn
 from attnlight.errors import InputError, did_you_mean
 from attnlight.foreign import import_class
 from attnlight.models.classifier import FlatClassifier
-from attnlight.models.guided import no_guide, obey_guide
+from attnlight.models.guided import ask_guide, leave_out_given, no_guide
 from attnlight.models.hierarchical import HierarchicalClassifier
 from attnlight.models.options import ClassifierNet, TaggerNet, group_of
 from attnlight.models.tagger import SelfAttentionTagger
@@ -105,7 +105,8 @@ def build_model(problem: str, net: Options, spec: Options, *, guided: bool = Fal
     model: nn.Module = network(problem, net)(**model_options(problem, net, spec))
     if guided:
         if not hasattr(model, "guide"):
-            obey_guide(model)
+            model.register_forward_pre_hook(ask_guide, with_kwargs=True)
+            model.leave_one_out = leave_out_given  # type: ignore[assignment]
         model.guide = no_guide  # type: ignore[assignment]
     return model
 

@@ -11,13 +11,13 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlight.functional import masked_softmax, read
 from attnlight.functional.attribution.leave_one_out import deletions
 from attnlight.models.attention import Attention
 from attnlight.models.encoders import Encoder
-from attnlight.models.recurrence import Recurrence, resumable
+from attnlight.models.recurrence import Recurrence
 
 # A deletion here keeps C + 1 numbers for each token, a text encoded anew some thousand.
 _SHARE = 8
@@ -41,9 +41,22 @@ class AttentionLayer(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether this module knows what a deletion changes; if not, only encoding anew tells."""
+        """Whether this module knows what a deletion changes; if not, only encoding anew tells.
+
+        It does of encoders with a `reach`, and of two recurrences of one layer, `forwards` and
+        `backwards`, with attention that scores each state alone.
+        """
+        networks = [getattr(self.encoder, name, None) for name in ("forwards", "backwards")]
+        resumable = all(
+            isinstance(network, nn.LSTM | nn.GRU)
+            and network.num_layers == 1
+            and network.bias
+            and not network.bidirectional
+            and not network.proj_size
+            for network in networks
+        )
         scored = type(self.attention).forward is Attention.forward
-        return scored and (self.encoder.reach is not None or resumable(self.encoder))
+        return scored and (self.encoder.reach is not None or resumable)
 
 
 def leave_out(

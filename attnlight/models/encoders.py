@@ -7,7 +7,6 @@ the size E of an embedding and of `hidden_size`, from which its states have thei
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 import torch
@@ -19,8 +18,8 @@ from attnlight.errors import InputError
 EncoderName = Literal["bilstm", "bigru", "cnn", "conv", "average", "none"]
 
 
-class Encoder(nn.Module, ABC):
-    """What all encoders share.
+class Encoder(nn.Module):
+    """What all encoders share: `forward` gives states (B, N, D) of embeddings under a mask (B, N).
 
     Args:
         input_size: Size E of an embedding.
@@ -35,10 +34,6 @@ class Encoder(nn.Module, ABC):
     def __init__(self, input_size: int, output_size: int) -> None:
         super().__init__()
         self.output_size = output_size
-
-    @abstractmethod
-    def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
-        """States (B, N, D) of embeddings (B, N, E) under a mask (B, N)."""
 
 
 class _Recurrent(Encoder):

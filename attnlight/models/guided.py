@@ -49,16 +49,13 @@ def leave_out_given(
     return logits.masked_fill((~output.mask | alone).unsqueeze(-1), torch.nan)
 
 
-def obey_guide(network: Any) -> None:  # noqa: ANN401
-    """Let a network of one's own, which has no `guide`, take its attention from one."""
-    network.register_forward_pre_hook(_ask_guide, with_kwargs=True)
-    network.leave_one_out = leave_out_given
-
-
-def _ask_guide(
+def ask_guide(
     network: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[()], dict[str, Any]]:
-    """The arguments of `AttentionModel.__call__` with the guide's attention where none is given."""
+    """Arguments of `AttentionModel.__call__` with the attention of `network.guide` where none is given.
+
+    A forward pre-hook for networks of one's own that do not ask a guide themselves.
+    """
     given = dict(zip(("batch", "weights", "embeddings"), arguments, strict=False)) | options
     if given.get("weights") is None:
         given["weights"] = network.guide(given["batch"])  # type: ignore[operator]

@@ -9,21 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from attnlight.models.encoders import Encoder
-
-
-def resumable(encoder: Encoder) -> bool:
-    """Whether an encoder is two recurrences of one layer, `forwards` and `backwards`."""
-    networks = [getattr(encoder, name, None) for name in ("forwards", "backwards")]
-    return all(
-        isinstance(network, nn.LSTM | nn.GRU)
-        and network.num_layers == 1
-        and network.bias
-        and not network.bidirectional
-        and not network.proj_size
-        for network in networks
-    )
-
 
 class Recurrence:
     """One direction of a recurrent network over B texts.

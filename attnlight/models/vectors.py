@@ -20,6 +20,7 @@ from torch.nn.functional import normalize
 from attnlight.errors import InputError
 
 _Entry = tuple[bytes, NDArray[np.float32], str]  # a word, its vector, and where it stands
+_NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 
 
 class WordVectors(NamedTuple):
@@ -109,7 +110,7 @@ def _read_text(
         entries += 1
         spaces = line.count(b" ")
         word = line[: line.find(b" ")] if spaces == size else line.rsplit(b" ", size)[0]
-        if spaces < size or (spaces > size and _is_number(word.split(b" ")[-1])):
+        if spaces < size or (spaces > size and _NUMBER.fullmatch(word.split(b" ")[-1])):
             raise InputError(f"{path}, line {number}: expected a word and {size} numbers")
         if word in words:
             try:
@@ -142,11 +143,3 @@ def _read_binary(
             yield word, np.frombuffer(buffer, "<f4", size, space + 1), f"word {entry}"
     if (buffer[start:] + file.read(1)).strip():
         raise InputError(f"{path}, line 1: announces {count} words of size {size}; more follow")
-
-
-def _is_number(field: bytes) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import lightning.pytorch as pl
 import torch
@@ -19,20 +19,8 @@ from attnlight.errors import InputError
 from attnlight.reference.base import BaseModel, Identity, read_base, text_digest
 from attnlight.reference.store import OutputStore, are_of, write_outputs
 
-
-class Corpus(Protocol):
-    """What is asked of a datamodule."""
-
-    fingerprint: str
-    tokenizer_json: str
-
-    def is_known_as(self, fingerprint: str, /) -> bool:
-        """Whether a fingerprint, perhaps of an earlier version, is of this vocabulary and rows."""
-        ...
-
-    def dataset(self, split: str, /) -> TokenDataset:
-        """One split."""
-        ...
+if TYPE_CHECKING:
+    from attnlight.datamodules import CorpusDataModule
 
 
 class Reference:
@@ -66,7 +54,7 @@ class Reference:
             self._frozen()
         self._confirmed = True
 
-    def require_corpus(self, corpus: Corpus | None) -> None:
+    def require_corpus(self, corpus: CorpusDataModule | None) -> None:
         """Refuse a corpus other than the one that the model was trained on, or encoded like it.
 
         Raises:
@@ -89,7 +77,7 @@ class Reference:
             )
 
     def outputs(
-        self, corpus: Corpus, split: str, device: torch.device | str = "cpu"
+        self, corpus: CorpusDataModule, split: str, device: torch.device | str = "cpu"
     ) -> OutputStore:
         """Outputs for one split, evaluated on the first call on this machine.
 

@@ -8,10 +8,10 @@ row after the other, padding left out; `logits` (R, C). `store.json` says how ma
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, TextBatch
+from attnlight.data.dataset import TokenDataset
 from attnlight.errors import InputError
 from attnlight.files import named_errors, write_text
 
@@ -33,19 +34,10 @@ _CPU_PAIRS, _ACCELERATOR_PAIRS = 1 << 16, 1 << 20
 _POSITIONS = 1 << 24  # above any position within a text; leaves 2^39 texts
 
 
-class Texts(Protocol):
-    """What is asked of a split: `TokenDataset` has it."""
-
-    index: NDArray[np.int64]
-    lengths: NDArray[np.int32]
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, positions: Sequence[int], /) -> TextBatch: ...
-
-
 @torch.no_grad()
-def write_outputs(model: AttentionModel, texts: Texts, folder: Path, **description: object) -> None:
+def write_outputs(
+    model: AttentionModel, texts: TokenDataset, folder: Path, **description: object
+) -> None:
     """Evaluate a model on a split and write what it says, in pieces of bounded size.
 
     Args:
@@ -73,7 +65,7 @@ def write_outputs(model: AttentionModel, texts: Texts, folder: Path, **descripti
 
 
 def _evaluate(
-    model: AttentionModel, texts: Texts, positions: NDArray[np.int64]
+    model: AttentionModel, texts: TokenDataset, positions: NDArray[np.int64]
 ) -> dict[str, NDArray[Any]]:
     """What a model says of some texts, rows in order of their keys: the arrays as they are written.
 
@@ -84,7 +76,8 @@ def _evaluate(
     for batch, device in _batches(texts, positions, model):
         output = model(batch.to(device))
         laid = output.weights.transpose(1, 2)[output.mask].float()
-        values = _keys(output.rows), output.mask.sum(-1), laid, output.logits.float()
+        index, position = output.rows.unbind(-1)
+        values = index * _POSITIONS + position, output.mask.sum(-1), laid, output.logits.float()
         parts.append([value.cpu().numpy() for value in values])
     keys, counts, weights, logits = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(keys)
@@ -97,7 +90,7 @@ def _evaluate(
 
 
 def _batches(
-    texts: Texts, positions: NDArray[np.int64], model: object
+    texts: TokenDataset, positions: NDArray[np.int64], model: object
 ) -> Iterator[tuple[TextBatch, torch.device]]:
     """Texts of like lengths together, so many that they hold a bounded number of tokens or pairs."""
     first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
@@ -114,11 +107,6 @@ def _batches(
         size = int((costs * np.arange(1, len(costs) + 1) <= budget).sum())
         yield texts[ordered[start : start + max(1, size)].tolist()], device
         start += max(1, size)
-
-
-def _keys(rows: Tensor) -> Tensor:
-    """Index and position of rows (R, 2) in one number each, (R,); negative for an index of -1."""
-    return rows[:, 0] * _POSITIONS + rows[:, 1]
 
 
 class OutputStore:
@@ -182,7 +170,8 @@ class OutputStore:
             InputError: A row is not in the store, or has another number of items there.
         """
         # One transfer, for which an accelerator's queue of work is waited for.
-        keys, lengths = torch.stack([_keys(rows), mask.sum(dim=-1)]).cpu().numpy()
+        numbered = rows[:, 0] * _POSITIONS + rows[:, 1]  # negative for an index of -1
+        keys, lengths = torch.stack([numbered, mask.sum(dim=-1)]).cpu().numpy()
         real = keys >= 0
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1) * real
         missing = real & (self._keys[places] != keys)

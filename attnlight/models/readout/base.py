@@ -71,6 +71,8 @@ class Readout:
     @cached_property
     def logits(self) -> Tensor:
         """Logits of the model's own attention, (R, C) float64."""
+        if self.output.item_logits is None:
+            return self.output.logits.double()
         return settle(self._terms.sum(2, keepdim=True), self.output.bias).squeeze(1)
 
     @cached_property
@@ -163,7 +165,8 @@ class Readout:
         # has a backward pass in evaluation mode without cuDNN alone.
         with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
             output = self.output.apply(torch.clone)
-            source = self._source(output)
+            items = output.item_logits
+            source = partial(self.model.readout, output) if items is None else items
             return search_adversary(
                 output.weights, source, output.mask, epsilon, output.rows, **options
             )
@@ -253,10 +256,6 @@ class Readout:
             left = empty if empty.ndim == 1 else empty[rows]
             parts.append(Readout(self.batch, trimmed, self.model, left))
         return parts, order
-
-    def _source(self, output: AttentionOutput) -> Tensor | Callable[[Tensor], Tensor]:
-        """What `search_adversary` reads candidates of an output with."""
-        return cast("Tensor", output.item_logits)
 
     def _rows_of_heads(self, item_logits: Tensor | None, empty: Tensor) -> AttentionOutput:
         """An output of one head whose R H rows are the heads of this one's, given what is of each."""

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionOutput
 from attnlight.functional import blackbox_adversary, permuted_weights
 from attnlight.functional.readout.heads import Candidates, head_readout
 from attnlight.functional.readout.opaque import first_flip_read, read_each, readout_gradient
@@ -21,11 +20,6 @@ class OpaqueReadout(Readout):
     """Logits are what the model's `readout` says: each answer is candidate attentions to read."""
 
     _slope: Tensor | None = None
-
-    @cached_property
-    @override
-    def logits(self) -> Tensor:
-        return self.output.logits.double()
 
     @override
     def candidates(self, attentions: Tensor) -> Tensor:
@@ -64,14 +58,16 @@ class OpaqueReadout(Readout):
             # As in `search`.
             with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
                 output = self.output.apply(torch.clone)
-                self._slope = readout_gradient(self._source(output), output.weights, output.mask)
+                self._slope = readout_gradient(
+                    partial(self.model.readout, output), output.weights, output.mask
+                )
         return self._slope
 
     @override
     def worst_case(
         self, epsilon: float, found: Tensor | None = None, programs: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
-        output, source = self.output, self._source(self.output)
+        output, source = self.output, partial(self.model.readout, self.output)
         adversary, js = blackbox_adversary(
             output.weights, source, output.mask, epsilon, found, self._part
         )
@@ -81,26 +77,23 @@ class OpaqueReadout(Readout):
     def by_head(self) -> OpaqueReadout:
         return _OpaqueHeads(self)
 
-    @override
-    def _source(self, output: AttentionOutput) -> Callable[[Tensor], Tensor]:
-        return partial(self.model.readout, output)
-
     def _part(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
         """The readout of rows (r,) long alone, of which tests ask more than of others."""
         texts = torch.isin(self.batch.index, self.output.rows[rows, 0])
-        return self._source(replace(self.output, layers=None).select(texts, rows))
+        return partial(self.model.readout, replace(self.output, layers=None).select(texts, rows))
 
     @cached_property
     def _candidates(self) -> Candidates:
         """Reads attentions (E, H, N) of rows (E,)."""
-        return Candidates(self._source(self.output), self.output.weights, self._part)
+        source = partial(self.model.readout, self.output)
+        return Candidates(source, self.output.weights, self._part)
 
 
 class _OpaqueHeads(OpaqueReadout):
     """Each head of another opaque readout by itself, the others held."""
 
     def __init__(self, whole: OpaqueReadout) -> None:
-        source, weights = whole._source(whole.output), whole.output.weights
+        source, weights = partial(whole.model.readout, whole.output), whole.output.weights
         self._read = head_readout(source, weights)
         self._candidates = Candidates(source, weights, whole._part, by_head=True)
         self._whole = whole
@@ -115,7 +108,3 @@ class _OpaqueHeads(OpaqueReadout):
     @override
     def gradient(self) -> Tensor:
         return self._whole.gradient().flatten(0, 1).unsqueeze(1)
-
-    @override
-    def _source(self, output: AttentionOutput) -> Callable[[Tensor], Tensor]:
-        raise NotImplementedError("searches of the whole readout are of each head by itself")
