@@ -20,7 +20,7 @@ from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import ENCODERS
 from attnlight.models.guided import Guide, leave_out_given
 from attnlight.models.initialization import initialize
-from attnlight.models.options import ClassifierNet, group_of, make_dropout
+from attnlight.models.options import ClassifierNet, group_of
 
 
 class AffineClassifier(nn.Module, ABC):
@@ -39,7 +39,7 @@ class AffineClassifier(nn.Module, ABC):
             with a guide must read each item alone: encoder `average` or `none`.
 
     Raises:
-        InputError: Fewer than two classes, or a dropout outside [0, 1).
+        InputError: Fewer than two classes.
     """
 
     decoder: nn.Linear
@@ -51,8 +51,8 @@ class AffineClassifier(nn.Module, ABC):
         self.embedding = Embedding(
             vocab_size, net.embedding_size, net.embedding_scale, net.freeze_embeddings
         )
-        self.embedding_dropout = make_dropout("embedding_dropout", net.embedding_dropout)
-        self.dropout = make_dropout("dropout", net.dropout)
+        self.embedding_dropout = nn.Dropout(net.embedding_dropout)
+        self.dropout = nn.Dropout(net.dropout)
         self.dropout_on = net.dropout_on
         self.guide: Guide | None = None
 

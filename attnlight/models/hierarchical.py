@@ -19,7 +19,7 @@ from attnlight.models.deletion import AttentionLayer, leave_out
 from attnlight.models.encoders import ENCODERS
 from attnlight.models.guided import leave_out_given
 from attnlight.models.initialization import initialize
-from attnlight.models.options import ClassifierNet, group_of, make_dropout
+from attnlight.models.options import ClassifierNet, group_of
 
 
 class HierarchicalClassifier(AffineClassifier):
@@ -49,7 +49,7 @@ class HierarchicalClassifier(AffineClassifier):
         self.word_encoder = ENCODERS[net.encoder](net.embedding_size, net.hidden_size)
         size = self.word_encoder.output_size
         self.word_attention = ATTENTIONS[net.attention](size, attention_size=net.attention_size)
-        self.sentence_dropout = make_dropout("sentence_dropout", net.sentence_dropout)
+        self.sentence_dropout = nn.Dropout(net.sentence_dropout)
         self.sentence_encoder = ENCODERS[net.encoder](size, net.hidden_size)
         size = self.sentence_encoder.output_size
         self.sentence_attention = ATTENTIONS[net.attention](size, attention_size=net.attention_size)

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NotRequired, TypedDict, TypeVar
 
-from torch import nn
-
 from attnlight.errors import InputError, did_you_mean
 from attnlight.models.attention import AttentionName
 from attnlight.models.encoders import EncoderName
@@ -112,21 +110,12 @@ def group_of(kind: type[Group], options: Mapping[str, Any]) -> Group:
     """A network's options from some of them.
 
     Raises:
-        InputError: There is no such option.
+        InputError: There is no such option, or a dropout is outside [0, 1).
     """
     known = [field.name for field in fields(kind)]
-    for name in options:
+    for name, value in options.items():
         if name not in known:
             raise InputError(f"net has no option {name!r}{did_you_mean(name, known)}.")
+        if name.endswith("dropout") and not 0 <= value < 1:
+            raise InputError(f"{name} is {value}; it must be at least 0 and below 1.")
     return kind(**options)
-
-
-def make_dropout(name: str, probability: float) -> nn.Dropout:
-    """A dropout layer; `name` is what messages call it.
-
-    Raises:
-        InputError: The probability is not in [0, 1).
-    """
-    if not 0 <= probability < 1:
-        raise InputError(f"{name} is {probability}; it must be at least 0 and below 1.")
-    return nn.Dropout(probability)

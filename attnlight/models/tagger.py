@@ -18,7 +18,7 @@ from attnlight.models.decoder import Decoder
 from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import BiLSTM
 from attnlight.models.guided import Guide
-from attnlight.models.options import TaggerNet, group_of, make_dropout
+from attnlight.models.options import TaggerNet, group_of
 from attnlight.models.tokens import TokenFeatures
 from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
 
@@ -87,7 +87,7 @@ class SelfAttentionTagger(nn.Module):
         alone, recurrent = net.encoder == "tokens", net.encoder == "bilstm"
         self.projection = None if recurrent else nn.Linear(read, size, bias=alone)
         self.recurrent = BiLSTM(read, size // 2) if recurrent else None
-        self.dropout = make_dropout("dropout", net.dropout)
+        self.dropout = nn.Dropout(net.dropout)
         dropouts = net.attention_dropout, net.relu_dropout
         self.layers = nn.ModuleList(
             EncoderLayer(size, net.heads, net.filter_size, *dropouts, uniform_below)

@@ -12,7 +12,6 @@ from typing_extensions import override
 
 from attnlight.errors import InputError
 from attnlight.functional import masked_softmax
-from attnlight.models.options import make_dropout
 
 
 def sinusoids(length: int, like: Tensor) -> Tensor:
@@ -63,7 +62,7 @@ class SelfAttention(nn.Module):
             nn.Linear(size, scored, bias=False) if scored else None for _ in range(2)
         )
         self.value = nn.Linear(size, size, bias=False)
-        self.dropout = make_dropout("attention_dropout", dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def weights(self, states: Tensor, mask: Tensor, prior: Tensor | None = None) -> Tensor:
         """Weights (B, H, N, N) of each token of states (B, N, D) on each that the mask (B, N) has.
@@ -130,7 +129,7 @@ class AfterAttention(nn.Module):
             OrderedDict(
                 inner=nn.Linear(size, filter_size),
                 relu=nn.ReLU(),
-                dropout=make_dropout("relu_dropout", dropout),
+                dropout=nn.Dropout(dropout),
                 outer=nn.Linear(filter_size, size),
                 last=nn.ReLU(),
             )
