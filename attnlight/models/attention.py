@@ -60,10 +60,11 @@ class Attention(nn.Module, ABC):
 
 
 class AdditiveAttention(Attention):
-    """`v . tanh(W h + b)`, with a query `v . tanh(W h + b + W_q q + b_q)`, of Bahdanau et al. (2015).
+    """`v . tanh(W h + b)`, with a query `v . tanh(W h + b + W_q q + b_q)`.
 
-    W takes D to `attention_size`, by default to D / 2 as in Jain and Wallace (2019); in Serrano and
-    Smith (2019) it takes D to D. Arguments and errors are those of `Attention`.
+    Of Bahdanau et al. (2015). W takes D to `attention_size`, by default to D / 2 as in Jain and
+    Wallace (2019); in Serrano and Smith (2019) it takes D to D. Arguments and errors are those of
+    `Attention`.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from inspect import Parameter, signature
 from typing import Any
 
@@ -44,13 +44,15 @@ def network(problem: str, net: Options) -> type[Any]:
     return HierarchicalClassifier if net.get("hierarchical") else FlatClassifier
 
 
-def plain_net(problem: str, net: object) -> dict[str, Any]:
+def plain_net(
+    problem: str, net: ClassifierNet | TaggerNet | Mapping[str, object]
+) -> dict[str, Any]:
     """Options of a network as plain values: all of them, or `network` and `options` of one's own.
 
     Raises:
         InputError: There is no such option.
     """
-    options = asdict(net) if is_dataclass(net) and not isinstance(net, type) else dict(net)  # type: ignore[call-overload]
+    options: dict[str, Any] = dict(net) if isinstance(net, Mapping) else asdict(net)
     if "class_path" in options:  # a key that jsonargparse would build where it stands in a dict
         return {OWN: options["class_path"], "options": dict(options.get("init_args") or {})}
     if OWN in options or problem not in _NETS:
@@ -118,8 +120,8 @@ def changed_net(problem: str, net: Options, how: str, **options: object) -> dict
         problem: Name of the problem.
         net: Options of the base's network.
         how: Name of the static method of its class that makes them: `uniform_net`, with uniform
-            attention in one `head` or (None) in all of them; or `guided_net`, told what to attend to
-            by a `guide`, with a `context` and perhaps a `query_key`, see `GuidedVariant`.
+            attention in one `head` or (None) in all of them; or `guided_net`, whose attention a
+            `guide` gives, with a `context` and perhaps a `query_key`, see `GuidedVariant`.
         options: Arguments of that method.
 
     Raises:

@@ -13,11 +13,11 @@ from attnlight.models.transformer import AfterAttention
 class Decoder(nn.Module):
     """What follows the last attention, of which the heads' contexts lie side by side.
 
-    `study` is the released encoder of Yang (2020): h = x + MHA(LN x), y = h + FF(LN h), LN, affine. It
-    is not affine in attention. `text` is what that report says: an affine layer over the contexts. A
-    token then reaches its own tag only through its attention to itself. `residual` is an affine layer
-    over the sum of the contexts and the token's own state: affine in attention, with a bias per
-    token, which is what the token says by itself.
+    `study` is the released encoder of Yang (2020): h = x + MHA(LN x), y = h + FF(LN h), LN, affine.
+    It is not affine in attention. `text` is what that report says: an affine layer over the
+    contexts. A token then reaches its own tag only through its attention to itself. `residual` is
+    an affine layer over the sum of the contexts and the token's own state: affine in attention,
+    with a bias per token, which is what the token says by itself.
 
     Args:
         readout: Which of them.
@@ -51,8 +51,8 @@ class Decoder(nn.Module):
         """Logits of an empty context of tokens whose own states are (R, D).
 
         Returns:
-            (R, C), or (C,) where they are one for all tokens; while `study` trains, which needs none
-            and would pay for a readout, (C,) of NaN.
+            (R, C), or (C,) where they are one for all tokens. While `study` trains, (C,) of NaN:
+            they would cost a readout that nothing needs.
         """
         if self.readout == "text":
             return self.decoder.bias
@@ -69,7 +69,7 @@ class Decoder(nn.Module):
             bias: What `bias` gave for the rows, folded in.
 
         Returns:
-            None where they are not affine in attention, and while training, when nothing reads them.
+            None where logits are not affine in attention, and in training, when nothing reads them.
         """
         if self.training or self.after is not None:
             return None

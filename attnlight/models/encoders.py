@@ -118,7 +118,7 @@ class CNN(_Convolutional):
 
 
 class Conv(_Convolutional):
-    """Convolutions of 3 and 5 tokens and ReLU over dropped-out input, of Serrano and Smith (2019)."""
+    """Convolutions of 3 and 5 tokens and ReLU, dropout before: of Serrano and Smith (2019)."""
 
     widths = (3, 5)
     input_dropout = 0.3

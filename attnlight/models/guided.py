@@ -52,9 +52,9 @@ def leave_out_given(
 def ask_guide(
     network: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[()], dict[str, Any]]:
-    """Arguments of `AttentionModel.__call__` with the attention of `network.guide` where none is given.
+    """Arguments of a network's call, with the attention of its `guide` where it is given none.
 
-    A forward pre-hook for networks of one's own that do not ask a guide themselves.
+    A forward pre-hook of `AttentionModel`s that do not ask their guide themselves.
     """
     given = dict(zip(("batch", "weights", "embeddings"), arguments, strict=False)) | options
     if given.get("weights") is None:

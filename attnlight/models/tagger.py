@@ -22,8 +22,8 @@ from attnlight.models.options import TaggerNet, group_of
 from attnlight.models.tokens import TokenFeatures
 from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
 
-# Numbers of a block of candidate attentions that are read at once: on a CPU what stays in its cache,
-# 1 MiB in single precision, on an accelerator 16 MiB.
+# Numbers of a block of candidate attentions that are read at once: on a CPU what stays in its
+# cache, 1 MiB in single precision, on an accelerator 16 MiB.
 _CPU_BLOCK, _ACCELERATOR_BLOCK = 1 << 18, 1 << 22
 _VALUES = "values"  # in `AttentionOutput.memory`: of the last attention
 # Columns of `TextBatch.extras` that say where what is left of a sentence stood.
@@ -108,7 +108,7 @@ class SelfAttentionTagger(nn.Module):
     def guided_net(
         net: dict[str, Any], guide: str, context: str | None, query_key: bool
     ) -> dict[str, Any]:
-        """Options of a tagger whose last attention is given: queries and keys only where asked for."""
+        """Options of a tagger whose last attention is given; queries and keys if asked for."""
         if context == "tokens":
             net = net | {"encoder": "tokens", "layers": 1, "readout": "text"}
         if query_key:
@@ -131,11 +131,11 @@ class SelfAttentionTagger(nn.Module):
             embeddings: Token embeddings to use in place of `embed(batch)`, (B, N, E).
 
         Returns:
-            One row per token of `TextBatch.instances`. `states` (B, N, D) are the tokens' own, before
-            the layer norm that attention reads them through. `item_logits` is an expanded view where
-            the batch is one sentence and the readout is `text`, since a sentence's tokens share them;
-            rows of several sentences have copies. It is None where the readout is `study`, and in
-            training, when the bias of `study` is NaN.
+            One row per token of `TextBatch.instances`. `states` (B, N, D) are the tokens' own,
+            before the layer norm that attention reads them through. `item_logits` is an expanded
+            view where the batch is one sentence and the readout is `text`, since a sentence's
+            tokens share them; rows of several sentences have copies. It is None where the readout
+            is `study`, and in training, when the bias of `study` is NaN.
 
         Raises:
             InputError: The batch has texts of sentences, or a guide does not know its sentences.

@@ -1,4 +1,4 @@
-"""The encoder of Vaswani et al. (2017) with layer norm before each part: x + MHA(LN x), h + FF(LN h)."""
+"""The encoder of Vaswani et al. (2017), layer norm first: h = x + MHA(LN x), then h + FF(LN h)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What a frozen model says of each text of a split, evaluated once and read by memory map.
 
 A folder of flat arrays, rows in order of their key: `keys` (R,), dataset index and position in one
-number; `ends` (R,), where a row's items end; `weights` (I, H), the attention of all rows' items, one
-row after the other, padding left out; `logits` (R, C). `store.json` says how many of each.
+number; `ends` (R,), where a row's items end; `weights` (I, H), the attention of all rows' items,
+one row after the other, padding left out; `logits` (R, C). `store.json` says how many of each.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _evaluate(
 def _batches(
     texts: TokenDataset, positions: NDArray[np.int64], model: object
 ) -> Iterator[tuple[TextBatch, torch.device]]:
-    """Texts of like lengths together, so many that they hold a bounded number of tokens or pairs."""
+    """Texts of like lengths together, as many as hold a bounded number of tokens or pairs."""
     first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
     device = torch.device("cpu") if first is None else first.device
     pairwise, on_cpu = getattr(model, "pairwise", False), device.type == "cpu"

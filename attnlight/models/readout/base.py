@@ -37,8 +37,8 @@ _ROWS, _FEW = 512, 128
 class Readout:
     """From attention over R rows, H heads and N items to logits of C classes.
 
-    Here logits are the sum of weights times item logits, so that every answer is algebra without the
-    model. `OpaqueReadout` is for models whose readout is not affine in attention.
+    Here logits are the sum of weights times item logits, so that every answer is algebra without
+    the model. `OpaqueReadout` is for models whose readout is not affine in attention.
 
     Attributes:
         batch: The texts.
@@ -172,7 +172,7 @@ class Readout:
             )
 
     def undefined(self, fewest: int) -> Tensor:
-        """Rows (R,) with fewer items than `fewest`, or with weights or logits that are no numbers."""
+        """Rows (R,) with fewer items than `fewest`, or weights or logits that are no numbers."""
         held = [self.logits, self.output.logits, self.weights.sum(-1, keepdim=True)]
         return (self.lengths < fewest) | ~torch.cat(held, dim=-1).isfinite().all(-1)
 
@@ -183,8 +183,8 @@ class Readout:
     def by_head(self) -> Readout:
         """Each head by itself, the others held: R H rows of one head, those of a row together.
 
-        It is for candidates, erasing and gradients; `permute`, `worst_case` and `search` are of each
-        head by themselves.
+        It is for candidates, erasing and gradients; `permute`, `worst_case` and `search` are of
+        each head by themselves.
         """
         own, reach = own_attention(self.output.weights, self.output.mask)
         items = own_items(own, self.items, reach)
@@ -212,7 +212,9 @@ class Readout:
             yield self.select((places >= start) & (places < start + size))
 
     def columns(self, whole: Columns, alone: Columns) -> dict[str, Tensor]:
-        """Columns (R,) and, of several heads, `<column>_by_head` (R, H), rows of like length together.
+        """Columns (R,) and, of several heads, `<column>_by_head` (R, H).
+
+        Rows of like length are measured together.
 
         Args:
             whole: From the readout of some rows to their columns (r,).
@@ -258,7 +260,7 @@ class Readout:
         return parts, order
 
     def _rows_of_heads(self, item_logits: Tensor | None, empty: Tensor) -> AttentionOutput:
-        """An output of one head whose R H rows are the heads of this one's, given what is of each."""
+        """An output whose R H rows are the heads of this one's, given what is of each."""
         output, heads = self.output, self.output.weights.shape[1]
         each = partial(torch.repeat_interleave, repeats=heads, dim=0)
         return replace(
