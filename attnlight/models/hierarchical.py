@@ -79,7 +79,7 @@ class HierarchicalClassifier(AffineClassifier):
         vectors, words, mask = self.sentence_vectors(batch, embeddings)
         packed, counted, back = _counted_first(self.sentence_dropout(vectors), mask)
         states: Tensor = self.sentence_encoder(packed, counted).to(vectors.dtype)
-        states = states.take_along_dim(back, 1)
+        states = states.gather(1, back.expand_as(states))
         if weights is None:
             guide, attention = self.guide, self.sentence_attention
             weights = attention(states, mask).unsqueeze(1) if guide is None else guide(batch)
@@ -100,7 +100,7 @@ class HierarchicalClassifier(AffineClassifier):
         vectors, _, mask = self.sentence_vectors(batch)
         packed, counted, back = _counted_first(vectors, mask)
         logits = leave_out(layer, packed, counted, counted, budget)
-        return logits.take_along_dim(back, 1)
+        return logits.gather(1, back.expand_as(logits))
 
     def sentence_vectors(
         self, batch: TextBatch, embeddings: Tensor | None = None
@@ -175,5 +175,5 @@ def _counted_first(vectors: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tenso
         Vectors (B, S, D), mask (B, S), and the places (B, S, 1) that bring values back in order.
     """
     counted, order = mask.byte().sort(dim=1, descending=True, stable=True)
-    packed = vectors.take_along_dim(order.unsqueeze(-1), 1)
+    packed = vectors.gather(1, order.unsqueeze(-1).expand_as(vectors))
     return packed, counted.bool(), order.argsort(dim=1).unsqueeze(-1)
