@@ -76,8 +76,7 @@ def model_options(problem: str, net: Options, spec: Options) -> dict[str, Any]:
     """Arguments of the network's class: of the corpus's spec those that it names, and its own.
 
     Raises:
-        InputError: The class of one's own network has no such argument, or sentences are asked of
-            a network that reads none.
+        InputError: The class of one's own network has no such argument.
     """
     kind = network(problem, net)
     known = signature(kind).parameters
@@ -86,11 +85,8 @@ def model_options(problem: str, net: Options, spec: Options) -> dict[str, Any]:
         for name in sorted(own.keys() - known.keys()):
             raise InputError(f"{net[OWN]} has no option {name!r}{did_you_mean(name, known)}.")
     own.pop("hierarchical", None)  # the class says it
-    if kind is FlatClassifier and own.pop("sentence_dropout", None):
-        raise InputError(
-            f"sentence_dropout is {net['sentence_dropout']}, but a model that is not hierarchical "
-            "has no sentences."
-        )
+    if kind is FlatClassifier and not own.get("sentence_dropout"):
+        own.pop("sentence_dropout", None)  # fingerprints of bases are of options without it
     of_corpus = {**spec, "num_classes": len(spec["classes"])}
     return {name: value for name, value in of_corpus.items() if name in known} | own
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from typing import Any
 
 import torch
@@ -23,7 +22,7 @@ from attnlight.models.initialization import initialize
 from attnlight.models.options import ClassifierNet, group_of
 
 
-class AffineClassifier(nn.Module, ABC):
+class AffineClassifier(nn.Module):
     """What classifiers share that put an affine layer over attention's mean state.
 
     Two classes have one logit z and come out as (0, z). A subclass adds what stands between the
@@ -123,14 +122,20 @@ class FlatClassifier(AffineClassifier):
     Args:
         vocab_size: Number of token ids V.
         num_classes: Number of classes C.
-        options: Those of `ClassifierNet`.
+        options: Those of `ClassifierNet` but for the two of sentences.
 
     Raises:
-        InputError: Fewer than two classes, a dropout outside [0, 1), or sizes that do not fit.
+        InputError: Fewer than two classes, a dropout outside [0, 1), one of sentences, or sizes that
+            do not fit.
     """
 
     def __init__(self, vocab_size: int, num_classes: int, **options: Any) -> None:  # noqa: ANN401
         net = group_of(ClassifierNet, options)
+        if net.sentence_dropout:
+            raise InputError(
+                f"sentence_dropout is {net.sentence_dropout}, but a model that is not hierarchical "
+                "has no sentences."
+            )
         super().__init__(vocab_size, num_classes, net)
         self.encoder = ENCODERS[net.encoder](net.embedding_size, net.hidden_size)
         size = self.encoder.output_size
