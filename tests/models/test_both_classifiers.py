@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +14,7 @@ from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import read
 from attnlight.models import ENCODERS
+from attnlight.models.options import ClassifierNet
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models.precision import require_bfloat16
@@ -221,3 +223,16 @@ def test_a_dropout_out_of_range_is_refused(kind: Any, name: str, value: float) -
 def test_one_class_is_refused(kind: Any) -> None:
     with pytest.raises(InputError, match="num_classes is 1"):
         kind.model(classes=1)
+
+
+def test_options_are_those_of_the_group_and_no_others(kind: Any) -> None:
+    options = asdict(ClassifierNet(embedding_size=6, hidden_size=4))
+    made = type(kind.model())(20, 3, **options)
+    assert made.embedding.weight.shape == (20, 6)
+    with pytest.raises(InputError, match=r"no option .embeding_size.*embedding_size"):
+        kind.model(embeding_size=6)
+
+
+def test_a_flat_classifier_has_no_sentences_to_drop() -> None:
+    with pytest.raises(InputError, match=r"sentence_dropout is 0\.2, but .* no sentences"):
+        flat.model(sentence_dropout=0.2)
