@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -25,7 +25,17 @@ def _mapped(value: object, function: Callable[[Tensor], Tensor]) -> object:
 
 
 @dataclass
-class TextBatch:
+class _Tensors:
+    """A group of tensors, some of them in lists and dictionaries."""
+
+    def apply(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """The same with `function` applied to every tensor."""
+        changed = {f.name: _mapped(getattr(self, f.name), function) for f in fields(self)}
+        return replace(self, **changed)
+
+
+@dataclass
+class TextBatch(_Tensors):
     """B texts of at most N tokens (S sentences of N tokens for hierarchical models).
 
     Attributes:
@@ -51,11 +61,6 @@ class TextBatch:
 
     def __len__(self) -> int:
         return len(self.index)
-
-    def apply(self, function: Callable[[Tensor], Tensor]) -> TextBatch:
-        """The batch with `function` applied to every tensor."""
-        changed = {f.name: _mapped(getattr(self, f.name), function) for f in fields(self)}
-        return replace(self, **changed)  # type: ignore[arg-type]
 
     def to(self, *args: Any, **kwargs: Any) -> TextBatch:  # noqa: ANN401
         """The batch on another device, by the arguments of `torch.Tensor.to`."""
@@ -83,7 +88,7 @@ class TextBatch:
 
 
 @dataclass
-class AttentionOutput:
+class AttentionOutput(_Tensors):
     """What a model says of a batch.
 
     An instance (row) is a text for a classifier and a real token for a tagger: R rows, H heads,
@@ -116,11 +121,6 @@ class AttentionOutput:
     states: Tensor
     layers: tuple[Tensor, ...] | None = None
     memory: dict[str, Tensor] = field(default_factory=dict)
-
-    def apply(self, function: Callable[[Tensor], Tensor]) -> AttentionOutput:
-        """The output with `function` applied to every tensor."""
-        changed = {f.name: _mapped(getattr(self, f.name), function) for f in fields(self)}
-        return replace(self, **changed)  # type: ignore[arg-type]
 
     def select(self, texts: Tensor, rows: Tensor) -> AttentionOutput:
         """The rows where `rows` (R,) bool holds, with the states where `texts` (B,) bool does.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -62,16 +62,9 @@ class Attention(nn.Module, ABC):
 class AdditiveAttention(Attention):
     """`v . tanh(W h + b)`, with a query `v . tanh(W h + b + W_q q + b_q)`.
 
-    Bahdanau et al. (2015); W takes D to D / 2 in Jain and Wallace (2019), to D in Serrano and Smith
-    (2019).
-
-    Args:
-        size: Size D of a state.
-        query_size: Size Q of the query vectors; None: there are none.
-        attention_size: Size of W h; None: D / 2.
-
-    Raises:
-        InputError: `attention_size` is not positive.
+    Of Bahdanau et al. (2015). W takes D to `attention_size`, by default to D / 2 as in Jain and
+    Wallace (2019); in Serrano and Smith (2019) it takes D to D. Arguments and errors are those of
+    `Attention`.
     """
 
     def __init__(
@@ -95,14 +88,13 @@ class AdditiveAttention(Attention):
 class DotAttention(Attention):
     """`w . h` with learned w, with a query `q . h` and nothing learned.
 
-    Args:
-        size: Size D of a state.
-        query_size: Size Q of the query vectors, equal to D; None: there are none.
-        attention_size: Not used.
+    Arguments are those of `Attention`; `attention_size` is not used.
 
     Raises:
         InputError: `query_size` is not `size`.
     """
+
+    scaled: ClassVar[bool] = False
 
     def __init__(
         self, size: int, query_size: int | None = None, attention_size: int | None = None
@@ -116,38 +108,22 @@ class DotAttention(Attention):
 
     @override
     def score(self, states: Tensor, query: Tensor | None) -> Tensor:
-        if self.key is None:
+        if self.key is not None:
+            scores: Tensor = self.key(states).squeeze(-1)
+        else:
             assert query is not None
-            return (states @ query.unsqueeze(-1)).squeeze(-1)
-        scores: Tensor = self.key(states).squeeze(-1)
-        return scores
+            scores = (states @ query.unsqueeze(-1)).squeeze(-1)
+        return scores / math.sqrt(self.size) if self.scaled else scores
 
 
 class ScaledDotAttention(DotAttention):
-    """Dot attention with scores divided by the square root of D, the `dot` of Jain and Wallace.
+    """Dot attention with scores divided by the square root of D, the `dot` of Jain and Wallace."""
 
-    Args:
-        size: Size D of a state.
-        query_size: Size Q of the query vectors, equal to D; None: there are none.
-        attention_size: Not used.
-
-    Raises:
-        InputError: `query_size` is not `size`.
-    """
-
-    @override
-    def score(self, states: Tensor, query: Tensor | None) -> Tensor:
-        return super().score(states, query) / math.sqrt(self.size)
+    scaled = True
 
 
 class UniformAttention(Attention):
-    """The same weight for every item; states and query do not matter, nothing is learned.
-
-    Args:
-        size: Size D of a state.
-        query_size: Size Q of the query vectors; None: there are none.
-        attention_size: Not used.
-    """
+    """The same weight for every item; states and query do not matter, nothing is learned."""
 
     @override
     def score(self, states: Tensor, query: Tensor | None) -> Tensor:

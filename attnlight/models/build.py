@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
-from inspect import signature
+from dataclasses import asdict
+from inspect import Parameter, signature
 from typing import Any
 
 from torch import nn
@@ -12,23 +12,13 @@ from torch import nn
 from attnlight.errors import InputError, did_you_mean
 from attnlight.foreign import import_class
 from attnlight.models.classifier import FlatClassifier
-from attnlight.models.guided import (
-    Guided,
-    GuidedFlatClassifier,
-    GuidedHierarchicalClassifier,
-    GuidedSelfAttentionTagger,
-)
+from attnlight.models.guided import ask_guide, leave_out_given, no_guide
 from attnlight.models.hierarchical import HierarchicalClassifier
-from attnlight.models.options import ClassifierNet, TaggerNet
+from attnlight.models.options import ClassifierNet, TaggerNet, group_of
 from attnlight.models.tagger import SelfAttentionTagger
 
 Options = Mapping[str, Any]
 OWN = "network"  # names the class of a network of one's own in plain options
-_GUIDED: dict[type[nn.Module], type[nn.Module]] = {
-    FlatClassifier: GuidedFlatClassifier,
-    HierarchicalClassifier: GuidedHierarchicalClassifier,
-    SelfAttentionTagger: GuidedSelfAttentionTagger,
-}
 _NETS: dict[str, type[ClassifierNet | TaggerNet]] = {
     "classification": ClassifierNet,
     "tagging": TaggerNet,
@@ -51,51 +41,23 @@ def network(problem: str, net: Options) -> type[Any]:
         return SelfAttentionTagger
     if problem != "classification":
         raise InputError(f"{problem} has no network of its own: name one, `net: {{class_path: }}`.")
-    if net.get("hierarchical"):
-        return HierarchicalClassifier
-    if net.get("sentence_dropout"):
-        raise InputError(
-            f"sentence_dropout is {net['sentence_dropout']}, but a model that is not hierarchical "
-            "has no sentences."
-        )
-    return FlatClassifier
+    return HierarchicalClassifier if net.get("hierarchical") else FlatClassifier
 
 
-def model_options(problem: str, net: Options, spec: Options) -> dict[str, Any]:
-    """Arguments of the network's class: of the corpus's spec those that it names, and its own.
-
-    Raises:
-        InputError: The class of one's own network has no such argument.
-    """
-    known = signature(network(problem, net)).parameters
-    of_corpus = {**spec, "num_classes": len(spec["classes"])}
-    options = {name: value for name, value in of_corpus.items() if name in known}
-    own = net["options"] if OWN in net else net
-    unknown = sorted(own.keys() - known.keys())
-    if unknown and OWN in net:
-        raise InputError(
-            f"{net[OWN]} has no option {unknown[0]!r}{did_you_mean(unknown[0], known)}."
-        )
-    return options | {name: value for name, value in own.items() if name in known}
-
-
-def plain_net(problem: str, net: object) -> dict[str, Any]:
+def plain_net(
+    problem: str, net: ClassifierNet | TaggerNet | Mapping[str, object]
+) -> dict[str, Any]:
     """Options of a network as plain values: all of them, or `network` and `options` of one's own.
 
     Raises:
         InputError: There is no such option.
     """
-    options = asdict(net) if is_dataclass(net) and not isinstance(net, type) else dict(net)  # type: ignore[call-overload]
+    options: dict[str, Any] = dict(net) if isinstance(net, Mapping) else asdict(net)
     if "class_path" in options:  # a key that jsonargparse would build where it stands in a dict
         return {OWN: options["class_path"], "options": dict(options.get("init_args") or {})}
     if OWN in options or problem not in _NETS:
         return options
-    try:
-        return asdict(_NETS[problem](**options))
-    except TypeError:
-        known = [field.name for field in fields(_NETS[problem])]
-        wrong = next(name for name in options if name not in known)
-        raise InputError(f"net has no option {wrong!r}{did_you_mean(wrong, known)}.") from None
+    return asdict(group_of(_NETS[problem], options))
 
 
 def completed(problem: str, net: Options) -> dict[str, Any]:
@@ -110,6 +72,25 @@ def completed(problem: str, net: Options) -> dict[str, Any]:
     return of_class | asdict(_NETS[problem]()) | dict(net)
 
 
+def model_options(problem: str, net: Options, spec: Options) -> dict[str, Any]:
+    """Arguments of the network's class: of the corpus's spec those that it names, and its own.
+
+    Raises:
+        InputError: The class of one's own network has no such argument.
+    """
+    kind = network(problem, net)
+    known = signature(kind).parameters
+    own = dict(net["options"] if OWN in net else net)
+    if OWN in net and not any(one.kind is Parameter.VAR_KEYWORD for one in known.values()):
+        for name in sorted(own.keys() - known.keys()):
+            raise InputError(f"{net[OWN]} has no option {name!r}{did_you_mean(name, known)}.")
+    own.pop("hierarchical", None)  # the class says it
+    if kind is FlatClassifier and not own.get("sentence_dropout"):
+        own.pop("sentence_dropout", None)  # fingerprints of bases are of options without it
+    of_corpus = {**spec, "num_classes": len(spec["classes"])}
+    return {name: value for name, value in of_corpus.items() if name in known} | own
+
+
 def build_model(problem: str, net: Options, spec: Options, *, guided: bool = False) -> nn.Module:
     """Build a network.
 
@@ -117,49 +98,31 @@ def build_model(problem: str, net: Options, spec: Options, *, guided: bool = Fal
         problem: Name of the problem.
         net: Options of its network, as `plain_net` gives them.
         spec: What it must know of its corpus, see `Problem`.
-        guided: Build one whose last attention is given.
+        guided: Build one whose last attention its attribute `guide` is to give.
     """
-    kind = network(problem, net)
-    options = model_options(problem, net, spec)
+    model: nn.Module = network(problem, net)(**model_options(problem, net, spec))
     if guided:
-        kind = _GUIDED.get(kind) or type(f"Guided{kind.__name__}", (Guided, kind), {})
-    return kind(**options)  # type: ignore[no-any-return]
+        if not hasattr(model, "guide"):
+            model.register_forward_pre_hook(ask_guide, with_kwargs=True)
+            model.leave_one_out = leave_out_given  # type: ignore[assignment]
+        model.guide = no_guide  # type: ignore[assignment]
+    return model
 
 
-def attends(problem: str, net: Options) -> bool:
-    """Whether a network has attention of its own."""
-    return OWN in net or problem == "tagging" or net.get("attention") not in (None, "none")
-
-
-def uniform_net(problem: str, net: Options, head: int | None) -> dict[str, Any]:
-    """Options of the same network with uniform attention, in one head or (None) in all of them.
-
-    Raises:
-        InputError: There is no such head, or the network cannot be made uniform.
-    """
-    return _changed(problem, net, "uniform_net", head=head)
-
-
-def guided_net(
-    problem: str, net: Options, guide: str, context: str | None, query_key: bool
-) -> dict[str, Any]:
-    """Options of the network that a guide tells what to attend to.
+def changed_net(problem: str, net: Options, how: str, **options: object) -> dict[str, Any]:
+    """Options of the network that a variant of a base has.
 
     Args:
         problem: Name of the problem.
         net: Options of the base's network.
-        guide: Where attention comes from; `learned` is the network's own.
-        context: `full`, the base's network; `tokens`, each item read alone; None: the first that
-            the network can have.
-        query_key: Whether trained queries and keys move what is given.
+        how: Name of the static method of its class that makes them: `uniform_net`, with uniform
+            attention in one `head` or (None) in all of them; or `guided_net`, whose attention a
+            `guide` gives, with a `context` and perhaps a `query_key`, see `GuidedVariant`.
+        options: Arguments of that method.
 
     Raises:
-        InputError: The network cannot be guided so.
+        InputError: The network cannot be changed so.
     """
-    return _changed(problem, net, "guided_net", guide=guide, context=context, query_key=query_key)
-
-
-def _changed(problem: str, net: Options, how: str, **options: object) -> dict[str, Any]:
     kind = network(problem, net)
     change = getattr(kind, how, None)
     if change is None:

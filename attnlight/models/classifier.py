@@ -2,71 +2,58 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
+from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import reencode
-from attnlight.models.attention import ATTENTIONS, AttentionName
-from attnlight.models.deletion import AttentionLayer, leave_out_tokens
+from attnlight.functional.attribution.leave_one_out import blocks
+from attnlight.models.attention import ATTENTIONS
+from attnlight.models.deletion import AttentionLayer, leave_out
 from attnlight.models.embedding import Embedding
-from attnlight.models.encoders import ENCODERS, EncoderName
-from attnlight.models.initialization import Initialization, initialize
+from attnlight.models.encoders import ENCODERS
+from attnlight.models.guided import Guide, leave_out_given
+from attnlight.models.initialization import initialize
+from attnlight.models.options import ClassifierNet, group_of
 
-DropoutOn = Literal["context", "logits"]
 
-
-class AffineClassifier(nn.Module, ABC):
+class AffineClassifier(nn.Module):
     """What classifiers share that put an affine layer over attention's mean state.
 
     Two classes have one logit z and come out as (0, z). A subclass adds what stands between the
-    embedding and the affine layer, then calls `_end`.
+    embedding and the affine layer `decoder`, and that layer, then starts the parameters.
 
     Args:
         vocab_size: Number of token ids V.
         num_classes: Number of classes C.
-        embedding_size: Size E of a token embedding.
-        embedding_scale: Standard deviation of randomly drawn embeddings.
-        freeze_embeddings: Keep the embeddings as they start.
-        embedding_dropout: Dropout on token embeddings, before the encoder.
-        dropout: Dropout of the classification layer.
-        dropout_on: Whether `dropout` acts on the context or on the logits.
+        net: Options.
+
+    Attributes:
+        guide: Where the attention that tests see comes from; None: from the model's own. A model
+            with a guide must read each item alone: encoder `average` or `none`.
 
     Raises:
-        InputError: Fewer than two classes, or a dropout outside [0, 1).
+        InputError: Fewer than two classes.
     """
 
-    embedding: Embedding
     decoder: nn.Linear
 
-    def __init__(
-        self,
-        vocab_size: int,
-        num_classes: int,
-        embedding_size: int,
-        embedding_scale: float,
-        freeze_embeddings: bool,
-        embedding_dropout: float,
-        dropout: float,
-        dropout_on: DropoutOn,
-    ) -> None:
+    def __init__(self, vocab_size: int, num_classes: int, net: ClassifierNet) -> None:
         super().__init__()
         if num_classes < 2:
             raise InputError(f"num_classes is {num_classes}; a classifier needs at least 2")
-        self.embedding = Embedding(vocab_size, embedding_size, embedding_scale, freeze_embeddings)
-        self.embedding_dropout = make_dropout("embedding_dropout", embedding_dropout)
-        self.dropout = make_dropout("dropout", dropout)
-        self.dropout_on = dropout_on
-
-    def _end(self, size: int, num_classes: int, initialization: Initialization) -> None:
-        """Add the affine layer from contexts of `size`, and start the parameters."""
-        self.decoder = nn.Linear(size, num_classes if num_classes > 2 else 1)
-        initialize(self, initialization)
+        self.embedding = Embedding(
+            vocab_size, net.embedding_size, net.embedding_scale, net.freeze_embeddings
+        )
+        self.embedding_dropout = nn.Dropout(net.embedding_dropout)
+        self.dropout = nn.Dropout(net.dropout)
+        self.dropout_on = net.dropout_on
+        self.guide: Guide | None = None
 
     @staticmethod
     def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
@@ -88,12 +75,6 @@ class AffineClassifier(nn.Module, ABC):
         attention = "additive" if guide == "learned" else "uniform"
         return net | {"encoder": "average", "attention": attention, "attention_size": None}
 
-    @abstractmethod
-    def forward(
-        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
-    ) -> AttentionOutput:
-        """As `AttentionModel` says."""
-
     def embed(self, batch: TextBatch) -> Tensor:
         """Embeddings of the batch's tokens, (B, N, E) or (B, S, N, E), zero on padding."""
         embeddings: Tensor = self.embedding(batch.tokens)
@@ -112,31 +93,27 @@ class AffineClassifier(nn.Module, ABC):
         layers: tuple[Tensor, ...] | None = None,
     ) -> AttentionOutput:
         """What weights (B, 1, N) over states (B, N, D) say, as `AttentionOutput` describes it."""
+        context = (weights @ states).squeeze(1)
+        if self.dropout_on == "logits":
+            logits = self.dropout(self._classify(context))
+        else:
+            logits = self._classify(self.dropout(context))
+        bias = self.decoder.bias
         return AttentionOutput(
             rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
-            logits=self._read(weights, states),
+            logits=logits,
             weights=weights,
             item_logits=None if self.training else self._classify(states).unsqueeze(1),
-            bias=self._classes(self.decoder.bias),
+            bias=bias if len(bias) > 1 else pad(bias, (1, 0)),
             mask=mask,
             states=states,
             layers=layers,
         )
 
-    def _read(self, weights: Tensor, states: Tensor) -> Tensor:
-        """Logits (B, C) of weights (B, 1, N) over states (B, N, D), with dropout in training."""
-        context = (weights @ states).squeeze(1)
-        if self.dropout_on == "logits":
-            logits: Tensor = self.dropout(self._classify(context))
-            return logits
-        return self._classify(self.dropout(context))
-
     def _classify(self, states: Tensor) -> Tensor:
-        return self._classes(self.decoder(states).to(self.decoder.weight.dtype))
-
-    def _classes(self, logits: Tensor) -> Tensor:
-        """(..., C) of the decoder's (..., C), or of its (..., 1) where there are two classes."""
-        return pad(logits, (1, 0)) if self.decoder.out_features == 1 else logits
+        """Logits (..., C) of states (..., D)."""
+        logits: Tensor = self.decoder(states).to(self.decoder.weight.dtype)
+        return logits if logits.shape[-1] > 1 else pad(logits, (1, 0))
 
 
 class FlatClassifier(AffineClassifier):
@@ -145,53 +122,28 @@ class FlatClassifier(AffineClassifier):
     Args:
         vocab_size: Number of token ids V.
         num_classes: Number of classes C.
-        encoder: What turns embeddings into the states that attention attends to.
-        attention: How a state is scored.
-        embedding_size: Size E of a token embedding.
-        hidden_size: Size of the encoder's states, per direction for the recurrent ones.
-        attention_size: Size of additive attention's hidden layer; None: half a state.
-        embedding_scale: Standard deviation of randomly drawn embeddings.
-        freeze_embeddings: Keep the embeddings as they start.
-        embedding_dropout: Dropout on token embeddings, before the encoder.
-        dropout: Dropout of the classification layer.
-        dropout_on: Whether `dropout` acts on the context, before the layer, or on the logits.
-        initialization: How parameters start, see `attnlight.models.initialization`.
+        options: Those of `ClassifierNet` but for the two of sentences.
 
     Raises:
-        InputError: Fewer than two classes, a dropout outside [0, 1), or sizes that do not fit.
+        InputError: Fewer than two classes, a dropout outside [0, 1), one of sentences, or sizes that
+            do not fit.
     """
 
-    def __init__(
-        self,
-        vocab_size: int,
-        num_classes: int,
-        encoder: EncoderName = "bilstm",
-        attention: AttentionName = "additive",
-        embedding_size: int = 300,
-        hidden_size: int = 128,
-        attention_size: int | None = None,
-        embedding_scale: float = 0.1,
-        freeze_embeddings: bool = False,
-        embedding_dropout: float = 0.0,
-        dropout: float = 0.0,
-        dropout_on: DropoutOn = "context",
-        initialization: Initialization = "default",
-    ) -> None:
-        super().__init__(
-            vocab_size,
-            num_classes,
-            embedding_size,
-            embedding_scale,
-            freeze_embeddings,
-            embedding_dropout,
-            dropout,
-            dropout_on,
-        )
-        self.encoder = ENCODERS[encoder](embedding_size, hidden_size)
+    def __init__(self, vocab_size: int, num_classes: int, **options: Any) -> None:  # noqa: ANN401
+        net = group_of(ClassifierNet, options)
+        if net.sentence_dropout:
+            raise InputError(
+                f"sentence_dropout is {net.sentence_dropout}, but a model that is not hierarchical "
+                "has no sentences."
+            )
+        super().__init__(vocab_size, num_classes, net)
+        self.encoder = ENCODERS[net.encoder](net.embedding_size, net.hidden_size)
         size = self.encoder.output_size
-        self.attention = ATTENTIONS[attention](size, attention_size=attention_size)
-        self._end(size, num_classes, initialization)
+        self.attention = ATTENTIONS[net.attention](size, attention_size=net.attention_size)
+        self.decoder = nn.Linear(size, num_classes if num_classes > 2 else 1)
+        initialize(self, net.initialization)
 
+    @override
     def forward(
         self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
     ) -> AttentionOutput:
@@ -210,7 +162,7 @@ class FlatClassifier(AffineClassifier):
             padding it is finite and means nothing.
 
         Raises:
-            InputError: The batch has sentences.
+            InputError: The batch has sentences, or a guide does not know its texts.
         """
         if batch.tokens.ndim != 2:
             raise InputError(
@@ -222,19 +174,27 @@ class FlatClassifier(AffineClassifier):
         states: Tensor = self.encoder(embeddings, batch.mask).to(embeddings.dtype)
         mask = batch.attendable()
         if weights is None:
-            weights = self.attention(states, mask).unsqueeze(1)
+            guide = self.guide
+            weights = self.attention(states, mask).unsqueeze(1) if guide is None else guide(batch)
         return self._output(batch, states, weights, mask)
 
     def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
         """Logits (B, N, C) after each token is deleted, as `functional.reencode` gives them."""
+        if self.guide is not None:
+            return leave_out_given(
+                batch, output, budget, self._classify(output.states).unsqueeze(1)
+            )
         layer = AttentionLayer(self.encoder, self.attention, self._classify)
         if not layer.known or type(self).forward is not FlatClassifier.forward:
             return reencode(self, batch, output, budget)
-        return leave_out_tokens(layer, self.embed, batch, output.mask, budget)
-
-
-def make_dropout(name: str, probability: float) -> nn.Dropout:
-    """A dropout layer; `name` is what messages call it."""
-    if not 0 <= probability < 1:
-        raise InputError(f"{name} is {probability}; it must be at least 0 and below 1.")
-    return nn.Dropout(probability)
+        parts = []
+        lengths, order = batch.mask.sum(-1).sort(stable=True)
+        for block in blocks(lengths.tolist(), budget):
+            texts, size = order[block], int(lengths[block][-1])
+            part = TextBatch(
+                batch.index[texts], batch.tokens[texts, :size], batch.mask[texts, :size]
+            )
+            mask = output.mask[texts, :size]
+            logits = leave_out(layer, self.embed(part), part.mask, mask, budget)
+            parts.append(pad(logits, (0, 0, 0, output.mask.shape[1] - size), value=torch.nan))
+        return torch.cat(parts)[order.argsort()]

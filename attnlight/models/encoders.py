@@ -1,12 +1,12 @@
 """Encoders: embeddings (B, N, E) and what is text (B, N) to states (B, N, D).
 
 States of real tokens depend on neither padding nor the rest of the batch; those of padding are
-finite and mean nothing. A mask is a run of True from the first token on.
+finite and mean nothing. A mask is a run of True from the first token on. Each encoder is made of
+the size E of an embedding and of `hidden_size`, from which its states have their size D.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 import torch
@@ -18,40 +18,22 @@ from attnlight.errors import InputError
 EncoderName = Literal["bilstm", "bigru", "cnn", "conv", "average", "none"]
 
 
-class Encoder(nn.Module, ABC):
-    """What all encoders share.
+class Encoder(nn.Module):
+    """What all encoders share: `forward` gives states (B, N, D) of embeddings under a mask (B, N).
 
     Args:
         input_size: Size E of an embedding.
-        hidden_size: Size that the encoder makes its states of.
+        output_size: Size D of a state.
 
     Attributes:
-        output_size: Size D of a state.
         reach: How many tokens to either side a state depends on; None: all.
     """
 
-    output_size: int
     reach: int | None = None
 
-    def __init__(self, input_size: int, hidden_size: int) -> None:
+    def __init__(self, input_size: int, output_size: int) -> None:
         super().__init__()
-
-    @abstractmethod
-    def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
-        """States (B, N, D) of embeddings (B, N, E) under a mask (B, N)."""
-
-
-def _reversal(mask: Tensor) -> Tensor:
-    """Places (B N,) that turn each text of a flattened batch around and leave padding alone."""
-    texts, size = mask.shape
-    places = torch.arange(size, device=mask.device)
-    turned = mask.sum(1, keepdim=True) - 1 - places
-    within = torch.where(turned >= 0, turned, places)
-    return (within + size * torch.arange(texts, device=mask.device)[:, None]).flatten()
-
-
-def _turn(values: Tensor, reversal: Tensor) -> Tensor:
-    return values.flatten(0, 1).index_select(0, reversal).view_as(values)
+        self.output_size = output_size
 
 
 class _Recurrent(Encoder):
@@ -63,45 +45,49 @@ class _Recurrent(Encoder):
     cell: ClassVar[type[nn.LSTM | nn.GRU]]
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__(input_size, hidden_size)
+        super().__init__(input_size, 2 * hidden_size)
         self.forwards = self.cell(input_size, hidden_size, batch_first=True)
         self.backwards = self.cell(input_size, hidden_size, batch_first=True)
-        self.output_size = 2 * hidden_size
 
     @override
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
-        reversal = _reversal(mask)
+        # Places of the flattened batch that turn each text around and leave its padding alone.
+        texts, size = mask.shape
+        places = torch.arange(size, device=mask.device)
+        turned = mask.sum(1, keepdim=True) - 1 - places
+        starts = size * torch.arange(texts, device=mask.device)[:, None]
+        reversal = (torch.where(turned >= 0, turned, places) + starts).flatten()
+
         forwards, _ = self.forwards(embeddings)
-        backwards, _ = self.backwards(_turn(embeddings, reversal))
-        return torch.cat([forwards, _turn(backwards, reversal)], dim=-1)
+        turned_around = embeddings.flatten(0, 1).index_select(0, reversal).view_as(embeddings)
+        backwards, _ = self.backwards(turned_around)
+        backwards = backwards.flatten(0, 1).index_select(0, reversal).view_as(forwards)
+        return torch.cat([forwards, backwards], dim=-1)
 
 
 class BiLSTM(_Recurrent):
-    """One bidirectional LSTM layer, of Jain and Wallace (2019).
-
-    Args:
-        input_size: Size E of an embedding.
-        hidden_size: Size of a state per direction; D is twice that.
-    """
+    """One bidirectional LSTM layer, of Jain and Wallace (2019); `hidden_size` is D / 2."""
 
     cell = nn.LSTM
 
 
 class BiGRU(_Recurrent):
-    """One bidirectional GRU layer.
-
-    Args:
-        input_size: Size E of an embedding.
-        hidden_size: Size of a state per direction; D is twice that.
-    """
+    """One bidirectional GRU layer; `hidden_size` is D / 2."""
 
     cell = nn.GRU
 
 
 class _Convolutional(Encoder):
-    """Convolutions of several widths over the text padded with zeros, and ReLU."""
+    """Convolutions of several widths over the text padded with zeros, and ReLU.
+
+    D is `hidden_size`, a multiple of the number of widths: each has as many of the filters.
+
+    Raises:
+        InputError: It is not.
+    """
 
     widths: ClassVar[tuple[int, ...]]
+    input_dropout: ClassVar[float] = 0.0
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
@@ -111,63 +97,37 @@ class _Convolutional(Encoder):
             raise InputError(
                 f"hidden_size {hidden_size} of the {name} is not a multiple of {len(self.widths)}"
             )
+        self.dropout = nn.Dropout(self.input_dropout)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(input_size, filters, width, padding=width // 2) for width in self.widths
         )
-        self.output_size = hidden_size
         self.reach = max(self.widths) // 2
 
     @override
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
         padding = ~mask.unsqueeze(-1)
-        channels = embeddings.masked_fill(padding, 0.0).transpose(1, 2)
+        channels = self.dropout(embeddings).masked_fill(padding, 0.0).transpose(1, 2)
         states = torch.cat([layer(channels) for layer in self.convolutions], dim=1)
         return states.relu().transpose(1, 2).masked_fill(padding, 0.0)
 
 
 class CNN(_Convolutional):
-    """Convolutions of 1, 3, 5 and 7 tokens and ReLU, of Jain and Wallace (2019).
-
-    Args:
-        input_size: Size E of an embedding.
-        hidden_size: Size D of a state, a multiple of 4: each width has a quarter of the filters.
-
-    Raises:
-        InputError: `hidden_size` is not a multiple of 4.
-    """
+    """Convolutions of 1, 3, 5 and 7 tokens and ReLU, of Jain and Wallace (2019)."""
 
     widths = (1, 3, 5, 7)
 
 
 class Conv(_Convolutional):
-    """Convolutions of 3 and 5 tokens and ReLU over dropped-out input, of Serrano and Smith (2019).
-
-    Args:
-        input_size: Size E of an embedding.
-        hidden_size: Size D of a state, a multiple of 2: each width has half of the filters.
-        dropout: Dropout on the input.
-
-    Raises:
-        InputError: `hidden_size` is not a multiple of 2.
-    """
+    """Convolutions of 3 and 5 tokens and ReLU, dropout before: of Serrano and Smith (2019)."""
 
     widths = (3, 5)
-
-    def __init__(self, input_size: int, hidden_size: int, dropout: float = 0.3) -> None:
-        super().__init__(input_size, hidden_size)
-        self.dropout = nn.Dropout(dropout)
-
-    @override
-    def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
-        return super().forward(self.dropout(embeddings), mask)
+    input_dropout = 0.3
 
 
 class Average(Encoder):
     """An affine map and tanh of each token alone: the MLP of Wiegreffe and Pinter (2019).
 
-    Args:
-        input_size: Size E of an embedding.
-        hidden_size: Size D of a state.
+    D is `hidden_size`.
     """
 
     reach = 0
@@ -175,7 +135,6 @@ class Average(Encoder):
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
         self.projection = nn.Linear(input_size, hidden_size)
-        self.output_size = hidden_size
 
     @override
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
@@ -183,18 +142,12 @@ class Average(Encoder):
 
 
 class NoEncoder(Encoder):
-    """The embeddings themselves.
-
-    Args:
-        input_size: Size E of an embedding, and D of a state.
-        hidden_size: Not used.
-    """
+    """The embeddings themselves: D is E, and `hidden_size` is not used."""
 
     reach = 0
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__(input_size, hidden_size)
-        self.output_size = input_size
+        super().__init__(input_size, input_size)
 
     @override
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:

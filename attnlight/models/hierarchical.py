@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import reencode
-from attnlight.models.attention import ATTENTIONS, AttentionName
-from attnlight.models.classifier import AffineClassifier, DropoutOn, make_dropout
-from attnlight.models.deletion import AttentionLayer, leave_out_sentences
-from attnlight.models.encoders import ENCODERS, EncoderName
-from attnlight.models.initialization import Initialization
+from attnlight.models.attention import ATTENTIONS
+from attnlight.models.classifier import AffineClassifier
+from attnlight.models.deletion import AttentionLayer, leave_out
+from attnlight.models.encoders import ENCODERS
+from attnlight.models.guided import leave_out_given
+from attnlight.models.initialization import initialize
+from attnlight.models.options import ClassifierNet, group_of
 
 
 class HierarchicalClassifier(AffineClassifier):
@@ -34,59 +37,24 @@ class HierarchicalClassifier(AffineClassifier):
     Args:
         vocab_size: Number of token ids V.
         num_classes: Number of classes C.
-        encoder: What turns embeddings and sentence vectors into the states that attention attends
-            to.
-        attention: How a state is scored.
-        embedding_size: Size E of a token embedding.
-        hidden_size: Size of both encoders' states, per direction for the recurrent ones.
-        attention_size: Size of additive attention's hidden layer; None: half a state.
-        embedding_scale: Standard deviation of randomly drawn embeddings.
-        freeze_embeddings: Keep the embeddings as they start.
-        embedding_dropout: Dropout on token embeddings, before the word encoder.
-        sentence_dropout: Dropout on sentence vectors, before the sentence encoder.
-        dropout: Dropout of the classification layer.
-        dropout_on: Whether `dropout` acts on the context, before the layer, or on the logits.
-        initialization: How parameters start, see `attnlight.models.initialization`.
+        options: Those of `ClassifierNet`, of encoder and attention for both.
 
     Raises:
         InputError: Fewer than two classes, a dropout outside [0, 1), or sizes that do not fit.
     """
 
-    def __init__(
-        self,
-        vocab_size: int,
-        num_classes: int,
-        encoder: EncoderName = "bigru",
-        attention: AttentionName = "additive",
-        embedding_size: int = 200,
-        hidden_size: int = 50,
-        attention_size: int | None = None,
-        embedding_scale: float = 0.1,
-        freeze_embeddings: bool = False,
-        embedding_dropout: float = 0.0,
-        sentence_dropout: float = 0.0,
-        dropout: float = 0.0,
-        dropout_on: DropoutOn = "context",
-        initialization: Initialization = "default",
-    ) -> None:
-        super().__init__(
-            vocab_size,
-            num_classes,
-            embedding_size,
-            embedding_scale,
-            freeze_embeddings,
-            embedding_dropout,
-            dropout,
-            dropout_on,
-        )
-        self.word_encoder = ENCODERS[encoder](embedding_size, hidden_size)
+    def __init__(self, vocab_size: int, num_classes: int, **options: Any) -> None:  # noqa: ANN401
+        net = group_of(ClassifierNet, options)
+        super().__init__(vocab_size, num_classes, net)
+        self.word_encoder = ENCODERS[net.encoder](net.embedding_size, net.hidden_size)
         size = self.word_encoder.output_size
-        self.word_attention = ATTENTIONS[attention](size, attention_size=attention_size)
-        self.sentence_dropout = make_dropout("sentence_dropout", sentence_dropout)
-        self.sentence_encoder = ENCODERS[encoder](size, hidden_size)
+        self.word_attention = ATTENTIONS[net.attention](size, attention_size=net.attention_size)
+        self.sentence_dropout = nn.Dropout(net.sentence_dropout)
+        self.sentence_encoder = ENCODERS[net.encoder](size, net.hidden_size)
         size = self.sentence_encoder.output_size
-        self.sentence_attention = ATTENTIONS[attention](size, attention_size=attention_size)
-        self._end(size, num_classes, initialization)
+        self.sentence_attention = ATTENTIONS[net.attention](size, attention_size=net.attention_size)
+        self.decoder = nn.Linear(size, num_classes if num_classes > 2 else 1)
+        initialize(self, net.initialization)
 
     @override
     def forward(
@@ -106,12 +74,15 @@ class HierarchicalClassifier(AffineClassifier):
             padding it is finite and means nothing.
 
         Raises:
-            InputError: The batch has no sentences.
+            InputError: The batch has no sentences, or a guide does not know its texts.
         """
         vectors, words, mask = self.sentence_vectors(batch, embeddings)
-        states = self._sentence_states(vectors, mask)
+        packed, counted, back = _counted_first(self.sentence_dropout(vectors), mask)
+        states: Tensor = self.sentence_encoder(packed, counted).to(vectors.dtype)
+        states = states.gather(1, back.expand_as(states))
         if weights is None:
-            weights = self.sentence_attention(states, mask).unsqueeze(1)
+            guide, attention = self.guide, self.sentence_attention
+            weights = attention(states, mask).unsqueeze(1) if guide is None else guide(batch)
         return self._output(batch, states, weights, mask, layers=(words,))
 
     def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
@@ -119,11 +90,17 @@ class HierarchicalClassifier(AffineClassifier):
 
         The words of a sentence are read once.
         """
+        if self.guide is not None:
+            return leave_out_given(
+                batch, output, budget, self._classify(output.states).unsqueeze(1)
+            )
         layer = AttentionLayer(self.sentence_encoder, self.sentence_attention, self._classify)
         if not layer.known or type(self).forward is not HierarchicalClassifier.forward:
             return reencode(self, batch, output, budget)
         vectors, _, mask = self.sentence_vectors(batch)
-        return leave_out_sentences(layer, vectors, mask, budget)
+        packed, counted, back = _counted_first(vectors, mask)
+        logits = leave_out(layer, packed, counted, counted, budget)
+        return logits.gather(1, back.expand_as(logits))
 
     def sentence_vectors(
         self, batch: TextBatch, embeddings: Tensor | None = None
@@ -149,57 +126,31 @@ class HierarchicalClassifier(AffineClassifier):
         texts, sentences, size = batch.tokens.shape
         attendable = batch.attendable()
         counts = attendable.any(-1)
+        tokens, seen, reached = (
+            part.flatten(0, 1) for part in (batch.tokens, batch.mask, attendable)
+        )
         dtype = self.embedding.weight.dtype if embeddings is None else embeddings.dtype
         rows = [torch.empty(0, dtype=torch.long, device=counts.device)]
         vectors = [rows[0].new_empty(0, self.word_encoder.output_size, dtype=dtype)]
         weights = [rows[0].new_empty(0, size, dtype=dtype)]
         for chosen, longest in _groups(batch.mask.sum(-1) * counts):
-            vector, weight = self._read_words(batch, attendable, embeddings, chosen, longest)
+            # Only now are tokens looked up: (B, S, N, E) would be mostly padding.
+            if embeddings is None:
+                found = self.embedding(tokens[chosen, :longest])
+            else:
+                found = embeddings.flatten(0, 1)[chosen, :longest]
+            found = self.embedding_dropout(found)
+            states = self.word_encoder(found, seen[chosen, :longest]).to(found.dtype)
+            weight = self.word_attention(states, reached[chosen, :longest])
             rows.append(chosen)
-            vectors.append(vector)
+            vectors.append((weight.unsqueeze(1) @ states).squeeze(1).to(found.dtype))
             weights.append(pad(weight, (0, size - longest)))
         places = torch.cat(rows)
-        return (
-            _scatter(torch.cat(vectors), places, texts, sentences),
-            _scatter(torch.cat(weights), places, texts, sentences),
-            counts,
+        read, words = (
+            values.new_zeros(texts * sentences, values.shape[1]).index_copy(0, places, values)
+            for values in (torch.cat(vectors), torch.cat(weights))
         )
-
-    def classify_sentences(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        """Logits (B, C) of sentence vectors (B, S, D), of which those of the mask (B, S) count.
-
-        The others are passed over as if they were not there: `mask` without a sentence reads the
-        text that lacks it.
-        """
-        states = self._sentence_states(vectors, mask)
-        return self._read(self.sentence_attention(states, mask).unsqueeze(1), states)
-
-    def _read_words(
-        self,
-        batch: TextBatch,
-        attendable: Tensor,
-        embeddings: Tensor | None,
-        chosen: Tensor,
-        longest: int,
-    ) -> tuple[Tensor, Tensor]:
-        """Vectors (G, D) and word weights (G, L) of G sentences, of a batch's B S, cut to L."""
-
-        def part(values: Tensor) -> Tensor:
-            return values.flatten(0, 1)[chosen, :longest]
-
-        # Only now are tokens looked up: (B, S, N, E) would be mostly padding.
-        found = self.embedding(part(batch.tokens)) if embeddings is None else part(embeddings)
-        found = self.embedding_dropout(found)
-        states: Tensor = self.word_encoder(found, part(batch.mask)).to(found.dtype)
-        weights: Tensor = self.word_attention(states, part(attendable))
-        return (weights.unsqueeze(1) @ states).squeeze(1).to(found.dtype), weights
-
-    def _sentence_states(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        """States (B, S, D) of sentence vectors, read without those off the mask (B, S)."""
-        order = mask.byte().sort(dim=1, descending=True, stable=True).indices
-        packed = _reorder(self.sentence_dropout(vectors), order)
-        states: Tensor = self.sentence_encoder(packed, mask.gather(1, order)).to(vectors.dtype)
-        return _reorder(states, order.argsort(dim=1))
+        return read.view(texts, sentences, -1), words.view(texts, sentences, -1), counts
 
 
 def _groups(lengths: Tensor) -> Iterator[tuple[Tensor, int]]:
@@ -217,12 +168,12 @@ def _groups(lengths: Tensor) -> Iterator[tuple[Tensor, int]]:
             start = stop
 
 
-def _scatter(values: Tensor, places: Tensor, texts: int, sentences: int) -> Tensor:
-    """Values (G, D) at their places among B S zeros, (B, S, D)."""
-    zeros = values.new_zeros(texts * sentences, values.shape[1])
-    return zeros.index_copy(0, places, values).view(texts, sentences, -1)
+def _counted_first(vectors: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sentence vectors with those that count first, as if the others were not there.
 
-
-def _reorder(values: Tensor, order: Tensor) -> Tensor:
-    """Values (B, S, D) in the order (B, S)."""
-    return values.gather(1, order.unsqueeze(-1).expand(-1, -1, values.shape[2]))
+    Returns:
+        Vectors (B, S, D), mask (B, S), and the places (B, S, 1) that bring values back in order.
+    """
+    counted, order = mask.byte().sort(dim=1, descending=True, stable=True)
+    packed = vectors.gather(1, order.unsqueeze(-1).expand_as(vectors))
+    return packed, counted.bool(), order.argsort(dim=1).unsqueeze(-1)

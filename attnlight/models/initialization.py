@@ -25,15 +25,12 @@ def initialize(model: nn.Module, how: Initialization) -> None:
     if how == "default":
         return
     for module in model.modules():
-        if isinstance(module, nn.Linear | nn.RNNBase):
-            for name, parameter in module.named_parameters():
-                _start(name, parameter)
-
-
-def _start(name: str, parameter: nn.Parameter) -> None:
-    if name.startswith("bias"):
-        nn.init.zeros_(parameter)
-    elif name.startswith("weight_hh"):
-        nn.init.orthogonal_(parameter)
-    else:
-        nn.init.xavier_uniform_(parameter)
+        if not isinstance(module, nn.Linear | nn.RNNBase):
+            continue
+        for name, parameter in module.named_parameters():
+            if name.startswith("bias"):
+                nn.init.zeros_(parameter)
+            elif name.startswith("weight_hh"):
+                nn.init.orthogonal_(parameter)
+            else:
+                nn.init.xavier_uniform_(parameter)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NotRequired, TypedDict, TypeVar
 
+from attnlight.errors import InputError, did_you_mean
 from attnlight.models.attention import AttentionName
-from attnlight.models.classifier import DropoutOn
 from attnlight.models.encoders import EncoderName
 from attnlight.models.initialization import Initialization
-from attnlight.models.tagger import TaggerEncoder
-from attnlight.models.tagging import ReadoutName
+
+DropoutOn = Literal["context", "logits"]
+TaggerEncoder = Literal["transformer", "bilstm", "tokens"]
+ReadoutName = Literal["study", "text", "residual"]
 
 
 class OwnNetwork(TypedDict):
@@ -98,3 +101,21 @@ class TaggerNet:
     dropout: float = 0.2
     attention_dropout: float = 0.2
     relu_dropout: float = 0.2
+
+
+Group = TypeVar("Group", bound=ClassifierNet | TaggerNet)
+
+
+def group_of(kind: type[Group], options: Mapping[str, Any]) -> Group:
+    """A network's options from some of them.
+
+    Raises:
+        InputError: There is no such option, or a dropout is outside [0, 1).
+    """
+    known = [field.name for field in fields(kind)]
+    for name, value in options.items():
+        if name not in known:
+            raise InputError(f"net has no option {name!r}{did_you_mean(name, known)}.")
+        if name.endswith("dropout") and not 0 <= value < 1:
+            raise InputError(f"{name} is {value}; it must be at least 0 and below 1.")
+    return kind(**options)

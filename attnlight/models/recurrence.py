@@ -9,21 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from attnlight.models.encoders import Encoder
-
-
-def resumable(encoder: Encoder) -> bool:
-    """Whether an encoder is two recurrences of one layer, `forwards` and `backwards`."""
-    networks = [getattr(encoder, name, None) for name in ("forwards", "backwards")]
-    return all(
-        isinstance(network, nn.LSTM | nn.GRU)
-        and network.num_layers == 1
-        and network.bias
-        and not network.bidirectional
-        and not network.proj_size
-        for network in networks
-    )
-
 
 class Recurrence:
     """One direction of a recurrent network over B texts.
@@ -51,16 +36,13 @@ class Recurrence:
         if isinstance(network, nn.LSTM):
             self.inputs += bias
             self._advance = partial(_lstm, weight.mT)
-            self._before = [torch.zeros_like(self.hidden) for _ in range(2)]
         else:
             self._advance = partial(_gru, weight.mT, bias)
-            self._before = [torch.zeros_like(self.hidden)]
-        self._run(text)
-
-    def _run(self, text: Tensor) -> None:
-        """Fill in the states before each token, by parts, and that of each token."""
+        # The states before each token, by parts: hidden and, of an LSTM, cell.
+        parts = 2 if isinstance(network, nn.LSTM) else 1
+        self._before = [torch.zeros_like(self.hidden) for _ in range(parts)]
         state = [part.new_zeros(len(text), part.shape[-1]) for part in self._before]
-        for place in range(text.shape[1])[:: self.step]:
+        for place in range(text.shape[1])[::step]:
             for part, now in zip(self._before, state, strict=True):
                 part[:, place] = now
             self._advance(self.inputs[:, place].clone(), state)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,21 +12,22 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
+from attnlight.functional.attribution.leave_one_out import reencode
 from attnlight.functional.readout.instances import texts_of_rows
-from attnlight.models.classifier import make_dropout
+from attnlight.models.decoder import Decoder
 from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import BiLSTM
-from attnlight.models.tagging import READOUTS, Decoder, ReadoutName, StudyReadout
+from attnlight.models.guided import Guide
+from attnlight.models.options import TaggerNet, group_of
 from attnlight.models.tokens import TokenFeatures
 from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
 
-TaggerEncoder = Literal["transformer", "bilstm", "tokens"]
-
-# Numbers of a block of candidate attentions that are read at once: on a CPU what stays in its cache,
-# 1 MiB in single precision, on an accelerator 16 MiB.
+# Numbers of a block of candidate attentions that are read at once: on a CPU what stays in its
+# cache, 1 MiB in single precision, on an accelerator 16 MiB.
 _CPU_BLOCK, _ACCELERATOR_BLOCK = 1 << 18, 1 << 22
 _VALUES = "values"  # in `AttentionOutput.memory`: of the last attention
-_ALONE = {"encoder": "tokens", "layers": 1, "readout": "text"}
+# Columns of `TextBatch.extras` that say where what is left of a sentence stood.
+_TEXT, _PLACE = "text of the batch", "place in the text"
 
 
 class SelfAttentionTagger(nn.Module):
@@ -39,32 +41,21 @@ class SelfAttentionTagger(nn.Module):
         vocab_size: Number of token ids V.
         num_classes: Number of tags C.
         features: Number of ids of each feature of `TextBatch.extras` to read.
-        encoder: What stands below the layers of attention: a linear map and sinusoidal positions,
-            a BiLSTM, or, `tokens`, an affine map and tanh of each token alone, without positions.
-        readout: `study`: residual, feed-forward, layer norm, affine; not affine in attention.
-            `text`: the affine layer alone; a token reaches its own tag only through its attention
-            to itself. `residual`: the affine layer over the sum with the token's own state.
-        layers: Layers of attention L; those before the last have residual and feed-forward parts.
-        heads: Heads H of each.
-        hidden_size: Size D of a state.
-        filter_size: Size within the feed-forward parts.
-        embedding_size: Size of a word's embedding.
-        feature_size: Size of each feature's embedding.
-        embedding_scale: Standard deviation of randomly drawn embeddings.
-        freeze_embeddings: Keep the words' embeddings as they start.
-        dropout: Dropout on what enters the first layer.
-        attention_dropout: Dropout on attention weights.
-        relu_dropout: Dropout within the feed-forward parts.
         uniform_heads: Heads of the last layer that weigh all tokens of the sentence alike, without
             queries and keys.
         uniform_below: Let all heads of the layers below do so.
+        options: Those of `TaggerNet`.
+
+    Attributes:
+        pairwise: What it says of a text takes memory for each pair of its items.
+        guide: Where the attention of the last layer comes from; None: from the model's own queries
+            and keys. With all of `uniform_heads` it has none, which would never be trained, and
+            attention is what is given; with none of them what is given is a prior, see
+            `SelfAttention.weights`.
 
     Raises:
         InputError: Fewer than two tags, a dropout outside [0, 1), sizes that do not fit, or no such
             head.
-
-    Attributes:
-        pairwise: What it says of a text takes memory for each pair of its items.
     """
 
     pairwise: ClassVar[bool] = True
@@ -74,42 +65,37 @@ class SelfAttentionTagger(nn.Module):
         vocab_size: int,
         num_classes: int,
         features: Mapping[str, int] | None = None,
-        encoder: TaggerEncoder = "transformer",
-        readout: ReadoutName = "study",
-        layers: int = 1,
-        heads: int = 4,
-        hidden_size: int = 128,
-        filter_size: int = 128,
-        embedding_size: int = 100,
-        feature_size: int = 32,
-        embedding_scale: float = 0.1,
-        freeze_embeddings: bool = False,
-        dropout: float = 0.2,
-        attention_dropout: float = 0.2,
-        relu_dropout: float = 0.2,
         uniform_heads: Sequence[int] = (),
         uniform_below: bool = False,
+        **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__()
-        _require_sizes(num_classes, layers, hidden_size)
-        self.embedding = Embedding(vocab_size, embedding_size, embedding_scale, freeze_embeddings)
-        self.features = TokenFeatures(features or {}, feature_size, embedding_scale)
-        size = embedding_size + self.features.output_size
-        self.encoder = encoder
-        alone = encoder == "tokens"
-        self.projection = nn.Linear(size, hidden_size, bias=alone) if encoder != "bilstm" else None
-        self.recurrent = BiLSTM(size, hidden_size // 2) if encoder == "bilstm" else None
-        self.dropout = make_dropout("dropout", dropout)
-        sizes = (hidden_size, heads, filter_size)
+        net = group_of(TaggerNet, options)
+        if num_classes < 2:
+            raise InputError(f"num_classes is {num_classes}; a tagger needs at least 2.")
+        if net.layers < 1:
+            raise InputError(f"layers is {net.layers}; it must be at least 1.")
+        if net.hidden_size < 4 or net.hidden_size % 2:
+            raise InputError(f"hidden_size is {net.hidden_size}; it must be even and at least 4.")
+        self.encoder = net.encoder
+        self.guide: Guide | None = None
+        self.embedding = Embedding(
+            vocab_size, net.embedding_size, net.embedding_scale, net.freeze_embeddings
+        )
+        self.features = TokenFeatures(features or {}, net.feature_size, net.embedding_scale)
+        read, size = net.embedding_size + self.features.output_size, net.hidden_size
+        alone, recurrent = net.encoder == "tokens", net.encoder == "bilstm"
+        self.projection = None if recurrent else nn.Linear(read, size, bias=alone)
+        self.recurrent = BiLSTM(read, size // 2) if recurrent else None
+        self.dropout = nn.Dropout(net.dropout)
+        dropouts = net.attention_dropout, net.relu_dropout
         self.layers = nn.ModuleList(
-            EncoderLayer(*sizes, attention_dropout, relu_dropout, uniform_below)
-            for _ in range(layers - 1)
+            EncoderLayer(size, net.heads, net.filter_size, *dropouts, uniform_below)
+            for _ in range(net.layers - 1)
         )
-        self.norm = nn.LayerNorm(hidden_size)
-        self.attention = SelfAttention(hidden_size, heads, attention_dropout, uniform_heads)
-        self.decoder: Decoder = READOUTS[readout](
-            hidden_size, num_classes, filter_size, relu_dropout
-        )
+        self.norm = nn.LayerNorm(size)
+        self.attention = SelfAttention(size, net.heads, net.attention_dropout, uniform_heads)
+        self.decoder = Decoder(net.readout, size, num_classes, net.filter_size, net.relu_dropout)
 
     @staticmethod
     def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
@@ -122,8 +108,9 @@ class SelfAttentionTagger(nn.Module):
     def guided_net(
         net: dict[str, Any], guide: str, context: str | None, query_key: bool
     ) -> dict[str, Any]:
-        """Options of a tagger whose last attention is given: queries and keys only where asked for."""
-        net = net | (_ALONE if context == "tokens" else {})
+        """Options of a tagger whose last attention is given; queries and keys if asked for."""
+        if context == "tokens":
+            net = net | {"encoder": "tokens", "layers": 1, "readout": "text"}
         if query_key:
             return net | {"uniform_heads": []}
         return net if guide == "learned" else net | {"uniform_heads": list(range(net["heads"]))}
@@ -144,14 +131,14 @@ class SelfAttentionTagger(nn.Module):
             embeddings: Token embeddings to use in place of `embed(batch)`, (B, N, E).
 
         Returns:
-            One row per token of `TextBatch.instances`. `states` (B, N, D) are the tokens' own, before the layer norm
-            that attention reads them through. `item_logits` is an expanded view where the batch is
-            one sentence and the readout is `text`, since a sentence's tokens share them; rows of
-            several sentences have copies. It is None where the readout is `study`, and in training,
-            when the bias of `study` is NaN.
+            One row per token of `TextBatch.instances`. `states` (B, N, D) are the tokens' own,
+            before the layer norm that attention reads them through. `item_logits` is an expanded
+            view where the batch is one sentence and the readout is `text`, since a sentence's
+            tokens share them; rows of several sentences have copies. It is None where the readout
+            is `study`, and in training, when the bias of `study` is NaN.
 
         Raises:
-            InputError: The batch has texts of sentences.
+            InputError: The batch has texts of sentences, or a guide does not know its sentences.
         """
         if batch.tokens.ndim != 2:
             raise InputError("a tagger reads sentences by themselves: set `sentences` to none.")
@@ -160,19 +147,21 @@ class SelfAttentionTagger(nn.Module):
         states, layers = self._encode(batch, embeddings)
         normed = self.norm(states)
         if weights is None:
-            grid = self._attend(batch, normed, mask)
+            guide = self.guide
+            prior = None if guide is None else on_grid(guide(batch), text, position, mask)
+            grid = self.attention.weights(normed, mask, prior)
             weights = grid[text, :, position]
         else:
             grid = on_grid(weights, text, position, mask)
         values = self.attention.values(normed)
         own = states[text, position]
         contexts = self.attention.mix(grid, values)[text, position]
-        bias = self._bias(own)
+        bias = self.decoder.bias(own)
         return AttentionOutput(
             rows=torch.stack([batch.index[text], position], dim=1),
             logits=self.decoder(contexts, own).to(states.dtype),
             weights=weights,
-            item_logits=None if self.training else self._item_logits(values, text, bias),
+            item_logits=self.decoder.item_logits(values, text, bias),
             bias=bias.to(states.dtype),
             mask=mask[text],
             states=states,
@@ -194,15 +183,33 @@ class SelfAttentionTagger(nn.Module):
             logits.append(self.decoder(contexts.transpose(1, 2).flatten(2), own[rows]))
         return torch.cat(logits).to(own.dtype)
 
-    def _attend(self, batch: TextBatch, normed: Tensor, mask: Tensor) -> Tensor:
-        """Attention of the last layer, (B, H, N, N), of normed states (B, N, D)."""
-        return self.attention.weights(normed, mask)
+    @torch.no_grad()
+    def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
+        """Logits (R, N, C) without each item, as `functional.left_out_logits` gives them.
 
-    def _bias(self, own: Tensor) -> Tensor:
-        """Logits of an empty context; NaN where they would cost a readout that training lacks."""
-        if self.training and isinstance(self.decoder, StudyReadout):
-            return own.new_full((self.decoder.decoder.out_features,), torch.nan)
-        return self.decoder.bias(own)
+        A guide knows whole sentences alone: what it gave the items that are left is renormalised.
+        """
+        if self.guide is None:
+            return reencode(self, batch, output, budget)
+        text, position = texts_of_rows(output.rows), output.rows[:, 1]
+        guide, given = self.guide, on_grid(self.guide(batch), text, position, batch.attendable())
+        places = torch.arange(batch.tokens.shape[1], device=text.device).expand_as(batch.tokens)
+        texts = torch.arange(len(batch), device=text.device)[:, None].expand_as(batch.tokens)
+        marked = replace(batch, extras=batch.extras | {_TEXT: texts, _PLACE: places})
+
+        def left(shortened: TextBatch) -> Tensor:
+            short, place = shortened.instances().nonzero().unbind(-1)
+            whole = shortened.extras[_TEXT][short, place]
+            rows = given[whole, :, shortened.extras[_PLACE][short, place]]  # (r, H, N)
+            kept = shortened.extras[_PLACE][short].unsqueeze(1).expand(-1, rows.shape[1], -1)
+            weights = rows.gather(-1, kept) * shortened.attendable()[short].unsqueeze(1)
+            return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+
+        self.guide = left
+        try:
+            return reencode(self, marked, output, budget)
+        finally:
+            self.guide = guide
 
     def _encode(
         self, batch: TextBatch, embeddings: Tensor | None
@@ -227,29 +234,9 @@ class SelfAttentionTagger(nn.Module):
             attention.append(weights)
         return states, tuple(attention)
 
-    def _item_logits(self, values: Tensor, text: Tensor, bias: Tensor) -> Tensor | None:
-        """Item logits (R, H, N, C) of R tokens of texts (R,), their bias (C,) or (R, C) folded in."""
-        items = self.decoder.item_logits(values)
-        if items is None:
-            return None
-        shared = bias.to(items.dtype) / items.shape[1]
-        if bias.ndim == 1:
-            items = items + shared
-        items = items.expand(len(text), -1, -1, -1) if len(items) == 1 else items[text]
-        return items if bias.ndim == 1 else items + shared[:, None, None]
-
 
 def on_grid(weights: Tensor, text: Tensor, position: Tensor, mask: Tensor) -> Tensor:
     """Attention (R, H, N) of tokens at their places, (B, H, N, N), zero for other queries."""
     texts, items = mask.shape
     grid = weights.new_zeros(texts, items, *weights.shape[1:])
     return grid.index_put((text, position), weights).transpose(1, 2)
-
-
-def _require_sizes(num_classes: int, layers: int, hidden_size: int) -> None:
-    if num_classes < 2:
-        raise InputError(f"num_classes is {num_classes}; a tagger needs at least 2.")
-    if layers < 1:
-        raise InputError(f"layers is {layers}; it must be at least 1.")
-    if hidden_size < 4 or hidden_size % 2:
-        raise InputError(f"hidden_size is {hidden_size}; it must be even and at least 4.")

@@ -67,20 +67,15 @@ class TokenFeatures(nn.Module):
         Raises:
             InputError: The batch lacks a feature.
         """
-        padding = ~batch.mask.unsqueeze(-1)
-        return [
-            table(_column(batch, name)).masked_fill(padding, 0.0)
-            for name, table in self.tables.items()
-        ]
-
-
-def _column(batch: TextBatch, name: str) -> Tensor:
-    """A feature's ids, (B, N), or (B, N, P) of packed characters."""
-    packed = name == CHARACTERS
-    names = [extra for extra in batch.extras if packed and extra.startswith(f"{CHARACTERS}_")]
-    if not names and name not in batch.extras:
-        there = ", ".join(batch.extras) or "none"
-        raise InputError(f"the model reads the feature {name}, but the batch has {there}.")
-    if not packed:
-        return batch.extras[name].long()
-    return torch.stack([batch.extras[extra] for extra in sorted(names)], dim=-1)
+        padding, vectors = ~batch.mask.unsqueeze(-1), []
+        for name, table in self.tables.items():
+            columns = [name]
+            if name == CHARACTERS:  # packed, some in each column
+                columns = sorted(c for c in batch.extras if c.startswith(f"{name}_")) or columns
+            if columns[0] not in batch.extras:
+                there = ", ".join(batch.extras) or "none"
+                raise InputError(f"the model reads the feature {name}, but the batch has {there}.")
+            parts = [batch.extras[column] for column in columns]
+            ids = torch.stack(parts, dim=-1) if name == CHARACTERS else parts[0].long()
+            vectors.append(table(ids).masked_fill(padding, 0.0))
+        return vectors

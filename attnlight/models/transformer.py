@@ -1,8 +1,9 @@
-"""The encoder of Vaswani et al. (2017) with layer norm before each part: x + MHA(LN x), h + FF(LN h)."""
+"""The encoder of Vaswani et al. (2017), layer norm first: h = x + MHA(LN x), then h + FF(LN h)."""
 
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
@@ -11,7 +12,6 @@ from typing_extensions import override
 
 from attnlight.errors import InputError
 from attnlight.functional import masked_softmax
-from attnlight.models.classifier import make_dropout
 
 
 def sinusoids(length: int, like: Tensor) -> Tensor:
@@ -49,15 +49,20 @@ class SelfAttention(nn.Module):
         super().__init__()
         if heads < 1 or size % heads:
             raise InputError(f"hidden_size {size} is not a multiple of heads {heads}.")
-        self.heads = heads
-        self.uniform = _heads_named(uniform, heads)
+        for head in uniform:
+            if not 0 <= head < heads:
+                raise InputError(
+                    f"there is no head {head} to be uniform; heads are 0 to {heads - 1}."
+                )
+        self.size = size // heads  # of a head
+        self.uniform = sorted(set(uniform))
         self.learned = [head for head in range(heads) if head not in self.uniform]
-        scored = size // heads * len(self.learned)
+        scored = self.size * len(self.learned)
         self.query, self.key = (
             nn.Linear(size, scored, bias=False) if scored else None for _ in range(2)
         )
         self.value = nn.Linear(size, size, bias=False)
-        self.dropout = make_dropout("attention_dropout", dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def weights(self, states: Tensor, mask: Tensor, prior: Tensor | None = None) -> Tensor:
         """Weights (B, H, N, N) of each token of states (B, N, D) on each that the mask (B, N) has.
@@ -65,88 +70,70 @@ class SelfAttention(nn.Module):
         Args:
             states: (B, N, D).
             mask: (B, N) bool.
-            prior: Weights (B, H, N, N) that those of learned heads are proportional to, beside
-                the exponential of their scores.
+            prior: Weights (B, H, N, N) that attention is proportional to, beside the exponential of
+                the scores; uniform heads have the prior itself. Where heads are learned a weight
+                below the smallest normal number counts as that.
         """
+        if not self.learned and prior is not None:
+            return prior.to(states.dtype)
         parts = []
         if self.query is not None and self.key is not None:
-            queries, keys = self._split(self.query(states)), self._split(self.key(states))
-            scores = ((queries * keys.shape[-1] ** -0.5) @ keys.mT).to(states.dtype)
+            queries, keys = (
+                part(states).unflatten(-1, (-1, self.size)).transpose(1, 2)
+                for part in (self.query, self.key)
+            )
+            scores = ((queries * self.size**-0.5) @ keys.mT).to(states.dtype)
             if prior is not None:
                 tiny = torch.finfo(prior.dtype).tiny
                 scores = scores + prior[:, self.learned].clamp(min=tiny).log()
             parts.append(masked_softmax(scores, mask))
-        if not self.uniform:
-            return parts[0]
-        texts, items = mask.shape
-        alike = masked_softmax(states.new_zeros(texts, 1, items, items), mask)
-        parts.append(alike.expand(-1, len(self.uniform), -1, -1))
-        if not self.learned:
+        if self.uniform:
+            shape = len(mask), 1, mask.shape[1], mask.shape[1]
+            alike = masked_softmax(states.new_zeros(shape), mask).expand(
+                -1, len(self.uniform), -1, -1
+            )
+            parts.append(alike if prior is None else prior[:, self.uniform].to(states.dtype))
+        if len(parts) == 1:
             return parts[0]
         order = [*self.learned, *self.uniform]
-        return torch.cat(parts, dim=1)[:, [order.index(head) for head in range(self.heads)]]
+        return torch.cat(parts, dim=1)[:, [order.index(head) for head in range(len(order))]]
 
     def values(self, states: Tensor) -> Tensor:
         """What is mixed, (B, H, N, D / H)."""
-        values: Tensor = self._split(self.value(states)).to(states.dtype)
-        return values
+        values: Tensor = self.value(states).unflatten(-1, (-1, self.size)).transpose(1, 2)
+        return values.to(states.dtype)
 
     def mix(self, weights: Tensor, values: Tensor) -> Tensor:
         """Heads (B, H, N, N) over values (B, H, N, D / H), side by side, (B, N, D)."""
         mixed: Tensor = self.dropout(weights) @ values
         return mixed.transpose(1, 2).flatten(2)
 
-    def _split(self, projected: Tensor) -> Tensor:
-        size = self.value.out_features // self.heads
-        return projected.view(*projected.shape[:2], -1, size).transpose(1, 2)
-
-
-def _heads_named(named: Sequence[int], heads: int) -> list[int]:
-    wrong = [head for head in named if not 0 <= head < heads]
-    if wrong:
-        raise InputError(f"there is no head {wrong[0]} to be uniform; heads are 0 to {heads - 1}.")
-    return sorted(set(named))
-
-
-class FeedForward(nn.Module):
-    """Two affine maps of each state alone, with ReLU after either.
-
-    The second ReLU is that of Yang's (2020) released encoder.
-
-    Args:
-        size: Size D of a state.
-        filter_size: Size between the maps.
-        dropout: Dropout after the first ReLU.
-    """
-
-    def __init__(self, size: int, filter_size: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.inner = nn.Linear(size, filter_size)
-        self.outer = nn.Linear(filter_size, size)
-        self.dropout = make_dropout("relu_dropout", dropout)
-
-    @override
-    def forward(self, states: Tensor) -> Tensor:
-        """States (..., D) of states (..., D)."""
-        inner = self.dropout(self.inner(states).relu())
-        outer: Tensor = self.outer(inner).relu()
-        return outer
-
 
 class AfterAttention(nn.Module):
     """What a layer does with its heads' contexts: h = x + W c, then h + FF(LN h).
 
+    FF is two affine maps of each state alone with ReLU after either; the second ReLU is that of
+    Yang's (2020) released encoder.
+
     Args:
         size: Size D of a state.
-        filter_size: Size within the feed-forward part.
-        dropout: Dropout within the feed-forward part.
+        filter_size: Size between the maps of FF.
+        dropout: Dropout after its first ReLU.
     """
 
     def __init__(self, size: int, filter_size: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.output = nn.Linear(size, size, bias=False)
         self.norm = nn.LayerNorm(size)
-        self.feed_forward = FeedForward(size, filter_size, dropout)
+        self.feed_forward = nn.Sequential(
+            OrderedDict(
+                inner=nn.Linear(size, filter_size),
+                relu=nn.ReLU(),
+                dropout=nn.Dropout(dropout),
+                outer=nn.Linear(filter_size, size),
+                last=nn.ReLU(),
+            )
+        )
 
     @override
     def forward(self, contexts: Tensor, own: Tensor) -> Tensor:

@@ -6,9 +6,10 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -18,7 +19,8 @@ from torch.nn.functional import normalize
 
 from attnlight.errors import InputError
 
-_Entry = tuple[bytes, NDArray[np.float32]]
+_Entry = tuple[bytes, NDArray[np.float32], str]  # a word, its vector, and where it stands
+_NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 
 
 class WordVectors(NamedTuple):
@@ -55,33 +57,30 @@ def read_vectors(path: str | Path, vocabulary: Mapping[str, int]) -> WordVectors
     path = Path(path)
     ids = {word.encode(): number for word, number in vocabulary.items()}
     try:
-        with _open(path) as file:
+        with path.open("rb") as start:
+            zipped = start.read(2) == b"\x1f\x8b"
+        with (
+            gzip.open(path, "rb") if zipped else path.open("rb", buffering=0) as opened,
+            io.BufferedReader(cast("io.RawIOBase", opened)) as file,
+        ):
             size, entries = _entries(file, path, ids)
-            return _collect(entries, ids, size)
+            matrix = np.zeros((len(ids), size), dtype=np.float32)
+            found = np.zeros(len(ids), dtype=np.bool_)
+            for word, vector, place in entries:
+                if not np.isfinite(vector).all():
+                    raise InputError(
+                        f"{path}, {place}: the vector holds numbers that are not finite"
+                    )
+                row = ids[word]
+                if not found[row]:
+                    matrix[row], found[row] = vector, True
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read as a file of word vectors: {error}") from error
-
-
-def _open(path: Path) -> io.BufferedReader:
-    with path.open("rb") as file:
-        zipped = file.read(2) == b"\x1f\x8b"
-    if zipped:
-        return io.BufferedReader(cast("io.RawIOBase", gzip.open(path, "rb")))
-    return path.open("rb")
-
-
-def _collect(entries: Iterator[_Entry], ids: Mapping[bytes, int], size: int) -> WordVectors:
-    matrix = np.zeros((len(ids), size), dtype=np.float32)
-    found = np.zeros(len(ids), dtype=np.bool_)
-    for word, vector in entries:
-        row = ids[word]
-        if not found[row]:
-            matrix[row], found[row] = vector, True
     return WordVectors(torch.from_numpy(matrix), torch.from_numpy(found))
 
 
 def _entries(
-    file: io.BufferedReader, path: Path, words: Collection[bytes]
+    file: io.BufferedReader[Any], path: Path, words: Collection[bytes]
 ) -> tuple[int, Iterator[_Entry]]:
     """Size of the vectors, and the entries of the wanted words."""
     first = file.readline()
@@ -92,8 +91,7 @@ def _entries(
             f"{path}, line 1: expected a word and its vector, or a number of words and a size"
         )
     if header is None:
-        file.seek(0)
-        return size, _read_text(file, path, size, None, words)
+        return size, _read_text(chain([first], file), path, size, None, words)
     # Text holds no control characters; floats as good as always do.
     if re.search(rb"[\x00-\x08\x0e-\x1f]", file.peek(4096)[:4096]):
         return size, _read_binary(file, path, size, int(header[1]), words)
@@ -101,27 +99,33 @@ def _entries(
 
 
 def _read_text(
-    file: io.BufferedReader, path: Path, size: int, count: int | None, words: Collection[bytes]
+    lines: Iterable[bytes], path: Path, size: int, count: int | None, words: Collection[bytes]
 ) -> Iterator[_Entry]:
     """Entries of lines `word x x x`; a word may hold spaces, as some of GloVe 840B do."""
     entries = 0
-    for number, raw in enumerate(file, start=1 if count is None else 2):
+    for number, raw in enumerate(lines, start=1 if count is None else 2):
         line = raw.rstrip()
         if not line:
             continue
         entries += 1
         spaces = line.count(b" ")
         word = line[: line.find(b" ")] if spaces == size else line.rsplit(b" ", size)[0]
-        if spaces < size or (spaces > size and _is_number(word.split(b" ")[-1])):
+        if spaces < size or (spaces > size and _NUMBER.fullmatch(word.split(b" ")[-1])):
             raise InputError(f"{path}, line {number}: expected a word and {size} numbers")
         if word in words:
-            yield word, _parse(line[len(word) :], f"{path}, line {number}")
+            try:
+                numbers = [float(field) for field in line[len(word) :].split()]
+            except ValueError as error:
+                raise InputError(f"{path}, line {number}: {error}") from error
+            with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf: not finite
+                vector = np.array(numbers, dtype=np.float32)
+            yield word, vector, f"line {number}"
     if count is not None and entries != count:
         raise InputError(f"{path}, line 1: announces {count} words, but {entries} follow")
 
 
 def _read_binary(
-    file: io.BufferedReader, path: Path, size: int, count: int, words: Collection[bytes]
+    file: io.BufferedReader[Any], path: Path, size: int, count: int, words: Collection[bytes]
 ) -> Iterator[_Entry]:
     """Entries of a word, a space and little-endian floats; some writers end them with a newline."""
     buffer, start, width = b"", 0, 4 * size
@@ -136,30 +140,6 @@ def _read_binary(
         word = buffer[start:space].lstrip(b"\n")
         start = space + 1 + width
         if word in words:
-            vector = np.frombuffer(buffer, "<f4", size, space + 1)
-            yield word, _finite(vector, f"{path}, word {entry}")
+            yield word, np.frombuffer(buffer, "<f4", size, space + 1), f"word {entry}"
     if (buffer[start:] + file.read(1)).strip():
         raise InputError(f"{path}, line 1: announces {count} words of size {size}; more follow")
-
-
-def _is_number(field: bytes) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
-
-
-def _parse(numbers: bytes, place: str) -> NDArray[np.float32]:
-    try:
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf and is refused
-            vector = np.array([float(number) for number in numbers.split()], dtype=np.float32)
-    except ValueError as error:
-        raise InputError(f"{place}: {error}") from error
-    return _finite(vector, place)
-
-
-def _finite(vector: NDArray[np.float32], place: str) -> NDArray[np.float32]:
-    if not np.isfinite(vector).all():
-        raise InputError(f"{place}: the vector holds numbers that are not finite")
-    return vector

@@ -18,7 +18,7 @@ from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
 from attnlight.foreign import require_known
-from attnlight.models.build import attends, build_model, model_options
+from attnlight.models.build import OWN, build_model, model_options
 
 _MODEL = "model."
 
@@ -79,7 +79,8 @@ def read_base(path: str | Path) -> BaseModel:
         known = read_yaml(file / "fit.yaml")["model"]
         file = file / "best.ckpt"
     checkpoint = read_checkpoint(file)
-    held, options = checkpoint[CHECKPOINT_KEY], _plain(checkpoint["hyper_parameters"])
+    held = checkpoint[CHECKPOINT_KEY]
+    options = json.loads(json.dumps(checkpoint["hyper_parameters"]))  # lists for tuples, as in YAML
     own_base = (options.pop("inherited", None) or {}).get("base", {})
     require_known(file, options, known)
     _require_attention(path, options)
@@ -109,15 +110,10 @@ def text_digest(text: str | None) -> str:
     return hashlib.sha256((text or "").encode()).hexdigest()[:16]
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
-    """A value as YAML holds it: lists for tuples."""
-    if isinstance(value, Mapping):
-        return {key: _plain(held) for key, held in value.items()}
-    return [_plain(held) for held in value] if isinstance(value, list | tuple) else value
-
-
 def _require_attention(path: str | Path, options: Mapping[str, Any]) -> None:
-    if not attends(options["problem"], options["net"]):
+    net = options["net"]
+    has_no_attention = net.get("attention") in (None, "none")
+    if has_no_attention and options["problem"] != "tagging" and OWN not in net:
         raise InputError(f"{path} is a model without attention: a base needs one to compare with.")
     given = options.get("guide", "learned")
     if given not in ("learned", "uniform"):

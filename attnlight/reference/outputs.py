@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import lightning.pytorch as pl
 import torch
@@ -17,22 +17,10 @@ from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError
 from attnlight.reference.base import BaseModel, Identity, read_base, text_digest
-from attnlight.reference.store import OutputStore, write_outputs
+from attnlight.reference.store import OutputStore, are_of, write_outputs
 
-
-class Corpus(Protocol):
-    """What is asked of a datamodule."""
-
-    fingerprint: str
-    tokenizer_json: str
-
-    def is_known_as(self, fingerprint: str, /) -> bool:
-        """Whether a fingerprint, perhaps of an earlier version, is of this vocabulary and rows."""
-        ...
-
-    def dataset(self, split: str, /) -> TokenDataset:
-        """One split."""
-        ...
+if TYPE_CHECKING:
+    from attnlight.datamodules import CorpusDataModule
 
 
 class Reference:
@@ -66,7 +54,7 @@ class Reference:
             self._frozen()
         self._confirmed = True
 
-    def require_corpus(self, corpus: Corpus | None) -> None:
+    def require_corpus(self, corpus: CorpusDataModule | None) -> None:
         """Refuse a corpus other than the one that the model was trained on, or encoded like it.
 
         Raises:
@@ -89,7 +77,7 @@ class Reference:
             )
 
     def outputs(
-        self, corpus: Corpus, split: str, device: torch.device | str = "cpu"
+        self, corpus: CorpusDataModule, split: str, device: torch.device | str = "cpu"
     ) -> OutputStore:
         """Outputs for one split, evaluated on the first call on this machine.
 
@@ -113,7 +101,7 @@ class Reference:
             # fingerprint named is found again.
             name = f"outputs-{self.identity.fingerprint}-{self.identity.corpus}-{split}"
             folder = texts.folder.parents[1] / name
-            former = None if "-" in self.identity.corpus else partial(_is_of, texts)
+            former = None if "-" in self.identity.corpus else partial(are_of, texts.index)
             prepare_once(folder, partial(self._write, texts, split, torch.device(device)), former)
             self._stores[key] = OutputStore(folder)
         return self._stores[key]
@@ -133,14 +121,6 @@ class Reference:
                 f"was asked for ({self.identity.fingerprint})."
             )
         return base
-
-
-def _is_of(texts: TokenDataset, folder: Path) -> bool:
-    """Whether a folder of outputs without checksums has the texts of a split."""
-    try:
-        return OutputStore(folder).is_of(texts.index)
-    except InputError:
-        return False
 
 
 _ASIDE: ContextVar[str | None] = ContextVar("split read aside", default=None)

@@ -1,24 +1,25 @@
 """What a frozen model says of each text of a split, evaluated once and read by memory map.
 
 A folder of flat arrays, rows in order of their key: `keys` (R,), dataset index and position in one
-number; `ends` (R,), where a row's items end; `weights` (I, H), the attention of all rows' items, one
-row after the other, padding left out; `logits` (R, C). `store.json` says how many of each.
+number; `ends` (R,), where a row's items end; `weights` (I, H), the attention of all rows' items,
+one row after the other, padding left out; `logits` (R, C). `store.json` says how many of each.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, TextBatch
+from attnlight.data.dataset import TokenDataset
 from attnlight.errors import InputError
 from attnlight.files import named_errors, write_text
 
@@ -33,28 +34,10 @@ _CPU_PAIRS, _ACCELERATOR_PAIRS = 1 << 16, 1 << 20
 _POSITIONS = 1 << 24  # above any position within a text; leaves 2^39 texts
 
 
-class Texts(Protocol):
-    """What is asked of a split: `TokenDataset` has it."""
-
-    index: NDArray[np.int64]
-    lengths: NDArray[np.int32]
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, positions: Sequence[int], /) -> TextBatch: ...
-
-
-class _Rows(NamedTuple):
-    """R rows as they are written; `counts` says how many items each has."""
-
-    keys: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    weights: NDArray[np.float32]
-    logits: NDArray[np.float32]
-
-
 @torch.no_grad()
-def write_outputs(model: AttentionModel, texts: Texts, folder: Path, **description: object) -> None:
+def write_outputs(
+    model: AttentionModel, texts: TokenDataset, folder: Path, **description: object
+) -> None:
     """Evaluate a model on a split and write what it says, in pieces of bounded size.
 
     Args:
@@ -71,38 +54,52 @@ def write_outputs(model: AttentionModel, texts: Texts, folder: Path, **descripti
     with named_errors(folder), ExitStack() as stack:
         files = {name: stack.enter_context((folder / name).open("wb")) for name in _TYPES}
         for start in range(0, len(order), _PIECE_TEXTS):
-            rows = _evaluate(model, texts, order[start : start + _PIECE_TEXTS])
-            ends = sizes["items"] + np.cumsum(rows.counts)
-            arrays = {"keys": rows.keys, "ends": ends, "weights": rows.weights}
-            for name, array in (arrays | {"logits": rows.logits}).items():
+            arrays = _evaluate(model, texts, order[start : start + _PIECE_TEXTS])
+            arrays["ends"] = sizes["items"] + np.cumsum(arrays.pop("counts"))
+            for name, array in arrays.items():
                 files[name].write(np.ascontiguousarray(array, _TYPES[name]).data)
-            sizes["rows"] += len(rows.keys)
-            sizes["items"] = int(ends[-1]) if len(ends) else sizes["items"]
-            sizes |= {"heads": rows.weights.shape[1], "classes": rows.logits.shape[1]}
+            sizes["rows"] += len(arrays["keys"])
+            sizes["items"] += len(arrays["weights"])
+            sizes |= {"heads": arrays["weights"].shape[1], "classes": arrays["logits"].shape[1]}
     write_text(folder / MARKER, json.dumps({"format": FORMAT, **description, **sizes}, indent=1))
 
 
-def _evaluate(model: AttentionModel, texts: Texts, positions: NDArray[np.int64]) -> _Rows:
-    """The rows of some texts, in order of their keys."""
-    parts = [
-        _compact(model(batch.to(device))) for batch, device in _batches(texts, positions, model)
-    ]
+def _evaluate(
+    model: AttentionModel, texts: TokenDataset, positions: NDArray[np.int64]
+) -> dict[str, NDArray[Any]]:
+    """What a model says of some texts, rows in order of their keys: the arrays as they are written.
+
+    Returns:
+        `keys` (R,), `counts` (R,) of items, `weights` (I, H) and `logits` (R, C).
+    """
+    parts = []
+    for batch, device in _batches(texts, positions, model):
+        output = model(batch.to(device))
+        laid = output.weights.transpose(1, 2)[output.mask].float()
+        index, position = output.rows.unbind(-1)
+        values = index * _POSITIONS + position, output.mask.sum(-1), laid, output.logits.float()
+        parts.append([value.cpu().numpy() for value in values])
     keys, counts, weights, logits = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(keys)
-    places = _spans(np.cumsum(counts)[order] - counts[order], counts[order])
-    return _Rows(keys[order], counts[order], weights[places], logits[order])
+    keys, logits, moved = keys[order], logits[order], counts[order]
+    # Where each row's items are now: from its start on, one run after the other.
+    starts = (np.cumsum(counts) - counts)[order]
+    before = np.cumsum(moved) - moved
+    places = np.arange(moved.sum()) + np.repeat(starts - before, moved)
+    return {"keys": keys, "counts": moved, "weights": weights[places], "logits": logits}
 
 
 def _batches(
-    texts: Texts, positions: NDArray[np.int64], model: AttentionModel
+    texts: TokenDataset, positions: NDArray[np.int64], model: object
 ) -> Iterator[tuple[TextBatch, torch.device]]:
-    """Texts of like lengths together, so many that they hold a bounded number of tokens or pairs."""
-    device, pairwise = _device(model), getattr(model, "pairwise", False)
-    ordered = positions[np.argsort(texts.lengths[positions], kind="stable")]
-    on_cpu = device.type == "cpu"
+    """Texts of like lengths together, as many as hold a bounded number of tokens or pairs."""
+    first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
+    device = torch.device("cpu") if first is None else first.device
+    pairwise, on_cpu = getattr(model, "pairwise", False), device.type == "cpu"
     budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
     if pairwise:
         budget = _CPU_PAIRS if on_cpu else _ACCELERATOR_PAIRS
+    ordered = positions[np.argsort(texts.lengths[positions], kind="stable")]
     start = 0
     while start < len(ordered):
         costs = texts.lengths[ordered[start : start + budget]].astype(np.int64)
@@ -110,33 +107,6 @@ def _batches(
         size = int((costs * np.arange(1, len(costs) + 1) <= budget).sum())
         yield texts[ordered[start : start + max(1, size)].tolist()], device
         start += max(1, size)
-
-
-def _device(model: Any) -> torch.device:  # noqa: ANN401
-    first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
-    return torch.device("cpu") if first is None else first.device
-
-
-def _compact(output: AttentionOutput) -> _Rows:
-    mask = output.mask
-    return _Rows(
-        _keys(output.rows).cpu().numpy(),
-        mask.sum(-1).cpu().numpy(),
-        output.weights.transpose(1, 2)[mask].float().cpu().numpy(),
-        output.logits.float().cpu().numpy(),
-    )
-
-
-def _keys(rows: Tensor) -> Tensor:
-    """Index and position of rows (R, 2) in one number each, (R,); negative for an index of -1."""
-    return rows[:, 0] * _POSITIONS + rows[:, 1]
-
-
-def _spans(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers from each start on, as many as its count, one run after the other."""
-    before = np.cumsum(counts) - counts
-    runs: NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(starts - before, counts)
-    return runs
 
 
 class OutputStore:
@@ -175,10 +145,6 @@ class OutputStore:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def is_of(self, index: NDArray[np.int64]) -> bool:
-        """Whether the rows are of these texts, by their dataset index, and of no other."""
-        return np.array_equal(np.unique(self._keys // _POSITIONS), np.unique(index))
-
     def _map(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         kind = np.dtype(_TYPES[name])
         size, expected = (self.folder / name).stat().st_size, int(np.prod(shape)) * kind.itemsize
@@ -204,16 +170,8 @@ class OutputStore:
             InputError: A row is not in the store, or has another number of items there.
         """
         # One transfer, for which an accelerator's queue of work is waited for.
-        asked = torch.stack([_keys(rows), mask.sum(dim=-1)]).cpu().numpy()
-        places, real = self._places(asked[0])
-        flat = torch.from_numpy(self._items(places, real, asked)).to(mask.device)
-        laid = flat.new_zeros(*mask.shape, self.heads).masked_scatter(mask.unsqueeze(-1), flat)
-        logits = torch.from_numpy(self._logits[places] * real[:, None]).to(mask.device)
-        # Contiguous: what is compared with it would go through both element by element.
-        return laid.transpose(1, 2).contiguous(), logits
-
-    def _places(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Place (R,) of each row in the arrays, 0 for a repeat, and which are no repeats (R,)."""
+        numbered = rows[:, 0] * _POSITIONS + rows[:, 1]  # negative for an index of -1
+        keys, lengths = torch.stack([numbered, mask.sum(dim=-1)]).cpu().numpy()
         real = keys >= 0
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1) * real
         missing = real & (self._keys[places] != keys)
@@ -223,19 +181,6 @@ class OutputStore:
                 f"text {index} (position {position}) is not among those of {self.folder}, which "
                 "the base was evaluated on."
             )
-        return places, real
-
-    def _items(
-        self, places: NDArray[np.int64], real: NDArray[np.bool_], asked: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        """Attention (I, H) of the items of rows, one row after the other.
-
-        Args:
-            places: Where the rows are, (R,).
-            real: Which are no repeats, (R,).
-            asked: Their keys, and how many items each has, (2, R).
-        """
-        keys, lengths = asked
         starts = np.where(places > 0, self._ends[places - 1], 0)
         counts = np.where(real, self._ends[places] - starts, lengths)
         if (counts != lengths).any():
@@ -244,13 +189,16 @@ class OutputStore:
                 f"text {keys[wrong] // _POSITIONS} has {lengths[wrong]} items, but the attention "
                 f"given for it has {counts[wrong]}."
             )
-        if real.all():
-            return self._stretches(starts, starts + counts)
-        flat = np.empty((lengths.sum(), self.heads), np.float32)
-        own = np.repeat(real, lengths)
-        flat[own] = self._stretches(starts[real], (starts + counts)[real])
-        flat[~own] = (1 / np.repeat(lengths, lengths))[~own, None]
-        return flat
+        items = self._stretches(starts[real], (starts + counts)[real])
+        if not real.all():
+            own = np.repeat(real, lengths)
+            found, items = items, np.empty((len(own), self.heads), np.float32)
+            items[own], items[~own] = found, (1 / np.repeat(lengths, lengths))[~own, None]
+        flat = torch.from_numpy(items).to(mask.device)
+        laid = flat.new_zeros(*mask.shape, self.heads).masked_scatter(mask.unsqueeze(-1), flat)
+        logits = torch.from_numpy(self._logits[places] * real[:, None]).to(mask.device)
+        # Contiguous: what is compared with it would go through both element by element.
+        return laid.transpose(1, 2).contiguous(), logits
 
     def _stretches(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.float32]:
         """Attention (I, H) between each start and end, copied at once where one goes on another."""
@@ -259,3 +207,12 @@ class OutputStore:
         breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
         first, last = starts[np.r_[0, breaks]].tolist(), ends[np.r_[breaks - 1, -1]].tolist()
         return np.concatenate([self._weights[a:b] for a, b in zip(first, last, strict=True)])
+
+
+def are_of(index: NDArray[np.int64], folder: Path) -> bool:
+    """Whether a folder's outputs are of these texts, by their dataset index, and of no other."""
+    try:
+        keys = OutputStore(folder)._keys
+    except InputError:
+        return False
+    return np.array_equal(np.unique(keys // _POSITIONS), np.unique(index))

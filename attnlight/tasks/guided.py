@@ -10,8 +10,8 @@ from typing_extensions import override
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import permuted_weights
-from attnlight.models.build import guided_net
-from attnlight.models.guided import GivenAttention
+from attnlight.models.build import changed_net
+from attnlight.models.guided import no_guide
 from attnlight.reference import Reference
 from attnlight.tasks.from_base import FromBase
 
@@ -72,7 +72,8 @@ class GuidedVariant(FromBase):
         frozen = guide not in ("uniform", "learned")
         if query_key and not frozen:
             raise InputError(f"query_key is for frozen attention; with guide {guide} leave it out.")
-        net = guided_net(self.hparams["problem"], self.net, guide, context, query_key)
+        asked = {"guide": guide, "context": context, "query_key": query_key}
+        net = changed_net(self.hparams["problem"], self.net, "guided_net", **asked)
         self._build(net, guided=frozen)
         if (guide in ("adversary", "other")) != (guide_checkpoint is not None):
             wants = "needs a" if guide_checkpoint is None else "takes no"
@@ -82,14 +83,14 @@ class GuidedVariant(FromBase):
     @override
     def setup(self, stage: str) -> None:
         super().setup(stage)
-        if isinstance(self.model, GivenAttention):
+        if self._guide is not None:
             self.model.guide = self._guidance
 
     @override
     def teardown(self, stage: str) -> None:
         # A raw text's number in its batch would be taken for the index of a text of the corpus.
-        if isinstance(self.model, GivenAttention):
-            self.model.guide = None
+        if self._guide is not None:
+            self.model.guide = no_guide
 
     @override
     def _read_references(self) -> list[Reference]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnlight.models.build import uniform_net
+from attnlight.models.build import changed_net
 from attnlight.tasks.from_base import FromBase
 
 
@@ -31,7 +31,7 @@ class UniformVariant(FromBase):
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(spec, base, **options)
-        self._build(uniform_net(self.hparams["problem"], self.net, head))
+        self._build(changed_net(self.hparams["problem"], self.net, "uniform_net", head=head))
 
 
 class SeedVariant(FromBase):

@@ -46,7 +46,9 @@ def columns_of(model: FlatClassifier, index: list[int], padding: int = 0) -> dic
 
 def model_of(encoder: str, dtype: torch.dtype) -> FlatClassifier:
     torch.manual_seed(1)
-    model = FlatClassifier(30, 3, encoder, embedding_size=12, hidden_size=10, embedding_scale=1.0)  # type: ignore[arg-type]
+    model = FlatClassifier(
+        30, 3, encoder=encoder, embedding_size=12, hidden_size=10, embedding_scale=1.0
+    )
     for weights in (model.attention, model.decoder):
         for parameter in weights.parameters():
             torch.nn.init.normal_(parameter, std=1.5)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.functional import leave_one_out, left_out_logits, reencode
-from attnlight.models import ATTENTIONS, ENCODERS, BiLSTM, FlatClassifier
+from attnlight.models import ATTENTIONS, ENCODERS, FlatClassifier
 from attnlight.models import deletion as deletion_module
-from attnlight.models.recurrence import resumable
+from attnlight.models.deletion import AttentionLayer
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 
@@ -95,8 +95,9 @@ def test_sentences_equal_encoding_anew(encoder: str, attention: str, dtype: torc
         agree(found, reencode(model, batch, output, budget=100))
 
 
-def test_sentences_equal_texts_that_lack_them() -> None:
-    model, texts = hierarchical.model(), hierarchical.corpus()
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_sentences_equal_texts_that_lack_them(encoder: str) -> None:
+    model, texts = hierarchical.model(encoder), hierarchical.corpus()
     batch = hierarchical.collate(texts)
     output = read(model, batch)
     found = left_out_logits(model, batch, output)
@@ -104,9 +105,8 @@ def test_sentences_equal_texts_that_lack_them() -> None:
         for place in range(len(text)):
             shortened = text[:place] + text[place + 1 :]
             if shortened:
-                agree(
-                    found[row, place, None], read(model, hierarchical.collate([shortened])).logits
-                )
+                alone = read(model, hierarchical.collate([shortened]))
+                agree(found[row, place, None], alone.logits)
             else:
                 assert found[row, place].isnan().all()
 
@@ -173,8 +173,11 @@ def test_an_attention_that_context_cannot_explain_is_encoded_anew() -> None:
 
 
 def test_networks_of_other_shapes_are_not_resumed() -> None:
-    encoder = BiLSTM(5, 4)
-    assert resumable(encoder)
+    def known(model: FlatClassifier) -> bool:
+        return AttentionLayer(model.encoder, model.attention, model.decoder).known
+
+    assert known(flat.model("bilstm"))
+    assert known(flat.model("cnn"))
     for network in (
         nn.LSTM(5, 4, num_layers=2),
         nn.LSTM(5, 4, bidirectional=True),
@@ -182,10 +185,9 @@ def test_networks_of_other_shapes_are_not_resumed() -> None:
         nn.LSTM(5, 4, proj_size=2),
         nn.RNN(5, 4),
     ):
-        other = BiLSTM(5, 4)
-        other.backwards = network
-        assert not resumable(other)
-    assert not resumable(flat.model("cnn").encoder)
+        other = flat.model("bilstm")
+        other.encoder.backwards = network
+        assert not known(other)
 
 
 def test_a_text_that_is_not_finite_leaves_the_others_alone() -> None:

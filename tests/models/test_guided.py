@@ -11,7 +11,7 @@ from attnlight.errors import InputError
 from attnlight.functional.attribution.leave_one_out import without
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.models.build import build_model, model_options
-from attnlight.models.guided import Guided
+from attnlight.models.guided import no_guide
 
 SPEC: dict[str, Any] = {"vocab_size": 30, "classes": ["a", "b", "c"]}
 OPTIONS: dict[str, Any] = {
@@ -40,7 +40,7 @@ def guided(request: pytest.FixtureRequest) -> Any:
     torch.manual_seed(0)
     net = OPTIONS | {"hierarchical": request.param}
     model = build_model("classification", net, SPEC, guided=True).eval()
-    assert isinstance(model, Guided)
+    assert model.guide is no_guide
     model.guide = guidance
     return model, texts(request.param)
 
@@ -66,7 +66,7 @@ def test_there_is_nothing_to_learn_in_attention(guided: Any) -> None:
 
 def test_without_a_guide_there_is_no_attention(guided: Any) -> None:
     model, batch = guided
-    model.guide = None
+    model.guide = no_guide
     with pytest.raises(InputError, match="no raw text"):
         model(batch)
 

@@ -13,7 +13,7 @@ from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional import random_rankings, total_variation
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import FlatClassifier, HierarchicalClassifier
-from attnlight.models.readout import AffineReadout, OpaqueReadout, Readout, readout_of
+from attnlight.models.readout import OpaqueReadout, Readout, readout_of
 from tests.callbacks.handmade import Hidden, batch_of, random_output
 from tests.models.taggers import sentences, tagger
 
@@ -64,7 +64,7 @@ def both(request: pytest.FixtureRequest) -> tuple[Readout, Readout]:
     batch, output, model = SCENES[request.param]()
     affine = readout_of(batch, output, model)
     opaque = readout_of(batch, replace(output, item_logits=None), model)
-    assert isinstance(affine, AffineReadout)
+    assert type(affine) is Readout
     assert isinstance(opaque, OpaqueReadout)
     return affine, opaque
 
@@ -169,8 +169,8 @@ def test_columns_of_rows_of_like_length(
         return {"moved": readout.erase()[..., 0].masked_fill(~readout.output.mask, 0.0).sum(-1)}
 
     whole, asked = (readout.columns(measure, measure) for readout in both)
-    monkeypatch.setattr("attnlight.models.readout.affine._FEW", 0)
-    monkeypatch.setattr("attnlight.models.readout.affine._ROWS", 7)
+    monkeypatch.setattr("attnlight.models.readout.base._FEW", 0)
+    monkeypatch.setattr("attnlight.models.readout.base._ROWS", 7)
     parts = both[0].columns(measure, measure)
     heads = both[0].output.weights.shape[1]
     assert parts.keys() == whole.keys() == {"moved", *(["moved_by_head"] if heads > 1 else [])}

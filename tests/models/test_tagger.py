@@ -198,6 +198,7 @@ def test_short_and_long_sentences(readout: str, length: int) -> None:
         ({"heads": 3}, "not a multiple of heads 3"),
         ({"hidden_size": 7, "heads": 1}, "hidden_size is 7"),
         ({"dropout": 1.5}, "dropout is 1.5"),
+        ({"attention_dropout": 1.0}, "attention_dropout is 1"),
         ({"relu_dropout": -1.0}, "relu_dropout is -1.0"),
     ],
 )

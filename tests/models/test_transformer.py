@@ -87,5 +87,3 @@ def test_after_attention_keeps_the_shape_of_candidates() -> None:
 def test_heads_must_divide_the_size() -> None:
     with pytest.raises(InputError, match="hidden_size 10 is not a multiple of heads 4"):
         SelfAttention(10, 4)
-    with pytest.raises(InputError, match="attention_dropout is 1"):
-        SelfAttention(8, 4, 1.0)

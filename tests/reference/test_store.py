@@ -73,9 +73,11 @@ class Tagger(nn.Module):
 
 MODELS = {
     "flat": lambda: FlatClassifier(
-        50, 3, "bigru", embedding_size=6, hidden_size=4, embedding_scale=2
+        50, 3, encoder="bigru", embedding_size=6, hidden_size=4, embedding_scale=2
     ),
-    "hierarchical": lambda: HierarchicalClassifier(50, 2, embedding_size=6, hidden_size=4),
+    "hierarchical": lambda: HierarchicalClassifier(
+        50, 2, encoder="bigru", embedding_size=6, hidden_size=4
+    ),
     "two heads": lambda: TwoHeads(affine=False),
     "tagger": Tagger,
 }

@@ -1,6 +1,5 @@
-import inspect
 import warnings
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from torch.utils.data import DataLoader
 from attnlight.batch import TextBatch
 from attnlight.checkpoints import AtomicCheckpointIO
 from attnlight.errors import InputError
-from attnlight.models import FlatClassifier, HierarchicalClassifier
-from attnlight.models.options import ClassifierNet
+from attnlight.models import HierarchicalClassifier
 from attnlight.tasks import AttentionClassifier
 from tests.bases import classifier, spec
 
@@ -84,16 +82,6 @@ def fit(
         warnings.filterwarnings("ignore", message=".*(workers|logging interval|exists and is not)")
         trainer.fit(task, data, data, ckpt_path=ckpt_path)
     return trainer
-
-
-def test_options_are_all_that_the_models_are_made_of() -> None:
-    flat, hierarchical = (
-        set(inspect.signature(kind).parameters) - {"vocab_size", "num_classes"}
-        for kind in (FlatClassifier, HierarchicalClassifier)
-    )
-    assert hierarchical - flat == {"sentence_dropout"}
-    assert not flat - hierarchical
-    assert {field.name for field in fields(ClassifierNet)} == hierarchical | {"hierarchical"}
 
 
 @pytest.mark.parametrize(("option", "value"), [("dropout_on", "logits"), ("attention_size", 3)])

@@ -12,7 +12,7 @@ from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
 from attnlight.functional.attribution.leave_one_out import left_out_logits
 from attnlight.functional.random import permutations
-from attnlight.models.guided import GuidedSelfAttentionTagger
+from attnlight.models import SelfAttentionTagger
 from attnlight.problems.tagging import attended_tokens
 from attnlight.reference import Reference, read_base
 from attnlight.tasks import AdversarialVariant, GuidedVariant
@@ -213,7 +213,7 @@ def test_leave_one_out_renormalises_what_was_given(
     task = guided(data, base, query_key=query_key).double()
     running(task, data, "validation")
     model = task.model
-    assert isinstance(model, GuidedSelfAttentionTagger)
+    assert isinstance(model, SelfAttentionTagger)
     batch = batch_of(data, "validation", 4)
     with torch.no_grad():
         output = model(batch)

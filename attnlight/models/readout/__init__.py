@@ -1,11 +1,10 @@
 """From attention to logits: what tests ask of a batch and its model."""
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.models.readout.affine import AffineReadout
 from attnlight.models.readout.base import SCORES, Gradient, Readout
 from attnlight.models.readout.opaque import OpaqueReadout
 
-__all__ = ["SCORES", "AffineReadout", "Gradient", "OpaqueReadout", "Readout", "readout_of"]
+__all__ = ["SCORES", "Gradient", "OpaqueReadout", "Readout", "readout_of"]
 
 
 def readout_of(batch: TextBatch, output: AttentionOutput, model: AttentionModel) -> Readout:
@@ -16,5 +15,5 @@ def readout_of(batch: TextBatch, output: AttentionOutput, model: AttentionModel)
         output: What the model says of them.
         model: The model.
     """
-    kind = OpaqueReadout if output.item_logits is None else AffineReadout
+    kind = OpaqueReadout if output.item_logits is None else Readout
     return kind(batch, output, model)

@@ -1,36 +1,54 @@
-"""What tests ask of the readout of a batch, whether it is affine in attention or not."""
+"""What tests ask of the readout of a batch; where it is affine in attention all is algebra."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.functional import search_adversary
+from attnlight.functional import (
+    first_flip,
+    minimal_flip_set,
+    permuted_logits,
+    read,
+    search_adversary,
+    weight_gradient,
+    worst_case_attention,
+    worst_case_js,
+)
+from attnlight.functional.attribution.leave_one_out import last_places
+from attnlight.functional.erasure.erase import each_erased, renormalize, weighted_items
 from attnlight.functional.ranking import ranking
+from attnlight.functional.readout.heads import own_attention, own_items
 
 SCORES = ("attention", "gradient", "gradient_x_attention")
 Gradient = Literal["signed", "absolute"]
 Columns = Callable[["Readout"], Mapping[str, Tensor]]
+# Rows of like length that are measured together; so few rows, as classifiers have, are not worth
+# taking apart.
+_ROWS, _FEW = 512, 128
 
 
-class Readout(ABC):
+class Readout:
     """From attention over R rows, H heads and N items to logits of C classes.
 
-    An affine one answers by algebra on item logits, an opaque one asks the model's `readout`.
+    Here logits are the sum of weights times item logits, so that every answer is algebra without
+    the model. `OpaqueReadout` is for models whose readout is not affine in attention.
 
     Attributes:
         batch: The texts.
         output: What the model said of them.
         model: The model.
         empty: Logits where no attention is left, (C,) or (R, C); by default the bias.
+        items: Item logits (R, H, N, C); an opaque readout has none.
         lengths: Items of each row, (R,).
+        by_programs: Whether `worst_case` solves linear programs, which take milliseconds for each
+            row.
     """
 
     def __init__(
@@ -42,23 +60,35 @@ class Readout(ABC):
     ) -> None:
         self.batch, self.output, self.model = batch, output, model
         self.empty = output.bias if empty is None else empty
+        self.items = cast("Tensor", output.item_logits)
         self.lengths = output.mask.sum(-1)
+        self.by_programs = output.item_logits is not None and output.logits.shape[-1] > 2
 
-    @property
-    @abstractmethod
+    @cached_property
+    def _terms(self) -> Tensor:
+        return weighted_items(self.output.weights, self.items, self.output.mask)
+
+    @cached_property
     def logits(self) -> Tensor:
         """Logits of the model's own attention, (R, C) float64."""
+        if self.output.item_logits is None:
+            return self.output.logits.double()
+        return renormalize(self._terms.sum(2, keepdim=True), self.output.bias).squeeze(1)
 
-    @property
-    @abstractmethod
-    def by_programs(self) -> bool:
-        """Whether `worst_case` solves linear programs, which take milliseconds for each row."""
+    @cached_property
+    def head_weights(self) -> Tensor:
+        """Attention (R, H, N) float64, 0 off the mask."""
+        return self.output.weights.double().masked_fill(~self.output.mask.unsqueeze(1), 0.0)
 
-    @abstractmethod
+    @cached_property
+    def weights(self) -> Tensor:
+        """Attention, mean over heads, (R, N) float64, 0 off the mask."""
+        return self.head_weights.mean(1)
+
     def candidates(self, attentions: Tensor) -> Tensor:
         """Logits (R, K, C) float64 of K candidate attentions (R, H, K, N)."""
+        return read(attentions.double(), self.items.double())
 
-    @abstractmethod
     def permute(self, draws: int, head_draws: int, seed: int) -> tuple[Tensor, Iterable[Tensor]]:
         """Logits under random shuffles of the attention, the same for all rows of a text.
 
@@ -66,24 +96,44 @@ class Readout(ABC):
             (R, draws, C) with all heads shuffled alike and, of several heads, (R, head_draws, C)
             with each of them shuffled alone, in the dtype of the model.
         """
+        weights, items = self.output.weights, self.items
+        texts = self.output.rows * self.output.rows.new_tensor([1, 0])
+        drawn = self.output.mask, texts, draws, seed
+        if weights.shape[1] == 1:
+            return permuted_logits(weights, items, *drawn), ()
+        parts = permuted_logits(weights, items, *drawn, by_head=True)
+        own = (weights.unsqueeze(-2) @ items).squeeze(-2)  # (R, H, C)
+        others = (own.sum(1, keepdim=True) - own).unsqueeze(2)
+        return parts.sum(1), (parts[:, :, :head_draws] + others).unbind(1)
 
-    @abstractmethod
     def erase(self) -> Tensor:
         """Logits after erasing each item alone, (R, N, C) float64; off the mask meaningless."""
+        return each_erased(self._terms, self.empty, self.output.mask)
 
-    @abstractmethod
     def first_flips(self, orders: Tensor) -> Tensor:
         """Items of orders (R, K, N) erased when the decision first changes, (R, K); -1 if never."""
+        return first_flip(self.output.weights, self.items, self.empty, self.output.mask, orders)
 
-    @abstractmethod
     def minimal_flips(self) -> tuple[Tensor, Tensor] | None:
         """Size (R,), -1 if none, and members (R, N) of the smallest flip set; None if unknown."""
+        if self.output.item_logits is None:
+            return None
+        return minimal_flip_set(self.output.weights, self.items, self.empty, self.output.mask)
 
-    @abstractmethod
     def gradient(self) -> Tensor:
         """Gradient of the winning class's probability by the weights, (R, H, N) float64."""
+        output = self.output
+        return weight_gradient(output.weights, self.items, output.bias, output.mask)
 
-    @abstractmethod
+    def rankings(self, gradient: Gradient) -> Tensor:
+        """Orders by each of `SCORES`, (R, 3, N); with several heads by the scores' means."""
+        slope = self.gradient()
+        slope = slope.abs() if gradient == "absolute" else slope
+        product = (slope * self.head_weights).mean(1)
+        scores = torch.stack([self.weights, slope.mean(1), product], dim=1)
+        masks = self.output.mask.repeat_interleave(len(SCORES), dim=0)
+        return ranking(scores.flatten(0, 1), masks).view(scores.shape)
+
     def worst_case(
         self, epsilon: float, found: Tensor | None = None, programs: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -98,46 +148,16 @@ class Readout(ABC):
             Adversaries (R, H, N), their JS in nats (R, H), and what no JS exceeds, (R, H), NaN
             where that is unknown; float64.
         """
+        given = self.output.weights, self.items, self.output.mask
+        return worst_case_attention(*given, epsilon, found, programs)
 
-    @abstractmethod
     def worst_case_curve(self, epsilons: Sequence[float]) -> Tensor | None:
         """JS (R, K) of the worst case at each tolerance; None where it is not known exactly."""
-
-    @abstractmethod
-    def by_head(self) -> Readout:
-        """Each head by itself, the others held: R H rows of one head, those of a row together.
-
-        It is for candidates, erasing and gradients; `permute`, `worst_case` and `search` are of each
-        head by themselves.
-        """
-
-    @abstractmethod
-    def _source(self, output: AttentionOutput) -> Tensor | Callable[[Tensor], Tensor]:
-        """What `search_adversary` reads candidates of an output with."""
-
-    @cached_property
-    def head_weights(self) -> Tensor:
-        """Attention (R, H, N) float64, 0 off the mask."""
-        return self.output.weights.double().masked_fill(~self.output.mask.unsqueeze(1), 0.0)
-
-    @cached_property
-    def weights(self) -> Tensor:
-        """Attention, mean over heads, (R, N) float64, 0 off the mask."""
-        return self.head_weights.mean(1)
-
-    def rankings(self, gradient: Gradient) -> Tensor:
-        """Orders by each of `SCORES`, (R, 3, N); with several heads by the scores' means."""
-        slope = self.gradient()
-        slope = slope.abs() if gradient == "absolute" else slope
-        product = (slope * self.head_weights).mean(1)
-        scores = torch.stack([self.weights, slope.mean(1), product], dim=1)
-        masks = self.output.mask.repeat_interleave(len(SCORES), dim=0)
-        return ranking(scores.flatten(0, 1), masks).view(scores.shape)
-
-    def undefined(self, fewest: int) -> Tensor:
-        """Rows (R,) with fewer items than `fewest`, or with weights or logits that are no numbers."""
-        held = [self.logits, self.output.logits, self.weights.sum(-1, keepdim=True)]
-        return (self.lengths < fewest) | ~torch.cat(held, dim=-1).isfinite().all(-1)
+        weights, items = self.output.weights, self.output.item_logits
+        if items is None or items.shape[1] > 1 or items.shape[-1] > 2:
+            return None
+        grid = torch.tensor(epsilons, dtype=torch.float64, device=items.device)
+        return worst_case_js(weights[:, 0], items[:, 0], self.output.mask, grid)
 
     def search(self, epsilon: float, **options: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401
         """Adversaries (R, H, N) and JS (R, H) of `search_adversary`, with its options."""
@@ -145,14 +165,34 @@ class Readout(ABC):
         # has a backward pass in evaluation mode without cuDNN alone.
         with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
             output = self.output.apply(torch.clone)
-            source = self._source(output)
+            items = output.item_logits
+            source = partial(self.model.readout, output) if items is None else items
             return search_adversary(
                 output.weights, source, output.mask, epsilon, output.rows, **options
             )
 
+    def undefined(self, fewest: int) -> Tensor:
+        """Rows (R,) with fewer items than `fewest`, or weights or logits that are no numbers."""
+        held = [self.logits, self.output.logits, self.weights.sum(-1, keepdim=True)]
+        return (self.lengths < fewest) | ~torch.cat(held, dim=-1).isfinite().all(-1)
+
     def with_empty(self, logits: Tensor) -> Readout:
         """The same with other logits where no attention is left, (C,) or (R, C)."""
         return type(self)(self.batch, self.output, self.model, logits)
+
+    def by_head(self) -> Readout:
+        """Each head by itself, the others held: R H rows of one head, those of a row together.
+
+        It is for candidates, erasing and gradients; `permute`, `worst_case` and `search` are of
+        each head by themselves.
+        """
+        own, reach = own_attention(self.output.weights, self.output.mask)
+        items = own_items(own, self.items, reach)
+        logits = (self.head_weights.unsqueeze(-2) @ self.items.double()).squeeze(-2)  # (R, H, C)
+        share = self.empty.double().expand(len(logits), -1).unsqueeze(1) / logits.shape[1]
+        empty = (logits.sum(1, keepdim=True) - logits + share).flatten(0, 1)
+        output = self._rows_of_heads(items.unsqueeze(1), empty)
+        return Readout(self.batch, output, self.model)
 
     def select(self, rows: Tensor) -> Readout:
         """The readout of the rows where `rows` (R,) bool holds, and of their texts."""
@@ -172,7 +212,9 @@ class Readout(ABC):
             yield self.select((places >= start) & (places < start + size))
 
     def columns(self, whole: Columns, alone: Columns) -> dict[str, Tensor]:
-        """Columns (R,) and, of several heads, `<column>_by_head` (R, H), rows of like length together.
+        """Columns (R,) and, of several heads, `<column>_by_head` (R, H).
+
+        Rows of like length are measured together.
 
         Args:
             whole: From the readout of some rows to their columns (r,).
@@ -192,11 +234,33 @@ class Readout(ABC):
         return {name: torch.cat([part[name] for part in found])[back] for name in found[0]}
 
     def _of_like_length(self) -> tuple[list[Readout], Tensor | None]:
-        """Readouts of rows of like length and these rows (R,); None: of all rows in their order."""
-        return [self], None
+        """Readouts of rows of like length and these rows (R,); None: of all rows in their order.
+
+        They lack the padding that longer rows ask for.
+        """
+        output, empty = self.output, self.empty
+        if output.item_logits is None or len(self.lengths) <= _FEW:
+            return [self], None
+        ends = last_places(output.mask) + 1
+        order = ends.argsort(stable=True)
+        parts: list[Readout] = []
+        for rows in torch.split(order, _ROWS):
+            items = int(ends[rows].max().clamp(min=1))
+            trimmed = replace(
+                output,
+                rows=output.rows[rows],
+                logits=output.logits[rows],
+                weights=output.weights[rows, :, :items],
+                item_logits=output.item_logits[rows, :, :items],
+                bias=output.bias if output.bias.ndim == 1 else output.bias[rows],
+                mask=output.mask[rows, :items],
+            )
+            left = empty if empty.ndim == 1 else empty[rows]
+            parts.append(Readout(self.batch, trimmed, self.model, left))
+        return parts, order
 
     def _rows_of_heads(self, item_logits: Tensor | None, empty: Tensor) -> AttentionOutput:
-        """An output of one head whose R H rows are the heads of this one's, given what is of each."""
+        """An output whose R H rows are the heads of this one's, given what is of each."""
         output, heads = self.output, self.output.weights.shape[1]
         each = partial(torch.repeat_interleave, repeats=heads, dim=0)
         return replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionOutput
 from attnlight.functional import blackbox_adversary, permuted_weights
 from attnlight.functional.readout.heads import Candidates, head_readout
 from attnlight.functional.readout.opaque import first_flip_read, read_each, readout_gradient
@@ -20,15 +19,7 @@ from attnlight.models.readout.base import Readout
 class OpaqueReadout(Readout):
     """Logits are what the model's `readout` says: each answer is candidate attentions to read."""
 
-    @property
-    @override
-    def logits(self) -> Tensor:
-        return self.output.logits.double()
-
-    @property
-    @override
-    def by_programs(self) -> bool:
-        return False
+    _slope: Tensor | None = None
 
     @override
     def candidates(self, attentions: Tensor) -> Tensor:
@@ -36,18 +27,18 @@ class OpaqueReadout(Readout):
 
     @override
     def permute(self, draws: int, head_draws: int, seed: int) -> tuple[Tensor, Iterable[Tensor]]:
-        output = self.output
+        output, heads = self.output, self.output.weights.shape[1]
         texts = output.rows * output.rows.new_tensor([1, 0])
         shuffled = permuted_weights(output.weights, output.mask, texts, draws, seed)
-        logits, heads = self.model.readout(output, shuffled), output.weights.shape[1]
-        return logits, self._shuffled_alone(shuffled[:, :, :head_draws]) if heads > 1 else ()
 
-    def _shuffled_alone(self, shuffled: Tensor) -> Iterator[Tensor]:
-        """Logits (R, K, C) of each head of attentions (R, H, K, N) beside the others' own."""
-        for head in range(shuffled.shape[1]):
-            wide = self.output.weights.unsqueeze(2).repeat(1, 1, shuffled.shape[2], 1)
-            wide[:, head] = shuffled[:, head]
-            yield self.model.readout(self.output, wide)
+        def each_alone() -> Iterator[Tensor]:
+            first = shuffled[:, :, :head_draws]
+            for head in range(heads):
+                wide = output.weights.unsqueeze(2).repeat(1, 1, first.shape[2], 1)
+                wide[:, head] = first[:, head]
+                yield self.model.readout(output, wide)
+
+        return self.model.readout(output, shuffled), each_alone() if heads > 1 else ()
 
     @override
     def erase(self) -> Tensor:
@@ -62,58 +53,47 @@ class OpaqueReadout(Readout):
         )
 
     @override
-    def minimal_flips(self) -> None:
-        return None
-
-    @cached_property
-    def _slope(self) -> Tensor:
-        # As in `search`.
-        with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
-            output = self.output.apply(torch.clone)
-            return readout_gradient(self._source(output), output.weights, output.mask)
-
-    @override
     def gradient(self) -> Tensor:
+        if self._slope is None:
+            # As in `search`.
+            with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
+                output = self.output.apply(torch.clone)
+                self._slope = readout_gradient(
+                    partial(self.model.readout, output), output.weights, output.mask
+                )
         return self._slope
 
     @override
     def worst_case(
         self, epsilon: float, found: Tensor | None = None, programs: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
-        output, source = self.output, self._source(self.output)
+        output, source = self.output, partial(self.model.readout, self.output)
         adversary, js = blackbox_adversary(
             output.weights, source, output.mask, epsilon, found, self._part
         )
         return adversary, js, torch.full_like(js, torch.nan)
 
     @override
-    def worst_case_curve(self, epsilons: Sequence[float]) -> None:
-        return None
-
-    @override
     def by_head(self) -> OpaqueReadout:
         return _OpaqueHeads(self)
-
-    @override
-    def _source(self, output: AttentionOutput) -> Callable[[Tensor], Tensor]:
-        return partial(self.model.readout, output)
 
     def _part(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
         """The readout of rows (r,) long alone, of which tests ask more than of others."""
         texts = torch.isin(self.batch.index, self.output.rows[rows, 0])
-        return self._source(replace(self.output, layers=None).select(texts, rows))
+        return partial(self.model.readout, replace(self.output, layers=None).select(texts, rows))
 
     @cached_property
     def _candidates(self) -> Candidates:
         """Reads attentions (E, H, N) of rows (E,)."""
-        return Candidates(self._source(self.output), self.output.weights, self._part)
+        source = partial(self.model.readout, self.output)
+        return Candidates(source, self.output.weights, self._part)
 
 
 class _OpaqueHeads(OpaqueReadout):
     """Each head of another opaque readout by itself, the others held."""
 
     def __init__(self, whole: OpaqueReadout) -> None:
-        source, weights = whole._source(whole.output), whole.output.weights
+        source, weights = partial(whole.model.readout, whole.output), whole.output.weights
         self._read = head_readout(source, weights)
         self._candidates = Candidates(source, weights, whole._part, by_head=True)
         self._whole = whole
@@ -128,7 +108,3 @@ class _OpaqueHeads(OpaqueReadout):
     @override
     def gradient(self) -> Tensor:
         return self._whole.gradient().flatten(0, 1).unsqueeze(1)
-
-    @override
-    def _source(self, output: AttentionOutput) -> Callable[[Tensor], Tensor]:
-        raise NotImplementedError("searches of the whole readout are of each head by itself")
