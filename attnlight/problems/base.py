@@ -87,8 +87,11 @@ class Problem(ABC):
 
     def difference(self, spec: Mapping[str, Any]) -> str | None:
         """How a model's spec differs from that of the corpus, in words; None where it does not."""
-        for name, what in (("vocab_size", "token ids"), ("classes", "classes")):
-            there, here = (_size(one[name]) for one in (spec, self.spec))
+        found = {
+            "token ids": (spec["vocab_size"], self.spec["vocab_size"]),
+            "classes": (len(spec["classes"]), len(self.classes)),
+        }
+        for what, (there, here) in found.items():
             if there != here:
                 return f"has {there} {what}, the corpus in `data` {here}"
         return None
@@ -100,7 +103,3 @@ class Problem(ABC):
             InputError: There is none for this problem.
         """
         raise InputError(f"compat is not known for {self.name}: leave it out.")
-
-
-def _size(value: int | list[str]) -> int:
-    return value if isinstance(value, int) else len(value)

@@ -16,7 +16,6 @@ from attnlight.errors import InputError
 from attnlight.functional import total_variation
 from attnlight.functional.divergence import divergence_from
 from attnlight.problems import problem_class
-from attnlight.reference import Reference
 from attnlight.tasks.from_base import FromBase
 
 PredictionTerm = Literal["nll", "tvd"]
@@ -115,6 +114,8 @@ class AdversarialVariant(FromBase):
             )
         self._build(self.net, loss={"reduction": "mean"})
         self._released = self.problem.released_loss() if compat else None
+        self._class_weights = None if self._released is None else self._released.class_weights
+        self._frozen = self.reference
         self._lambda = lambda_
 
     @classmethod
@@ -125,58 +126,24 @@ class AdversarialVariant(FromBase):
     @override
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
-        self._lambda = self._scheduled(
-            self.current_epoch + batch_idx / self.trainer.num_training_batches
-        )
-
-    @override
-    def _read_references(self) -> list[Reference]:
-        return [self.reference]
-
-    @override
-    def _weigh_classes(self) -> None:
-        if self._released is None:
-            return
-        counts = self.trainer.datamodule.label_counts  # type: ignore[attr-defined]
-        weights = self._released.class_weights(counts)
-        if weights is not None:
-            self.class_weight.copy_(torch.tensor(weights))
+        full, rising = self.hparams["lambda_"], self.hparams["lambda_warmup_epochs"]
+        epochs = self.current_epoch + batch_idx / self.trainer.num_training_batches
+        self._lambda = full if epochs >= rising else full * epochs / rising
 
     @override
     def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
-        prediction, attention = self._terms(output)
+        weights, logits = self._outputs().read(output.rows, output.mask)
+        prediction = prediction_term(output.logits, logits, self.hparams["prediction_term"])
+        attention = attention_term(output.weights, weights, self.hparams["attention_term"])
         if self._released is not None:
             gather = self._of_all_ranks if self.training else None
-            prediction, attention = self._released.scaled(
-                prediction, attention, batch, output, gather
-            )
-        return prediction - self._strength * attention
+            terms = (prediction, attention)
+            prediction, attention = self._released.scaled(terms, batch, output, gather)
+        return prediction - (self._lambda if self.training else self.hparams["lambda_"]) * attention
 
     @override
     def _reduced(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
-        if self._released is not None:
-            found = self._released.reduced(
-                losses,
-                lambda: self.class_weight[self.problem.labels(batch)] * real,
-                self._of_all_ranks,
-            )
-            if found is not None:
-                return found
-        return super()._reduced(losses, real, batch)
-
-    def _terms(self, output: AttentionOutput) -> tuple[Tensor, Tensor]:
-        """The prediction's and the attention's term of each row, (R,) and (R,)."""
-        weights, logits = self._outputs(self.reference).read(output.rows, output.mask)
-        prediction = prediction_term(output.logits, logits, self.hparams["prediction_term"])
-        return prediction, attention_term(output.weights, weights, self.hparams["attention_term"])
-
-    def _scheduled(self, epochs: float) -> float:
-        """Lambda after some epochs of training."""
-        full: float = self.hparams["lambda_"]
-        rising: float = self.hparams["lambda_warmup_epochs"]
-        return full if epochs >= rising else full * epochs / rising
-
-    @property
-    def _strength(self) -> float:
-        """Lambda as it is now: in full in evaluation."""
-        return self._lambda if self.training else self.hparams["lambda_"]
+        if self._class_weights is None:
+            return super()._reduced(losses, real, batch)
+        weights = self.class_weight[self.problem.labels(batch)] * real
+        return losses.sum() * self._of_all_ranks(weights.sum()).sum()

@@ -3,6 +3,7 @@
 import random
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from attnlight.errors import InputError
 from attnlight.functional import permutations
 from attnlight.records import Record, read_record
 from attnlight.tasks import ChunkTagger
-from attnlight.tasks.options import with_noam
+from attnlight.tasks.options import Optimizer
 from tests.bases import spec
 from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two
 
@@ -237,8 +238,9 @@ def test_a_checkpoint_of_another_model_is_refused(folder: Path, tmp_path: Path) 
 
 
 def test_the_schedule_of_the_study() -> None:
-    parameter = torch.nn.Parameter(torch.zeros(()))
-    made = with_noam(torch.optim.SGD([parameter], lr=0.2), 500, 128)
+    model = torch.nn.Sequential(torch.nn.Linear(1, 1))
+    options = Optimizer(name="sgd", learning_rate=0.2, warmup_steps=500)
+    made = options.scheduled(model, 128)
     scheduler = made["lr_scheduler"]["scheduler"]  # type: ignore[index, typeddict-item]
     rates = {}
     for step in range(1, 2001):
@@ -250,7 +252,11 @@ def test_the_schedule_of_the_study() -> None:
         assert rates[step] == pytest.approx(0.2 * factor)
     assert max(rates, key=rates.__getitem__) == 500
     with pytest.raises(InputError, match="warmup_steps is 0"):
-        with_noam(torch.optim.SGD([parameter], lr=0.2), 0, 128)
+        replace(options, warmup_steps=0).scheduled(model, 128)
+    with pytest.raises(InputError, match="needs the hidden_size"):
+        options.scheduled(model, None)
+    with pytest.raises(InputError, match="exclude each other"):
+        replace(options, plateau_factor=0.5).scheduled(model, 128)
 
 
 def test_the_schedule_runs_by_step(folder: Path, tmp_path: Path) -> None:
