@@ -161,11 +161,12 @@ class Vectors:
         """
         if self.path is None:
             return
+        vocabulary = raw.tokenizer.get_vocab()
         for embedding in embeddings:
             place: str | Path = self.path
             if place == "corpus":
                 place = corpus.word_vectors(Word2VecSettings(size=embedding.embedding_dim))
-            found = read_vectors(place, raw.tokenizer.get_vocab())
+            found = read_vectors(place, vocabulary)
             embedding.start_from(found.normalized() if self.normalize else found, self.unknown)
 
 
