@@ -20,7 +20,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.problems.base import Problem
-from attnlight.problems.released import WIEGREFFE_PINTER, ReleasedLoss
+from attnlight.problems.released import WIEGREFFE_PINTER
 from attnlight.problems.words import Words
 
 
@@ -46,6 +46,7 @@ class Classification(Problem):
     """
 
     name = "classification"
+    released = WIEGREFFE_PINTER
     instances = staticmethod(attended_items)
 
     @override
@@ -91,9 +92,3 @@ class Classification(Problem):
     def words(cls, classes: list[str], target: str = "tokens") -> Words:
         f1 = f"F1 of {classes[1]}" if len(classes) == 2 else "macro F1"
         return Words(cls.name, "text", "text", f1, f1, "an MLP")
-
-    @override
-    def released_loss(self) -> ReleasedLoss:
-        if len(self.classes) != 2:
-            raise InputError("compat is the released loss of two classes.")
-        return WIEGREFFE_PINTER

@@ -19,15 +19,19 @@ class ReleasedLoss:
     """An adversary's loss on the scale of a paper's released code.
 
     Attributes:
+        of: What it is of, in words.
         scaled: Brings both terms to that scale, given the batch, the model's output and, while
             training, what gathers values from all ranks.
         class_weights: Gives the weights of the classes, (C,), from how often they occur in training.
             The sum of losses is then multiplied by the weights of the batch's gold classes; None:
             losses are reduced as the task says.
+        classes: How many classes it takes; None: any number.
     """
 
+    of: str
     scaled: Callable[[Terms, TextBatch, AttentionOutput, Gather | None], Terms]
     class_weights: Callable[[Sequence[int]], Tensor] | None = None
+    classes: int | None = None
 
 
 def _of_half_the_difference(terms: Terms, *_: object) -> Terms:
@@ -53,7 +57,7 @@ def _over_elements(
 
 # Half the difference of probability, sums over the batch, and all of it times the sum of the weights
 # of the batch's gold classes: 1 for the first, n_0 / n_1 for the second.
-WIEGREFFE_PINTER = ReleasedLoss(_of_half_the_difference, _first_to_second)
+WIEGREFFE_PINTER = ReleasedLoss("two classes", _of_half_the_difference, _first_to_second, 2)
 # KL over the B H N N elements of the batch as it is padded, so that a row counts 1 / N. In evaluation
 # a row counts one over the length of its own sentence, so that batches change nothing.
-YANG = ReleasedLoss(_over_elements)
+YANG = ReleasedLoss("target tokens", _over_elements)

@@ -15,12 +15,11 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.bio import split_tag
-from attnlight.data.targets import begun
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.functional.spans import TagScheme, count_chunks, find_chunks
 from attnlight.problems.base import Count, Places, Problem
-from attnlight.problems.released import YANG, ReleasedLoss
+from attnlight.problems.released import YANG
 from attnlight.problems.words import Words
 
 SpanScore = Literal["precision", "recall", "f1"]
@@ -141,6 +140,7 @@ class Tagging(Problem):
     name = "tagging"
     monitor = ("val/f1", "max")
     adversary_terms = ("nll", "kl")
+    released = YANG
     instances = staticmethod(attended_tokens)
 
     @override
@@ -181,10 +181,6 @@ class Tagging(Problem):
         return chunk_places if target == "tokens" else None
 
     @override
-    def asked(self, batch: TextBatch) -> TextBatch:
-        return begun(batch) if self.spec["target"] == "sentence" else batch
-
-    @override
     def difference(self, spec: Mapping[str, Any]) -> str | None:
         own = self.spec
         if spec["vocab_size"] != own["vocab_size"]:
@@ -197,9 +193,3 @@ class Tagging(Problem):
             return None
         there, here = (", ".join(one["features"] or {}) or "none" for one in (spec, own))
         return f"reads the features {there}, the corpus in `data` has {here}, or other values"
-
-    @override
-    def released_loss(self) -> ReleasedLoss:
-        if self.spec["target"] != "tokens":
-            raise InputError("compat is the released loss of target tokens.")
-        return YANG

@@ -121,10 +121,7 @@ class AttentionTask(pl.LightningModule):
             self.raw = RawText.of_corpus(datamodule)
 
     def encode(self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None) -> TextBatch:
-        """A batch of raw texts on the task's device, as `RawText.encode` makes it, unlabelled.
-
-        Where a corpus marks one token of a sentence any may be asked for, so that all of them answer.
-        """
+        """A batch of raw texts on the task's device, as `RawText.encode` makes it, unlabelled."""
         return self.problem.asked(self.raw.encode(texts, pos)).to(self.device)
 
     @torch.no_grad()
