@@ -34,6 +34,7 @@ from attnlight.callbacks import InterpretabilityTest
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import read_yaml
+from attnlight.foreign import network_options
 from attnlight.tasks.attention import AttentionTask
 
 Config = dict[str, Any]
@@ -125,6 +126,7 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
     unset, options = _unset(options)
     if unset:
         config = _over(config, {"model": {"init_args": unset}})
+    config["model"], options = network_options(config.get("model", {}), options)
     corpus = getattr(config.get("data"), "stem", None)
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})

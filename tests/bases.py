@@ -65,20 +65,18 @@ class Planted(PlantedEvidence):
 
 
 def trainer(folder: Path, *callbacks: pl.Callback, **options: Any) -> pl.Trainer:
-    return pl.Trainer(
-        default_root_dir=folder,
-        callbacks=list(callbacks),
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        inference_mode=False,
-        num_sanity_val_steps=0,
-        plugins=[AtomicCheckpointIO()],
-        **options,
-    )
+    settings: dict[str, Any] = {
+        "accelerator": "cpu",
+        "devices": 1,
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+        "inference_mode": False,
+        "num_sanity_val_steps": 0,
+        "plugins": [AtomicCheckpointIO()],
+    }
+    return pl.Trainer(default_root_dir=folder, callbacks=list(callbacks), **(settings | options))
 
 
 def spec(vocab_size: int, classes: int | Sequence[str], **options: Any) -> dict[str, Any]:

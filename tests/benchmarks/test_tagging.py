@@ -33,8 +33,7 @@ from tests.benchmarks.token_tests import (
     speedup,
 )
 from tests.models.taggers import sentences, tagger
-from tests.tasks.tagged import arguments, corpus, trainer, written
-from tests.tasks.test_tagging import task_of
+from tests.tasks.tagged import arguments, corpus, task_of, trainer, written
 
 LENGTHS = (5, 1, 4, 6)
 LOOPS = [

@@ -16,6 +16,7 @@ from attnlight.__main__ import main
 from attnlight.callbacks import BaseDivergence, ImportanceCorrelation
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
+from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_metadata, read_record
 from attnlight.reference import Reference, outputs, read_base
 from attnlight.tasks import (
@@ -433,11 +434,16 @@ def test_of_a_corpus_with_one_answer_a_sentence(
     started.test(task, one, verbose=False)
     rows = read_record(tmp_path / "records/test/base_divergence.parquet").columns
     assert rows["index"].tolist() == one.dataset("test").index.tolist()
+    assert isinstance(task.model, SelfAttentionTagger)
+    assert math.isfinite(started.callback_metrics["test/loss"])
+    assert "test/precision" not in started.callback_metrics
     if kind == "adversary":
         with pytest.raises(InputError, match="compat is the released loss"):
             make(kind, Scene(one, save_tagger), path, compat=True)
     if kind == "guided":
         np.testing.assert_allclose(rows["attention_js"], 0, atol=1e-9)
+    with pytest.raises(InputError, match=f"has target {target}, the corpus in `data` tokens"):
+        make(kind, scene, path)
     with pytest.raises(InputError, match=f"has target tokens, the corpus in `data` {target}"):
         make(kind, Scene(one, save_tagger), base)
 
