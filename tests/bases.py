@@ -19,7 +19,6 @@ from attnlight.compatibility import arguments
 from attnlight.data.dataset import TokenDataset
 from attnlight.datamodules import PlantedEvidence
 from attnlight.datamodules.base import CorpusDataModule
-from attnlight.models.guided import GivenAttention
 from attnlight.tasks import AttentionClassifier
 from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.guided import GuidedVariant
@@ -121,7 +120,7 @@ def running(task: pl.LightningModule, corpus: CorpusDataModule, split: str = "tr
     stand_in.world_size = stand_in.num_training_batches = 1
     stand_in.current_epoch = 0
     task.trainer = stand_in
-    if isinstance(task, GuidedVariant) and isinstance(task.model, GivenAttention):
+    if isinstance(task, GuidedVariant) and task._frozen is not None:
         task.model.guide = task._guidance
     task.train(split == "train")
     return stand_in

@@ -19,13 +19,13 @@ class ReleasedLoss:
     """An adversary's loss on the scale of a paper's released code.
 
     Attributes:
-        of: What it is of, in words.
-        scaled: Brings both terms to that scale, given the batch, the model's output and, while
+        of: The corpora that it is of, in words.
+        scaled: Brings both terms to that scale, by the batch, the model's output and, while
             training, what gathers values from all ranks.
-        class_weights: Gives the weights of the classes, (C,), from how often they occur in training.
-            The sum of losses is then multiplied by the weights of the batch's gold classes; None:
+        class_weights: Gives the weights of the classes, (C,), from how often they occur in training:
+            the sum of losses is multiplied by the sum of those of the batch's gold classes. None:
             losses are reduced as the task says.
-        classes: How many classes it takes; None: any number.
+        classes: The number of classes that it takes; None: any.
     """
 
     of: str
@@ -34,30 +34,28 @@ class ReleasedLoss:
     classes: int | None = None
 
 
-def _of_half_the_difference(terms: Terms, *_: object) -> Terms:
-    prediction, attention = terms
-    return prediction / 2, attention
+def _half_prediction(terms: Terms, *_: object) -> Terms:
+    return terms[0] / 2, terms[1]
 
 
-def _first_to_second(counts: Sequence[int]) -> Tensor:
+def _class_ratio(counts: Sequence[int]) -> Tensor:
     return torch.tensor([1.0, counts[0] / counts[1]])
 
 
-def _over_elements(
+def _mean_over_elements(
     terms: Terms, batch: TextBatch, output: AttentionOutput, gather: Gather | None
 ) -> Terms:
-    prediction, attention = terms
     if gather is None:
-        return prediction, attention * (1 / output.mask.sum(-1))
+        return terms[0], terms[1] * (1 / output.mask.sum(-1))
     sizes = [(output.rows[:, 0] >= 0).sum(), (batch.index >= 0).sum()]
     sizes.append(sizes[0].new_full((), batch.tokens.shape[1]))
     rows, texts, items = gather(torch.stack(sizes)).unbind(-1)
-    return prediction, attention * (rows.sum() / (texts.sum() * items.amax() ** 2))
+    return terms[0], terms[1] * (rows.sum() / (texts.sum() * items.amax() ** 2))
 
 
 # Half the difference of probability, sums over the batch, and all of it times the sum of the weights
 # of the batch's gold classes: 1 for the first, n_0 / n_1 for the second.
-WIEGREFFE_PINTER = ReleasedLoss("two classes", _of_half_the_difference, _first_to_second, 2)
+WIEGREFFE_PINTER = ReleasedLoss("two classes", _half_prediction, _class_ratio, classes=2)
 # KL over the B H N N elements of the batch as it is padded, so that a row counts 1 / N. In evaluation
 # a row counts one over the length of its own sentence, so that batches change nothing.
-YANG = ReleasedLoss("target tokens", _over_elements)
+YANG = ReleasedLoss("target tokens", _mean_over_elements)

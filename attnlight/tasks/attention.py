@@ -22,12 +22,11 @@ from attnlight.models.embedding import Embedding
 from attnlight.models.options import OwnNetwork
 from attnlight.problems import problem_class
 from attnlight.tasks.options import (
+    CLASS_WEIGHTS,
     PLATEAU_MONITOR,
-    ClassWeights,
     Loss,
     Optimizer,
     Vectors,
-    balanced_weights,
     completed,
 )
 from attnlight.tasks.restoring import accepted, require_same
@@ -96,8 +95,7 @@ class AttentionTask(pl.LightningModule):
         self.val_metrics = metrics.clone(prefix="val/")
         self.test_metrics = metrics.clone(prefix="test/")
         self.train_loss, self.val_loss, self.test_loss = (MeanMetric() for _ in range(3))
-        balanced = options["loss"]["class_weights"] == "balanced"
-        self._class_weights: ClassWeights | None = balanced_weights if balanced else None
+        self._class_weights = CLASS_WEIGHTS[options["loss"]["class_weights"]]
         self._embeddings = [part for part in self.model.children() if isinstance(part, Embedding)]
 
     @classmethod
@@ -286,10 +284,7 @@ class AttentionTask(pl.LightningModule):
 
     def _of_all_ranks(self, values: Tensor) -> Tensor:
         """Values (...) of each rank without their gradient, (ranks, ...)."""
-        if self.trainer.world_size == 1:
-            return values[None]
-        gathered: Tensor = self.all_gather(values)  # type: ignore[assignment]
-        return gathered
+        return values[None] if self.trainer.world_size == 1 else self.all_gather(values)  # type: ignore[return-value]
 
     def _evaluate(
         self, batch: TextBatch, metrics: MetricCollection, loss: MeanMetric

@@ -11,8 +11,6 @@ from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import permuted_weights
 from attnlight.models.build import guided_net
-from attnlight.models.guided import GivenAttention
-from attnlight.reference import Identity
 from attnlight.tasks.from_base import FromBase
 
 GuideName = Literal["uniform", "learned", "base", "shuffled", "adversary", "other"]
@@ -75,43 +73,41 @@ class GuidedVariant(FromBase):
         if (guide in ("adversary", "other")) != (guide_checkpoint is not None):
             wants = "needs a" if guide_checkpoint is None else "takes no"
             raise InputError(f"guide {guide} {wants} guide_checkpoint.")
+        self._frozen = self.reference if given else None
         if guide_checkpoint is not None:
             self._frozen = self._refer("guide", guide_checkpoint)
-            self._require_alike(self._frozen.identity)
-        elif given:
-            self._frozen = self.reference
+            of_guide, of_base = self._frozen.identity, self.reference.identity
+            there, own = of_guide.options, of_base.options
+            if there["problem"] != own["problem"]:
+                raise InputError(
+                    f"the guide {guide_checkpoint} is of {there['problem']}, but its base of "
+                    f"{own['problem']}."
+                )
+            of_this_base = "lambda_" in there and of_guide.base == of_base.fingerprint
+            if guide == "adversary" and not of_this_base:
+                raise InputError(
+                    f"guide_checkpoint {guide_checkpoint} is no AdversarialVariant trained against "
+                    f"the base {base}: for any other model give guide `other`."
+                )
+            heads = [options["net"].get("heads") for options in (there, own)]
+            if heads[0] != heads[1]:
+                raise InputError(
+                    f"the guide {guide_checkpoint} has {heads[0]} heads, the base {heads[1]}."
+                )
         net = guided_net(self.hparams["problem"], self.net, guide, context, query_key)
         self._build(net, guided=given)
 
     @override
     def setup(self, stage: str) -> None:
         super().setup(stage)
-        if isinstance(self.model, GivenAttention):
+        if self._frozen is not None:
             self.model.guide = self._guidance
 
     @override
     def teardown(self, stage: str) -> None:
         # A raw text's number in its batch would be taken for the index of a text of the corpus.
-        if isinstance(self.model, GivenAttention):
+        if self._frozen is not None:
             self.model.guide = None
-
-    def _require_alike(self, guide: Identity) -> None:
-        """Refuse a guide of another problem, base or number of heads."""
-        path, base = self.hparams["guide_checkpoint"], self.reference.identity
-        own, there = base.options, guide.options
-        if there["problem"] != own["problem"]:
-            raise InputError(
-                f"the guide {path} is of {there['problem']}, but its base of {own['problem']}."
-            )
-        of_this_base = "lambda_" in there and guide.base == base.fingerprint
-        if self.hparams["guide"] == "adversary" and not of_this_base:
-            raise InputError(
-                f"guide_checkpoint {path} is no AdversarialVariant trained against the base "
-                f"{self.reference.path}: for any other model give guide `other`."
-            )
-        heads = [options["net"].get("heads") for options in (there, own)]
-        if heads[0] != heads[1]:
-            raise InputError(f"the guide {path} has {heads[0]} heads, the base {heads[1]}.")
 
     def _guidance(self, batch: TextBatch) -> Tensor:
         """Attention (R, H, N) of the guide for the texts of the split that is running."""

@@ -181,13 +181,19 @@ else:
         for kind in (Optimizer, Loss, Vectors)
     )
 GROUPS: dict[str, Any] = {"optimizer": Optimizer, "loss": Loss, "vectors": Vectors}
-ClassWeights = Callable[[Sequence[int]], Tensor]  # weights (C,) from how often classes occur
 
 
 def balanced_weights(counts: Sequence[int]) -> Tensor:
     """Weights of the classes, (C,): n / (C n_c) of class c, which occurs n_c times in training."""
     found = torch.tensor(counts)
     return found.sum() / (len(found) * found)
+
+
+# What gives the weights (C,) from how often the classes occur in training.
+CLASS_WEIGHTS: dict[str, Callable[[Sequence[int]], Tensor] | None] = {
+    "none": None,
+    "balanced": balanced_weights,
+}
 
 
 def completed(group: str, options: object) -> dict[str, Any]:
