@@ -34,7 +34,6 @@ from attnlight.callbacks import InterpretabilityTest
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import read_yaml
-from attnlight.foreign import network_options
 from attnlight.tasks.attention import AttentionTask
 
 Config = dict[str, Any]
@@ -54,6 +53,9 @@ _NOT_OF_FIT = {"verbose", "return_predictions"}
 _GROUPED = re.compile(
     rf"--model\.(?:init_args\.)?({'|'.join(sorted(compatibility.GROUPS))})\.(\w+)"
 )
+
+
+_OF_NETWORK = re.compile(r"--model\.(?:init_args\.)?net\.init_args\.\w+")
 
 
 class _Whole(dict[str, Any]):
@@ -126,7 +128,7 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
     unset, options = _unset(options)
     if unset:
         config = _over(config, {"model": {"init_args": unset}})
-    config["model"], options = network_options(config.get("model", {}), options)
+    config["model"], options = _network_options(config.get("model", {}), options)
     corpus = getattr(config.get("data"), "stem", None)
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
@@ -171,6 +173,22 @@ def _taken(
             raise InputError(f"{name} needs a value")
         taken.append((name, given))
     return taken, others
+
+
+def _network_options(model: Config, options: list[str]) -> tuple[Config, list[str]]:
+    """A `model` section with a command's options of its network of one's own, and all others.
+
+    jsonargparse does not read `--model.net.init_args.NAME=VALUE`, since such a network is a mapping.
+    """
+    named = [word.partition("=")[0] for word in options]
+    given, others = _taken(options, [name for name in named if _OF_NETWORK.fullmatch(name)])
+    arguments = model.get("init_args") or {}
+    net = arguments.get("net") or {}
+    if not given or "class_path" not in net:
+        return model, options
+    own = {name.rpartition(".")[2]: get_loader("yaml")(value) for name, value in given}
+    net = net | {"init_args": (net.get("init_args") or {}) | own}
+    return model | {"init_args": arguments | {"net": net}}, others
 
 
 def read_config(path: Path) -> Config:

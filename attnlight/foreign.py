@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
-
-from jsonargparse import get_loader
 
 from attnlight.errors import InputError
 
 T = TypeVar("T")
 # Keys under which configurations (`class_path`) and hyperparameters name a class.
 _NAMES = ("class_path", "problem", "network")
-_OPTION = re.compile(r"--model\.(?:init_args\.)?net\.init_args\.(\w+)")
 
 
 def import_class(path: str, base: type[T]) -> type[T]:
@@ -65,25 +61,3 @@ def require_known(path: object, options: Mapping[str, Any], known: object = None
             f"{path} names the class {unknown[0]}, which is not attnlight's, and a checkpoint "
             "imports nothing: test the run with its fit.yaml, and as a base name its folder."
         )
-
-
-def network_options(
-    model: Mapping[str, Any], words: Sequence[str]
-) -> tuple[Mapping[str, Any], list[str]]:
-    """A `model` section with a command's options of its network of one's own, and the other words.
-
-    Where a network is a mapping, jsonargparse does not read `--model.net.init_args.NAME=VALUE`.
-    """
-    found, others, rest = {}, [], iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if option := _OPTION.fullmatch(name):
-            found[option[1]] = get_loader("yaml")(value if equals else next(rest, ""))
-        else:
-            others.append(word)
-    options = model.get("init_args") or {}
-    net = options.get("net") or {}
-    if not found or "class_path" not in net:
-        return model, list(words)
-    net = net | {"init_args": (net.get("init_args") or {}) | found}
-    return {**model, "init_args": options | {"net": net}}, others

@@ -135,18 +135,6 @@ class Reference:
         return base
 
 
-def _identity(path: Path) -> Identity:
-    """What the model of a checkpoint is; a file that has not changed since is not read again."""
-    file = path / "best.ckpt" if path.is_dir() else path
-    written = file.stat() if file.is_file() else None
-    return _read_identity(path, written and (written.st_mtime_ns, written.st_size, written.st_ino))
-
-
-@lru_cache(maxsize=4)
-def _read_identity(path: Path, _: tuple[int, ...] | None) -> Identity:
-    return read_base(path).identity
-
-
 def _is_of(texts: TokenDataset, folder: Path) -> bool:
     """Whether a folder of outputs without checksums has the texts of a split."""
     try:
@@ -179,3 +167,15 @@ def running_split(trainer: pl.Trainer) -> str:
     if trainer.testing:
         return "test"
     return "validation" if trainer.validating or trainer.sanity_checking else "train"
+
+
+def _identity(path: Path) -> Identity:
+    """What the model of a checkpoint is; a file that has not changed since is not read again."""
+    file = path / "best.ckpt" if path.is_dir() else path
+    written = file.stat() if file.is_file() else None
+    return _read_identity(path, written and (written.st_mtime_ns, written.st_size, written.st_ino))
+
+
+@lru_cache(maxsize=4)
+def _read_identity(path: Path, _: tuple[int, ...] | None) -> Identity:
+    return read_base(path).identity
