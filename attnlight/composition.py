@@ -44,6 +44,7 @@ DEFAULTS = {
 _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = (*_BASES, "trainer")
 _CALLBACKS = "--trainer.callbacks"
+_OF_NETWORK = re.compile(r"--model\.(?:init_args\.)?net\.init_args\.\w+")  # one's own
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
 # `fit` writes all of these; the other verbs each have an argument that `fit` has not.
 _OF_FIT = {"model", "data", "trainer", "ckpt_path", "overwrite"}
@@ -53,9 +54,6 @@ _NOT_OF_FIT = {"verbose", "return_predictions"}
 _GROUPED = re.compile(
     rf"--model\.(?:init_args\.)?({'|'.join(sorted(compatibility.GROUPS))})\.(\w+)"
 )
-
-
-_OF_NETWORK = re.compile(r"--model\.(?:init_args\.)?net\.init_args\.\w+")
 
 
 class _Whole(dict[str, Any]):
