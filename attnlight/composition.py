@@ -173,22 +173,6 @@ def _taken(
     return taken, others
 
 
-def _network_options(model: Config, options: list[str]) -> tuple[Config, list[str]]:
-    """A `model` section with a command's options of its network of one's own, and all others.
-
-    jsonargparse does not read `--model.net.init_args.NAME=VALUE`, since such a network is a mapping.
-    """
-    named = [word.partition("=")[0] for word in options]
-    given, others = _taken(options, [name for name in named if _OF_NETWORK.fullmatch(name)])
-    arguments = model.get("init_args") or {}
-    net = arguments.get("net") or {}
-    if not given or "class_path" not in net:
-        return model, options
-    own = {name.rpartition(".")[2]: get_loader("yaml")(value) for name, value in given}
-    net = net | {"init_args": (net.get("init_args") or {}) | own}
-    return model | {"init_args": arguments | {"net": net}}, others
-
-
 def read_config(path: Path) -> Config:
     """Read a configuration file, and the files that it names as `model`, `data` or `trainer`.
 
@@ -269,6 +253,22 @@ def _listed(value: Any) -> list[Any]:  # noqa: ANN401
     if value is None:
         return []
     return list(value) if isinstance(value, list) else [value]
+
+
+def _network_options(model: Config, options: list[str]) -> tuple[Config, list[str]]:
+    """A `model` section with a command's options of its network of one's own, and all others.
+
+    jsonargparse does not read `--model.net.init_args.NAME=VALUE`, since such a network is a mapping.
+    """
+    named = [word.partition("=")[0] for word in options]
+    given, others = _taken(options, [name for name in named if _OF_NETWORK.fullmatch(name)])
+    arguments = model.get("init_args") or {}
+    net = arguments.get("net") or {}
+    if not given or "class_path" not in net:
+        return model, options
+    own = {name.rpartition(".")[2]: get_loader("yaml")(value) for name, value in given}
+    net = net | {"init_args": (net.get("init_args") or {}) | own}
+    return model | {"init_args": arguments | {"net": net}}, others
 
 
 def _over(below: Config, above: Config) -> Config:
