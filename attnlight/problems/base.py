@@ -85,9 +85,9 @@ class Problem(ABC):
         return cross_entropy(output.logits, self.labels(batch), class_weight, reduction="none")
 
     def asked(self, batch: TextBatch) -> TextBatch:
-        """A batch of raw texts as the corpus asks about its own.
+        """A batch of raw texts with the rows that the corpus asks of its own.
 
-        Where it marks one token of a sentence any may be asked for, so that all of them answer.
+        Nothing marks a token of a raw sentence: where the corpus marks one, all tokens are rows.
         """
         return begun(batch) if self.spec["target"] == "sentence" else batch
 

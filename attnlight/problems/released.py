@@ -19,13 +19,13 @@ class ReleasedLoss:
     """An adversary's loss on the scale of a paper's released code.
 
     Attributes:
-        of: The corpora that it is of, in words.
-        scaled: Brings both terms to that scale, by the batch, the model's output and, while
-            training, what gathers values from all ranks.
-        class_weights: Gives the weights of the classes, (C,), from how often they occur in training:
-            the sum of losses is multiplied by the sum of those of the batch's gold classes. None:
-            losses are reduced as the task says.
-        classes: The number of classes that it takes; None: any.
+        of: The kind of corpus that it is for, in words.
+        scaled: Scales both terms, given the batch, the model's output and, in training, a function
+            that gathers values from all ranks.
+        class_weights: Weights of the classes, (C,), from how often they occur in training; the sum
+            of the losses is multiplied by the sum of the weights of the batch's gold classes. None:
+            the task's own reduction.
+        classes: Number of classes; None: any.
     """
 
     of: str

@@ -82,7 +82,7 @@ class AttentionTask(pl.LightningModule):
         guided: bool = False,
         **groups: object,
     ) -> None:
-        """Keep all options as plain values, build the model, and add what it is judged by."""
+        """Keep all options as plain values, and build the model and its metrics."""
         options = {name: completed(name, group) for name, group in groups.items()}
         plain = {"problem": problem, "spec": dict(spec), "net": dict(net)}
         self.save_hyperparameters({**self.hparams, **plain, **options})
@@ -114,7 +114,7 @@ class AttentionTask(pl.LightningModule):
         return self.raw.tokenizer
 
     def adopt_corpus(self, datamodule: Any) -> None:  # noqa: ANN401
-        """Take over from the corpus in use what raw text needs."""
+        """Keep what the encoding of raw text needs of the corpus in use."""
         if datamodule is not None and hasattr(datamodule, "tokenizer_json"):
             self.raw = RawText.of_corpus(datamodule)
 
@@ -272,7 +272,7 @@ class AttentionTask(pl.LightningModule):
         return self.problem.losses(output, batch, self.class_weight)
 
     def _reduced(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
-        """This rank's summand of the global batch's loss, of `losses` (R,), 0 unless `real` (R,).
+        """This rank's part of the global batch's loss; `losses` (R,) are 0 unless `real` (R,).
 
         DDP averages gradients over ranks, so that `training_step` multiplies by their number: the
         optimiser and its weight decay then see what one device sees that has the whole batch.

@@ -1,4 +1,4 @@
-"""What is made from a trained model: what it takes over from its base, and where it keeps it."""
+"""Variants of a trained model, their base: what they inherit from it, and where they keep that."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from attnlight.tasks.options import GROUPS, LossChanges, OptimizerChanges, Vecto
 
 
 class FromBase(AttentionTask):
-    """What is shared by all variants of a trained model, of any problem.
+    """What all variants of a trained model share, whatever the problem.
 
     The tests of Wiegreffe & Pinter (2019) compare a base model with others that differ from it in one
-    respect. Architecture and options of training are those of the base's checkpoint, so that a
-    variant cannot drift from it in any other. A variant's checkpoint holds them too, with the base's
-    fingerprint, and loads when the base's file is gone.
+    respect. A variant takes its architecture and its options of training from the base's checkpoint,
+    so that it cannot differ in any other. Its own checkpoint holds both, with the base's fingerprint,
+    and loads when the base's file is gone.
 
     A subclass calls `_build` with what it changes of the network, and sets `_frozen` where its steps
     read a frozen model's outputs.

@@ -1,4 +1,4 @@
-"""What a task keeps of its corpus, so that a checkpoint alone can read raw text."""
+"""What a task keeps of its corpus to encode raw text from a checkpoint alone."""
 
 from __future__ import annotations
 
