@@ -54,8 +54,11 @@ def _mean_over_elements(
 
 
 # Half the difference of probability, sums over the batch, and all of it times the sum of the weights
-# of the batch's gold classes: 1 for the first, n_0 / n_1 for the second.
+# of the batch's gold classes: 1 for the first class, n_0 / n_1 for the second.
 WIEGREFFE_PINTER = ReleasedLoss("two classes", _half_prediction, _class_ratio, classes=2)
-# KL over the B H N N elements of the batch as it is padded, so that a row counts 1 / N. In evaluation
-# a row counts one over the length of its own sentence, so that batches change nothing.
+# The KL of all tokens and heads is divided by the B H N N elements of the batch as it is padded, not
+# by its rows, so that a row counts 1 / N; in evaluation one over the length of its own sentence, so
+# that batches change nothing. As in that code, padding is in the divisor and a batch of long sentences
+# counts less. Unlike there, padding is not in the negative log-likelihood, which is the mean over
+# tokens, the KL is of weights before dropout, and the best epoch is kept, not the last.
 YANG = ReleasedLoss("target tokens", _mean_over_elements)

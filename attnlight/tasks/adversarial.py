@@ -76,15 +76,9 @@ class AdversarialVariant(FromBase):
             predicted classes; null: `tvd` of a classifier, `nll` of a tagger, as published.
         attention_term: `kl` of the new attention from the base's, `js` or `tvd`.
         lambda_warmup_epochs: Let lambda rise from 0 in a straight line over so many epochs.
-        compat: The loss on the scale of the released code. Of a classifier (two classes, `tvd`, `kl`)
-            half the difference of probability, sums over the batch, and all of it times the sum of
-            the batch's gold class weights (1 for the first class, n_0 / n_1 for the second). Of a
-            tagger (`nll`, `kl`, target `tokens`) the KL of all tokens and heads is divided by the
-            B H N N elements of the batch as it is padded, not by its rows, so that a row counts
-            1 / N; in evaluation one over the length of its own sentence, so that batches change
-            nothing. Taken over: that padding is in the divisor and a batch of long sentences counts
-            less. Not taken over: padding in the negative log-likelihood, which is the mean over
-            tokens, weights after dropout in the KL, and the last epoch in place of the best.
+        compat: The loss on the scale of the paper's released code, see `attnlight.problems.released`:
+            of a classifier with two classes, `tvd` and `kl`; of a tagger of target `tokens`, `nll`
+            and `kl`.
         options: What differs from the base's training, see `FromBase`; `loss.reduction` is `mean`
             unless given here.
     """
