@@ -44,6 +44,7 @@ DEFAULTS = {
 _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = (*_BASES, "trainer")
 _CALLBACKS = "--trainer.callbacks"
+_OF_NETWORK = re.compile(r"--model\.(?:init_args\.)?net\.init_args\.\w+")  # one's own
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
 # `fit` writes all of these; the other verbs each have an argument that `fit` has not.
 _OF_FIT = {"model", "data", "trainer", "ckpt_path", "overwrite"}
@@ -125,6 +126,7 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
     unset, options = _unset(options)
     if unset:
         config = _over(config, {"model": {"init_args": unset}})
+    config["model"], options = _network_options(config.get("model", {}), options)
     corpus = getattr(config.get("data"), "stem", None)
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
@@ -252,6 +254,22 @@ def _listed(value: Any) -> list[Any]:  # noqa: ANN401
     if value is None:
         return []
     return list(value) if isinstance(value, list) else [value]
+
+
+def _network_options(model: Config, options: list[str]) -> tuple[Config, list[str]]:
+    """A `model` section with a command's options of its network of one's own, and all others.
+
+    jsonargparse does not read `--model.net.init_args.NAME=VALUE`, since such a network is a mapping.
+    """
+    named = [word.partition("=")[0] for word in options]
+    given, others = _taken(options, [name for name in named if _OF_NETWORK.fullmatch(name)])
+    arguments = model.get("init_args") or {}
+    net = arguments.get("net") or {}
+    if not given or "class_path" not in net:
+        return model, options
+    own = {name.rpartition(".")[2]: get_loader("yaml")(value) for name, value in given}
+    net = net | {"init_args": (net.get("init_args") or {}) | own}
+    return model | {"init_args": arguments | {"net": net}}, others
 
 
 def _over(below: Config, above: Config) -> Config:

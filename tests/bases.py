@@ -64,20 +64,18 @@ class Planted(PlantedEvidence):
 
 
 def trainer(folder: Path, *callbacks: pl.Callback, **options: Any) -> pl.Trainer:
-    return pl.Trainer(
-        default_root_dir=folder,
-        callbacks=list(callbacks),
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        inference_mode=False,
-        num_sanity_val_steps=0,
-        plugins=[AtomicCheckpointIO()],
-        **options,
-    )
+    settings: dict[str, Any] = {
+        "accelerator": "cpu",
+        "devices": 1,
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+        "inference_mode": False,
+        "num_sanity_val_steps": 0,
+        "plugins": [AtomicCheckpointIO()],
+    }
+    return pl.Trainer(default_root_dir=folder, callbacks=list(callbacks), **(settings | options))
 
 
 def spec(vocab_size: int, classes: int | Sequence[str], **options: Any) -> dict[str, Any]:
@@ -122,7 +120,7 @@ def running(task: pl.LightningModule, corpus: CorpusDataModule, split: str = "tr
     stand_in.world_size = stand_in.num_training_batches = 1
     stand_in.current_epoch = 0
     task.trainer = stand_in
-    if isinstance(task, GuidedVariant) and task._guide is not None:
+    if isinstance(task, GuidedVariant) and task._frozen is not None:
         task.model.guide = task._guidance
     task.train(split == "train")
     return stand_in

@@ -20,8 +20,8 @@ from attnlight.tasks import (
     GuidedVariant,
 )
 from tests.bases import SMALL, Planted, save_base
+from tests.tasks.tagged import SMALL as SMALL_TAGGER
 from tests.tasks.tagged import corpus, save_tagger, trainer, written
-from tests.tasks.test_tagging import SMALL as SMALL_TAGGER
 
 GLOBAL_BATCH, STEPS = 16, 6
 TRAIN_SIZE = 61  # no multiple of the batch nor of two devices

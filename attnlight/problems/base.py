@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from torchmetrics import MetricCollection
 
 from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.data.targets import begun
 from attnlight.errors import InputError
 from attnlight.problems.released import ReleasedLoss
 from attnlight.problems.words import Words
@@ -34,11 +35,13 @@ class Problem(ABC):
         name: By which checkpoints and pages know it.
         monitor: The logged value that says which epoch is best, and `max` or `min` of it.
         adversary_terms: Prediction and attention term of the adversary that was published.
+        released: Its loss as its code has it; None: there is none.
     """
 
     name: ClassVar[str]
     monitor: ClassVar[tuple[str, str]] = ("val/accuracy", "max")
     adversary_terms: ClassVar[tuple[str, str]] = ("tvd", "kl")
+    released: ClassVar[ReleasedLoss | None] = None
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self.spec = spec
@@ -82,13 +85,19 @@ class Problem(ABC):
         return cross_entropy(output.logits, self.labels(batch), class_weight, reduction="none")
 
     def asked(self, batch: TextBatch) -> TextBatch:
-        """A batch of raw texts as the corpus asks about its own."""
-        return batch
+        """A batch of raw texts with the rows that the corpus asks of its own.
+
+        Nothing marks a token of a raw sentence: where the corpus marks one, all tokens are rows.
+        """
+        return begun(batch) if self.spec["target"] == "sentence" else batch
 
     def difference(self, spec: Mapping[str, Any]) -> str | None:
         """How a model's spec differs from that of the corpus, in words; None where it does not."""
-        for name, what in (("vocab_size", "token ids"), ("classes", "classes")):
-            there, here = (_size(one[name]) for one in (spec, self.spec))
+        found = {
+            "token ids": (spec["vocab_size"], self.spec["vocab_size"]),
+            "classes": (len(spec["classes"]), len(self.classes)),
+        }
+        for what, (there, here) in found.items():
             if there != here:
                 return f"has {there} {what}, the corpus in `data` {here}"
         return None
@@ -97,10 +106,11 @@ class Problem(ABC):
         """The published adversary's loss as its code has it.
 
         Raises:
-            InputError: There is none for this problem.
+            InputError: There is none for this problem, or for such a corpus.
         """
-        raise InputError(f"compat is not known for {self.name}: leave it out.")
-
-
-def _size(value: int | list[str]) -> int:
-    return value if isinstance(value, int) else len(value)
+        released = self.released
+        if released is None:
+            raise InputError(f"compat is not known for {self.name}: leave it out.")
+        if self.spec["target"] != "tokens" or released.classes not in (None, len(self.classes)):
+            raise InputError(f"compat is the released loss of {released.of}: leave it out.")
+        return released

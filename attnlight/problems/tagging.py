@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,85 +15,14 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.bio import split_tag
-from attnlight.data.targets import begun
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.functional.spans import TagScheme, count_chunks, find_chunks
 from attnlight.problems.base import Count, Places, Problem
-from attnlight.problems.released import ReleasedLoss, Yang
+from attnlight.problems.released import YANG
 from attnlight.problems.words import Words
 
-
-class SpanMetric(Metric, ABC):
-    """Count chunks as conlleval does, which is seqeval's default mode.
-
-    Counts are whole numbers and are summed over devices, so that these cannot change the result.
-    Metrics of this kind share one state in a `MetricCollection`.
-
-    Args:
-        tags: Names of the C tags in the order of their classes: `O`, `B-<type>`, `I-<type>`.
-
-    Attributes:
-        counts: Chunks found right, found, and there to be found, (3,) long.
-
-    Raises:
-        InputError: A name is of another scheme.
-    """
-
-    full_state_update = False
-    higher_is_better = True
-    is_differentiable = False
-
-    def __init__(self, tags: Sequence[str]) -> None:
-        super().__init__()
-        self.scheme = tag_scheme(tags)
-        self.counts: Tensor
-        self.add_state("counts", torch.zeros(3, dtype=torch.long), dist_reduce_fx="sum")
-
-    @override
-    def update(self, preds: Tensor, target: Tensor, begins: Tensor) -> None:
-        """Count the chunks of some sentences.
-
-        Args:
-            preds: Predicted classes of their tokens, one sentence after the other, (T,) long.
-            target: True classes, (T,) long.
-            begins: Whether a token is the first of its sentence, (T,) bool.
-        """
-        self.counts += count_chunks(preds, target, begins, self.scheme)
-
-    @override
-    def compute(self) -> Tensor:
-        """The score, 0 to 1; 0 where there is nothing to divide by."""
-        part, whole = self._fraction(*self.counts.double())
-        return torch.where(whole > 0, part / whole.clamp(min=1), 0.0)
-
-    @abstractmethod
-    def _fraction(self, right: Tensor, found: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-        """Numerator and denominator of the score."""
-
-
-class SpanPrecision(SpanMetric):
-    """Share of the chunks found that are right."""
-
-    @override
-    def _fraction(self, right: Tensor, found: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-        return right, found
-
-
-class SpanRecall(SpanMetric):
-    """Share of the chunks there that are found."""
-
-    @override
-    def _fraction(self, right: Tensor, found: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-        return right, there
-
-
-class SpanF1(SpanMetric):
-    """Harmonic mean of precision and recall."""
-
-    @override
-    def _fraction(self, right: Tensor, found: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-        return 2 * right, found + there
+SpanScore = Literal["precision", "recall", "f1"]
 
 
 def tag_scheme(tags: Sequence[str]) -> TagScheme:
@@ -115,108 +43,61 @@ def tag_scheme(tags: Sequence[str]) -> TagScheme:
     )
 
 
-def tagging_metrics(tags: Sequence[str]) -> MetricCollection:
-    """Accuracy of tokens, and precision, recall and F1 of chunks.
+class SpanMetric(Metric):
+    """Precision, recall or F1 of chunks, counted as conlleval does, which is seqeval's default mode.
 
-    Its `update` takes `preds`, `target` and `begins` by name, as `SpanMetric` does.
+    Counts are whole numbers and are summed over devices, so that these cannot change the result.
+    Metrics of this kind share one state in a `MetricCollection`.
+
+    Args:
+        tags: Names of the C tags in the order of their classes: `O`, `B-<type>`, `I-<type>`.
+        score: `precision`, share of the chunks found that are right; `recall`, share of the chunks
+            there that are found; `f1`, the harmonic mean of both.
+
+    Attributes:
+        counts: Chunks found right, found, and there to be found, (3,) long.
+
+    Raises:
+        InputError: A name is of another scheme.
     """
-    return MetricCollection(
-        {
-            "accuracy": MulticlassAccuracy(len(tags), average="micro"),
-            "precision": SpanPrecision(tags),
-            "recall": SpanRecall(tags),
-            "f1": SpanF1(tags),
-        }
-    )
 
+    full_state_update = False
+    higher_is_better = True
+    is_differentiable = False
 
-def answer_metrics(classes: int) -> MetricCollection:
-    """Accuracy, and F1 as the mean over classes, where a sentence has one answer and no chunks.
-
-    A class that is neither there nor predicted has no F1. Its `update` takes what that of
-    `tagging_metrics` does.
-    """
-    return MetricCollection(
-        {
-            "accuracy": MulticlassAccuracy(classes, average="micro"),
-            "f1": MulticlassF1Score(classes, average="macro"),
-        }
-    )
-
-
-class Tagging(Problem):
-    """A class for each token of a sentence, or for those that the corpus's target asks for."""
-
-    name = "tagging"
-    monitor = ("val/f1", "max")
-    adversary_terms = ("nll", "kl")
-
-    @staticmethod
-    @override
-    def instances(batch: TextBatch) -> tuple[Tensor, Tensor]:
-        return attended_tokens(batch)
+    def __init__(self, tags: Sequence[str], score: SpanScore) -> None:
+        super().__init__()
+        self.scheme, self.score = tag_scheme(tags), score
+        self.counts: Tensor
+        self.add_state("counts", torch.zeros(3, dtype=torch.long), dist_reduce_fx="sum")
 
     @override
-    def labels(self, batch: TextBatch) -> Tensor:
-        if batch.labels is None or batch.labels.ndim != 2:
-            raise InputError("the corpus has no label for each token; a tagger needs them.")
-        return batch.labels[batch.instances()]
+    def update(self, preds: Tensor, target: Tensor, begins: Tensor) -> None:
+        """Count the chunks of some sentences.
 
-    @property
-    def _whole(self) -> bool:
-        """Whether every token answers, so that chunks can be counted."""
-        return bool(self.spec["target"] == "tokens")
-
-    @override
-    def metrics(self) -> MetricCollection:
-        if self._whole:
-            return tagging_metrics(self.classes)
-        return answer_metrics(len(self.classes))
+        Args:
+            preds: Predicted classes of their tokens, one sentence after the other, (T,) long.
+            target: True classes, (T,) long.
+            begins: Whether a token is the first of its sentence, (T,) bool.
+        """
+        self.counts += count_chunks(preds, target, begins, self.scheme)
 
     @override
-    def update(
-        self, metrics: MetricCollection, output: AttentionOutput, labels: Tensor, real: Tensor
-    ) -> None:
-        begins = texts_of_rows(output.rows).diff(prepend=real.new_full((1,), -1).long()) != 0
-        metrics.update(
-            preds=output.logits.argmax(-1)[real], target=labels[real], begins=begins[real]
-        )
+    def compute(self) -> Tensor:
+        """The score, 0 to 1; 0 where there is nothing to divide by."""
+        right, found, there = self.counts.double()
+        part, whole = {
+            "precision": (right, found),
+            "recall": (right, there),
+            "f1": (2 * right, found + there),
+        }[self.score]
+        return torch.where(whole > 0, part / whole.clamp(min=1), 0.0)
 
-    @classmethod
-    @override
-    def words(cls, classes: list[str], target: str = "tokens") -> Words:
-        chunks = target == "tokens"
-        quality, criterion = ("chunk F1",) * 2 if chunks else ("accuracy", "macro F1")
-        return Words(cls.name, "token", "sentence", quality, criterion, "a tagger")
 
-    @classmethod
-    @override
-    def count(cls, target: str) -> Count | None:
-        return chunk_places if target == "tokens" else None
-
-    @override
-    def asked(self, batch: TextBatch) -> TextBatch:
-        return begun(batch) if self.spec["target"] == "sentence" else batch
-
-    @override
-    def difference(self, spec: Mapping[str, Any]) -> str | None:
-        own = self.spec
-        if spec["vocab_size"] != own["vocab_size"]:
-            return super().difference(spec)
-        if spec["target"] != own["target"]:
-            return f"has target {spec['target']}, the corpus in `data` {own['target']}"
-        if spec["classes"] != own["classes"]:
-            return "was trained with other tags than those of the corpus in `data`"
-        if (spec["features"] or {}) == (own["features"] or {}):
-            return None
-        there, here = (", ".join(one["features"] or {}) or "none" for one in (spec, own))
-        return f"reads the features {there}, the corpus in `data` has {here}, or other values"
-
-    @override
-    def released_loss(self) -> ReleasedLoss:
-        if not self._whole:
-            raise InputError("compat is the released loss of target tokens.")
-        return Yang()
+def attended_tokens(batch: TextBatch) -> tuple[Tensor, Tensor]:
+    """Rows (R, 2) of a tagger's batch, and what the attention of each may reach, (R, N) bool."""
+    text, position = batch.instances().nonzero().unbind(-1)
+    return torch.stack([batch.index[text], position], dim=1), batch.attendable()[text]
 
 
 def chunk_places(
@@ -249,7 +130,66 @@ def chunk_places(
     return (gold >= 0).numpy(), (found >= 0).numpy(), both.numpy()
 
 
-def attended_tokens(batch: TextBatch) -> tuple[Tensor, Tensor]:
-    """Rows (R, 2) of a tagger's batch, and what the attention of each may reach, (R, N) bool."""
-    text, position = batch.instances().nonzero().unbind(-1)
-    return torch.stack([batch.index[text], position], dim=1), batch.attendable()[text]
+class Tagging(Problem):
+    """A class for each token of a sentence, or for those that the corpus's target asks for.
+
+    Where every token answers, chunks are counted; where only some do, F1 is the mean over classes
+    (one that is neither there nor predicted has none).
+    """
+
+    name = "tagging"
+    monitor = ("val/f1", "max")
+    adversary_terms = ("nll", "kl")
+    released = YANG
+    instances = staticmethod(attended_tokens)
+
+    @override
+    def labels(self, batch: TextBatch) -> Tensor:
+        if batch.labels is None or batch.labels.ndim != 2:
+            raise InputError("the corpus has no label for each token; a tagger needs them.")
+        return batch.labels[batch.instances()]
+
+    @override
+    def metrics(self) -> MetricCollection:
+        classes = len(self.classes)
+        accuracy = MulticlassAccuracy(classes, average="micro")
+        if self.spec["target"] != "tokens":
+            f1 = MulticlassF1Score(classes, average="macro")
+            return MetricCollection({"accuracy": accuracy, "f1": f1})
+        spans = {name: SpanMetric(self.classes, name) for name in get_args(SpanScore)}
+        return MetricCollection({"accuracy": accuracy, **spans})
+
+    @override
+    def update(
+        self, metrics: MetricCollection, output: AttentionOutput, labels: Tensor, real: Tensor
+    ) -> None:
+        begins = texts_of_rows(output.rows).diff(prepend=real.new_full((1,), -1).long()) != 0
+        metrics.update(
+            preds=output.logits.argmax(-1)[real], target=labels[real], begins=begins[real]
+        )
+
+    @classmethod
+    @override
+    def words(cls, classes: list[str], target: str = "tokens") -> Words:
+        chunks = target == "tokens"
+        quality, criterion = ("chunk F1",) * 2 if chunks else ("accuracy", "macro F1")
+        return Words(cls.name, "token", "sentence", quality, criterion, "a tagger")
+
+    @classmethod
+    @override
+    def count(cls, target: str) -> Count | None:
+        return chunk_places if target == "tokens" else None
+
+    @override
+    def difference(self, spec: Mapping[str, Any]) -> str | None:
+        own = self.spec
+        if spec["vocab_size"] != own["vocab_size"]:
+            return super().difference(spec)
+        if spec["target"] != own["target"]:
+            return f"has target {spec['target']}, the corpus in `data` {own['target']}"
+        if spec["classes"] != own["classes"]:
+            return "was trained with other tags than those of the corpus in `data`"
+        if (spec["features"] or {}) == (own["features"] or {}):
+            return None
+        there, here = (", ".join(one["features"] or {}) or "none" for one in (spec, own))
+        return f"reads the features {there}, the corpus in `data` has {here}, or other values"

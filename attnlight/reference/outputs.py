@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ class Reference:
 
     def __init__(self, path: str | Path, identity: Identity | None = None) -> None:
         self.path = Path(path)
-        self.identity = read_base(path).identity if identity is None else identity
+        self.identity = _identity(self.path) if identity is None else identity
         self._confirmed = identity is None
         self._stores: dict[tuple[str, str], OutputStore] = {}
 
@@ -147,3 +147,15 @@ def running_split(trainer: pl.Trainer) -> str:
     if trainer.testing:
         return "test"
     return "validation" if trainer.validating or trainer.sanity_checking else "train"
+
+
+def _identity(path: Path) -> Identity:
+    """What the model of a checkpoint is; a file that has not changed since is not read again."""
+    file = path / "best.ckpt" if path.is_dir() else path
+    written = file.stat() if file.is_file() else None
+    return _read_identity(path, written and (written.st_mtime_ns, written.st_size, written.st_ino))
+
+
+@lru_cache(maxsize=4)
+def _read_identity(path: Path, _: tuple[int, ...] | None) -> Identity:
+    return read_base(path).identity

@@ -16,7 +16,6 @@ from attnlight.errors import InputError
 from attnlight.functional import total_variation
 from attnlight.functional.divergence import divergence_from
 from attnlight.problems import problem_class
-from attnlight.reference import Reference
 from attnlight.tasks.from_base import FromBase
 
 PredictionTerm = Literal["nll", "tvd"]
@@ -77,15 +76,9 @@ class AdversarialVariant(FromBase):
             predicted classes; null: `tvd` of a classifier, `nll` of a tagger, as published.
         attention_term: `kl` of the new attention from the base's, `js` or `tvd`.
         lambda_warmup_epochs: Let lambda rise from 0 in a straight line over so many epochs.
-        compat: The loss on the scale of the released code. Of a classifier (two classes, `tvd`, `kl`)
-            half the difference of probability, sums over the batch, and all of it times the sum of
-            the batch's gold class weights (1 for the first class, n_0 / n_1 for the second). Of a
-            tagger (`nll`, `kl`, target `tokens`) the KL of all tokens and heads is divided by the
-            B H N N elements of the batch as it is padded, not by its rows, so that a row counts
-            1 / N; in evaluation one over the length of its own sentence, so that batches change
-            nothing. Taken over: that padding is in the divisor and a batch of long sentences counts
-            less. Not taken over: padding in the negative log-likelihood, which is the mean over
-            tokens, weights after dropout in the KL, and the last epoch in place of the best.
+        compat: The loss on the scale of the paper's released code, see `attnlight.problems.released`:
+            of a classifier with two classes, `tvd` and `kl`; of a tagger of target `tokens`, `nll`
+            and `kl`.
         options: What differs from the base's training, see `FromBase`; `loss.reduction` is `mean`
             unless given here.
     """
@@ -115,6 +108,8 @@ class AdversarialVariant(FromBase):
             )
         self._build(self.net, loss={"reduction": "mean"})
         self._released = self.problem.released_loss() if compat else None
+        self._class_weights = None if self._released is None else self._released.class_weights
+        self._frozen = self.reference
         self._lambda = lambda_
 
     @classmethod
@@ -125,58 +120,24 @@ class AdversarialVariant(FromBase):
     @override
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
-        self._lambda = self._scheduled(
-            self.current_epoch + batch_idx / self.trainer.num_training_batches
-        )
-
-    @override
-    def _read_references(self) -> list[Reference]:
-        return [self.reference]
-
-    @override
-    def _weigh_classes(self) -> None:
-        if self._released is None:
-            return
-        counts = self.trainer.datamodule.label_counts  # type: ignore[attr-defined]
-        weights = self._released.class_weights(counts)
-        if weights is not None:
-            self.class_weight.copy_(torch.tensor(weights))
+        full, rising = self.hparams["lambda_"], self.hparams["lambda_warmup_epochs"]
+        epochs = self.current_epoch + batch_idx / self.trainer.num_training_batches
+        self._lambda = full if epochs >= rising else full * epochs / rising
 
     @override
     def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
-        prediction, attention = self._terms(output)
+        weights, logits = self._outputs().read(output.rows, output.mask)
+        prediction = prediction_term(output.logits, logits, self.hparams["prediction_term"])
+        attention = attention_term(output.weights, weights, self.hparams["attention_term"])
         if self._released is not None:
             gather = self._of_all_ranks if self.training else None
-            prediction, attention = self._released.scaled(
-                prediction, attention, batch, output, gather
-            )
-        return prediction - self._strength * attention
+            terms = (prediction, attention)
+            prediction, attention = self._released.scaled(terms, batch, output, gather)
+        return prediction - (self._lambda if self.training else self.hparams["lambda_"]) * attention
 
     @override
     def _reduced(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
-        if self._released is not None:
-            found = self._released.reduced(
-                losses,
-                lambda: self.class_weight[self.problem.labels(batch)] * real,
-                self._of_all_ranks,
-            )
-            if found is not None:
-                return found
-        return super()._reduced(losses, real, batch)
-
-    def _terms(self, output: AttentionOutput) -> tuple[Tensor, Tensor]:
-        """The prediction's and the attention's term of each row, (R,) and (R,)."""
-        weights, logits = self._outputs(self.reference).read(output.rows, output.mask)
-        prediction = prediction_term(output.logits, logits, self.hparams["prediction_term"])
-        return prediction, attention_term(output.weights, weights, self.hparams["attention_term"])
-
-    def _scheduled(self, epochs: float) -> float:
-        """Lambda after some epochs of training."""
-        full: float = self.hparams["lambda_"]
-        rising: float = self.hparams["lambda_warmup_epochs"]
-        return full if epochs >= rising else full * epochs / rising
-
-    @property
-    def _strength(self) -> float:
-        """Lambda as it is now: in full in evaluation."""
-        return self._lambda if self.training else self.hparams["lambda_"]
+        if self._class_weights is None:
+            return super()._reduced(losses, real, batch)
+        weights = self.class_weight[self.problem.labels(batch)] * real
+        return losses.sum() * self._of_all_ranks(weights.sum()).sum()

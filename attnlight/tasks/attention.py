@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import lightning.pytorch as pl
 import torch
@@ -23,7 +22,7 @@ from attnlight.models.embedding import Embedding
 from attnlight.models.options import OwnNetwork
 from attnlight.problems import problem_class
 from attnlight.tasks.options import (
-    GROUPS,
+    CLASS_WEIGHTS,
     PLATEAU_MONITOR,
     Loss,
     Optimizer,
@@ -72,21 +71,21 @@ class AttentionTask(pl.LightningModule):
         vectors: Vectors = Vectors(),
     ) -> None:
         super().__init__()
-        groups = {"optimizer": optimizer, "loss": loss, "vectors": vectors}
-        self._assemble(problem, spec, plain_net(problem, net), groups)
+        own = plain_net(problem, net)
+        self._assemble(problem, spec, own, optimizer=optimizer, loss=loss, vectors=vectors)
 
     def _assemble(
         self,
         problem: str,
         spec: Mapping[str, Any],
         net: Mapping[str, Any],
-        groups: Mapping[str, object],
         guided: bool = False,
+        **groups: object,
     ) -> None:
-        """Keep all options as plain values, build the model, and add what it is judged by."""
+        """Keep all options as plain values, and build the model and its metrics."""
+        options = {name: completed(name, group) for name, group in groups.items()}
         plain = {"problem": problem, "spec": dict(spec), "net": dict(net)}
-        groups = {name: completed(name, groups[name]) for name in GROUPS}
-        self.save_hyperparameters({**self.hparams, **plain, **groups})
+        self.save_hyperparameters({**self.hparams, **plain, **options})
         self.problem = problem_class(problem)(spec)
         self.raw = RawText(classes=self.problem.classes)
         self.model = build_model(problem, net, spec, guided=guided)
@@ -96,14 +95,12 @@ class AttentionTask(pl.LightningModule):
         self.val_metrics = metrics.clone(prefix="val/")
         self.test_metrics = metrics.clone(prefix="test/")
         self.train_loss, self.val_loss, self.test_loss = (MeanMetric() for _ in range(3))
+        self._class_weights = CLASS_WEIGHTS[options["loss"]["class_weights"]]
+        self._embeddings = [part for part in self.model.children() if isinstance(part, Embedding)]
 
     @classmethod
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
-        """The logged value that says which epoch is best, and `max` or `min` of it.
-
-        Args:
-            arguments: Those of the constructor.
-        """
+        """The value that says which epoch is best, and `max` or `min`, by the constructor's arguments."""
         return problem_class(cls.asks or arguments["problem"]).monitor
 
     @property
@@ -117,15 +114,12 @@ class AttentionTask(pl.LightningModule):
         return self.raw.tokenizer
 
     def adopt_corpus(self, datamodule: Any) -> None:  # noqa: ANN401
-        """Take over from the corpus in use what raw text needs."""
+        """Keep what the encoding of raw text needs of the corpus in use."""
         if datamodule is not None and hasattr(datamodule, "tokenizer_json"):
             self.raw = RawText.of_corpus(datamodule)
 
     def encode(self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None) -> TextBatch:
-        """A batch of raw texts on the task's device, as `RawText.encode` makes it, unlabelled.
-
-        Where a corpus marks one token of a sentence any may be asked for, so that all of them answer.
-        """
+        """A batch of raw texts on the task's device, as `RawText.encode` makes it, unlabelled."""
         return self.problem.asked(self.raw.encode(texts, pos)).to(self.device)
 
     @torch.no_grad()
@@ -134,8 +128,7 @@ class AttentionTask(pl.LightningModule):
     ) -> AttentionOutput:
         """What the model says of raw texts, in evaluation mode; arguments of `encode`."""
         training = self.training
-        self.eval()
-        output: AttentionOutput = self.model(self.encode(texts, pos))
+        output: AttentionOutput = self.eval().model(self.encode(texts, pos))
         self.train(training)
         return output
 
@@ -148,25 +141,24 @@ class AttentionTask(pl.LightningModule):
     ) -> list[list[str]]:
         """Names of the predicted classes of each raw text's instances; arguments of `encode`."""
         output = self.read(texts, pos)
-        names = iter(self.classes[number] for number in output.logits.argmax(-1).tolist())
         sizes = torch.bincount(texts_of_rows(output.rows)).tolist()
-        return [list(islice(names, size)) for size in sizes]
+        predicted = torch.split(output.logits.argmax(-1), sizes)
+        return [[self.classes[number] for number in numbers.tolist()] for numbers in predicted]
 
     @override
     def setup(self, stage: str) -> None:
-        self.adopt_corpus(self.trainer.datamodule)  # type: ignore[attr-defined]
-        if stage == "fit" and not self.trainer.ckpt_path:
-            vectors = Vectors(**self.hparams["vectors"])
-            if vectors.path is not None:
-                corpus = self.trainer.datamodule  # type: ignore[attr-defined]
-                vectors.start(self._embeddings, self.tokenizer.get_vocab(), corpus)
-            self._weigh_classes()
+        corpus = self.trainer.datamodule  # type: ignore[attr-defined]
+        self.adopt_corpus(corpus)
+        if stage != "fit" or self.trainer.ckpt_path:
+            return
+        Vectors(**self.hparams["vectors"]).start(self._embeddings, self.raw, corpus)
+        if self._class_weights is not None:
+            self.class_weight.copy_(self._class_weights(corpus.label_counts))
 
     @override
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        options = Optimizer(**self.hparams["optimizer"])
         size = self.hparams["net"].get("hidden_size")
-        return options.scheduled(options.build(self.model), size)
+        return Optimizer(**self.hparams["optimizer"]).scheduled(self.model, size)
 
     @override
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
@@ -221,24 +213,25 @@ class AttentionTask(pl.LightningModule):
 
     @override
     def validation_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
-        return self._evaluate("val", batch)
+        return self._evaluate(batch, self.val_metrics, self.val_loss)
 
     @override
     def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
-        return self._evaluate("test", batch)
+        return self._evaluate(batch, self.test_metrics, self.test_loss)
 
     @override
     def predict_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
-        output: AttentionOutput = self.model(batch)
-        return {"output": output}
+        return {"output": self.model(batch)}
 
     @override
     def on_validation_epoch_end(self) -> None:
-        self._log("val")
+        self.log_dict(self.val_metrics)
+        self.log("val/loss", self.val_loss, prog_bar=True)
 
     @override
     def on_test_epoch_end(self) -> None:
-        self._log("test")
+        self.log_dict(self.test_metrics)
+        self.log("test/loss", self.test_loss)
 
     @override
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -274,30 +267,15 @@ class AttentionTask(pl.LightningModule):
         task.load_state_dict(checkpoint["state_dict"])
         return task.to(task.class_weight.device if map_location is None else map_location)
 
-    @property
-    def _embeddings(self) -> list[Embedding]:
-        return [part for part in self.model.children() if isinstance(part, Embedding)]
-
-    def _weigh_classes(self) -> None:
-        if self.hparams["loss"]["class_weights"] == "none":
-            return
-        counts = torch.tensor(self.trainer.datamodule.label_counts)  # type: ignore[attr-defined]
-        self.class_weight.copy_(counts.sum() / (len(counts) * counts))
-
     def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
         """The loss of each instance, (R,)."""
         return self.problem.losses(output, batch, self.class_weight)
 
     def _reduced(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
-        """This rank's summand of the loss of the global batch, which all ranks share.
+        """This rank's part of the global batch's loss; `losses` (R,) are 0 unless `real` (R,).
 
         DDP averages gradients over ranks, so that `training_step` multiplies by their number: the
         optimiser and its weight decay then see what one device sees that has the whole batch.
-
-        Args:
-            losses: Loss of each row, 0 of a repeat, (R,).
-            real: Which rows are no repeats, (R,) bool.
-            batch: The batch of this rank.
         """
         total = losses.sum()
         if self.hparams["loss"]["reduction"] == "sum":
@@ -306,27 +284,15 @@ class AttentionTask(pl.LightningModule):
 
     def _of_all_ranks(self, values: Tensor) -> Tensor:
         """Values (...) of each rank without their gradient, (ranks, ...)."""
-        if self.trainer.world_size == 1:
-            return values[None]
-        gathered: Tensor = self.all_gather(values)  # type: ignore[assignment]
-        return gathered
+        return values[None] if self.trainer.world_size == 1 else self.all_gather(values)  # type: ignore[return-value]
 
-    def _evaluate(self, stage: Literal["val", "test"], batch: TextBatch) -> dict[str, Any]:
+    def _evaluate(
+        self, batch: TextBatch, metrics: MetricCollection, loss: MeanMetric
+    ) -> dict[str, Any]:
         output: AttentionOutput = self.model(batch)
         losses = self._losses(batch, output)
-        metrics, loss = self._judges(stage)
         real = output.rows[:, 0] >= 0
         if real.any():
             loss.update(losses[real])
             self.problem.update(metrics, output, self.problem.labels(batch), real)
         return {"loss": losses.mean(), "output": output}
-
-    def _log(self, stage: Literal["val", "test"]) -> None:
-        metrics, loss = self._judges(stage)
-        self.log_dict(metrics)
-        self.log(f"{stage}/loss", loss, prog_bar=stage == "val")
-
-    def _judges(self, stage: Literal["val", "test"]) -> tuple[MetricCollection, MeanMetric]:
-        if stage == "val":
-            return self.val_metrics, self.val_loss
-        return self.test_metrics, self.test_loss

@@ -1,4 +1,4 @@
-"""What is made from a trained model: what it takes over from its base, and where it keeps it."""
+"""Variants of a trained model, their base: what they inherit from it, and where they keep that."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from attnlight.tasks.options import GROUPS, LossChanges, OptimizerChanges, Vecto
 
 
 class FromBase(AttentionTask):
-    """What is shared by all variants of a trained model, of any problem.
+    """What all variants of a trained model share, whatever the problem.
 
     The tests of Wiegreffe & Pinter (2019) compare a base model with others that differ from it in one
-    respect. Architecture and options of training are those of the base's checkpoint, so that a
-    variant cannot drift from it in any other. A variant's checkpoint holds them too, with the base's
-    fingerprint, and loads when the base's file is gone.
+    respect. A variant takes its architecture and its options of training from the base's checkpoint,
+    so that it cannot differ in any other. Its own checkpoint holds both, with the base's fingerprint,
+    and loads when the base's file is gone.
 
-    A subclass calls `_build` with what it changes of the network.
+    A subclass calls `_build` with what it changes of the network, and sets `_frozen` where its steps
+    read a frozen model's outputs.
 
     Args:
         spec: What a model must know of its corpus; the command line takes it from there.
@@ -36,6 +37,7 @@ class FromBase(AttentionTask):
     Attributes:
         reference: The base, and what it says of the corpus's texts.
         net: Options of its network.
+        settled: Arguments that were worked out, for `fit.yaml` to hold.
 
     Raises:
         InputError: The base cannot be read, has no attention or is of another corpus, or an option
@@ -55,6 +57,7 @@ class FromBase(AttentionTask):
         self.save_hyperparameters()
         self._changes = {"optimizer": optimizer, "loss": loss, "vectors": vectors}
         self.reference = self._refer("base", base)
+        self._frozen: Reference | None = None
         options = self.reference.identity.options
         self.hparams["problem"] = options["problem"]
         found = problem_class(options["problem"])(spec).difference(options["spec"])
@@ -69,37 +72,28 @@ class FromBase(AttentionTask):
         identity = Identity.of(known) if known else Reference(arguments["base"]).identity
         return problem_class(identity.options["problem"]).monitor
 
-    @property
-    def settled(self) -> dict[str, Any]:
-        """Arguments that were worked out, for `fit.yaml` to hold."""
-        return {"inherited": self.hparams["inherited"]}
-
     @override
     def setup(self, stage: str) -> None:
         if stage == "fit":
-            for reference in {self.reference, *self._read_references()}:
+            for reference in {self.reference, self._frozen or self.reference}:
                 reference.require_unchanged()
                 reference.require_corpus(self.trainer.datamodule)  # type: ignore[attr-defined]
         super().setup(stage)
 
-    # The references are opened where no rank waits for another in a collective.
+    # Outputs that are not kept yet are evaluated before any rank waits for another in a collective.
     @override
     def on_fit_start(self) -> None:
         super().on_fit_start()
-        for split in ("train", "validation"):
-            self._open(split)
+        if self._frozen is not None:
+            for split in ("train", "validation"):
+                self._outputs(split)
 
     @override
     def on_validation_start(self) -> None:
-        self._open(running_split(self.trainer))
+        if self._frozen is not None:
+            self._outputs()
 
-    @override
-    def on_test_start(self) -> None:
-        self._open(running_split(self.trainer))
-
-    @override
-    def on_predict_start(self) -> None:
-        self._open(running_split(self.trainer))
+    on_test_start = on_predict_start = on_validation_start
 
     def _build(
         self, net: Mapping[str, Any], guided: bool = False, **defaults: Mapping[str, Any]
@@ -116,7 +110,7 @@ class FromBase(AttentionTask):
             name: {**options[name], **defaults.get(name, {}), **(self._changes[name] or {})}
             for name in GROUPS
         }
-        self._assemble(options["problem"], self.hparams["spec"], net, groups, guided)
+        self._assemble(options["problem"], self.hparams["spec"], net, guided, **groups)
         decay, parts = groups["optimizer"].get("weight_decay"), dict(self.model.named_children())
         if isinstance(decay, dict) and "weight_decay" not in (self._changes["optimizer"] or {}):
             kept = {part: value for part, value in decay.items() if part in parts}
@@ -125,22 +119,15 @@ class FromBase(AttentionTask):
     def _refer(self, role: str, path: str) -> Reference:
         """A frozen model by its checkpoint or, where that was read before, by what was kept."""
         held = self.hparams["inherited"] or {}
-        known = Identity.of(held[role]) if role in held else None
-        reference = Reference(path, known)
+        reference = Reference(path, Identity.of(held[role]) if role in held else None)
         self.hparams["inherited"] = held | {role: reference.identity.held()}
+        self.settled = {"inherited": self.hparams["inherited"]}
         return reference
 
-    def _read_references(self) -> list[Reference]:
-        """The references whose outputs the steps read."""
-        return []
-
-    def _open(self, split: str) -> None:
-        for reference in self._read_references():
-            self._outputs(reference, split)
-
-    def _outputs(self, reference: Reference, split: str | None = None) -> OutputStore:
-        """What a reference says of a split, by default the one that is running."""
-        return reference.outputs(
+    def _outputs(self, split: str | None = None) -> OutputStore:
+        """What the frozen model says of a split, by default of the one that is running."""
+        assert self._frozen is not None
+        return self._frozen.outputs(
             self.trainer.datamodule,  # type: ignore[attr-defined]
             split or running_split(self.trainer),
             self.device,

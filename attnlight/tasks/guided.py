@@ -12,7 +12,6 @@ from attnlight.errors import InputError
 from attnlight.functional import permuted_weights
 from attnlight.models.build import changed_net
 from attnlight.models.guided import no_guide
-from attnlight.reference import Reference
 from attnlight.tasks.from_base import FromBase
 
 GuideName = Literal["uniform", "learned", "base", "shuffled", "adversary", "other"]
@@ -69,60 +68,53 @@ class GuidedVariant(FromBase):
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(spec, base, **options)
-        frozen = guide not in ("uniform", "learned")
-        if query_key and not frozen:
+        given = guide not in ("uniform", "learned")
+        if query_key and not given:
             raise InputError(f"query_key is for frozen attention; with guide {guide} leave it out.")
-        asked = {"guide": guide, "context": context, "query_key": query_key}
-        net = changed_net(self.hparams["problem"], self.net, "guided_net", **asked)
-        self._build(net, guided=frozen)
         if (guide in ("adversary", "other")) != (guide_checkpoint is not None):
             wants = "needs a" if guide_checkpoint is None else "takes no"
             raise InputError(f"guide {guide} {wants} guide_checkpoint.")
-        self._guide = self._guiding_reference() if frozen else None
+        self._frozen = self.reference if given else None
+        if guide_checkpoint is not None:
+            self._frozen = self._refer("guide", guide_checkpoint)
+            of_guide, of_base = self._frozen.identity, self.reference.identity
+            there, own = of_guide.options, of_base.options
+            if there["problem"] != own["problem"]:
+                raise InputError(
+                    f"the guide {guide_checkpoint} is of {there['problem']}, but its base of "
+                    f"{own['problem']}."
+                )
+            of_this_base = "lambda_" in there and of_guide.base == of_base.fingerprint
+            if guide == "adversary" and not of_this_base:
+                raise InputError(
+                    f"guide_checkpoint {guide_checkpoint} is no AdversarialVariant trained against "
+                    f"the base {base}: for any other model give guide `other`."
+                )
+            heads = [options["net"].get("heads") for options in (there, own)]
+            if heads[0] != heads[1]:
+                raise InputError(
+                    f"the guide {guide_checkpoint} has {heads[0]} heads, the base {heads[1]}."
+                )
+        asked = {"guide": guide, "context": context, "query_key": query_key}
+        net = changed_net(self.hparams["problem"], self.net, "guided_net", **asked)
+        self._build(net, guided=given)
 
     @override
     def setup(self, stage: str) -> None:
         super().setup(stage)
-        if self._guide is not None:
+        if self._frozen is not None:
             self.model.guide = self._guidance
 
     @override
     def teardown(self, stage: str) -> None:
         # A raw text's number in its batch would be taken for the index of a text of the corpus.
-        if self._guide is not None:
+        if self._frozen is not None:
             self.model.guide = no_guide
-
-    @override
-    def _read_references(self) -> list[Reference]:
-        return [] if self._guide is None else [self._guide]
-
-    def _guiding_reference(self) -> Reference:
-        guide, path = self.hparams["guide"], self.hparams["guide_checkpoint"]
-        if path is None:
-            return self.reference
-        reference = self._refer("guide", path)
-        found, base = reference.identity, self.reference.identity
-        if found.options["problem"] != base.options["problem"]:
-            raise InputError(
-                f"the guide {path} is of {found.options['problem']}, but its base of "
-                f"{base.options['problem']}."
-            )
-        of_this_base = "lambda_" in found.options and found.base == base.fingerprint
-        if guide == "adversary" and not of_this_base:
-            raise InputError(
-                f"guide_checkpoint {path} is no AdversarialVariant trained against the base "
-                f"{self.reference.path}: for any other model give guide `other`."
-            )
-        there, own = (one.options["net"].get("heads") for one in (found, base))
-        if there != own:
-            raise InputError(f"the guide {path} has {there} heads, the base {own}.")
-        return reference
 
     def _guidance(self, batch: TextBatch) -> Tensor:
         """Attention (R, H, N) of the guide for the texts of the split that is running."""
-        assert self._guide is not None
         rows, mask = self.problem.instances(batch)
-        weights, _ = self._outputs(self._guide).read(rows, mask)
+        weights, _ = self._outputs().read(rows, mask)
         if self.hparams["guide"] == "shuffled":
             seed: int = self.hparams["shuffle_seed"]
             weights = permuted_weights(weights, mask, rows, draws=1, seed=seed)[:, :, 0]

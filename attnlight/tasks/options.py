@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_type_hints
 
+import torch
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW
 from torch.optim import Optimizer as TorchOptimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
@@ -17,6 +18,7 @@ from attnlight.data.word2vec import Word2VecSettings
 from attnlight.errors import InputError, did_you_mean
 from attnlight.models import read_vectors
 from attnlight.models.embedding import Embedding
+from attnlight.tasks.text import RawText
 
 PLATEAU_MONITOR = "val/accuracy"
 WeightDecay = float | dict[str, float]
@@ -60,37 +62,60 @@ class Optimizer:
             InputError: `weight_decay` names a part that the model lacks.
         """
         parts = {n: p for n, p in model.named_children() if not isinstance(p, nn.Dropout)}
-        groups = _groups(parts, self.weight_decay)
+        decay = self.weight_decay
+        if not isinstance(decay, dict):
+            decay = dict.fromkeys(parts, decay)
+        if unknown := sorted(decay.keys() - parts.keys()):
+            raise InputError(
+                f"weight_decay names the part {unknown[0]!r}; the model has {', '.join(parts)}."
+            )
+        trained = {n: [w for w in p.parameters() if w.requires_grad] for n, p in parts.items()}
+        groups = [
+            {"params": weights, "weight_decay": decay.get(name, 0.0)}
+            for name, weights in trained.items()
+            if weights
+        ]
         if self.name == "sgd":
-            return SGD(groups, lr=self.learning_rate, momentum=self.momentum)
+            return SGD(groups, self.learning_rate, momentum=self.momentum)
         kind: type[Adam] = {"adam": Adam, "adamw": AdamW}[self.name]
-        betas = (self.betas[0], self.betas[1])
-        return kind(
-            groups, lr=self.learning_rate, betas=betas, amsgrad=self.amsgrad, fused=self.fused
-        )
+        betas = (self.betas[0], self.betas[1])  # checkpoints hold a list
+        return kind(groups, self.learning_rate, betas, amsgrad=self.amsgrad, fused=self.fused)
 
     def scheduled(
-        self, optimizer: TorchOptimizer, size: int | None
+        self, model: nn.Module, size: int | None
     ) -> TorchOptimizer | OptimizerLRSchedulerConfig:
-        """The optimiser with its schedule, as `configure_optimizers` returns them.
+        """The optimiser of a model with its schedule, as `configure_optimizers` returns them.
+
+        With W `warmup_steps` the learning rate is multiplied by D^-0.5 min(s^-0.5, s W^-1.5) at step
+        s, from 1.
 
         Args:
-            optimizer: What `build` returned.
-            size: Size D of the model's states, which `warmup_steps` scales by.
+            model: The model.
+            size: Size D of its states, which `warmup_steps` scales by; None: it has none.
 
         Raises:
             InputError: An option is out of range, or both schedules are asked for.
         """
-        if self.plateau_factor is None and self.warmup_steps is None:
-            return optimizer
-        if self.warmup_steps is None:
-            assert self.plateau_factor is not None
-            return with_plateau(optimizer, self.plateau_factor)
-        if self.plateau_factor is not None:
+        optimizer, factor, warmup = self.build(model), self.plateau_factor, self.warmup_steps
+        if factor is not None and warmup is not None:
             raise InputError("plateau_factor and warmup_steps exclude each other: leave one out.")
+        if factor is not None:
+            if not 0 < factor < 1:
+                raise InputError(f"plateau_factor is {factor}; it must be between 0 and 1.")
+            plateau = ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=0)
+            return {
+                "optimizer": optimizer,
+                "lr_scheduler": {"scheduler": plateau, "monitor": PLATEAU_MONITOR},
+            }
+        if warmup is None:
+            return optimizer
+        if warmup < 1:
+            raise InputError(f"warmup_steps is {warmup}; it must be at least 1.")
         if size is None:
             raise InputError("warmup_steps needs the hidden_size of `net`.")
-        return with_noam(optimizer, self.warmup_steps, size)
+        scale, rise = size**-0.5, warmup**-1.5
+        noam = LambdaLR(optimizer, lambda step: scale * min((step + 1) ** -0.5, (step + 1) * rise))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": noam, "interval": "step"}}
 
 
 @dataclass(frozen=True)
@@ -123,23 +148,20 @@ class Vectors:
     normalize: bool = False
     unknown: Literal["zero", "random"] = "random"
 
-    def start(
-        self,
-        embeddings: Sequence[Embedding],
-        vocabulary: Mapping[str, int],
-        corpus: Any,  # noqa: ANN401
-    ) -> None:
-        """Take over the vectors as the start of embeddings.
+    def start(self, embeddings: Sequence[Embedding], raw: RawText, corpus: Any) -> None:  # noqa: ANN401
+        """Let embeddings start from the vectors, where there are any.
 
         Args:
             embeddings: What starts from them.
-            vocabulary: Id of each word.
+            raw: Whose tokenizer says which word each row of an embedding is.
             corpus: The datamodule whose text is read where `path` is `corpus`.
 
         Raises:
             InputError: The vectors cannot be read or trained, or are of another size.
         """
-        assert self.path is not None
+        if self.path is None:
+            return
+        vocabulary = raw.tokenizer.get_vocab()
         for embedding in embeddings:
             place: str | Path = self.path
             if place == "corpus":
@@ -161,6 +183,19 @@ else:
 GROUPS: dict[str, Any] = {"optimizer": Optimizer, "loss": Loss, "vectors": Vectors}
 
 
+def balanced_weights(counts: Sequence[int]) -> Tensor:
+    """Weights of the classes, (C,): n / (C n_c) of class c, which occurs n_c times in training."""
+    found = torch.tensor(counts)
+    return found.sum() / (len(found) * found)
+
+
+# What gives the weights (C,) from how often the classes occur in training.
+CLASS_WEIGHTS: dict[str, Callable[[Sequence[int]], Tensor] | None] = {
+    "none": None,
+    "balanced": balanced_weights,
+}
+
+
 def completed(group: str, options: object) -> dict[str, Any]:
     """All options of a group as plain values.
 
@@ -179,66 +214,3 @@ def completed(group: str, options: object) -> dict[str, Any]:
             hint = did_you_mean(name, known)
             raise InputError(f"{group} has no option {name!r}{hint}; they are {', '.join(known)}.")
     return asdict(kind(**given))
-
-
-def with_plateau(optimizer: TorchOptimizer, factor: float) -> OptimizerLRSchedulerConfig:
-    """The optimiser and Serrano & Smith's schedule, as `configure_optimizers` returns them.
-
-    Args:
-        optimizer: The optimiser.
-        factor: What the learning rate is multiplied by after each epoch whose validation accuracy
-            is no new best.
-
-    Raises:
-        InputError: `factor` is not between 0 and 1.
-    """
-    if not 0 < factor < 1:
-        raise InputError(f"plateau_factor is {factor}; it must be between 0 and 1.")
-    plateau = ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=0)
-    return {
-        "optimizer": optimizer,
-        "lr_scheduler": {"scheduler": plateau, "monitor": PLATEAU_MONITOR},
-    }
-
-
-def with_noam(optimizer: TorchOptimizer, warmup: int, size: int) -> OptimizerLRSchedulerConfig:
-    """The optimiser and the schedule of Vaswani et al. (2017), as `configure_optimizers` returns them.
-
-    At step s, from 1, the learning rate is multiplied by D^-0.5 min(s^-0.5, s W^-1.5).
-
-    Args:
-        optimizer: The optimiser.
-        warmup: Steps W for which the learning rate rises.
-        size: Size D of the model's states.
-
-    Raises:
-        InputError: `warmup` is not positive.
-    """
-    if warmup < 1:
-        raise InputError(f"warmup_steps is {warmup}; it must be at least 1.")
-
-    def factor(steps: int) -> float:
-        step = steps + 1
-        return float(size**-0.5 * min(step**-0.5, step * warmup**-1.5))
-
-    return {
-        "optimizer": optimizer,
-        "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"},
-    }
-
-
-def _groups(parts: Mapping[str, nn.Module], weight_decay: WeightDecay) -> list[dict[str, Any]]:
-    decay = weight_decay if isinstance(weight_decay, dict) else dict.fromkeys(parts, weight_decay)
-    unknown = sorted(set(decay) - set(parts))
-    if unknown:
-        raise InputError(
-            f"weight_decay names the part {unknown[0]!r}; the model has {', '.join(parts)}."
-        )
-    groups = (
-        {
-            "params": [p for p in part.parameters() if p.requires_grad],
-            "weight_decay": decay.get(name, 0.0),
-        }
-        for name, part in parts.items()
-    )
-    return [group for group in groups if group["params"]]

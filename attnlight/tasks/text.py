@@ -1,9 +1,9 @@
-"""What a task keeps of its corpus, so that a checkpoint alone can read raw text."""
+"""What a task keeps of its corpus to encode raw text from a checkpoint alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,48 +30,39 @@ class RawText:
         corpus: Fingerprint of the training corpus.
         sentences: How the training corpus split texts into sentences (`SentenceRules.identity`),
             and whether its batches keep them apart (`nested`); None where it did not split them.
-        features: What tokens have beside the word; None where they have nothing.
+        features: What tokens have beside the word, as `TokenFeatures.held` gives it; None where
+            they have nothing.
     """
 
     tokenizer_json: str | None = None
     classes: list[str] = field(default_factory=list)
     corpus: str | None = None
     sentences: dict[str, Any] | None = None
-    features: TokenFeatures | None = None
+    features: dict[str, Any] | None = None
 
     @classmethod
     def of_corpus(cls, datamodule: Any) -> Self:  # noqa: ANN401
         """That of a datamodule."""
         rules: SentenceRules | None = getattr(datamodule, "sentence_rules", None)
+        features: TokenFeatures | None = getattr(datamodule, "token_features", None)
         return cls(
             datamodule.tokenizer_json,
             list(datamodule.classes),
             datamodule.fingerprint,
             None if rules is None else rules.identity() | {"nested": datamodule.nested},
-            getattr(datamodule, "token_features", None),
+            None if features is None else features.held(),
         )
 
     @classmethod
     def of(cls, held: Mapping[str, Any]) -> Self:
         """From what `held` made."""
-        features = held.get("features")
-        return cls(
-            held["tokenizer"],
-            list(held["classes"]),
-            held["corpus"],
-            held.get("sentences"),
-            None if features is None else TokenFeatures.of(features),
-        )
+        kept = held["tokenizer"], list(held["classes"]), held["corpus"]
+        return cls(*kept, held.get("sentences"), held.get("features"))
 
     def held(self) -> dict[str, Any]:
         """As plain values, for a checkpoint."""
-        return {
-            "tokenizer": self.tokenizer_json,
-            "classes": list(self.classes),
-            "corpus": self.corpus,
-            "sentences": self.sentences,
-            "features": None if self.features is None else self.features.held(),
-        }
+        found = asdict(self)
+        return {"tokenizer": found.pop("tokenizer_json"), **found}
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -103,10 +94,11 @@ class RawText:
             found = encode_sentences(self.tokenizer, texts, SentenceRules.of(self.sentences))
             batch = collate_ids(found.ids, found.sizes if self.sentences["nested"] else None)
         if self.features is not None:
-            batch.extras = {n: torch.zeros_like(batch.tokens) for n in self.features.rules.columns}
+            features = TokenFeatures.of(self.features)
+            batch.extras = {name: torch.zeros_like(batch.tokens) for name in features.rules.columns}
             for number, text in enumerate(texts):
                 words = [text[start:stop] for start, stop in self.tokenizer.encode(text).offsets]
-                columns = self.features.encode(words, None if pos is None else pos[number])
+                columns = features.encode(words, None if pos is None else pos[number])
                 for name, values in columns.items():
                     batch.extras[name][number, : len(words)] = torch.from_numpy(values)
         return batch

@@ -53,3 +53,5 @@ def test_released_losses_are_of_what_was_published(classes: list[str]) -> None:
         Classification(spec(9, classes)).released_loss()
     with pytest.raises(InputError, match="compat"):
         Tagging(spec(9, classes, target="marked")).released_loss()
+    with pytest.raises(InputError, match="compat is not known for sentences"):
+        problem_class("tests.tasks.sentences.Sentences")(spec(9, classes)).released_loss()

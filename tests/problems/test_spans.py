@@ -7,19 +7,15 @@ import torch
 from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from attnlight.errors import InputError
-from attnlight.problems.tagging import (
-    SpanF1,
-    SpanPrecision,
-    SpanRecall,
-    tag_scheme,
-    tagging_metrics,
-)
+from attnlight.problems import Tagging
+from attnlight.problems.tagging import SpanMetric, SpanScore, tag_scheme
+from tests.bases import spec
 from tests.functional.test_spans import TAGS, drawn, flat
 
 
 def test_scores_of_batches_are_those_of_seqeval() -> None:
     predicted, target = drawn(200, seed=3)
-    metrics = tagging_metrics(TAGS)
+    metrics = Tagging(spec(9, TAGS)).metrics()
     for start in range(0, 200, 30):
         tags, begins = flat(predicted[start : start + 30])
         metrics.update(preds=tags, target=flat(target[start : start + 30])[0], begins=begins)
@@ -35,7 +31,7 @@ def test_scores_of_batches_are_those_of_seqeval() -> None:
 
 def test_counts_of_devices_add_up_exactly() -> None:
     """Far beyond what single precision can count."""
-    parts = [SpanF1(TAGS) for _ in range(2)]
+    parts = [SpanMetric(TAGS, "f1") for _ in range(2)]
     nothing = torch.zeros(0, dtype=torch.long)
     for number, part in enumerate(parts):
         part.update(nothing, nothing, nothing.bool())
@@ -48,15 +44,15 @@ def test_counts_of_devices_add_up_exactly() -> None:
     assert float(whole.compute()) == expected
 
 
-@pytest.mark.parametrize("metric", [SpanPrecision, SpanRecall, SpanF1])
-def test_nothing_to_divide_by_is_zero(metric: type[SpanF1]) -> None:
-    scored = metric(TAGS)
+@pytest.mark.parametrize("score", ["precision", "recall", "f1"])
+def test_nothing_to_divide_by_is_zero(score: SpanScore) -> None:
+    scored = SpanMetric(TAGS, score)
     scored.update(torch.zeros(3).long(), torch.zeros(3).long(), torch.tensor([True, False, False]))
     assert float(scored.compute()) == 0.0
 
 
 def test_metrics_share_one_state() -> None:
-    metrics = tagging_metrics(TAGS)
+    metrics = Tagging(spec(9, TAGS)).metrics()
     tags, begins = flat([["B-NP", "I-NP"]])
     metrics.update(preds=tags, target=tags, begins=begins)
     groups = {tuple(sorted(group)) for group in metrics.compute_groups.values()}
@@ -68,4 +64,4 @@ def test_a_tag_of_another_scheme_is_refused() -> None:
     assert scheme.chunk.tolist() == [0, -1, 1]
     assert scheme.inside.tolist() == [True, False, False]
     with pytest.raises(InputError, match="'E-NP' is not of the BIO scheme"):
-        SpanF1(["O", "E-NP"])
+        SpanMetric(["O", "E-NP"], "f1")

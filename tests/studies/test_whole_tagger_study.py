@@ -21,7 +21,7 @@ from attnlight.records import read_record
 from attnlight.studies import executor
 from tests.commands import CONFIGS
 from tests.studies.sentences import collected, expected, tokens
-from tests.tasks.test_tagging import FILES, SEES, SMALL, written
+from tests.tasks.tagged import FILES, SEES, SMALL, written
 
 pytestmark = pytest.mark.slow
 STUDY: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A guided model attends as its guide does, text by text."""
+"""A guided model attends as its guide does, text by text and token by token."""
 
 import json
 from pathlib import Path
@@ -7,30 +7,50 @@ from typing import Any
 import pytest
 import torch
 
-from attnlight.batch import TextBatch
-from attnlight.compatibility import arguments
+from attnlight import compatibility
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
-from attnlight.problems.classification import attended_items
-from attnlight.reference import Reference
+from attnlight.functional.attribution.leave_one_out import left_out_logits
+from attnlight.functional.random import permutations
+from attnlight.models import SelfAttentionTagger
+from attnlight.problems import Tagging
+from attnlight.reference import Reference, read_base
 from attnlight.tasks import AdversarialVariant, GuidedVariant
 from tests.bases import Planted, batch_of, running, save, save_base, trainer
 from tests.commands import CONFIGS, QUIET, attnlight_on_two, experiment
-from tests.tasks.watching import Watch
+from tests.tasks.conftest import Scene
+from tests.tasks.tagged import arguments
+from tests.tasks.watching import Watch, WatchTokens
 
-
-@pytest.fixture(scope="module")
-def corpus() -> Planted:
-    return Planted()
+BOTH = pytest.mark.parametrize("scene", ["two", "tokens"], indirect=True)
+TWO = pytest.mark.parametrize("scene", ["two"], indirect=True)
+TOKENS = pytest.mark.parametrize("scene", ["tokens"], indirect=True)
 
 
 @pytest.fixture
-def base(tmp_path: Path, corpus: Planted) -> Path:
-    return save_base(tmp_path / "base.ckpt", corpus, encoder="none", attention="dot")
+def base(scene: Scene, tmp_path: Path) -> Path:
+    return of(scene, tmp_path)
 
 
-def guided(corpus: PlantedEvidence, base: Path, **options: Any) -> GuidedVariant:
-    return GuidedVariant(corpus.spec, str(base), **arguments(options))
+def of(scene: Scene, folder: Path, name: str = "base", **options: Any) -> Path:
+    """A base whose words alone decide, of texts; any of tokens."""
+    if scene.save is save_base:
+        options = {"encoder": "none", "attention": "dot"} | options
+    return scene.base(folder, name, **options)
+
+
+def guided(scene: Scene, base: Path, **options: Any) -> GuidedVariant:
+    torch.manual_seed(2)
+    return GuidedVariant(scene.corpus.spec, str(base), **compatibility.arguments(options)).eval()
+
+
+def adversary(scene: Scene, base: Path, folder: Path) -> AdversarialVariant:
+    """An untrained adversary, saved in `adversary.ckpt`."""
+    torch.manual_seed(3)
+    task = AdversarialVariant(scene.corpus.spec, str(base), 0.1)
+    task.adopt_corpus(scene.corpus)
+    save(task, folder / "adversary.ckpt")
+    return task
 
 
 def seen(folder: Path) -> dict[str, list[int]]:
@@ -42,132 +62,309 @@ def seen(folder: Path) -> dict[str, list[int]]:
     return found
 
 
-def test_every_text_of_every_loop_has_its_guide_s_attention(
-    tmp_path: Path, corpus: Planted, base: Path
+@BOTH
+def test_every_row_of_every_loop_has_its_guide_s_attention(
+    scene: Scene, base: Path, tmp_path: Path
 ) -> None:
     """Under bucketing, in the shuffled batches of two epochs, and in evaluation."""
-    task = guided(corpus, base)
+    kind = Watch if scene.save is save_base else WatchTokens
+    task = guided(scene, base).train()
     for verb in ("fit", "test", "predict"):
-        started = trainer(tmp_path, Watch(str(base), str(tmp_path)), max_epochs=2)
-        getattr(started, verb)(task, datamodule=corpus)
+        started = trainer(tmp_path, kind(str(base), str(tmp_path)), max_epochs=2)
+        getattr(started, verb)(task, datamodule=scene.corpus)
     found = seen(tmp_path)
-    assert sorted(found["train"]) == sorted([*range(61)] * 2)
-    assert sorted(found["validation"]) == sorted([*range(21)] * 2)
-    assert sorted(found["test"]) == sorted([*range(23)] * 2)  # of test and of predict
+    for split in ("train", "validation", "test"):  # of two epochs, or of test and of predict
+        assert sorted(found[split]) == sorted([*scene.corpus.dataset(split).index.tolist()] * 2)
 
 
 @pytest.mark.ddp
 @pytest.mark.slow
-def test_two_devices_give_every_text_its_guide_s_attention(tmp_path: Path) -> None:
-    sizes = ["--data.train_size=101", "--data.validation_size=33", "--data.test_size=21"]
-    corpus = PlantedEvidence(train_size=101, validation_size=33, test_size=21)
-    base = save_base(tmp_path / "base.ckpt", corpus)
-    watch = f"--trainer.callbacks+={Watch.__module__}.Watch"
-    watched = [watch, f"--trainer.callbacks.guide={base}", f"--trainer.callbacks.out={tmp_path}"]
-    options = [*sizes, *QUIET, *watched, "--trainer.logger=false", "--trainer.max_epochs=2"]
-    model = [f"--model.base={base}", "--model.guide=base", f"--root={tmp_path}", "--run=r"]
-    root = str(CONFIGS.parent)
-    attnlight_on_two(
-        "fit", *experiment("planted_guided_mlp"), *options, *model, cwd=tmp_path, PYTHONPATH=root
-    )
-    run = tmp_path / "planted_guided_mlp" / "r"
+@BOTH
+def test_two_devices_give_every_row_its_guide_s_attention(scene: Scene, tmp_path: Path) -> None:
+    if scene.save is save_base:
+        sizes = {"train_size": 101, "validation_size": 33, "test_size": 21}
+        scene = Scene(PlantedEvidence(**sizes), save_base)  # type: ignore[arg-type]
+        watch = "Watch"
+        model = [*experiment("planted_guided_mlp"), "--model.guide=base"]
+        model += [f"--data.{name}={size}" for name, size in sizes.items()]
+    else:
+        watch = "WatchTokens"
+        model = ["-c", f"{CONFIGS}/trainer.yaml", *arguments(scene.corpus)]  # type: ignore[arg-type]
+        model += [f"--model={CONFIGS}/models/tagger_guided.yaml"]
+    base = scene.base(tmp_path)
+    watched = [f"--trainer.callbacks+={Watch.__module__}.{watch}"]
+    watched += [f"--trainer.callbacks.guide={base}", f"--trainer.callbacks.out={tmp_path}"]
+    short = [*watched, *QUIET, "--trainer.logger=false", "--trainer.max_epochs=2"]
+    where = [f"--root={tmp_path}", "--experiment=e", "--run=r", f"--model.base={base}"]
+    place: Any = {"cwd": tmp_path, "PYTHONPATH": str(CONFIGS.parent), "ATTNLIGHT_DATA": ""}
+    attnlight_on_two("fit", *model, *short, *where, **place)
+    run = tmp_path / "e" / "r"
     command = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *QUIET]
     for verb in ("test", "predict"):
-        attnlight_on_two(verb, *command, cwd=tmp_path, PYTHONPATH=root)
+        attnlight_on_two(verb, *command, **place)
     found = seen(tmp_path)
-    assert set(found["train"]) == set(range(101))
-    assert set(found["validation"]) == set(range(33))
-    assert sorted(found["test"]) == sorted([*range(21)] * 2)
+    for split in ("train", "validation"):
+        assert set(found[split]) == set(scene.corpus.dataset(split).index.tolist())
+    assert sorted(found["test"]) == sorted([*scene.corpus.dataset("test").index.tolist()] * 2)
 
 
-def test_shuffled_attention_is_as_peaked_and_says_nothing(corpus: Planted, base: Path) -> None:
-    tasks = [guided(corpus, base, guide="shuffled", shuffle_seed=seed) for seed in (0, 0, 1)]
-    batch = batch_of(corpus)
-    for task in tasks:
-        running(task, corpus)
-    first, again, other = (task.model(batch).weights for task in tasks)
-    rows, mask = attended_items(batch)
-    own, _ = Reference(base).outputs(corpus, "train").read(rows, mask)
-    assert torch.equal(first.sort(-1).values, own.sort(-1).values)
-    assert torch.equal(first, again)
-    assert torch.equal(first > 0, own > 0)
-    assert not torch.equal(first, own)
-    assert not torch.equal(first, other)
-    alone = tasks[0].model(batch.select(torch.arange(8) == 3)).weights
-    assert torch.equal(alone[0], first[3])
+class TestGuides:
+    @BOTH
+    def test_shuffled_attention_is_as_peaked_and_says_nothing(
+        self, scene: Scene, base: Path
+    ) -> None:
+        tasks = [guided(scene, base, guide="shuffled", shuffle_seed=seed) for seed in (0, 0, 1)]
+        batch = batch_of(scene.corpus)
+        for task in tasks:
+            running(task, scene.corpus)
+        first, again, other = (task.model(batch).weights for task in tasks)
+        rows, mask = tasks[0].problem.instances(batch)
+        own, _ = Reference(base).outputs(scene.corpus, "train").read(rows, mask)
+        assert torch.equal(first.sort(-1).values, own.sort(-1).values)
+        assert torch.equal(first, again)
+        assert torch.equal(first > 0, own > 0)
+        assert not torch.equal(first, own)
+        assert not torch.equal(first, other)
+        for row in range(len(rows)):
+            length = int(mask[row].sum())
+            order = permutations(torch.tensor([length]), rows[row : row + 1], 1, seed=0)[0, 0]
+            assert torch.equal(first[row, :, :length], own[row][:, order])
+            assert not first[row, :, length:].any()
+        alone = tasks[0].model(batch.select(torch.arange(8) == 3))
+        assert torch.equal(alone.weights, first[rows[:, 0] == batch.index[3]])
 
+    @BOTH
+    def test_uniform_is_uniform(self, scene: Scene, base: Path) -> None:
+        output = guided(scene, base, guide="uniform").model(batch_of(scene.corpus))
+        expected = (output.mask / output.mask.sum(-1, keepdim=True)).unsqueeze(1)
+        torch.testing.assert_close(output.weights, expected.expand_as(output.weights))
 
-def test_learned_and_uniform_guides_are_the_model_s_own(corpus: Planted, base: Path) -> None:
-    learned = guided(corpus, base, guide="learned")
-    names = {name for name, _ in learned.model.named_parameters() if "attention" in name}
-    assert names == {"attention.key.weight", "attention.key.bias", "attention.value.weight"}
-    uniform = guided(corpus, base, guide="uniform").model(batch_of(corpus)).weights
-    torch.testing.assert_close(uniform.amax(-1), 1 / (uniform > 0).sum(-1))
-    for task in (learned, guided(corpus, base, guide="uniform"), guided(corpus, base)):
-        assert type(task.model.encoder).__name__ == "Average"  # type: ignore[attr-defined]
-        assert task.model.decoder.in_features == 4
+    @TWO
+    def test_learned_is_the_mlp_s_own(self, scene: Scene, base: Path) -> None:
+        learned = guided(scene, base, guide="learned")
+        names = {name for name, _ in learned.model.named_parameters() if "attention" in name}
+        assert names == {"attention.key.weight", "attention.key.bias", "attention.value.weight"}
+        for task in (learned, guided(scene, base, guide="uniform"), guided(scene, base)):
+            assert type(task.model.encoder).__name__ == "Average"  # type: ignore[attr-defined]
+            assert task.model.decoder.in_features == 4
 
+    @TOKENS
+    def test_learned_is_a_plain_retraining_of_a_tagger(self, scene: Scene, base: Path) -> None:
+        learned = guided(scene, base, guide="learned")
+        shapes = {name: p.shape for name, p in read_base(base).model.named_parameters()}
+        assert {name: p.shape for name, p in learned.model.named_parameters()} == shapes
 
-def test_guide_checkpoint_gives_its_own_attention(
-    tmp_path: Path, corpus: Planted, base: Path
-) -> None:
-    adversary = AdversarialVariant(corpus.spec, str(base), 0.1)
-    adversary.adopt_corpus(corpus)
-    saved = save(adversary, tmp_path / "adversary.ckpt")
-    batch = batch_of(corpus)
-    for guide, checkpoint in (("adversary", saved), ("other", saved)):
-        task = guided(corpus, base, guide=guide, guide_checkpoint=str(checkpoint))
-        running(task, corpus)
-        own = adversary.model.eval()(batch).weights
-        torch.testing.assert_close(task.model(batch).weights, own, atol=2e-6, rtol=0)
+    @BOTH
+    @pytest.mark.parametrize("guide", ["adversary", "other"])
+    def test_a_guide_checkpoint_gives_its_own(
+        self, scene: Scene, base: Path, tmp_path: Path, guide: str
+    ) -> None:
+        own = adversary(scene, base, tmp_path)
+        saved = str(tmp_path / "adversary.ckpt")
+        task = guided(scene, base, guide=guide, guide_checkpoint=saved)
+        batch = batch_of(scene.corpus)
+        running(task, scene.corpus)
+        weights = own.model.eval()(batch).weights
+        torch.testing.assert_close(task.model(batch).weights, weights, atol=2e-6, rtol=0)
         assert set(task.settled["inherited"]) == {"base", "guide"}
 
 
+@TOKENS
+class TestQueryKey:
+    @staticmethod
+    def scored(model: torch.nn.Module) -> set[str]:
+        names = {name for name, _ in model.named_parameters()}
+        return {name for name in names if "query" in name or "key" in name}
+
+    def test_frozen_attention_has_none(self, scene: Scene, base: Path) -> None:
+        assert not self.scored(guided(scene, base).model)
+        kept = {"attention.query.weight", "attention.key.weight"}
+        assert self.scored(guided(scene, base, query_key=True).model) == kept
+
+    def test_below_the_last_layer_they_stay(self, scene: Scene, tmp_path: Path) -> None:
+        deep = scene.base(tmp_path, layers=2)
+        found = self.scored(guided(scene, deep).model)
+        assert found == {"layers.0.attention.query.weight", "layers.0.attention.key.weight"}
+
+    def test_move_what_is_given(self, scene: Scene, base: Path) -> None:
+        """Against given * exp(query . key / root of size), head by head."""
+        task = guided(scene, base, query_key=True)
+        running(task, scene.corpus, "validation")
+        batch = batch_of(scene.corpus, "validation", 5)
+        given, _ = (
+            Reference(base).outputs(scene.corpus, "validation").read(*Tagging.instances(batch))
+        )
+        torch.nn.init.normal_(task.model.attention.query.weight)  # type: ignore[union-attr]
+        output, layer = task.model(batch), task.model.attention
+        states = task.model.norm(output.states)  # type: ignore[operator, union-attr]
+        q, k = (layer(states).unflatten(-1, (2, 8)) for layer in (layer.query, layer.key))  # type: ignore[union-attr, operator]
+        row = 0
+        for text in range(len(batch)):
+            length = int(batch.mask[text].sum())
+            for place in range(length):
+                for head in range(2):
+                    scores = k[text, :length, head] @ q[text, place, head] / 8**0.5
+                    moved = given[row, head, :length] * scores.exp()
+                    torch.testing.assert_close(
+                        output.weights[row, head, :length], moved / moved.sum(), atol=3e-6, rtol=0
+                    )
+                row += 1
+        torch.nn.init.zeros_(task.model.attention.query.weight)  # type: ignore[union-attr]
+        torch.testing.assert_close(task.model(batch).weights, given, atol=2e-6, rtol=0)
+
+
+@TOKENS
+class TestStricterProbe:
+    def test_a_token_reaches_a_tag_through_attention_alone(self, scene: Scene, base: Path) -> None:
+        task = guided(scene, base, context="tokens")
+        batch = batch_of(scene.corpus, "test", 6)
+        rows, mask = Tagging.instances(batch)
+        torch.manual_seed(0)
+        given = torch.rand(len(rows), 2, mask.shape[1]) * mask.unsqueeze(1)
+        given[:, :, 0] = 0.0  # nobody attends to the first token
+        task.model.guide = lambda _: given  # type: ignore[union-attr]
+        own = task.model(batch).logits
+        batch.tokens[:, 0] = 5
+        for values in batch.extras.values():
+            values[:, 0] = 1
+        assert torch.equal(task.model(batch).logits, own)
+        given[:, :, 0] = 0.1
+        assert not torch.equal(task.model(batch).logits, own)
+
+    def test_full_context_has_other_ways(self, scene: Scene, base: Path) -> None:
+        task = guided(scene, base)
+        batch = batch_of(scene.corpus, "test", 6)
+        rows, mask = Tagging.instances(batch)
+        given = torch.ones(len(rows), 2, mask.shape[1]) * mask.unsqueeze(1)
+        given[:, :, 0] = 0.0
+        task.model.guide = lambda _: given  # type: ignore[union-attr]
+        own = task.model(batch).logits
+        batch.tokens[:, 0] = 5
+        moved = (task.model(batch).logits != own).any(-1)
+        assert torch.equal(moved, rows[:, 1] == 0)  # by its own state
+
+    def test_order_says_nothing(self, scene: Scene, base: Path) -> None:
+        task = guided(scene, base, context="tokens")
+        length = int(scene.corpus.dataset("test").lengths.max())
+        batch = scene.corpus.dataset("test")[[int(scene.corpus.dataset("test").lengths.argmax())]]
+        given = torch.rand(length, 2, length)
+        given /= given.sum(-1, keepdim=True)
+        task.model.guide = lambda _: given  # type: ignore[union-attr]
+        own = task.model(batch).logits
+        order = torch.randperm(length, generator=torch.Generator().manual_seed(0))
+        turned = batch.apply(lambda v: v if v.ndim == 1 else v[:, order])
+        task.model.guide = lambda _: given[order][:, :, order]  # type: ignore[union-attr]
+        torch.testing.assert_close(task.model(turned).logits, own[order])
+
+
+@TOKENS
+@pytest.mark.parametrize("query_key", [False, True])
+def test_leave_one_out_renormalises_what_was_given(
+    scene: Scene, base: Path, query_key: bool
+) -> None:
+    task = guided(scene, base, query_key=query_key).double()
+    running(task, scene.corpus, "validation")
+    model: Any = task.model
+    assert issubclass(type(model), SelfAttentionTagger)
+    batch = batch_of(scene.corpus, "validation", 4)
+    with torch.no_grad():
+        output = model(batch)
+        found = left_out_logits(model, batch, output)
+        given = model.guide(batch)
+        row = 0
+        for text in range(len(batch)):
+            length = int(batch.mask[text].sum())
+            rows = slice(row, row + length)
+            for gone in range(length if length > 1 else 0):
+                kept = [place for place in range(length) if place != gone]
+                short = batch.select(torch.arange(4) == text).apply(
+                    lambda v, k=kept: v if v.ndim == 1 else v[:, k]
+                )
+                left = given[rows][kept][:, :, kept].double()
+                model.guide = lambda _, w=left: w / w.sum(-1, keepdim=True)
+                expected = model(short).logits
+                torch.testing.assert_close(found[rows][kept, gone], expected, atol=1e-6, rtol=1e-6)
+                assert found[rows][gone, gone].isnan().all()
+            row += length
+
+
 class TestRefusal:
+    @BOTH
     @pytest.mark.parametrize("guide", ["adversary", "other"])
-    def test_no_guide_checkpoint(self, corpus: Planted, base: Path, guide: str) -> None:
+    def test_no_guide_checkpoint(self, scene: Scene, base: Path, guide: str) -> None:
         with pytest.raises(InputError, match=f"guide {guide} needs a guide_checkpoint"):
-            guided(corpus, base, guide=guide)
+            guided(scene, base, guide=guide)
 
+    @BOTH
     @pytest.mark.parametrize("guide", ["base", "shuffled", "uniform", "learned"])
-    def test_guide_checkpoint_without_use(self, corpus: Planted, base: Path, guide: str) -> None:
+    def test_guide_checkpoint_without_use(self, scene: Scene, base: Path, guide: str) -> None:
         with pytest.raises(InputError, match=f"guide {guide} takes no guide_checkpoint"):
-            guided(corpus, base, guide=guide, guide_checkpoint=str(base))
+            guided(scene, base, guide=guide, guide_checkpoint=str(base))
 
-    def test_adversary_of_another_base(self, tmp_path: Path, corpus: Planted, base: Path) -> None:
-        other = save_base(tmp_path / "other.ckpt", corpus, seed=9)
-        adversary = AdversarialVariant(corpus.spec, str(other), 0.1)
-        adversary.adopt_corpus(corpus)
-        saved = save(adversary, tmp_path / "adversary.ckpt")
-        for checkpoint in (saved, other):
+    @BOTH
+    def test_adversary_of_another_base(self, scene: Scene, base: Path, tmp_path: Path) -> None:
+        other = of(scene, tmp_path, "other", seed=9)
+        adversary(scene, other, tmp_path)
+        for checkpoint in (tmp_path / "adversary.ckpt", other, base):
             with pytest.raises(InputError, match="is no AdversarialVariant trained against"):
-                guided(corpus, base, guide="adversary", guide_checkpoint=str(checkpoint))
+                guided(scene, base, guide="adversary", guide_checkpoint=str(checkpoint))
 
-    def test_guide_of_another_corpus(self, tmp_path: Path, corpus: Planted, base: Path) -> None:
+    @TOKENS
+    def test_another_problem_or_number_of_heads(
+        self, scene: Scene, base: Path, tmp_path: Path
+    ) -> None:
+        classifier = save_base(tmp_path / "classifier.ckpt", Planted())
+        four = of(scene, tmp_path, "four", heads=4)
+        for path, message in (
+            (classifier, r"the guide .*classifier\.ckpt is of classification"),
+            (four, r"four\.ckpt has 4 heads, the base 2"),
+        ):
+            with pytest.raises(InputError, match=message):
+                guided(scene, base, guide="other", guide_checkpoint=str(path))
+
+    @TWO
+    def test_guide_of_another_corpus(self, scene: Scene, base: Path, tmp_path: Path) -> None:
         other = save_base(tmp_path / "other.ckpt", Planted(corpus_seed=2))
-        task = guided(corpus, base, guide="other", guide_checkpoint=str(other))
+        task = guided(scene, base, guide="other", guide_checkpoint=str(other))
         with pytest.raises(InputError, match=r"other\.ckpt was trained on another corpus"):
-            trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=corpus)
+            trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=scene.corpus)
 
-    def test_text_of_another_length(self, corpus: Planted, base: Path) -> None:
-        task = guided(corpus, base)
-        running(task, corpus)
-        batch = batch_of(corpus)
-        longer = TextBatch(batch.index.roll(1), batch.tokens, batch.mask)
-        with pytest.raises(InputError, match=r"text \d+ has \d+ items, but the attention given"):
-            task.model(longer)
+    @pytest.mark.parametrize(
+        ("scene", "told"),
+        [
+            ("two", "has .* items, but the attention given"),
+            ("tokens", r"(has .* items, but|\(pos)"),
+        ],
+        indirect=["scene"],
+    )
+    def test_text_of_another_length(self, scene: Scene, base: Path, told: str) -> None:
+        task = guided(scene, base)
+        running(task, scene.corpus)
+        batch = batch_of(scene.corpus)
+        order = batch.mask.sum(-1).argsort()  # each takes the number of one of another length
+        batch = batch.apply(lambda v: v[order])
+        batch.index = batch.index.flip(0)
+        with pytest.raises(InputError, match=rf"text \d+ {told}"):
+            task.model(batch)
 
+    @TOKENS
+    @pytest.mark.parametrize("guide", ["uniform", "learned"])
+    def test_query_key_of_nothing_frozen(self, scene: Scene, base: Path, guide: str) -> None:
+        with pytest.raises(InputError, match=f"query_key is for .* with guide {guide} leave it"):
+            guided(scene, base, guide=guide, query_key=True)
+
+    @BOTH
     @pytest.mark.parametrize("used", [False, True])
-    def test_raw_text(self, tmp_path: Path, corpus: Planted, base: Path, used: bool) -> None:
-        task = guided(corpus, base)
-        task.adopt_corpus(corpus)
+    def test_raw_text(self, scene: Scene, base: Path, tmp_path: Path, used: bool) -> None:
+        task = guided(scene, base)
+        task.adopt_corpus(scene.corpus)
         if used:
-            trainer(tmp_path).test(task, corpus, verbose=False)
+            trainer(tmp_path).test(task, scene.corpus, verbose=False)
         with pytest.raises(InputError, match="no raw text"):
-            task.classify(["good1 filler1"])
+            task.read(["the cat"], [["DT", "NN"]])
 
 
-def test_a_guide_that_knows_helps(tmp_path: Path, corpus: Planted) -> None:
+def test_a_guide_that_knows_helps(tmp_path: Path) -> None:
     """Told where the evidence is, words alone suffice early; shuffled attention says nothing."""
     texts = PlantedEvidence(train_size=600, validation_size=200, min_tokens=30, max_tokens=40)
     base = save_base(
@@ -182,7 +379,9 @@ def test_a_guide_that_knows_helps(tmp_path: Path, corpus: Planted) -> None:
     accuracy = {}
     for guide in ("base", "shuffled"):
         torch.manual_seed(0)
-        task = guided(texts, base, guide=guide, training={"learning_rate": 0.03})
+        task = guided(
+            Scene(texts, save_base), base, guide=guide, training={"learning_rate": 0.03}
+        ).train()
         started = trainer(tmp_path, max_epochs=2)
         started.fit(task, datamodule=texts)
         accuracy[guide] = float(started.callback_metrics["val/accuracy"])

@@ -9,12 +9,15 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
+from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.foreign import foreign_names
+from attnlight.functional import input_gradient, leave_one_out
 from attnlight.records import read_record
 from attnlight.reference import read_base
 from attnlight.tasks import AttentionTask
 from tests.commands import CONFIGS, CPU, QUIET
+from tests.tasks.sentences import SentenceCorpus, SentenceNet
 
 MODULE = "tests.tasks.sentences"
 OWN = {
@@ -49,9 +52,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# Groups of tests, what needs a base, other names of one test, and gradients, which reach no sentence.
+# Groups of tests, what needs a base, and other names of one test.
 OTHERS = ("all", "cheap", "base_divergence", "adversarial_search", "importance_scores")
-OTHERS = (*OTHERS, "importance_correlation")
 PLACE = ["--root=runs", "--experiment=e"]
 
 
@@ -60,6 +62,15 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(place)
     monkeypatch.setattr(sys, "argv", ["attnlight"])
     return place
+
+
+def test_a_command_changes_options_of_the_network(here: Path) -> None:
+    changed = ["--model.net.init_args.size=5", "--run=changed", *PLACE]
+    assert main(["fit", "-c", "own.yaml", *changed, *CPU, *QUIET]) == 0
+    said = yaml.safe_load(Path("runs/e/changed/fit.yaml").read_text())["model"]["init_args"]
+    assert said["net"]["init_args"] == {"size": 5}
+    unknown = ["--model.net.init_args.sise=5", "--run=unknown", *PLACE]
+    assert main(["fit", "-c", "own.yaml", *unknown, *CPU, *QUIET]) == 2
 
 
 def records_of(run: str, *tests: str) -> Path:
@@ -80,6 +91,46 @@ def test_all_tests_measure_each_sentence(here: Path) -> None:
     ]
     assert all(key == keys[0] for key in keys)
     assert max(position for _, position in keys[0]) > 1
+
+
+def test_importance_of_sentences_to_sentences_by_hand() -> None:
+    data = SentenceCorpus()
+    torch.manual_seed(0)
+    model = SentenceNet(data.vocab_size, 3).double().eval()
+    batch = data.dataset("test")[list(range(8))]
+    output = model(batch)
+    found = [input_gradient(model, batch, output, detached=kind) for kind in (True, False)]
+    deleted = leave_one_out(model, batch, output)
+    row = 0
+    for text in range(len(batch)):
+        alone = batch.select(torch.arange(8) == text)
+        sentences = int(batch.mask[text].any(-1).sum())
+        for place in range(sentences):
+            weights = output.weights[row : row + sentences].detach()
+            for given, scores in zip((weights, None), found, strict=True):
+                embeddings = model.embed(alone).detach().requires_grad_()
+                logits = model(alone, given, embeddings).logits[place]
+                winner = int(logits.argmax())
+                others = [z for number, z in enumerate(logits) if number != winner]
+                odds = logits[winner] - torch.stack(others).exp().sum().log()
+                (gradient,) = torch.autograd.grad(odds, embeddings)
+                words = (gradient * embeddings).sum(-1)[0]  # (S, N); there are no boundary tokens
+                expected = torch.stack(
+                    [words[s][batch.mask[text, s]].sum() for s in range(sentences)]
+                )
+                torch.testing.assert_close(scores[row + place, :sentences], expected.abs())
+                assert not scores[row + place, sentences:].any()
+            own = output.probabilities[row + place]
+            for gone in range(sentences):
+                if gone == place:
+                    assert deleted[row + place, gone].isnan()
+                    continue
+                left = [s for s in range(sentences) if s != gone]
+                short = TextBatch(alone.index, alone.tokens[:, left], alone.mask[:, left])
+                moved = model(short).probabilities[left.index(place)] - own
+                torch.testing.assert_close(deleted[row + place, gone], moved.abs().sum() / 2)
+        row += sentences
+    assert row == len(output.rows)
 
 
 @pytest.mark.parametrize("kind", VARIANTS)
@@ -137,8 +188,14 @@ def test_a_network_of_ones_own_on_a_problem_of_ours(
     Path("own.yaml").write_text(yaml.safe_dump({"model": model}))
     sizes = [f"--data.{name}_size=30" for name in ("train", "validation", "test")]
     options = [*PLACE, "--run=r", "--trainer.max_epochs=1", "--trainer.logger=false", *CPU, *QUIET]
+    sizes += [
+        "--model.net.init_args.hidden_size=5",
+        "--model.init_args.net.init_args.dropout",
+        ".5",
+    ]
     assert main(["fit", "-c", "own.yaml", *sizes, *options]) == 0
     said = yaml.safe_load(Path("runs/e/r/fit.yaml").read_text())["model"]["init_args"]
+    net["init_args"] |= {"hidden_size": 5, "dropout": 0.5}  # type: ignore[operator]
     assert said["net"] == net
     held = torch.load("runs/e/r/best.ckpt", weights_only=True)["hyper_parameters"]
     assert held["net"] == {"network": net["class_path"], "options": net["init_args"]}

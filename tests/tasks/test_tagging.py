@@ -1,57 +1,51 @@
-"""The chunking tagger, trained, tested and read back."""
+"""The chunking tagger, trained on all tags, on one tag a sentence or on a label of the sentence."""
 
 import random
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
 from seqeval.metrics import f1_score, precision_score, recall_score
 
 from attnlight.__main__ import main
-from attnlight.callbacks import AttentionPermutation, Predictions
-from attnlight.checkpoints import AtomicCheckpointIO
+from attnlight.batch import BOS, TextBatch
+from attnlight.callbacks import (
+    AttentionPermutation,
+    DecisionFlip,
+    ImportanceCorrelation,
+    InterpretabilityTest,
+    Predictions,
+    SingleErasure,
+)
 from attnlight.compatibility import arguments
-from attnlight.datamodules import ChunkingDataModule, PlantedEvidence
+from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
-from attnlight.functional import permutations
+from attnlight.functional import input_gradient, leave_one_out, permutations, total_variation
 from attnlight.records import Record, read_record
 from attnlight.tasks import ChunkTagger
-from attnlight.tasks.options import with_noam
-from tests.bases import spec
 from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two
+from tests.tasks.tagged import COLUMNS, SMALL, TINY, corpus, task_of, trainer, written
 
-DETERMINERS, NOUNS, VERBS = ("the", "a", "this"), ("cat", "dog", "Tea", "ox7"), ("sat", "Runs")
-FILES: dict[str, Any] = {
-    "word_column": 0,
-    "pos_column": 1,
-    "label_column": -1,
-    "train": "train.txt",
-    "test": "test.txt",
-}
-SMALL = {"hidden_size": 16, "heads": 2, "filter_size": 8, "embedding_size": 8, "feature_size": 4}
-SEES = {"suffixes": [2], "case": True, "characters": 8, "pos": True}
+READOUTS = ("study", "text", "residual")
+Data = Callable[..., ChunkingDataModule]
 
 
-def written(folder: Path, train: int = 80, test: int = 21) -> Path:
-    """Sentences of noun and verb phrases whose tags follow from neighbours; one of one token."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rng = random.Random(0)
-    for name, size in (("train", train), ("test", test)):
-        blocks = [". . O\n"]
-        for _ in range(size - 1):
-            lines = []
-            for _ in range(rng.randint(1, 4)):
-                if rng.random() < 0.5:
-                    lines.append(f"{rng.choice(DETERMINERS)} DT B-NP")
-                    lines += [f"{rng.choice(NOUNS)} NN I-NP"] * rng.randint(1, 2)
-                else:
-                    lines += [f"{rng.choice(VERBS)} VB B-VP", ". . O"]
-            blocks.append("\n".join(lines) + "\n")
+@pytest.fixture(scope="module")
+def clauses(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sentences whose tags follow from their words; some have a clause, one is of one token."""
+    folder, rng = tmp_path_factory.mktemp("targets"), random.Random(0)
+    for name, size in (("train", 90), ("test", 23)):
+        blocks = ["stop VB B-VP\n"]
+        for number in range(size - 1):
+            clause = ["if IN B-SBAR"] * (number % 2)
+            nouns = [f"{rng.choice(('cat', 'Dog', 'ox7'))} NN B-NP"] * rng.randint(1, 3)
+            verbs = [f"{rng.choice(('sat', 'ran'))} VB B-VP"] * rng.randint(1, 2)
+            parts = [[*nouns, *verbs], clause]
+            rng.shuffle(parts)
+            blocks.append("\n".join([*parts[0], *parts[1], ". . O"]) + "\n")
         (folder / f"{name}.txt").write_text("\n".join(blocks))
     return folder
 
@@ -61,40 +55,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("chunks"))
 
 
-def corpus(folder: Path, **options: Any) -> ChunkingDataModule:
-    settings = FILES | {"batch_size": 8, "eval_batch_size": 5} | SEES
-    return ChunkingDataModule(str(folder), cache_dir=str(folder / "cache"), **(settings | options))
+@pytest.fixture(scope="module")
+def data_of(folder: Path, clauses: Path) -> Data:
+    """The corpus of a target: of chunks where every token answers, else of clauses."""
+
+    def made(target: str, **options: Any) -> ChunkingDataModule:
+        return corpus(folder if target == "tokens" else clauses, target=target, **options)
+
+    return made
 
 
-def task_of(data: ChunkingDataModule, **options: Any) -> ChunkTagger:
-    torch.manual_seed(0)
-    return ChunkTagger(data.spec, **arguments(SMALL | options))
-
-
-def trainer(root: Path, *callbacks: pl.Callback, **options: Any) -> pl.Trainer:
-    settings: dict[str, Any] = {
-        "accelerator": "cpu",
-        "devices": 1,
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "num_sanity_val_steps": 0,
-        "inference_mode": False,
-        "plugins": [AtomicCheckpointIO()],
-    }
-    warnings.filterwarnings("ignore", message=".*(workers|logging interval)")
-    return pl.Trainer(default_root_dir=root, callbacks=list(callbacks), **(settings | options))
-
-
-TESTS = (Predictions, AttentionPermutation)
+def whole(data: ChunkingDataModule, split: str = "test") -> TextBatch:
+    return data.dataset(split)[list(range(len(data.dataset(split))))]
 
 
 def evaluated(
-    root: Path, task: ChunkTagger, data: ChunkingDataModule
+    root: Path, task: ChunkTagger, data: ChunkingDataModule, *more: InterpretabilityTest
 ) -> tuple[dict[str, float], dict[str, Record]]:
-    """What the task logs of the test split, and the records of both tests."""
-    tests = [Predictions(figures=False), AttentionPermutation(draws=20, figures=False)]
+    """What the task logs of the test split, and the records of all tests."""
+    permutation = AttentionPermutation(draws=20, figures=False)
+    tests = [Predictions(figures=False), permutation, *more]
     started = trainer(root, *tests)
     started.test(task, data, verbose=False)
     logged = {name: float(value) for name, value in started.callback_metrics.items()}
@@ -107,53 +87,89 @@ def tags_of(values: np.ndarray, record: Record, names: Sequence[str]) -> list[li
     return [[names[int(v)] for v in values[index == i]] for i in np.unique(index)]
 
 
-@pytest.mark.parametrize("readout", ["study", "text", "residual"])
-def test_fit_and_test_with_records(folder: Path, tmp_path: Path, readout: str) -> None:
-    data = corpus(folder)
+def macro_f1(label: np.ndarray, prediction: np.ndarray) -> float:
+    found = []
+    for number in np.union1d(label, prediction):
+        hits = ((label == number) & (prediction == number)).sum()
+        found.append(2 * hits / ((label == number).sum() + (prediction == number).sum()))
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize(
+    ("target", "readout", "reached"),
+    [
+        ("tokens", "study", 0.9),
+        ("tokens", "text", 0.6),
+        ("tokens", "residual", 0.9),
+        ("marked", "residual", 0.9),
+        ("sentence", "residual", 0.9),
+    ],
+)
+def test_fit_and_test_with_records(
+    data_of: Data, tmp_path: Path, target: str, readout: str, reached: float
+) -> None:
+    data = data_of(target)
     task = task_of(data, readout=readout, learning_rate=0.02, attention_dropout=0.0, dropout=0.0)
-    tests = [test(figures=False) for test in TESTS]
-    started = trainer(tmp_path, *tests, max_epochs=8)
+    started = trainer(tmp_path, Predictions(figures=False), max_epochs=8)
     started.fit(task, data)
-    assert float(started.callback_metrics["val/f1"]) > (0.6 if readout == "text" else 0.9)
+    assert float(started.callback_metrics["val/f1"]) > reached
     val = read_record(tmp_path / "records/val/predictions-7.parquet").columns
     assert np.unique(val["index"]).tolist() == data.dataset("validation").index.tolist()
 
-    logged, records = evaluated(tmp_path, task, data)
-    found = records["predictions"]
-    lengths = data.dataset("test").lengths.tolist()
-    keys = [(i, p) for i, length in enumerate(lengths) for p in range(length)]
+    kinds = (SingleErasure, DecisionFlip, ImportanceCorrelation) if target != "tokens" else ()
+    logged, records = evaluated(tmp_path, task, data, *(kind(figures=False) for kind in kinds))
+    batch = whole(data)
+    text, position = batch.instances().nonzero().unbind(-1)
+    keys = torch.stack([batch.index[text], position], 1).tolist()
+    assert target == "tokens" or len(keys) == len(batch)  # one row a sentence
     for record in records.values():
-        assert list(zip(record.columns["index"], record.columns["position"], strict=True)) == keys
+        assert np.stack([record.columns["index"], record.columns["position"]], 1).tolist() == keys
         assert record.metadata["partial"] is False
-    assert found.columns["length"].tolist() == [n for n in lengths for _ in range(n)]
-    target = tags_of(found.columns["label"], found, data.classes)
-    predicted = tags_of(found.columns["prediction"], found, data.classes)
-    source = (folder / "test.txt").read_text().strip().split("\n\n")
-    assert target == [[line.split()[2] for line in block.split("\n")] for block in source]
-    assert logged["test/f1"] == pytest.approx(f1_score(target, predicted), abs=1e-6)
-    assert logged["test/precision"] == pytest.approx(precision_score(target, predicted), abs=1e-6)
-    assert logged["test/recall"] == pytest.approx(recall_score(target, predicted), abs=1e-6)
-    right = found.columns["label"] == found.columns["prediction"]
-    assert logged["test/accuracy"] == pytest.approx(right.mean(), abs=1e-6)
-    winner = found.columns["probabilities"][np.arange(len(keys)), found.columns["label"]]
+        assert record.metadata["classes"] == data.classes
+    found = records["predictions"].columns
+    assert found["length"].tolist() == batch.attendable().sum(-1)[text].tolist()
+    assert batch.labels is not None
+    label, prediction = found["label"], found["prediction"]
+    assert label.tolist() == batch.labels[batch.instances()].tolist()
+    assert logged["test/accuracy"] == pytest.approx((label == prediction).mean(), abs=1e-6)
+    winner = found["probabilities"][np.arange(len(keys)), label]
     assert logged["test/loss"] == pytest.approx(-np.log(winner).mean(), rel=1e-4)
+    if target != "tokens":
+        assert logged["test/f1"] == pytest.approx(macro_f1(label, prediction), abs=1e-6)
+        assert not {"test/precision", "test/recall"} & logged.keys()
+        return
+    gold, predicted = (
+        tags_of(values, records["predictions"], data.classes) for values in (label, prediction)
+    )
+    source = (Path(data.path) / "test.txt").read_text().strip().split("\n\n")
+    assert gold == [[line.split()[2] for line in block.split("\n")] for block in source]
+    scores = {"f1": f1_score, "precision": precision_score, "recall": recall_score}
+    for name, score in scores.items():
+        assert logged[f"test/{name}"] == pytest.approx(score(gold, predicted), abs=1e-6)
 
 
-@pytest.mark.parametrize("readout", ["study", "residual"])
-def test_batch_size_changes_no_record(folder: Path, tmp_path: Path, readout: str) -> None:
-    task = task_of(corpus(folder), readout=readout)
+@pytest.mark.parametrize(
+    ("target", "readout"),
+    [("tokens", "study"), ("tokens", "residual"), ("marked", "residual"), ("sentence", "residual")],
+)
+def test_batch_size_changes_no_record(
+    data_of: Data, tmp_path: Path, target: str, readout: str
+) -> None:
+    task = task_of(data_of(target), readout=readout)
     results = []
     for size in (1, 16):
-        data = corpus(folder, eval_batch_size=size)
-        results.append(evaluated(tmp_path / str(size), task, data))
+        data = data_of(target, eval_batch_size=size)
+        more = [kind(figures=False) for kind in (SingleErasure, DecisionFlip)]
+        results.append(evaluated(tmp_path / str(size), task, data, *more))
     (one_logged, one), (all_logged, together) = results
     assert one_logged.keys() == all_logged.keys()
     for name, value in one_logged.items():
-        assert value == pytest.approx(all_logged[name], abs=1e-5), name
+        assert value == pytest.approx(all_logged[name], abs=1e-5, nan_ok=True), name
     for name, record in one.items():
         for column, values in record.columns.items():
             other = together[name].columns[column]
-            np.testing.assert_allclose(values, other, atol=5e-6, err_msg=f"{name}.{column}")
+            atol = 5e-6 if target == "tokens" else 1e-5
+            np.testing.assert_allclose(values, other, atol=atol, err_msg=f"{name}.{column}")
 
 
 @pytest.mark.parametrize("readout", ["study", "residual"])
@@ -194,122 +210,192 @@ def test_the_loss_is_over_real_tokens_alone(folder: Path) -> None:
     assert len(losses) == data.dataset("train").lengths[:6].sum()
 
 
-def test_a_checkpoint_tags_raw_text_alone(folder: Path, tmp_path: Path) -> None:
-    data = corpus(folder)
+@pytest.mark.parametrize("readout", READOUTS)
+def test_a_marked_token_is_read_as_among_all(data_of: Data, readout: str) -> None:
+    """The same weights say of a marked token what they say of it where all are asked for."""
+    one = data_of("marked")
+    every = corpus(Path(one.path))
+    model = task_of(every, readout=readout).eval().model
+    batch = whole(one)
+    with torch.no_grad():
+        full, found = model(whole(every)), model(batch)
+    assert len(found.rows) == len(batch)
+    places = {tuple(row): number for number, row in enumerate(full.rows.tolist())}
+    kept = [places[tuple(row)] for row in found.rows.tolist()]
+    torch.testing.assert_close(found.logits, full.logits[kept])
+    torch.testing.assert_close(found.weights, full.weights[kept])
+    torch.testing.assert_close(found.mask, full.mask[kept])
+    for kind in (True, False):
+        torch.testing.assert_close(
+            input_gradient(model, batch, found, detached=kind),
+            input_gradient(model, whole(every), full, detached=kind)[kept],
+            atol=1e-6,
+            rtol=1e-4,
+        )
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_a_boundary_token_reads_the_sentence_and_is_not_read(data_of: Data, readout: str) -> None:
+    data = data_of("sentence")
+    model = task_of(data, readout=readout, layers=2).eval().double().model
+    batch = whole(data)
+    with torch.no_grad():
+        output = model(batch)
+        assert output.rows[:, 1].tolist() == [0] * len(batch)
+        assert not output.weights[:, :, 0].any()
+        torch.testing.assert_close(
+            output.weights.sum(-1), torch.ones(len(batch), 4).double()[:, :2]
+        )
+        assert not output.weights.masked_select(~batch.mask[:, None]).any()
+        if output.item_logits is not None:
+            read = torch.einsum("rhn,rhnc->rc", output.weights, output.item_logits)
+            torch.testing.assert_close(read, output.logits)
+        again = model.readout(output, output.weights.unsqueeze(2)).squeeze(1)
+        torch.testing.assert_close(again, output.logits)
+        for row in range(len(batch)):
+            length = int(batch.mask[row].sum())
+            alone = model(data.dataset("test")[[row]])
+            torch.testing.assert_close(alone.logits[0], output.logits[row])
+            torch.testing.assert_close(alone.weights[0], output.weights[row, :, :length])
+
+
+@pytest.mark.parametrize("target", ["marked", "sentence"])
+def test_leave_one_out_by_a_loop(data_of: Data, target: str) -> None:
+    data = data_of(target)
+    model = task_of(data, readout="study").eval().double().model
+    batch = whole(data)
+    with torch.no_grad():
+        output = model(batch)
+        found = leave_one_out(model, batch, output, budget=40)
+    items = batch.attendable()
+    for row in range(len(batch)):
+        own = int(output.rows[row, 1])
+        for place in items[row].nonzero().squeeze(-1).tolist():
+            kept = [p for p in range(int(batch.mask[row].sum())) if p != place]
+            if place == own or not items[row, kept].any():
+                assert found[row, place].isnan()
+                continue
+            shortened = TextBatch(
+                index=batch.index[row : row + 1],
+                tokens=batch.tokens[row : row + 1, kept],
+                mask=batch.mask[row : row + 1, kept],
+                extras={name: values[row : row + 1, kept] for name, values in batch.extras.items()},
+            )
+            with torch.no_grad():
+                after = model(shortened).probabilities[0]
+            expected = total_variation(after, output.probabilities[row])
+            torch.testing.assert_close(found[row, place], expected, atol=1e-9, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("target", "pos"), [("tokens", True), ("sentence", False)])
+def test_a_checkpoint_tags_raw_text_alone(
+    data_of: Data, tmp_path: Path, target: str, pos: bool
+) -> None:
+    data = data_of(target, pos=pos)
     task = task_of(data)
     started = trainer(tmp_path, max_epochs=1, limit_train_batches=2, limit_val_batches=0)
     started.fit(task, data)
     started.save_checkpoint(tmp_path / "last.ckpt")
     loaded = ChunkTagger.load_from_checkpoint(tmp_path / "last.ckpt")
     assert loaded.classes == data.classes
-    dataset = data.dataset("test")
-    places = [0, 3, 7]
-    texts = [" ".join(dataset.words(place)) for place in places]
-    names = {value: key for key, value in enumerate(data.token_features.tables["pos"], 2)}
-    expected = dataset[places]
-    numbers = {number: name for name, number in names.items()}
-    pos = [
-        [numbers[n] for n in row[mask].tolist()]
-        for row, mask in zip(expected.extras["pos"], expected.mask, strict=True)
-    ]
-    batch = loaded.encode(texts, pos)
+    dataset, places = data.dataset("test"), [0, 3, 7]
+    expected, first = dataset[places], int(target == "sentence")
+    texts = [" ".join(dataset.words(place)[first:]) for place in places]
+    given = None
+    if pos:
+        names = dict(enumerate(data.token_features.tables["pos"], 2))
+        rows = zip(expected.extras["pos"], expected.mask, strict=True)
+        given = [[names[n] for n in row[mask].tolist()] for row, mask in rows]
+    batch = loaded.encode(texts, given)
     assert torch.equal(batch.tokens, expected.tokens)
+    assert target == "tokens" or (batch.tokens[:, 0] == BOS).all()
     assert batch.extras.keys() == expected.extras.keys()
     for name, values in batch.extras.items():
-        assert torch.equal(values, expected.extras[name].long()), name
+        assert torch.equal(values.long(), expected.extras[name].long()), name
     with torch.no_grad():
-        logits = task.eval().model(expected).logits
-    tags = [data.classes[n] for n in logits.argmax(-1).tolist()]
-    assert [tag for found in loaded.tag(texts, pos) for tag in found] == tags
-    assert list(map(len, loaded.tag(texts, pos))) == dataset.lengths[places].tolist()
-    with pytest.raises(InputError, match="part-of-speech tags are a feature"):
-        loaded.tag(texts)
+        output = task.eval().model(expected)
+    tags = [data.classes[n] for n in output.logits.argmax(-1).tolist()]
+    found = loaded.tag(texts, given)
+    assert [tag for text in found for tag in text] == tags
+    assert list(map(len, found)) == expected.instances().sum(-1).tolist()
+    if pos:
+        with pytest.raises(InputError, match="part-of-speech tags are a feature"):
+            loaded.tag(texts)
+    else:
+        torch.testing.assert_close(loaded.classify(texts), output.probabilities)
 
 
-def test_a_checkpoint_of_another_model_is_refused(folder: Path, tmp_path: Path) -> None:
-    data = corpus(folder)
+def test_raw_sentences_of_marked_tokens_are_tagged_whole(data_of: Data) -> None:
+    data = data_of("marked", pos=False)
+    task = task_of(data)
+    task.adopt_corpus(data)
+    assert list(map(len, task.tag(["Dog sat .", "ran"]))) == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("target", "spec", "options", "told"),
+    [
+        ("tokens", {}, {"readout": "text"}, "has readout study, the configuration text"),
+        ("sentence", {"target": "marked"}, {}, "has target sentence, the corpus in `data` marked"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused(
+    data_of: Data,
+    tmp_path: Path,
+    target: str,
+    spec: dict[str, Any],
+    options: dict[str, Any],
+    told: str,
+) -> None:
+    data = data_of(target)
     started = trainer(tmp_path, max_epochs=1, limit_train_batches=1, limit_val_batches=0)
     started.fit(task_of(data), data)
     started.save_checkpoint(tmp_path / "last.ckpt")
-    other = task_of(data, readout="text")
-    with pytest.raises(InputError, match="has readout study, the configuration text"):
-        trainer(tmp_path).test(other, data, ckpt_path=tmp_path / "last.ckpt", verbose=False)
+    given = ChunkTagger(data.spec | spec, **arguments(SMALL | options))
+    with pytest.raises(InputError, match=told):
+        trainer(tmp_path).test(given, data, ckpt_path=tmp_path / "last.ckpt", verbose=False)
 
 
-def test_the_schedule_of_the_study() -> None:
-    parameter = torch.nn.Parameter(torch.zeros(()))
-    made = with_noam(torch.optim.SGD([parameter], lr=0.2), 500, 128)
-    scheduler = made["lr_scheduler"]["scheduler"]  # type: ignore[index, typeddict-item]
-    rates = {}
-    for step in range(1, 2001):
-        rates[step] = scheduler.get_last_lr()[0]
-        scheduler.optimizer.step()
-        scheduler.step()
-    for step in (1, 250, 500, 2000):
-        factor = min(step**-0.5, step * 500**-1.5) / 128**0.5
-        assert rates[step] == pytest.approx(0.2 * factor)
-    assert max(rates, key=rates.__getitem__) == 500
-    with pytest.raises(InputError, match="warmup_steps is 0"):
-        with_noam(torch.optim.SGD([parameter], lr=0.2), 0, 128)
-
-
-def test_the_schedule_runs_by_step(folder: Path, tmp_path: Path) -> None:
-    data = corpus(folder)
-    task = task_of(data, learning_rate=0.2, warmup_steps=5)
-    trainer(tmp_path, max_epochs=1, limit_train_batches=3, limit_val_batches=0).fit(task, data)
-    steps = 4  # the next one
-    expected = 0.2 * 16**-0.5 * steps * 5**-1.5
-    assert task.optimizers().param_groups[0]["lr"] == pytest.approx(expected)  # type: ignore[union-attr]
-
-
-def test_the_optimiser_has_the_given_betas(folder: Path) -> None:
-    for options, betas in (({}, (0.9, 0.999)), ({"betas": (0.8, 0.98)}, (0.8, 0.98))):
-        optimizer = task_of(corpus(folder), **options).configure_optimizers()
-        assert isinstance(optimizer, torch.optim.Adam)
-        assert {tuple(group["betas"]) for group in optimizer.param_groups} == {betas}
-
-
-def test_a_corpus_without_tags_is_refused() -> None:
-    data = PlantedEvidence(train_size=20, validation_size=5, test_size=5)
-    with pytest.raises(InputError, match="'negative' is not of the BIO scheme"):
-        ChunkTagger(spec(data.vocab_size, ["negative", "positive"]))
-    task = ChunkTagger(spec(data.vocab_size, ["O", "B-NP", "I-NP"]), **arguments(SMALL))
-    batch = data.dataset("train")[[0, 1]]
-    with pytest.raises(InputError, match="no label for each token"):
-        task._losses(batch, task.model(batch))
-
-
-COLUMNS = [f"--data.{name}={value}" for name, value in FILES.items()]
-TINY = [f"--model.{name}={value}" for name, value in SMALL.items()]
-
-
-def command(folder: Path, root: Path) -> list[str]:
+def command(folder: Path, root: Path, *more: str) -> list[str]:
     model = f"{CONFIGS}/models/tagger_residual.yaml"
-    data = ["--data=ChunkingDataModule", f"--data.path={folder}", *COLUMNS, "--data.case=true"]
+    data = ["--data=ChunkingDataModule", f"--data.path={folder}", *COLUMNS, *more]
     place = [f"--root={root}", "--experiment=e", "--run=r", "--trainer.logger=false"]
     return ["-c", f"{CONFIGS}/trainer.yaml", f"--model={model}", *TINY, *data, *place]
 
 
-def test_the_command_line(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("target", "classes"),
+    [("tokens", ["O", "B-NP", "I-NP", "B-VP", "I-VP"]), ("sentence", ["no SBAR", "SBAR"])],
+)
+def test_the_command_line(
+    data_of: Data,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    classes: list[str],
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
-    fit = command(folder, tmp_path)
-    assert main(["fit", *fit, "--trainer.max_epochs=1", *CPU, *QUIET]) == 0
+    data = data_of(target)
+    given = command(Path(data.path), tmp_path, "--data.case=true", f"--data.target={target}")
+    assert main(["fit", *given, "--trainer.max_epochs=1", *CPU, *QUIET]) == 0
     run = tmp_path / "e" / "r"
     tests = [f"{CONFIGS}/tests/{name}.yaml" for name in ("predictions", "attention_permutation")]
-    attached = ["-c", tests[0], "-c", tests[1]]
-    best = [f"--ckpt_path={run}/best.ckpt", *QUIET]
-    assert main(["test", "-c", f"{run}/fit.yaml", *attached, *best]) == 0
+    fitted = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *QUIET]
+    assert main(["test", *fitted, "-c", tests[0], "-c", tests[1]]) == 0
     records = [read_record(run / f"records/test/{Path(name).stem}.parquet") for name in tests]
-    assert records[0].metadata["classes"] == ["O", "B-NP", "I-NP", "B-VP", "I-VP"]
-    assert len(records[0].columns["index"]) == len(records[1].columns["index"]) > 21
+    assert records[0].metadata["classes"] == classes
+    rows = int(whole(data).instances().sum())
+    assert [len(record.columns["index"]) for record in records] == [rows, rows]
     assert len(list((run / "figures").rglob("*.svg"))) + len(list((run / "figures").rglob("*.pdf")))
+    assert main(["predict", *fitted]) == 0
+    assert (run / "predictions.parquet").exists()
 
 
 @pytest.mark.slow
 @pytest.mark.ddp
 def test_two_devices_count_what_one_counts(folder: Path, tmp_path: Path) -> None:
-    fit = [*command(folder, tmp_path), "--trainer.max_epochs=1"]
+    fit = [*command(folder, tmp_path, "--data.case=true"), "--trainer.max_epochs=1"]
     attnlight_on_one("fit", *fit, *QUIET, cwd=tmp_path, ATTNLIGHT_DATA="")
     run = tmp_path / "e" / "r"
     cheap = [f"{CONFIGS}/tests/{name}.yaml" for name in ("predictions", "attention_permutation")]

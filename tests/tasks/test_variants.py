@@ -6,50 +6,84 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import numpy as np
 import pytest
 import torch
 import yaml
 
+from attnlight import compatibility
 from attnlight.__main__ import main
-from attnlight.compatibility import arguments
+from attnlight.callbacks import BaseDivergence, ImportanceCorrelation
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
-from attnlight.records import read_record
-from attnlight.reference import read_base
-from attnlight.tasks import AdversarialVariant, GuidedVariant, SeedVariant, UniformVariant
-from attnlight.tasks.classification import AttentionClassifier
+from attnlight.models import SelfAttentionTagger
+from attnlight.records import read_metadata, read_record
+from attnlight.reference import Reference, outputs, read_base
+from attnlight.tasks import (
+    AdversarialVariant,
+    GuidedVariant,
+    SeedVariant,
+    UniformVariant,
+)
 from attnlight.tasks.from_base import FromBase
 from tests.bases import Planted, batch_of, running, save, save_base, trainer
-from tests.commands import CONFIGS, CPU, QUIET, experiment
+from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two, experiment
+from tests.tasks.conftest import Scene
+from tests.tasks.tagged import arguments, corpus, save_tagger
 
-KINDS: dict[str, tuple[type[FromBase], dict[str, Any]]] = {
+Kind = tuple[type[FromBase], dict[str, Any]]
+KINDS: dict[str, Kind] = {
     "uniform": (UniformVariant, {}),
     "seed": (SeedVariant, {}),
-    "learned MLP": (GuidedVariant, {"guide": "learned"}),
-    "uniform MLP": (GuidedVariant, {"guide": "uniform"}),
-    "base MLP": (GuidedVariant, {"guide": "base"}),
-    "shuffled MLP": (GuidedVariant, {"guide": "shuffled"}),
+    "learned": (GuidedVariant, {"guide": "learned"}),
+    "uniform guide": (GuidedVariant, {"guide": "uniform"}),
+    "guided": (GuidedVariant, {"guide": "base"}),
+    "shuffled": (GuidedVariant, {"guide": "shuffled"}),
     "adversary": (AdversarialVariant, {"lambda_": 0.1}),
     "imitation": (AdversarialVariant, {"lambda_": 0.0, "prediction_term": "nll"}),
 }
-ARCHITECTURES: dict[str, dict[str, Any]] = {
-    "bigru": {"encoder": "bigru"},
-    "cnn": {"encoder": "cnn", "attention": "scaled_dot"},
-    "none": {"encoder": "none", "attention": "dot", "dropout": 0.2},
-    "frozen": {"encoder": "average", "freeze_embeddings": True},
-    "hierarchical": {"encoder": "bigru", "hierarchical": True, "sentence_dropout": 0.1},
+OF_TAGGERS: dict[str, Kind] = {
+    "uniform head": (UniformVariant, {"head": 1}),
+    "compat": (AdversarialVariant, {"lambda_": 0.1, "compat": True}),
+    "imitation by tvd": (AdversarialVariant, {"lambda_": 0.0, "prediction_term": "tvd"}),
+    "guided, tokens": (GuidedVariant, {"context": "tokens"}),
+    "guided, query and key": (GuidedVariant, {"query_key": True}),
+    "learned, tokens": (GuidedVariant, {"guide": "learned", "context": "tokens"}),
 }
+FROZEN = ("guided", "shuffled", "guided, tokens", "guided, query and key")
+ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
+    "bigru": ("three", {"encoder": "bigru"}),
+    "cnn": ("three", {"encoder": "cnn", "attention": "scaled_dot"}),
+    "none": ("three", {"encoder": "none", "attention": "dot", "dropout": 0.2}),
+    "frozen": ("three", {"encoder": "average", "freeze_embeddings": True}),
+    "hierarchical": ("sentences", {"encoder": "bigru", "sentence_dropout": 0.1}),
+    "study": ("tokens", {"readout": "study"}),
+    "residual": ("tokens", {"readout": "residual", "layers": 2, "heads": 4}),
+    "bilstm": ("tokens", {"encoder": "bilstm", "layers": 2}),
+}
+EVERY = [
+    (kind, name)
+    for name, (scene, _) in ARCHITECTURES.items()
+    for kind in (*KINDS, *(OF_TAGGERS if scene == "tokens" else ()))
+]
+BOTH = pytest.mark.parametrize("scene", ["three", "tokens"], indirect=True)
+THREE = pytest.mark.parametrize("scene", ["three"], indirect=True)
+TOKENS = pytest.mark.parametrize("scene", ["tokens"], indirect=True)
 
 
-@pytest.fixture(scope="module")
-def corpora() -> dict[bool, Planted]:
-    """The corpus flat and in sentences, with three classes."""
-    return {nested: Planted(nested, num_classes=3) for nested in (False, True)}
+@pytest.fixture
+def base(scene: Scene, tmp_path: Path) -> Path:
+    return scene.base(tmp_path)
 
 
-def make(kind: str, corpus: Planted, base: Path, **options: Any) -> FromBase:
-    task, own = KINDS[kind]
-    return task(corpus.spec, base=str(base), **arguments(own | options))
+def make(kind: str, scene: Scene, base: Path, **options: Any) -> Any:
+    task, own = (KINDS | OF_TAGGERS)[kind]
+    torch.manual_seed(1)
+    return task(scene.corpus.spec, str(base), **compatibility.arguments(own | options))
+
+
+def shapes(task: Any) -> dict[str, torch.Size]:
+    return {name: parameter.shape for name, parameter in task.model.named_parameters()}
 
 
 class Gradients(pl.Callback):
@@ -66,210 +100,427 @@ class Gradients(pl.Callback):
         }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("kind", "architecture"), EVERY)
 def test_fit_and_test_reach_every_parameter(
-    kind: str, architecture: str, corpora: dict[bool, Planted], tmp_path: Path
+    kind: str, architecture: str, scenes: dict[str, Scene], tmp_path: Path
 ) -> None:
     """Plain ddp stops where a parameter is left out."""
-    options = ARCHITECTURES[architecture]
-    corpus = corpora[bool(options.get("hierarchical"))]
-    task = make(kind, corpus, save_base(tmp_path / "base.ckpt", corpus, **options))
+    name, options = ARCHITECTURES[architecture]
+    scene = scenes[name]
+    task = make(kind, scene, scene.base(tmp_path, **options))
     watch = Gradients()
     started = trainer(tmp_path, watch, max_epochs=1, limit_train_batches=2, limit_val_batches=2)
-    started.fit(task, datamodule=corpus)
+    started.fit(task, datamodule=scene.corpus)
     assert not watch.unreached
-    assert math.isfinite(started.callback_metrics["train/loss"])
-    trainer(tmp_path, limit_test_batches=2).test(task, corpus, verbose=False)
+    for logged in ("train/loss", "val/loss", task.problem.monitor[0]):
+        assert math.isfinite(started.callback_metrics[logged])
+    trainer(tmp_path, limit_test_batches=2).test(task, scene.corpus, verbose=False)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_architecture_is_the_base_s(
-    architecture: str, corpora: dict[bool, Planted], tmp_path: Path
-) -> None:
-    options = ARCHITECTURES[architecture]
-    corpus = corpora[bool(options.get("hierarchical"))]
-    path = save_base(tmp_path / "base.ckpt", corpus, weight_decay=0.5, **options)
-    base = AttentionClassifier.load_from_checkpoint(path)
-    shapes = {name: p.shape for name, p in base.model.named_parameters()}
-    for kind in ("seed", "adversary"):
-        task = make(kind, corpus, path)
-        assert {name: p.shape for name, p in task.model.named_parameters()} == shapes
-        assert task.hparams["net"] == base.hparams["net"]
-        assert task.hparams["optimizer"]["weight_decay"] == 0.5
-    uniform = make("uniform", corpus, path)
-    assert {name: p.shape for name, p in uniform.model.named_parameters()} == {
-        name: shape for name, shape in shapes.items() if "attention" not in name
-    }
-    output = uniform.model(batch_of(corpus))
-    assert torch.equal(output.weights[:, 0] > 0, output.mask)
-    torch.testing.assert_close(output.weights.amax((1, 2)), 1 / output.mask.sum(-1))
+class TestArchitecture:
+    @pytest.mark.parametrize("architecture", ARCHITECTURES)
+    def test_is_the_base_s(
+        self, architecture: str, scenes: dict[str, Scene], tmp_path: Path
+    ) -> None:
+        name, options = ARCHITECTURES[architecture]
+        scene = scenes[name]
+        path = scene.base(tmp_path, weight_decay=0.5, betas=(0.9, 0.98), **options)
+        own = read_base(path)
+        held = own.identity.options
+        for kind in ("seed", "adversary"):
+            task = make(kind, scene, path)
+            assert shapes(task) == shapes(own)
+            assert held["net"].items() <= task.hparams["net"].items()
+            assert task.hparams["optimizer"]["weight_decay"] == 0.5
+            assert list(task.hparams["optimizer"]["betas"]) == [0.9, 0.98]
+
+    @BOTH
+    def test_its_problem_says_which_epoch_is_best(self, scene: Scene, base: Path) -> None:
+        expected = {"three": ("val/accuracy", "max"), "tokens": ("val/f1", "max")}
+        kind = "tokens" if scene.save is save_tagger else "three"
+        assert SeedVariant.monitor({"base": str(base)}) == expected[kind]
+        assert AdversarialVariant.monitor({}) == ("val/loss", "min")
 
 
-def test_seed_decides_the_start_alone(corpora: dict[bool, Planted], tmp_path: Path) -> None:
-    path = save_base(tmp_path / "base.ckpt", corpora[False])
+class TestTrainingOptions:
+    @THREE
+    def test_replace_the_base_s(self, scene: Scene, tmp_path: Path) -> None:
+        path = scene.base(tmp_path, learning_rate=0.5, amsgrad=True)
+        task = make("uniform", scene, path, training={"learning_rate": 0.25})
+        group = task.configure_optimizers().param_groups[0]
+        assert (group["lr"], group["amsgrad"]) == (0.25, True)
+
+    @TOKENS
+    def test_have_a_schedule_of_their_own(self, scene: Scene, base: Path) -> None:
+        task = make("uniform", scene, base, training={"learning_rate": 0.25, "warmup_steps": 7})
+        expected = 0.25 * 16**-0.5 * 7**-1.5
+        optimizer = task.configure_optimizers()["optimizer"]
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(expected)
+
+    @BOTH
+    @pytest.mark.parametrize("option", ["encoder", "heads"])
+    def test_unknown(self, scene: Scene, base: Path, option: str) -> None:
+        with pytest.raises(InputError, match=f"optimizer has no option '{option}'"):
+            make("uniform", scene, base, optimizer={option: 8})
+
+    @TOKENS
+    def test_weight_decay_of_a_part_that_the_probe_lacks(
+        self, scene: Scene, tmp_path: Path
+    ) -> None:
+        decay = {"recurrent": 0.1, "decoder": 0.2}
+        path = scene.base(tmp_path, encoder="bilstm", weight_decay=decay)
+        task = make("guided, tokens", scene, path)
+        decays = [group["weight_decay"] for group in task.configure_optimizers().param_groups]
+        assert max(decays) == 0.2
+        assert 0.1 not in decays
+
+
+@BOTH
+def test_seed_decides_the_start_alone(scene: Scene, base: Path) -> None:
     states = []
-    for seed, known in ((3, None), (3, "inherited"), (4, None)):
-        first = make("seed", corpora[False], path)
+    for seed, known in ((3, False), (3, True), (4, False)):
+        first = make("seed", scene, base)
         torch.manual_seed(seed)
         held = first.hparams["inherited"] if known else None
-        states.append(make("seed", corpora[False], path, inherited=held).model.state_dict())
+        task = SeedVariant(scene.corpus.spec, str(base), inherited=held)
+        states.append(task.model.state_dict())
     name = "embedding.weight"
     assert torch.equal(states[0][name], states[1][name])
     assert not torch.equal(states[0][name], states[2][name])
 
 
-class TestTrainingOptions:
-    def test_replace_the_base_s(self, corpora: dict[bool, Planted], tmp_path: Path) -> None:
-        path = save_base(tmp_path / "base.ckpt", corpora[False], learning_rate=0.5, amsgrad=True)
-        task = make("uniform", corpora[False], path, training={"learning_rate": 0.25})
-        group = task.configure_optimizers().param_groups[0]
-        assert (group["lr"], group["amsgrad"]) == (0.25, True)
+class TestUniform:
+    @pytest.mark.parametrize("architecture", ARCHITECTURES)
+    def test_last_attention_has_no_parameters(
+        self, architecture: str, scenes: dict[str, Scene], tmp_path: Path
+    ) -> None:
+        name, options = ARCHITECTURES[architecture]
+        scene = scenes[name]
+        path = scene.base(tmp_path, **options)
+        task, own = make("uniform", scene, path), read_base(path)
+        scores = ("query", "key") if name == "tokens" else ("attention",)
+        assert shapes(task) == {
+            key: shape
+            for key, shape in shapes(own).items()
+            if not any(score in key for score in scores)
+        }
+        output = task.model(batch_of(scene.corpus))
+        expected = (output.mask / output.mask.sum(-1, keepdim=True)).unsqueeze(1)
+        torch.testing.assert_close(output.weights, expected.expand_as(output.weights))
+        assert torch.equal(output.weights[:, 0] > 0, output.mask)
 
-    def test_unknown(self, corpora: dict[bool, Planted], tmp_path: Path) -> None:
-        path = save_base(tmp_path / "base.ckpt", corpora[False])
-        with pytest.raises(InputError, match="optimizer has no option 'encoder'"):
-            make("uniform", corpora[False], path, optimizer={"encoder": "cnn"})
+    @TOKENS
+    def test_layers_below_are_uniform_too(self, scene: Scene, tmp_path: Path) -> None:
+        task = make("uniform", scene, scene.base(tmp_path, layers=2))
+        batch = batch_of(scene.corpus)
+        output = task.model(batch)
+        (below,) = output.layers
+        for text, length in enumerate(batch.mask.sum(-1).tolist()):
+            block = below[text, :, :length, :length]
+            torch.testing.assert_close(block, torch.full_like(block, 1 / length))
+            assert float(below[text].detach().sum()) == pytest.approx(2 * length, rel=1e-5)
+
+    @TOKENS
+    def test_one_head_beside_learned_ones(self, scene: Scene, tmp_path: Path) -> None:
+        path = scene.base(tmp_path, heads=4, layers=2)
+        task, whole = make("uniform head", scene, path).eval(), read_base(path).model
+        state = whole.state_dict()
+        kept = [row for row in range(16) if row // 4 != 1]  # heads of 4 numbers each
+        for name in ("attention.query.weight", "attention.key.weight"):
+            state[name] = state[name][kept]
+        task.model.load_state_dict(state)
+        batch = batch_of(scene.corpus)
+        with torch.no_grad():
+            ours, theirs = task.model(batch), whole(batch)
+        torch.testing.assert_close(ours.weights[:, [0, 2, 3]], theirs.weights[:, [0, 2, 3]])
+        uniform = ours.mask / ours.mask.sum(-1, keepdim=True)
+        torch.testing.assert_close(ours.weights[:, 1], uniform)
+        assert torch.equal(ours.layers[0], theirs.layers[0])
+        given = theirs.weights.clone()
+        given[:, 1] = uniform
+        with torch.no_grad():
+            torch.testing.assert_close(ours.logits, whole(batch, weights=given).logits)
+
+    @TOKENS
+    @pytest.mark.parametrize("head", [2, -1])
+    def test_no_such_head(self, scene: Scene, base: Path, head: int) -> None:
+        with pytest.raises(InputError, match=f"there is no head {head} .* heads are 0 to 1"):
+            make("uniform", scene, base, head=head)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("scene", "kind"),
+    [("three", kind) for kind in KINDS] + [("tokens", kind) for kind in KINDS | OF_TAGGERS],
+    indirect=["scene"],
+)
 def test_checkpoint_loads_when_the_base_is_gone(
-    kind: str, corpora: dict[bool, Planted], tmp_path: Path
+    scene: Scene, kind: str, base: Path, tmp_path: Path
 ) -> None:
-    corpus = corpora[False]
-    path = save_base(tmp_path / "base.ckpt", corpus)
-    fingerprint = read_base(path).identity.fingerprint
-    task = make(kind, corpus, path)
-    task.adopt_corpus(corpus)
+    fingerprint = read_base(base).identity.fingerprint
+    task = make(kind, scene, base)
+    task.adopt_corpus(scene.corpus)
     saved = save(task, tmp_path / "variant.ckpt")
-    path.unlink()
+    base.unlink()
     loaded = type(task).load_from_checkpoint(saved)
     assert loaded.reference.identity.fingerprint == fingerprint
     assert loaded.hparams == task.hparams
     assert loaded.settled["inherited"]["base"]["fingerprint"] == fingerprint
     for name, values in task.model.state_dict().items():
         assert torch.equal(loaded.model.state_dict()[name], values)
-    if kind not in ("base MLP", "shuffled MLP"):
-        torch.testing.assert_close(
-            loaded.classify(["good1 filler3"]), task.classify(["good1 filler3"])
-        )
+    texts, pos = ["the cat sat"], [["DT", "NN", "VB"]]
+    if kind in FROZEN:
+        with pytest.raises(InputError, match="no raw text"):
+            loaded.tag(texts, pos)
+    else:
+        assert loaded.tag(texts, pos) == task.tag(texts, pos)
+        own = task.read(texts, pos).probabilities
+        torch.testing.assert_close(loaded.read(texts, pos).probabilities, own)
 
 
-def test_a_test_needs_no_base_file_where_its_outputs_are_kept(
-    corpora: dict[bool, Planted], tmp_path: Path
-) -> None:
-    corpus = corpora[False]
-    path = save_base(tmp_path / "base.ckpt", corpus, seed=77)
-    task = make("adversary", corpus, path)
-    trainer(tmp_path).test(task, corpus, verbose=False)
+@BOTH
+def test_a_test_needs_no_base_file_where_its_outputs_are_kept(scene: Scene, tmp_path: Path) -> None:
+    path = scene.base(tmp_path, seed=77)
+    task = make("adversary", scene, path)
+    trainer(tmp_path).test(task, scene.corpus, verbose=False)
     saved = save(task, tmp_path / "variant.ckpt")
     path.unlink()
     loaded = AdversarialVariant.load_from_checkpoint(saved)
-    trainer(tmp_path).test(loaded, corpus, verbose=False)
+    trainer(tmp_path).test(loaded, scene.corpus, verbose=False)
 
 
 class TestRefusal:
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_another_corpus(self, kind: str, corpora: dict[bool, Planted], tmp_path: Path) -> None:
-        path = save_base(tmp_path / "base.ckpt", Planted(num_classes=3, corpus_seed=1))
-        task = make(kind, corpora[False], path)
+    @pytest.mark.parametrize(
+        ("scene", "kind"),
+        [("three", kind) for kind in KINDS] + [("tokens", "adversary")],
+        indirect=["scene"],
+    )
+    def test_another_corpus(self, scene: Scene, kind: str, base: Path, tmp_path: Path) -> None:
+        other: Any = Planted(num_classes=3, corpus_seed=1)
+        if scene.save is save_tagger:
+            other = corpus(Path(scene.corpus.path), subset={"test": 10})  # type: ignore[attr-defined]
+        task = make(kind, Scene(other, scene.save), base)
         with pytest.raises(InputError, match=r"base\.ckpt was trained on another corpus"):
-            trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=corpora[False])
+            trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=other)
 
+    @THREE
     @pytest.mark.parametrize("options", [{"num_classes": 2}, {"num_classes": 3, "vocabulary": 7}])
     def test_another_vocabulary(
-        self, corpora: dict[bool, Planted], tmp_path: Path, options: dict[str, int]
+        self, scene: Scene, tmp_path: Path, options: dict[str, int]
     ) -> None:
         path = save_base(tmp_path / "base.ckpt", Planted(**options))
         with pytest.raises(InputError, match=r"base\.ckpt has \d+ (token ids|classes), the corpus"):
-            make("seed", corpora[False], path)
+            make("seed", scene, path)
 
-    def test_another_base_than_the_known(
-        self, corpora: dict[bool, Planted], tmp_path: Path
+    @TOKENS
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"min_document_frequency": 30}, "token ids, the corpus in `data`"),
+            ({"chunks": ["VP", "NP"]}, "trained with other tags"),
+            ({"case": False}, "reads the features .*case.*, the corpus in `data` has"),
+        ],
+    )
+    def test_other_tags_or_features(
+        self, scene: Scene, base: Path, change: dict[str, Any], sentence: str
     ) -> None:
+        other = corpus(Path(scene.corpus.path), **change)  # type: ignore[attr-defined]
+        with pytest.raises(InputError, match=sentence):
+            make("seed", Scene(other, save_tagger), base)
+
+    def test_another_problem(self, scenes: dict[str, Scene], tmp_path: Path) -> None:
+        for own, other in (("three", "tokens"), ("tokens", "three")):
+            path = scenes[other].base(tmp_path)
+            with pytest.raises(InputError, match=r"base\.ckpt has \d+ token ids, the corpus"):
+                make("uniform", scenes[own], path)
+
+    @BOTH
+    def test_another_base_than_the_known(self, scene: Scene, base: Path, tmp_path: Path) -> None:
         """What a `fit.yaml` knows of its base does not silently outvote a base given beside it."""
-        known = make("seed", corpora[False], save_base(tmp_path / "base.ckpt", corpora[False]))
-        other = save_base(tmp_path / "other.ckpt", corpora[False], seed=1)
-        task = make("uniform", corpora[False], other, inherited=known.settled["inherited"])
+        known = make("seed", scene, base)
+        other = scene.base(tmp_path, "other", seed=1)
+        task = make("uniform", scene, other, inherited=known.settled["inherited"])
         with pytest.raises(InputError, match=r"other\.ckpt holds another model"):
-            trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=corpora[False])
+            trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=scene.corpus)
 
-    def test_missing_base(self, corpora: dict[bool, Planted], tmp_path: Path) -> None:
+    @BOTH
+    def test_missing_base(self, scene: Scene, base: Path, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"there is no checkpoint .*none\.ckpt"):
-            make("uniform", corpora[False], tmp_path / "none.ckpt")
+            make("uniform", scene, tmp_path / "none.ckpt")
 
-    def test_base_without_attention(self, corpora: dict[bool, Planted], tmp_path: Path) -> None:
-        path = save_base(tmp_path / "base.ckpt", corpora[False])
-        checkpoint = torch.load(path, weights_only=True)
+    @BOTH
+    def test_base_whose_attention_is_given(self, scene: Scene, base: Path, tmp_path: Path) -> None:
+        guided = make("guided", scene, base)
+        guided.adopt_corpus(scene.corpus)
+        saved = save(guided, tmp_path / "guided.ckpt")
+        with pytest.raises(InputError, match="guided by another model's attention"):
+            make("seed", scene, saved)
+
+    @THREE
+    def test_base_without_attention(self, scene: Scene, base: Path) -> None:
+        checkpoint = torch.load(base, weights_only=True)
         del checkpoint["hyper_parameters"]["net"]["attention"]
-        torch.save(checkpoint, path)
+        torch.save(checkpoint, base)
         with pytest.raises(InputError, match="without attention"):
-            make("adversary", corpora[False], path)
+            make("adversary", scene, base)
 
 
-def test_older_base_lacks_newer_options(corpora: dict[bool, Planted], tmp_path: Path) -> None:
-    path = save_base(tmp_path / "base.ckpt", corpora[False])
-    checkpoint = torch.load(path, weights_only=True)
+@BOTH
+def test_older_base_lacks_newer_options(scene: Scene, base: Path) -> None:
+    checkpoint = torch.load(base, weights_only=True)
     held = checkpoint["hyper_parameters"]
     del held["optimizer"]["momentum"], held["net"]["dropout"]
-    torch.save(checkpoint, path)
-    task = make("seed", corpora[False], path)
-    assert (task.hparams["optimizer"]["momentum"], task.hparams["net"]["dropout"]) == (0.0, 0.0)
+    torch.save(checkpoint, base)
+    task = make("seed", scene, base)
+    default = 0.2 if scene.save is save_tagger else 0.0
+    assert (task.hparams["optimizer"]["momentum"], task.hparams["net"]["dropout"]) == (0.0, default)
 
 
-def test_stand_in_reads_each_split(corpora: dict[bool, Planted], tmp_path: Path) -> None:
+@BOTH
+def test_stand_in_reads_each_split(scene: Scene, base: Path) -> None:
     """What other tests rely on: a task's losses are against the base's outputs of that split."""
-    corpus = corpora[False]
-    task = make("imitation", corpus, save_base(tmp_path / "base.ckpt", corpus))
-    task.model.load_state_dict(read_base(tmp_path / "base.ckpt").model.state_dict())
+    task = make("imitation", scene, base).eval()
+    task.model.load_state_dict(read_base(base).model.state_dict())  # type: ignore[attr-defined]
     for split in ("train", "validation", "test"):
-        running(task, corpus, split)
-        batch = batch_of(corpus, split)
+        running(task, scene.corpus, split)
+        task.eval()
+        batch = batch_of(scene.corpus, split, 5)
         output = task.model(batch)
         own = output.logits.log_softmax(-1).amax(-1)
         torch.testing.assert_close(task._losses(batch, output), -own)
 
 
+@TOKENS
+def test_the_store_holds_each_sentence_as_it_is_read_alone(scene: Scene, base: Path) -> None:
+    kept, model = Reference(base).outputs(scene.corpus, "test"), read_base(base).model
+    texts = scene.corpus.dataset("test")
+    assert len(kept) == int(texts.lengths.sum())
+    for place in range(len(texts)):
+        with torch.no_grad():
+            own = model(texts[[place]])
+        weights, logits = kept.read(own.rows, own.mask)
+        torch.testing.assert_close(weights, own.weights, atol=2e-6, rtol=0)
+        torch.testing.assert_close(logits, own.logits, atol=1e-5, rtol=1e-5)
+
+
+@TOKENS
+def test_pairs_of_a_batch_are_bounded(scene: Scene, base: Path) -> None:
+    from attnlight.reference import store
+
+    texts, model = scene.corpus.dataset("train"), read_base(base).model
+    before = store._CPU_PAIRS
+    try:
+        store._CPU_PAIRS = 200
+        cut = [b for b, _ in store._batches(texts, np.arange(len(texts)), model)]
+    finally:
+        store._CPU_PAIRS = before
+    assert sorted(i for b in cut for i in b.index.tolist()) == sorted(texts.index.tolist())
+    assert all(len(b) * b.tokens.shape[1] ** 2 <= 200 or len(b) == 1 for b in cut)
+    assert max(map(len, cut)) > 5
+
+
+@TOKENS
+@pytest.mark.parametrize("kind", ["uniform", "adversary", "guided", "guided, query and key"])
+@pytest.mark.parametrize("target", ["marked", "sentence"])
+def test_of_a_corpus_with_one_answer_a_sentence(
+    target: Any, kind: str, scene: Scene, base: Path, tmp_path: Path
+) -> None:
+    one = corpus(Path(scene.corpus.path), target=target, sentence_chunk="VP")
+    path = save_tagger(tmp_path / "one.ckpt", one)
+    task = make(kind, Scene(one, save_tagger), path)
+    started = trainer(tmp_path, BaseDivergence(figures=False), max_epochs=1)
+    started.fit(task, datamodule=one)
+    assert math.isfinite(started.callback_metrics["val/loss"])
+    started = trainer(tmp_path, BaseDivergence(figures=False), ImportanceCorrelation(figures=False))
+    started.test(task, one, verbose=False)
+    rows = read_record(tmp_path / "records/test/base_divergence.parquet").columns
+    assert rows["index"].tolist() == one.dataset("test").index.tolist()
+    assert isinstance(task.model, SelfAttentionTagger)
+    assert math.isfinite(started.callback_metrics["test/loss"])
+    assert "test/precision" not in started.callback_metrics
+    if kind == "adversary":
+        with pytest.raises(InputError, match="compat is the released loss"):
+            make(kind, Scene(one, save_tagger), path, compat=True)
+    if kind == "guided":
+        np.testing.assert_allclose(rows["attention_js"], 0, atol=1e-9)
+    with pytest.raises(InputError, match=f"has target {target}, the corpus in `data` tokens"):
+        make(kind, scene, path)
+    with pytest.raises(InputError, match=f"has target tokens, the corpus in `data` {target}"):
+        make(kind, Scene(one, save_tagger), base)
+
+
+SIZES = {"train_size": 60, "validation_size": 30, "test_size": 31}
+
+
 class TestCommands:
     """`fit` and `test` as a user gives them."""
 
-    sizes = ("--data.train_size=60", "--data.validation_size=30", "--data.test_size=31")
+    sizes = tuple(f"--data.{name}={size}" for name, size in SIZES.items())
+    divergence = ("-c", f"{CONFIGS}/tests/base_divergence.yaml")
 
     @pytest.fixture
-    def base(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", ["attnlight"])
-        corpus = PlantedEvidence(train_size=60, validation_size=30, test_size=31)
-        return save_base(tmp_path / "base.ckpt", corpus)
+        monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
+        return tmp_path
+
+    @pytest.fixture
+    def base(self, here: Path) -> Path:
+        return save_base(here / "base.ckpt", PlantedEvidence(**SIZES))  # type: ignore[arg-type]
 
     def fit(self, name: str, *options: str) -> int:
         short = ["--trainer.max_epochs=2", "--trainer.logger=false", "--run=r", *CPU, *QUIET]
         return main(["fit", *experiment(name), *self.sizes, *short, *options])
 
-    def test_a_run_is_tested_when_its_base_is_gone(self, base: Path) -> None:
-        divergence = ["-c", f"{CONFIGS}/tests/base_divergence.yaml"]
-        assert self.fit("planted_adversarial", *divergence, f"--model.base={base}") == 0
-        run = Path("checkpoints/planted_adversarial/r")
+    def fit_tagger(self, scene: Scene, base: Path, root: Path) -> list[str]:
+        """A short `fit` of a tagger's adversary with its divergence from the base."""
+        model = f"--model={CONFIGS}/models/tagger_adversarial.yaml"
+        start = ["-c", f"{CONFIGS}/trainer.yaml", model, *self.divergence]
+        given = [*arguments(scene.corpus), f"--model.base={base}"]  # type: ignore[arg-type]
+        short = ["--trainer.max_epochs=2", "--trainer.logger=false", *QUIET]
+        return [*start, *given, *short, f"--root={root}", "--experiment=e", "--run=r"]
+
+    @pytest.mark.parametrize("kind", ["texts", "tokens"])
+    def test_a_run_is_tested_when_its_base_is_gone(
+        self, kind: str, here: Path, scenes: dict[str, Scene]
+    ) -> None:
+        if kind == "texts":
+            base = save_base(here / "base.ckpt", texts := PlantedEvidence(**SIZES))
+            name, count = "planted_adversarial", len(texts.dataset("test"))
+            options = [*experiment(name), *self.sizes, *self.divergence, f"--model.base={base}"]
+            options += ["--trainer.max_epochs=2", "--trainer.logger=false", "--run=r", *QUIET]
+            run = here / "checkpoints" / name / "r"
+        else:
+            base = scenes["tokens"].base(here, betas=(0.9, 0.98))
+            options, run = self.fit_tagger(scenes["tokens"], base, here), here / "e" / "r"
+            count = int(scenes["tokens"].corpus.dataset("test").lengths.sum())
+        assert main(["fit", *options, *CPU]) == 0
         said = yaml.safe_load((run / "fit.yaml").read_text())["model"]["init_args"]
-        known = read_base(base).identity
-        assert said["inherited"]["base"] == known.held()
-        command = ["test", "-c", f"{run}/fit.yaml", *divergence, *CPU, *QUIET]
+        assert said["inherited"]["base"] == read_base(base).identity.held()
+        command = ["test", "-c", f"{run}/fit.yaml", *self.divergence, *CPU, *QUIET]
         command += [f"--ckpt_path={run}/best.ckpt"]
         assert main(command) == 0  # evaluates the base on the test split
         base.unlink()
         assert main(command) == 0
-        assert len(read_record(run / "records/test/base_divergence.parquet").columns["index"]) == 31
+        record = read_record(run / "records/test/base_divergence.parquet").columns
+        assert len(record["index"]) == count
+        assert kind == "texts" or len(record["attention_js_heads"][0]) == 2
         for epoch in range(2):
             assert (run / f"records/val/base_divergence-{epoch}.parquet").exists()
 
     @pytest.mark.parametrize(
         ("name", "monitor"), [("adversarial", "val/loss"), ("uniform", "val/accuracy")]
     )
-    def test_the_task_says_which_epoch_is_best(self, base: Path, name: str, monitor: str) -> None:
+    def test_the_task_says_which_epoch_is_best(
+        self, base: Path, name: str, monitor: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read: list[str] = []
+        monkeypatch.setattr(outputs, "read_base", lambda p: read.append(str(p)) or read_base(p))  # type: ignore[func-returns-value]
         assert self.fit(f"planted_{name}", f"--model.base={base}") == 0
         saved = torch.load(f"checkpoints/planted_{name}/r/last.ckpt", weights_only=True)
         best = [state for key, state in saved["callbacks"].items() if "ModelCheckpoint" in key]
         assert monitor in [state["monitor"] for state in best]
+        assert len(read) == 1 or name == "adversarial"  # whose steps read the base's outputs
 
     @pytest.mark.parametrize(
         ("options", "sentence"),
@@ -288,3 +539,26 @@ class TestCommands:
         told = capsys.readouterr().err.strip().splitlines()[-1]
         assert told.startswith("attnlight: ")
         assert sentence in told
+
+    @pytest.mark.ddp
+    @pytest.mark.slow
+    @TOKENS
+    def test_two_devices(self, scene: Scene, tmp_path: Path) -> None:
+        """Plain ddp; one process evaluates the base; both match heads alike."""
+        base = scene.base(tmp_path)
+        cache = str(tmp_path / "cache")
+        place: Any = {"cwd": tmp_path, "ATTNLIGHT_CACHE": cache, "ATTNLIGHT_DATA": ""}
+        said = attnlight_on_two("fit", *self.fit_tagger(scene, base, tmp_path), **place)
+        assert said.count("validation texts, once") == said.count("train texts, once") == 1
+        found = []
+        for call in (attnlight_on_two, attnlight_on_one):
+            run = tmp_path / "e" / "r"
+            best = f"--ckpt_path={run}/best.ckpt"
+            call("test", "-c", f"{run}/fit.yaml", *self.divergence, best, *QUIET, **place)
+            path = run / "records/test/base_divergence.parquet"
+            found.append((read_record(path).columns, read_metadata(path)["heads"]))
+        (two, order), (one, alone_order) = found
+        assert order == alone_order
+        assert two["index"].tolist() == one["index"].tolist()
+        for name, values in one.items():
+            np.testing.assert_allclose(values, two[name], atol=5e-6, err_msg=name)

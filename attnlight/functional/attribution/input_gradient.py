@@ -30,9 +30,9 @@ def input_gradient(
     `(1 - s) |sum q_c D_c| + sum q_c |D_c - s sum q_k D_k|`, summed over all classes but the
     winner. For two classes that is 2 (1 - s) |D|, from one backward pass; C classes take C - 1.
 
-    Where rows are tokens it is the absolute value of D, the gradient times embedding of the log odds
-    of the token's predicted class: that of the probability of this class alone, but for a number
-    that is one for all items of a row. A backward pass gives it for one token of each text.
+    Where rows are tokens or sentences it is the absolute value of D, the gradient times embedding of
+    the log odds of the row's predicted class: that of the probability of this class alone, but for
+    a number that is one for all items of a row. A backward pass gives it for a row of each text.
 
     An item that is a sentence gets the sum over its words, boundary tokens aside, before absolute
     values are taken.
@@ -81,11 +81,12 @@ def _of_tokens(
 ) -> Tensor:
     """Importances (R, N) of the items to rows that are tokens, texts of like length together."""
     text = require_rows_of_tokens(batch, output)
-    ends = last_places(batch.mask) + 1
+    seen = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
+    ends = last_places(seen) + 1
     order = ends.argsort(stable=True)
     importance = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
     tokens = _CPU_TOKENS if output.mask.device.type == "cpu" else _ACCELERATOR_TOKENS
-    for block in blocks(ends[order].tolist(), tokens):
+    for block in blocks(ends[order].tolist(), tokens * seen.numel() // max(batch.mask.numel(), 1)):
         texts = order[block].sort().values
         rows, items = torch.isin(text, texts).nonzero().squeeze(-1), int(ends[texts].max())
         # Without the padding that longer texts of the batch ask for.
@@ -113,5 +114,8 @@ def _log_odds_effects(model: AttentionModel, batch: TextBatch, weights: Tensor |
         rows = (slot == number).nonzero().squeeze(-1)
         chosen = torch.zeros_like(odds).index_fill(0, rows, 1.0)
         (gradient,) = torch.autograd.grad(odds, embeddings, chosen, retain_graph=True)
-        effects[rows] = (gradient * embeddings).detach().double().sum(-1)[text[rows]]
+        effect = (gradient * embeddings).detach().double().sum(-1)
+        if effect.ndim == 3:
+            effect = effect.masked_fill(~batch.attendable(), 0.0).sum(-1)
+        effects[rows] = effect[text[rows]]
     return effects

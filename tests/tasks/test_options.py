@@ -1,0 +1,200 @@
+"""How tasks of each kind are optimised."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from attnlight.compatibility import arguments
+from attnlight.errors import InputError
+from attnlight.models import FlatClassifier, HierarchicalClassifier
+from attnlight.models.options import ClassifierNet
+from attnlight.tasks import AttentionTask, ChunkTagger
+from attnlight.tasks.options import Optimizer
+from tests.bases import classifier, spec
+from tests.tasks.tagged import SMALL as SMALL_TAGGER
+from tests.tasks.tagged import corpus, task_of, trainer, written
+from tests.tasks.test_classification import HAN, SMALL, fit
+
+
+def flat(**options: Any) -> AttentionTask:
+    return classifier(spec(40, 2), **SMALL, **options)
+
+
+def hierarchical(**options: Any) -> AttentionTask:
+    return classifier(spec(40, 2), **HAN, **options)
+
+
+def tagger(**options: Any) -> AttentionTask:
+    return ChunkTagger(spec(40, ["O", "B-NP"]), **arguments(SMALL_TAGGER | options))
+
+
+Make = Callable[..., AttentionTask]
+PARTS: dict[Make, list[str]] = {
+    flat: ["embedding", "encoder", "attention", "decoder"],
+    hierarchical: [
+        "embedding",
+        "word_encoder",
+        "word_attention",
+        "sentence_encoder",
+        "sentence_attention",
+        "decoder",
+    ],
+    tagger: ["embedding", "projection", "attention", "decoder"],
+}
+EACH = pytest.mark.parametrize("make", PARTS)
+
+
+class RememberRates(pl.Callback):
+    """Learning rate during each epoch."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+
+
+def test_options_are_all_that_the_models_are_made_of() -> None:
+    flat, hierarchical = (
+        set(inspect.signature(kind).parameters) - {"vocab_size", "num_classes"}
+        for kind in (FlatClassifier, HierarchicalClassifier)
+    )
+    assert hierarchical - flat == {"sentence_dropout"}
+    assert not flat - hierarchical
+    assert {field.name for field in fields(ClassifierNet)} == hierarchical | {"hierarchical"}
+
+
+@pytest.mark.parametrize(("option", "value"), [("dropout_on", "logits"), ("attention_size", 3)])
+def test_options_reach_the_model(option: str, value: object) -> None:
+    for hierarchical in (False, True):
+        task = classifier(spec(40, 3), **SMALL, hierarchical=hierarchical, **{option: value})
+        if option == "dropout_on":
+            assert task.model.dropout_on == value
+        else:
+            keys = [p for name, p in task.model.named_parameters() if name.endswith("key.bias")]
+            assert [len(key) for key in keys] == [3] * (1 + hierarchical)
+
+
+@EACH
+class TestOptimizer:
+    def test_parts_have_weight_decays_by_name(self, make: Make) -> None:
+        names = PARTS[make]
+        task = make(weight_decay={name: float(n) for n, name in enumerate(names, start=1)})
+        optimizer = task.configure_optimizers()
+        assert isinstance(optimizer, torch.optim.Adam)
+        held = [(group["weight_decay"], group["params"]) for group in optimizer.param_groups]
+        decayed = [(decay, parameters) for decay, parameters in held if decay]
+        for number, (name, found) in enumerate(zip(names, decayed, strict=True), start=1):
+            decay, parameters = found
+            assert decay == number
+            own = list(getattr(task.model, name).parameters())
+            assert all(p is q for p, q in zip(own, parameters, strict=True))
+        assert sum(len(ps) for _, ps in held) == len(list(task.model.parameters()))
+
+    def test_another_part_is_refused(self, make: Make) -> None:
+        parts = [name for name, part in make().model.named_children() if "dropout" not in name]
+        with pytest.raises(InputError, match=f"'readout'; the model has {', '.join(parts)}"):
+            make(weight_decay={"readout": 0.1}).configure_optimizers()
+
+    def test_has_the_given_betas(self, make: Make) -> None:
+        for options, betas in (({}, (0.9, 0.999)), ({"betas": (0.8, 0.98)}, (0.8, 0.98))):
+            optimizer = make(**options).configure_optimizers()
+            assert isinstance(optimizer, torch.optim.Adam)
+            assert {tuple(group["betas"]) for group in optimizer.param_groups} == {betas}
+
+    @pytest.mark.parametrize("factor", [0.0, 1.0, 2.0])
+    def test_a_plateau_that_does_not_reduce_is_refused(self, make: Make, factor: float) -> None:
+        with pytest.raises(InputError, match=f"plateau_factor is {factor}"):
+            make(plateau_factor=factor).configure_optimizers()
+
+
+class TestPlateau:
+    def test_rate_is_halved_after_each_epoch_without_a_new_best(self) -> None:
+        rates = RememberRates()
+        # Too small to change a prediction: the first epoch is the best.
+        task = classifier(spec(40, 2), **HAN, learning_rate=1e-6, plateau_factor=0.5)
+        fit(task, 4, callbacks=[rates])
+        assert rates.rates == [1e-6, 1e-6, 0.5e-6, 0.25e-6]
+
+    def test_without_it_the_rate_stays(self) -> None:
+        rates = RememberRates()
+        fit(classifier(spec(40, 2), **HAN, learning_rate=1e-6), 3, callbacks=[rates])
+        assert rates.rates == [1e-6] * 3
+
+    def test_a_resumed_run_is_as_an_undisturbed_one(self, tmp_path: Path) -> None:
+        def run(epochs: int, folder: str, ckpt_path: Path | None = None) -> dict[str, Any]:
+            torch.manual_seed(0)
+            task = classifier(spec(40, 2), **HAN, learning_rate=1e-6, plateau_factor=0.5)
+            keep = ModelCheckpoint(
+                tmp_path / folder,
+                filename="last",
+                save_on_train_epoch_end=True,
+                enable_version_counter=False,
+            )
+            options = {"callbacks": [keep], "enable_checkpointing": True}
+            fit(task, epochs, ckpt_path, **options)
+            held: dict[str, Any] = torch.load(tmp_path / folder / "last.ckpt", weights_only=True)
+            return held
+
+        whole = run(5, "whole")
+        first = run(2, "parts")
+        resumed = run(5, "parts", tmp_path / "parts" / "last.ckpt")
+        rates = [
+            part["optimizer_states"][0]["param_groups"][0]["lr"] for part in (first, resumed, whole)
+        ]
+        assert rates == [0.5e-6, 0.5**4 * 1e-6, 0.5**4 * 1e-6]
+        assert resumed["lr_schedulers"] == whole["lr_schedulers"]
+        assert whole["lr_schedulers"][0]["last_epoch"] == 5
+        for name, tensor in whole["state_dict"].items():
+            assert torch.equal(resumed["state_dict"][name], tensor), name
+
+
+@pytest.mark.parametrize("hierarchical", [False, True])
+def test_gradients_are_clipped_with_those_of_embeddings_among_them(hierarchical: bool) -> None:
+    """On a CPU these are sparse until just before the step."""
+    options = SMALL | {"hierarchical": hierarchical, "optimizer": "sgd", "learning_rate": 1.0}
+    task = classifier(spec(40, 2), **options, initialization="xavier")
+    before = [parameter.detach().clone() for parameter in task.model.parameters()]
+    fit(task, 1, gradient_clip_val=1e-3, limit_train_batches=1)
+    pairs = zip(before, task.model.parameters(), strict=True)
+    moved = torch.cat([(own - other).flatten() for own, other in pairs]).norm()
+    assert task.model.embedding.sparse
+    assert moved.item() == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_the_schedule_of_the_study() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(1, 1))
+    options = Optimizer(name="sgd", learning_rate=0.2, warmup_steps=500)
+    made = options.scheduled(model, 128)
+    scheduler = made["lr_scheduler"]["scheduler"]  # type: ignore[index, typeddict-item]
+    rates = {}
+    for step in range(1, 2001):
+        rates[step] = scheduler.get_last_lr()[0]
+        scheduler.optimizer.step()
+        scheduler.step()
+    for step in (1, 250, 500, 2000):
+        factor = min(step**-0.5, step * 500**-1.5) / 128**0.5
+        assert rates[step] == pytest.approx(0.2 * factor)
+    assert max(rates, key=rates.__getitem__) == 500
+    with pytest.raises(InputError, match="warmup_steps is 0"):
+        replace(options, warmup_steps=0).scheduled(model, 128)
+    with pytest.raises(InputError, match="needs the hidden_size"):
+        options.scheduled(model, None)
+    with pytest.raises(InputError, match="exclude each other"):
+        replace(options, plateau_factor=0.5).scheduled(model, 128)
+
+
+def test_the_schedule_runs_by_step(tmp_path: Path) -> None:
+    data = corpus(written(tmp_path))
+    task = task_of(data, learning_rate=0.2, warmup_steps=5)
+    trainer(tmp_path, max_epochs=1, limit_train_batches=3, limit_val_batches=0).fit(task, data)
+    steps = 4  # the next one
+    expected = 0.2 * 16**-0.5 * steps * 5**-1.5
+    assert task.optimizers().param_groups[0]["lr"] == pytest.approx(expected)  # type: ignore[union-attr]
