@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +68,7 @@ class Run:
         config_text: That of `fit` as it is written; empty where the run has none.
         records: Records outside fit, tests first, in order of stage and name.
         epochs: Records of validation epochs, by test and epoch.
-        metrics: What the task logged.
-        others: What it logged on corpora that it was not trained on, by their names.
+        metrics: What the task logged, by the name of the corpus; "" is the one it was trained on.
     """
 
     folder: Path
@@ -77,8 +76,7 @@ class Run:
     config_text: str
     records: list[StoredRecord]
     epochs: list[StoredRecord]
-    metrics: Metrics
-    others: dict[str, Metrics] = field(default_factory=dict)
+    metrics: dict[str, Metrics]
 
     @property
     def config(self) -> dict[str, Any]:
@@ -105,10 +103,9 @@ def load_run(folder: Path) -> Run:
             f"{folder} holds no records: run `attnlight test` with `-c configs/tests/<test>.yaml` "
             "first."
         )
-    corpora = list(dict.fromkeys(record.corpus for record in records if record.corpus))
-    named = [*VERBS, *(f"{verb}-{corpus}" for verb in VERBS[1:] for corpus in corpora)]
+    corpora = list(dict.fromkeys(["", *(record.corpus for record in records)]))
     configs = {}
-    for verb in named:
+    for verb in [*VERBS, *(f"{verb}-{corpus}" for verb in VERBS[1:] for corpus in corpora[1:])]:
         path = folder / f"{verb}.yaml"
         if path.is_file():
             configs[verb] = read_yaml(path) or {}
@@ -121,8 +118,7 @@ def load_run(folder: Path) -> Run:
         config_text=(folder / "fit.yaml").read_text(encoding="utf-8") if "fit" in configs else "",
         records=[record for record in records if record.epoch is None],
         epochs=[record for record in records if record.epoch is not None],
-        metrics=read_metrics(folder / "logs"),
-        others={corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora},
+        metrics={corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora},
     )
 
 
@@ -159,32 +155,28 @@ def read_metrics(logs: Path) -> Metrics:
     test: dict[str, float] = {}
     paths = {path.parent.name.removeprefix("version_"): path for path in logs.glob(_LOGS)}
     for version in sorted(paths, key=lambda name: (int(name) if name.isdigit() else -1, name)):
-        rows = _read_csv(paths[version])
-        test |= {name: value for row in rows for name, value in _of_task(row, "test/").items()}
-        if not any(_of_task(row, "train/") for row in rows):
-            continue  # `attnlight validate` logs as epoch 0 whatever checkpoint it evaluates
+        try:
+            with paths[version].open(encoding="utf-8", newline="") as file:
+                rows = [
+                    {name: float(value) for name, value in row.items() if value}
+                    for row in csv.DictReader(file)
+                ]
+        except (OSError, ValueError, TypeError, csv.Error) as error:
+            raise InputError(
+                f"{paths[version]} is not a readable file of metrics: {error}."
+            ) from error
+        # `attnlight validate` logs as epoch 0 whatever checkpoint it evaluates.
+        fitted = any(name.startswith("train/") for row in rows for name in row)
         for row in rows:
-            for name, value in _of_task(row, "val/").items():
-                curves.setdefault(name, {})[int(float(row["epoch"]))] = value
+            for name, value in row.items():
+                stage, _, metric = name.partition("/")
+                if "/" in metric:
+                    continue  # a test's own
+                if stage == "test":
+                    test[metric] = value
+                elif stage == "val" and fitted:
+                    curves.setdefault(metric, {})[int(row["epoch"])] = value
     return Metrics({name: dict(sorted(points.items())) for name, points in curves.items()}, test)
-
-
-def _read_csv(path: Path) -> list[Mapping[str, str]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows: list[Mapping[str, str]] = list(csv.DictReader(file))
-        for row in rows:
-            for value in filter(None, row.values()):
-                float(value)
-    except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise InputError(f"{path} is not a readable file of metrics: {error}.") from error
-    return rows
-
-
-def _of_task(row: Mapping[str, str], prefix: str) -> dict[str, float]:
-    """The task's metrics `<prefix><metric>` in a row; `<prefix><test>/<measure>` are a test's."""
-    values = {name.removeprefix(prefix): v for name, v in row.items() if name.startswith(prefix)}
-    return {name: float(value) for name, value in values.items() if value and "/" not in name}
 
 
 def require_one_run(paths: Sequence[Path]) -> None:

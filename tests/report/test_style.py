@@ -12,7 +12,7 @@ from PIL import Image
 
 from attnlight.errors import InputError
 from attnlight.report import draw, save_figure
-from attnlight.report.style import _METADATA, INK, _settle, figure_png, inline_svg, styled
+from attnlight.report.style import _METADATA, INK, figure_png, inline_svg, styled
 from tests.report.fake import rows_of
 
 FILL_UP = """
@@ -57,8 +57,8 @@ class TestFiles:
         assert figure is not None
         assert other is not None
         paths = save_figure(figure, tmp_path / "x")
+        figure_png(other, dpi=50)  # lays it out
         with styled():
-            _settle(other)
             for path in paths:
                 kind = path.suffix[1:]
                 expected = tmp_path / f"y.{kind}"

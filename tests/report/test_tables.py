@@ -63,7 +63,7 @@ def test_html_holds_the_cells_and_nothing_of_theirs_is_markup() -> None:
 
 def test_csv_comes_back() -> None:
     table = Table.of("x", NASTY, [NASTY, NASTY[::-1]])
-    assert list(csv.reader(io.StringIO(table.to_csv()))) == [NASTY, NASTY, NASTY[::-1]]
+    assert list(csv.reader(io.StringIO(table.to_texts()["csv"]))) == [NASTY, NASTY, NASTY[::-1]]
 
 
 def test_markdown_has_a_cell_for_each() -> None:
@@ -81,7 +81,7 @@ def test_markdown_has_a_cell_for_each() -> None:
 
 def test_two_columns_of_one_name() -> None:
     table = Table.of("x", ["a", "b", "b"], [["1", "2", "3"]])
-    assert table.to_csv() == "a,b,b\n1,2,3\n"
+    assert table.to_texts()["csv"] == "a,b,b\n1,2,3\n"
     assert "1 & 2 & 3" in table.to_latex()
     assert Cells(table.to_html()).texts == ["a", "b", "b", "1", "2", "3"]
     assert re.search(r"\| 1 *\| +2 \| +3 \|", table.to_markdown())

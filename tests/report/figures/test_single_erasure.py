@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from attnlight.report import draw
-from attnlight.report.figures import tables
-from attnlight.report.figures.single_erasure import MEASURES, sample
+from attnlight.report.figures import describe, tables
+from attnlight.report.figures.single_erasure import sample
 from tests.report.erased import SCORES
 from tests.report.fake import rows_of
 
@@ -132,4 +132,4 @@ def test_without_the_released_draw() -> None:
 def test_every_measure_is_in_words() -> None:
     from attnlight.callbacks import SingleErasure
 
-    assert set(SingleErasure.measures) <= MEASURES.keys()
+    assert set(SingleErasure.measures) <= describe("single_erasure").measures.keys()
