@@ -14,6 +14,8 @@ from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from attnlight.report.tables import Table
 
 DESCRIPTION = """\
@@ -33,13 +35,12 @@ class RunScores(NamedTuple):
 
     Attributes:
         name: Experiment and run.
-        rows: Dataset index and position of each instance, (n, 2).
-        scores: By name, for each instance the scores of its items; None where it has none.
+        scores: Under dataset index and position of each instance, an array of the scores of its
+            items in each column, None where it has none.
     """
 
     name: str
-    rows: NDArray[np.int64]
-    scores: Mapping[str, Sequence[NDArray[np.floating] | None]]
+    scores: pd.DataFrame
 
 
 class Agreement(NamedTuple):
@@ -93,7 +94,9 @@ def read_scores(runs: Sequence[Path]) -> list[RunScores]:
         InputError: A run has no such record, one was written without `keep_scores`, or they are not
             of the same instances.
     """
-    from attnlight.records import read_record, record_columns
+    import pandas as pd
+
+    from attnlight.records import KEY, read_record, record_columns
     from attnlight.report.run import require_same_instances
 
     found = []
@@ -107,10 +110,10 @@ def read_scores(runs: Sequence[Path]) -> list[RunScores]:
         names = [name for name in record_columns(path) if name.startswith(_PREFIX)]
         if not names:
             raise InputError(f"{path} holds no scores: test again with keep_scores: true.")
-        held = read_record(path, ["index", "position", *names]).columns
-        keys = np.stack([held["index"], held["position"]], axis=1).astype(np.int64)
-        scores = {name.removeprefix(_PREFIX): list(held[name]) for name in names}
-        found.append(RunScores("/".join(run.resolve().parts[-2:]), keys, scores))
+        held = read_record(path, [*KEY, *names]).columns
+        scores = pd.DataFrame({name: list(column) for name, column in held.items()})
+        scores = scores.set_index(list(KEY)).rename(columns=lambda name: name.removeprefix(_PREFIX))
+        found.append(RunScores("/".join(run.resolve().parts[-2:]), scores))
     for run in runs[1:]:
         require_same_instances(runs[0] / _RECORD, run / _RECORD)
     return found
@@ -124,29 +127,28 @@ def agreement(runs: Sequence[RunScores], seed: int = 0) -> Agreement:
         seed: Seed of the random order of the shuffled attention.
 
     Raises:
-        InputError: Two runs have no score in common, or read an instance as other items.
+        InputError: The runs have no score in common, or read an instance as other items.
     """
+    import pandas as pd
+
     from attnlight.statistics.agreement import shuffled, tau_between
 
-    first = runs[0]
-    for other in runs[1:]:
-        shared = next((name for name in first.scores if name in other.scores), None)
-        if shared is None:
-            raise InputError(f"{first.name} and {other.name} have no scores in common.")
-        for key, a, b in zip(first.rows, first.scores[shared], other.scores[shared], strict=True):
-            if a is not None and b is not None and len(a) != len(b):
-                raise InputError(
-                    f"{first.name} and {other.name} read instance {key[0]} as {len(a)} and as "
-                    f"{len(b)} items; reliability needs one corpus, tokenised in one way."
-                )
-    names = [name for name in first.scores if all(name in run.scores for run in runs)]
-    measured = [[scores is not None for scores in run.scores[names[0]]] for run in runs]
-    kept = np.flatnonzero(np.all(measured, axis=0)).tolist()
-    rows = first.rows[kept]
+    names = [name for name in runs[0].scores if all(name in run.scores for run in runs)]
+    if not names:
+        raise InputError(f"{' and '.join(run.name for run in runs)} have no scores in common.")
+    items = [run.scores[names[0]].map(len, na_action="ignore") for run in runs]
+    sizes = pd.concat(items, axis="columns", keys=range(len(runs)))
+    for (index, _), row in sizes[sizes.nunique(axis="columns") > 1].iterrows():
+        few, many = row.idxmin(), row.idxmax()
+        raise InputError(
+            f"{runs[few].name} and {runs[many].name} read instance {index} as {row[few]:.0f} and "
+            f"as {row[many]:.0f} items; reliability needs one corpus, tokenised in one way."
+        )
+    kept = sizes.notna().all(axis="columns")
+    rows = np.array(kept.index[kept].tolist(), dtype=np.int64).reshape(-1, 2)
     tau = {}
     for name in names:
-        columns = [[s for i in kept if (s := run.scores[name][i]) is not None] for run in runs]
-        pairs = list(combinations(columns, 2))
+        pairs = list(combinations([run.scores.loc[kept, name].tolist() for run in runs], 2))
         tau[name] = np.stack([tau_between(a, b) for a, b in pairs])
         if name == "attention":
             null = np.stack([tau_between(a, shuffled(b, rows, seed)) for a, b in pairs])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-Rows = Mapping[str, NDArray[Any]]
+from attnlight.report.tables import Rows
+
 # What a row counts as under a ranking that never flips it: `listwise` drops it under all rankings
 # (Serrano & Smith 2019, text), `column` under that one (their code); `one` keeps it as if all had to
 # go (Mohankumar et al. 2020).

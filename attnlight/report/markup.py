@@ -36,7 +36,7 @@ def render(template: str, **context: object) -> Markup:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    from attnlight.report.tables import interval, number
+    from attnlight.report.tables import class_name, interval, number
 
     found = Environment(
         loader=PackageLoader(__package__),
@@ -50,6 +50,7 @@ def _environment() -> Environment:
     found.filters |= {
         "plain": lambda text: escape(without_controls(str(text))),
         "visible": lambda text: escape(_CONTROLS.sub(lambda c: f"\\u{ord(c[0]):04x}", str(text))),
+        "class_name": class_name,
         "number": number,
         "interval": interval,
     }

@@ -7,7 +7,7 @@ import platform
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -175,7 +175,7 @@ def facts(run: Run, summaries: Sequence[RecordSummary]) -> list[tuple[str, list[
         ("Corpus", [_class(run.config.get("data"))]),
         ("Classes", next(filter(None, classes), [])),
         ("Seed", [str(run.config.get("seed_everything", ""))]),
-        ("Checkpoint", sorted({part.checkpoint for part in summaries})),
+        ("Checkpoint", sorted({part.metadata.get("checkpoint") or "" for part in summaries})),
         ("Partial records", sorted({part.record.test for part in summaries if part.partial})),
     ]
     given = [(name, [value for value in values if value]) for name, values in found]
@@ -204,7 +204,8 @@ def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
         again = ["--experiment", experiment, "--run", f"{name}-again"]
         lines.append(["fit", "-c", str(run.folder / "fit.yaml"), *again])
         for part in summaries:
-            key = _VERBS[part.record.stage], part.record.corpus, part.checkpoint
+            checkpoint = part.metadata.get("checkpoint") or ""
+            key = _VERBS[part.record.stage], part.record.corpus, checkpoint
             tests.setdefault(key, []).append(part.record.test)
     for (verb, corpus, checkpoint), names in tests.items():
         own = f"{verb}-{corpus}" if corpus else verb
@@ -226,11 +227,7 @@ def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
 def versions(run: Run) -> list[tuple[str, str]]:
     """Versions that wrote the report, and those that the configuration names."""
     found = [("attnlight", __version__), ("Python", platform.python_version())]
-    for package in _PACKAGES:
-        try:
-            found.append((package, version(package)))
-        except PackageNotFoundError:
-            continue
+    found += [(package, version(package)) for package in _PACKAGES]
     header = run.config_text.partition("\n")[0]
     if header.startswith("# ") and "==" in header:
         found.append(("configuration written by", header[2:]))

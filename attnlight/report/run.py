@@ -182,6 +182,9 @@ def read_metrics(logs: Path) -> Metrics:
 def require_one_run(paths: Sequence[Path]) -> None:
     """Refuse records of several runs in one folder, by what they say of themselves.
 
+    Fingerprints of a corpus are compared within a version of them; of several versions, the dataset
+    indices of the whole records of each split are.
+
     Args:
         paths: The records; those written by older versions say less and pass more easily.
 
@@ -189,13 +192,19 @@ def require_one_run(paths: Sequence[Path]) -> None:
         RecordError: Two name other corpora or classes, or come from one checkpoint's name with
             different content.
     """
-    found = {path: read_metadata(path) for path in paths}
-    _require_same_corpus(found, "come from different corpora: one is of another run")
+    found = {path: _metadata(path) for path in paths}
+    corpora = "come from different corpora: one is of another run"
+    _require_same(found, "corpus", corpora, within="corpus_version")
+    if len({about["corpus_version"] for about in found.values() if about.get("corpus")}) > 1:
+        whole = {path: about for path, about in found.items() if not about.get("partial")}
+        for path, about in whole.items():
+            if about.get("corpus"):
+                index = read_record(path, KEY[:1]).columns[KEY[0]]
+                about["indices"] = np.unique(index).tolist()
+        _require_same(whole, "indices", corpora, within="stage")
     _require_same(found, "classes", "name different classes: one is of another run")
-    for name in sorted({str(about.get("checkpoint")) for about in found.values()}):
-        of_name = {path: about for path, about in found.items() if about.get("checkpoint") == name}
-        how = f"come from different versions of {name}: test it again, or one is of another run"
-        _require_same(of_name, "checkpoint_hash", how)
+    how = "come from different versions of {}: test it again, or one is of another run"
+    _require_same(found, "checkpoint_hash", how, within="checkpoint")
 
 
 def require_same_instances(first: Path, second: Path) -> None:
@@ -205,9 +214,9 @@ def require_same_instances(first: Path, second: Path) -> None:
         RecordError: They are of different corpora or splits, or one holds an instance that the
             other does not.
     """
-    found = {path: read_metadata(path) for path in (first, second)}
+    found = {path: _metadata(path) for path in (first, second)}
     _require_same(found, "stage", "are of different splits")
-    _require_same_corpus(found, "come from different corpora", by_index=False)
+    _require_same(found, "corpus", "come from different corpora", within="corpus_version")
     one, other = (read_record(path, KEY).columns for path in (first, second))
     if all(np.array_equal(one[name], other[name]) for name in KEY):
         return
@@ -219,33 +228,26 @@ def require_same_instances(first: Path, second: Path) -> None:
     )
 
 
-def _require_same_corpus(
-    found: Mapping[Path, Mapping[str, Any]], how: str, by_index: bool = True
-) -> None:
-    """Refuse different corpora.
+def _metadata(path: Path) -> dict[str, Any]:
+    """The metadata of a record, with the version of the fingerprint of its corpus."""
+    about = read_metadata(path)
+    return about | {"corpus_version": str(about.get("corpus")).rpartition("-")[0]}
 
-    Fingerprints of one version are compared; those of two versions cannot be, so that the dataset
-    indices of the whole records of each split are, if wanted.
+
+def _require_same(
+    found: Mapping[Path, Mapping[str, Any]], key: str, how: str, within: str = ""
+) -> None:
+    """Refuse records whose metadata differ in one key, of those that agree in another.
+
+    Args:
+        found: Metadata of each record; those that lack the key pass.
+        key: What must not differ.
+        how: How they differ then; what they agree in goes into its braces.
+        within: What they agree in; empty: all are compared.
     """
-    versions: dict[str, dict[Path, Mapping[str, Any]]] = {}
-    for path, about in found.items():
-        if about.get("corpus"):
-            versions.setdefault(about["corpus"].rpartition("-")[0], {})[path] = about
-    for of_version in versions.values():
-        _require_same(of_version, "corpus", how)
-    if len(versions) < 2 or not by_index:
-        return
     first: dict[Any, tuple[Path, Any]] = {}
     for path, about in found.items():
-        if about.get("corpus") and not about.get("partial"):
-            index = np.unique(read_record(path, KEY[:1]).columns[KEY[0]])
-            whole, expected = first.setdefault(about.get("stage"), (path, index))
-            if not np.array_equal(index, expected):
-                raise RecordError(f"{whole} and {path} {how}.")
-
-
-def _require_same(found: Mapping[Path, Mapping[str, Any]], key: str, how: str) -> None:
-    known = [(path, about[key]) for path, about in found.items() if about.get(key)]
-    for path, value in known[1:]:
-        if value != known[0][1]:
-            raise RecordError(f"{known[0][0]} and {path} {how}.")
+        if about.get(key):
+            other, expected = first.setdefault(about.get(within), (path, about[key]))
+            if about[key] != expected:
+                raise RecordError(f"{other} and {path} {how.format(about.get(within))}.")

@@ -156,14 +156,9 @@ def _print(
     `Figure.savefig` would draw it twice, since a figure whose layout was ever computed might need
     it again.
     """
-    from matplotlib.backends import backend_agg, backend_pdf, backend_svg
+    from matplotlib.backend_bases import get_registered_canvas_class
     from matplotlib.text import Text
 
-    canvases: dict[str, Any] = {
-        "svg": backend_svg.FigureCanvasSVG,
-        "pdf": backend_pdf.FigureCanvasPdf,
-        "png": backend_agg.FigureCanvasAgg,
-    }
     own_dpi, own_canvas = figure.get_dpi(), figure.canvas
     try:
         with styled(**{"svg.fonttype": fonttype}):
@@ -177,7 +172,8 @@ def _print(
                 figure.set_layout_engine("none")
             if kind == "png":
                 figure.set_dpi(dpi)
-            getattr(canvases[kind](figure), f"print_{kind}")(file, metadata=_METADATA[kind])
+            canvas = get_registered_canvas_class(kind)(figure)
+            getattr(canvas, f"print_{kind}")(file, metadata=_METADATA[kind])
     finally:
         figure.set_dpi(own_dpi)
         figure.set_canvas(own_canvas)

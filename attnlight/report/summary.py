@@ -61,15 +61,6 @@ class RecordSummary:
         """Whether the record holds only some of the instances."""
         return bool(self.metadata.get("partial"))
 
-    @property
-    def checkpoint(self) -> str:
-        """File name of the model's checkpoint; empty where the record does not say."""
-        return str(self.metadata.get("checkpoint") or "")
-
-    def class_name(self, predicted: int | None) -> str:
-        """What a class is called, its number where the record has no name; None: `all`."""
-        return "all" if predicted is None else class_name(predicted, self.metadata.get("classes"))
-
 
 def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     """Mean and 95 % bootstrap interval of each measure of a record, read in pieces.
@@ -133,7 +124,7 @@ def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
     for part in summaries:
         place, test, partial = part.record.place, part.record.test, part.partial
         for line in part.lines:
-            name = part.class_name(line.predicted)
+            name = class_name(line.predicted, part.metadata.get("classes"))
             own = "" if line.predicted is None else name
             means = (line.mean, line.low, line.high, line.defined)
             full.append([place, test, line.measure, own, *means, str(partial).lower()])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from attnlight.report.summary import Line
     from attnlight.statistics.bootstrap import MeanInterval
 
+Rows = Mapping[str, NDArray[Any]]  # columns of a record, (R,) or (R, K), NaN where undefined
 Format = Callable[["MeanInterval"], str]  # of a mean with its interval
 # What plain LaTeX cannot set or would take as a command.
 _LATEX = str.maketrans(
@@ -157,15 +158,17 @@ def probability(p: float) -> str:
     return "< 0.001" if p < 0.001 else number(p)
 
 
-def class_name(predicted: int, classes: Sequence[str] | None) -> str:
-    """What a class is called, its number where there is no name."""
+def class_name(predicted: int | None, classes: Sequence[str] | None) -> str:
+    """What a class is called, its number where there is no name; None: `all`."""
     names = classes or []
+    if predicted is None:
+        return "all"
     return names[predicted] if predicted < len(names) else f"class {predicted}"
 
 
 def mean_cells(
     columns: Sequence[NDArray[Any]],
-    rows: Mapping[str, NDArray[Any]],
+    rows: Rows,
     formats: Sequence[Format] | None = None,
 ) -> list[str]:
     """Cells of a line of means: each with its interval, then how many values the first is over.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.report.style import GRID, INK, MUTED, Group, canvas, predicted_groups
+from attnlight.report.tables import Rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ _FLOOR = 2e-3  # smallest bandwidth, of the axis: values that are all equal stil
 
 
 def violins_by_max_attention(
-    rows: Mapping[str, NDArray[Any]],
+    rows: Rows,
     measure: str,
     label: str,
     limits: tuple[float, float],

@@ -1,8 +1,8 @@
 """What each test shows of its record.
 
-`texts.yaml` describes each test by its name in snake case, and a module of that name draws it:
-`draw(rows, classes)` gives its figure and, where it has any, `tables(rows, classes)` tables of its
-own. Besides what the file names, both read `index`, `position`, `prediction` and `max_attention`.
+`texts.yaml` describes each test by its name in snake case. Most have a module of that name:
+`draw(rows, classes)` gives the figure and `tables(rows, classes)` tables of the test's own. Besides
+what the file names, both read `index`, `position`, `prediction` and `max_attention`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from attnlight.files import read_yaml
 from attnlight.records import read_metadata, read_pieces, record_columns
 from attnlight.report.erasure import WORDS
 from attnlight.report.markup import without_controls
-from attnlight.report.tables import Table
+from attnlight.report.tables import Rows, Table
+from attnlight.report.violins import violins_by_max_attention
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +42,8 @@ class Description:
         caption: What its figure shows.
         measures: Each column in words, with its unit.
         columns: What its figure and its tables read besides these.
+        violins: Arguments of `violins_by_max_attention`, where that is its figure.
+        tables: `title`, `head` and `note` of its own tables.
     """
 
     title: str
@@ -49,6 +52,8 @@ class Description:
     caption: str = ""
     measures: Mapping[str, str] = field(default_factory=dict)
     columns: Sequence[str] = ()
+    violins: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @cache
@@ -74,9 +79,7 @@ def columns(test: str) -> Sequence[str] | None:
     return None if known is None else [*known.measures, *known.columns]
 
 
-def draw(
-    test: str, rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None
-) -> Figure | None:
+def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
     """Draw a test's figure.
 
     Args:
@@ -87,28 +90,49 @@ def draw(
     Returns:
         The figure, or None for a test that has none or a record without rows.
     """
-    if test not in descriptions() or not len(rows["index"]):
+    known = descriptions().get(test)
+    if known is None or not len(rows["index"]):
         return None
     # Figures know no direction of text: its controls would be drawn as boxes, or turn labels around.
     names = None if classes is None else [without_controls(name) for name in classes]
+    if known.violins:
+        return violins_by_max_attention(rows, **known.violins, classes=names)
     figure: Figure | None = import_module(f"{__name__}.{test}").draw(rows, names)
     return figure
 
 
-def tables(
-    test: str, rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None
-) -> list[Table]:
-    """Make a test's own tables; none for a test that has none or a record without rows.
+def tables(test: str, rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
+    """Make a test's own tables; none for a test without any or a record without rows.
 
     Args:
         test: The test's name in snake case.
         rows: Columns of its record, (R,) or (R, K), NaN where undefined.
         classes: Names of the classes; None numbers them.
     """
-    if test not in descriptions() or not len(rows["index"]):
+    if not describe(test).tables or not len(rows["index"]):
         return []
-    make = getattr(import_module(f"{__name__}.{test}"), "tables", None)
-    return [] if make is None else list(make(rows, classes))
+    return list(import_module(f"{__name__}.{test}").tables(rows, classes))
+
+
+def described_table(
+    test: str,
+    name: str,
+    lines: Sequence[Sequence[str]],
+    head: Sequence[str] | None = None,
+    **fields: object,
+) -> Table:
+    """A test's own table, with title, headings and note as `texts.yaml` has them.
+
+    Args:
+        test: The test's name in snake case.
+        name: The table's name.
+        lines: Its cells; the first of a line names it.
+        head: Headings; None: those of the file.
+        fields: What stands in braces in title and note.
+    """
+    known = describe(test).tables[name]
+    title, note = (known[part].format(**fields) for part in ("title", "note"))
+    return Table.of(title, head or known["head"], lines, note)
 
 
 def figure_rows(

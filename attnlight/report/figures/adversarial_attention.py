@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlight.report.figures import described_table
 from attnlight.report.style import INK, MUTED, Group, canvas, predicted_groups
-from attnlight.report.tables import Format, Table, estimate, mean_cells, number, percent
+from attnlight.report.tables import Rows, Table, estimate, mean_cells, number, percent
 from attnlight.report.violins import bins_height, draw_bins, draw_histograms
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-Rows = Mapping[str, NDArray[Any]]
 
 _EDGES = np.linspace(0.0, 0.7, 41)  # the paper's bins
 _LIMITS = (-0.05, 0.7)
@@ -77,43 +75,22 @@ def _frontier(axes: Axes, rows: Rows) -> None:
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """The largest divergence with its share, and the search against it on the same texts."""
     groups = predicted_groups(rows["prediction"], classes)
-    if len(groups) > 1:
-        groups = [Group("all", INK, np.ones(len(rows["prediction"]), dtype=bool)), *groups]
-    else:
-        groups = [groups[0]._replace(name="all")]
-    js = rows["worst_js"].astype(np.float64)
+    everything = Group("all", INK, np.ones(len(rows["prediction"]), dtype=bool))
+    js, searched = rows["worst_js"].astype(np.float64), _any(rows, "search_js")
     far = np.where(np.isnan(js), np.nan, js > _VERY_DIFFERENT)
-    columns = [js, rows["worst_share"], far, rows["upper_js"]]
-    worst = Table.of(
-        "How different an attention can be that keeps the prediction",
-        ["texts", "JS (nats)", "share of the largest", "JS > 0.6 (%)", "upper bound", "n"],
-        _lines(groups, columns, rows, [estimate, estimate, percent, estimate]),
-        "Means with 95 % bootstrap intervals. Share of the largest: of the JS that any attention on "
-        "the text can have, undefined for texts of one item. Never let it stand alone: an attention "
-        "that is faithful but redundant, such as over ten words that all carry the signal, fails it.",
-    )
-    if not _any(rows, "search_js"):
-        return [worst]
-    exact = np.where(np.isnan(rows["search_js"]), np.nan, js)
-    columns = [exact, *(rows[f"search_{name}"] for name in ("js", "gap", "tvd"))]
-    by_search = Table.of(
-        "What Jain & Wallace's search finds at the same epsilon, on the texts searched",
-        ["texts", "JS (nats)", "by search", "gap", "change by search (TVD)", "n"],
-        _lines(groups, columns, rows, [estimate] * 4),
-        "Means with 95 % bootstrap intervals; gap: how far the search falls short on each text.",
-    )
-    return [worst, by_search]
-
-
-def _lines(
-    groups: Sequence[Group], columns: Sequence[NDArray[Any]], rows: Rows, formats: Sequence[Format]
-) -> list[list[str]]:
-    """A line of means for each group of rows."""
-    lines = []
-    for name, _, members in groups:
-        own = [np.where(members, column, np.nan) for column in columns]
-        lines.append([name, *mean_cells(own, rows, formats)])
-    return lines
+    asked = {"worst": [js, rows["worst_share"], far, rows["upper_js"]]}
+    if searched:
+        exact = np.where(np.isnan(rows["search_js"]), np.nan, js)
+        asked["search"] = [exact, *(rows[f"search_{name}"] for name in ("js", "gap", "tvd"))]
+    found = []
+    for table, columns in asked.items():
+        formats = [percent if column is far else estimate for column in columns]
+        lines = []
+        for name, _, members in [everything, *groups] if len(groups) > 1 else [everything]:
+            own = [np.where(members, column, np.nan) for column in columns]
+            lines.append([name, *mean_cells(own, rows, formats)])
+        found.append(described_table("adversarial_attention", table, lines))
+    return found
 
 
 def _any(rows: Rows, name: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlight.report.style import INK, MUTED, canvas, predicted_groups
+from attnlight.report.tables import Rows
 from attnlight.report.violins import bins_height, draw_bins
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _JS_LIMITS = (-0.035, np.log(2) + 0.035)
 _DRAWN_AS_VECTORS = 3_000  # points; more of them are one picture within the figure
 
 
-def draw(rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None) -> Figure | None:
+def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
     """Violins of the divergence by the base's maximum attention; divergence against distance."""
     defined = ~np.isnan(np.stack([rows[name] for name in _DRAWN])).any(axis=0)
     if not defined.any():

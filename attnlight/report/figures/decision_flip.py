@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.report import erasure
-from attnlight.report.erasure import ORDERS, PAIRS, SCORES, WORDS, Rows
+from attnlight.report.erasure import ORDERS, PAIRS, SCORES, WORDS
+from attnlight.report.figures import described_table
 from attnlight.report.style import GRID, INK, MUTED, POOLED, Group, canvas, predicted_groups
 from attnlight.report.tables import (
+    Rows,
     Table,
     class_name,
     estimate,
@@ -102,33 +104,30 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """What is removed, which ranking flips sooner, who never flips, excess over the minimum."""
     names = erasure.known(rows)
     never = {name: erasure.never_flips(rows, name) for name in names}
-    measures = ("removed_fraction", "removed_mass", "needs_all")
-    removal, by_class = [], []
+    several = rows["length"] > 1
+    removal, by_class, excess = [], [], []
     for name in names:
+        measures = ("removed_fraction", "removed_mass", "needs_all")
         columns = [*(erasure.removed(rows, measure, name) for measure in measures), never[name]]
         removal.append([WORDS[name], *mean_cells(columns, rows)])
-    several = rows["length"] > 1
     for label in [None, *np.unique(rows["prediction"][several]).tolist()]:
         own = several if label is None else several & (rows["prediction"] == label)
         cells = mean_cells([np.where(own, never[name], np.nan) for name in names], rows)
-        by_class.append(["all" if label is None else class_name(label, classes), *cells])
-    removed = Table.of(
-        "What is removed when the decision flips (%)",
-        ["ranking", "items", "attention", "only by the last", "never flips", "n"],
-        removal,
-        "Means over texts that every ranking flips, with 95 % bootstrap intervals; only by the "
-        "last: flips that come only when no attention is left. Texts of one item are left out; "
-        "never flips is over all others.",
-    )
-    stuck = Table.of(
-        "Decisions that no erasure changes, by predicted class (%)",
-        ["predicted", *(WORDS[name] for name in names), "n"],
-        by_class,
-        "With 95 % bootstrap intervals. With nothing left the bias decides, so that texts of its "
-        "class need not flip.",
-    )
-    compared = [removed, _comparisons(rows), stuck]
-    return [*compared, _excess_table(rows)] if "minimal" in names else compared
+        by_class.append([class_name(label, classes), *cells])
+    head = ["predicted", *(WORDS[name] for name in names), "n"]
+    found = [
+        described_table("decision_flip", "removed", removal),
+        _comparisons(rows),
+        described_table("decision_flip", "never", by_class, head=head),
+    ]
+    for name in ORDERS if "minimal" in names else ():
+        beyond = erasure.beyond_minimum(rows, name)
+        defined = beyond[~np.isnan(beyond)]
+        ends = np.quantile(defined, [0.5, 0.9]) if len(defined) else [np.nan] * 2
+        none = np.where(np.isnan(beyond), np.nan, beyond == 0)
+        mean, share, n = mean_cells([beyond, none], rows, [estimate, percent])
+        excess.append([WORDS[name], mean, *map(number, ends), share, n])
+    return [*found, described_table("decision_flip", "excess", excess)] if excess else found
 
 
 def _comparisons(rows: Rows) -> Table:
@@ -144,33 +143,4 @@ def _comparisons(rows: Rows) -> Table:
         ratio = ratio_of_shares(flips[0], flips[2], rows["index"])
         name = f"{WORDS[first]} : {WORDS[second]}"
         lines.append([name, *mean_cells(flips, rows), estimate(ratio), probability(p)])
-    return Table.of(
-        "Which ranking flips the decision with fewer items (%)",
-        ["first : second", "first", "as many", "second", "n", "ratio", "p"],
-        lines,
-        "Shares of texts, and how many times as often the first needs fewer items as the second, "
-        "with 95 % bootstrap intervals. A ranking that never flips is the slower one; texts that "
-        "neither flips, and those of one item, are left out. p is of Wilcoxon's signed-rank test on "
-        f"the items removed in the {int(kept.sum()):,} texts that every ranking flips, corrected "
-        "after Holm.",
-    )
-
-
-def _excess_table(rows: Rows) -> Table:
-    """Items that each ranking erases beyond the fewest."""
-    lines = []
-    for name in ORDERS:
-        beyond = erasure.beyond_minimum(rows, name)
-        defined = beyond[~np.isnan(beyond)]
-        none = np.where(np.isnan(beyond), np.nan, beyond == 0)
-        ends = np.quantile(defined, [0.5, 0.9]) if len(defined) else [np.nan] * 2
-        mean, share, n = mean_cells([beyond, none], rows, [estimate, percent])
-        lines.append([WORDS[name], mean, *map(number, ends), share, n])
-    return Table.of(
-        "Items erased beyond the fewest that flip the decision",
-        ["ranking", "mean", "median", "90th percentile", "none beyond (%)", "n"],
-        lines,
-        "Over texts that every ranking flips, with 95 % bootstrap intervals. The fewest are exact "
-        "for one attention head and an upper bound for several. For two classes gradient × attention "  # noqa: RUF001
-        "is the order of the minimum up to the bias, so that little lies between them.",
-    )
+    return described_table("decision_flip", "sooner", lines, kept=int(kept.sum()))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.report.figures import described_table
 from attnlight.report.style import INK, canvas, predicted_groups
-from attnlight.report.tables import Table, class_name, number
+from attnlight.report.tables import Rows, Table, class_name, number
 from attnlight.report.violins import draw_histograms
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Rows = Mapping[str, NDArray[Any]]
 
 WORDS = {
     "attention": "attention",
@@ -83,28 +82,24 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     members = {"all": np.ones(len(rows["index"]), dtype=bool)}
     for c in np.unique(rows["prediction"]).tolist():
         members[class_name(c, classes)] = rows["prediction"] == c
-    shown = []
-    for one, other in _present(rows):
+    found = []
+    for one, other in PAIRS:
+        if f"tau_{one}_{other}" not in rows:
+            continue
         lines = []
         for name, chosen in members.items():
             tau, p = (rows[f"{measure}_{one}_{other}"][chosen] for measure in ("tau", "p"))
             mean, std, *shares, defined = correlation(tau, p)
             cells = [number(s) if np.isnan(s) else f"{100 * s:.1f} %" for s in shares]
             lines.append([name, number(mean), number(std), *cells, f"{defined:,}"])
-        table = Table.of(
-            f"Kendall's tau-b of {WORDS[one]} and {WORDS[other]}",
-            ["predicted", "mean τ", "std", "undefined", "p ≤ 0.05", "Holm", "BH", "n"],
-            lines,
-            "std: over texts. p ≤ 0.05: share of the defined τ, each text tested by itself; Holm "
-            "and BH (Benjamini-Hochberg): with p adjusted for the tests of that line.",
-        )
-        shown.append(table)
-    return shown
+        words = {"one": WORDS[one], "other": WORDS[other]}
+        found.append(described_table("importance_correlation", "pair", lines, **words))
+    return found
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Histograms of tau by predicted class, one panel for each pair of scores."""
-    present = _present(rows)
+    present = [pair for pair in PAIRS if f"tau_{'_'.join(pair)}" in rows]
     pairs = [pair for pair in PAIRS[:_PUBLISHED] if pair in present] or present
     groups = predicted_groups(rows["prediction"], classes)
     with canvas(0.8 + 1.35 * len(pairs), groups) as figure:
@@ -123,8 +118,3 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
         panels[-1].set(xlim=(-1, 1), xlabel="Kendall's tau-b")
         figure.supylabel("Share of texts", fontsize=10)
     return figure
-
-
-def _present(rows: Rows) -> list[tuple[str, str]]:
-    """The pairs of scores that the record has."""
-    return [(one, other) for one, other in PAIRS if f"tau_{one}_{other}" in rows]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.report.style import INK, MUTED, PALETTE, canvas, predicted_groups
+from attnlight.report.tables import Rows
 from attnlight.report.violins import violins_by_class
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _BINS = 10
 
 
-def draw(rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None) -> Figure:
+def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Maximum attention and entropy by predicted class, and calibration where there are labels."""
     groups = predicted_groups(rows["prediction"], classes)
     labelled = "label" in rows and bool((rows["label"] >= 0).any())

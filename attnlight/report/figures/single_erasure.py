@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.erasure import PAIRS, SCORES, WORDS, Rows
-from attnlight.report.style import MUTED, Group, canvas, predicted_groups
-from attnlight.report.tables import Table, estimate, mean_cells, percent, probability
+from attnlight.report.erasure import PAIRS, SCORES, WORDS
+from attnlight.report.figures import described_table
+from attnlight.report.style import MUTED, canvas, predicted_groups
+from attnlight.report.tables import Rows, Table, estimate, mean_cells, percent, probability
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Values = NDArray[np.float64]
@@ -35,7 +35,14 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     with canvas(6.6, groups) as figure:
         panels = figure.subplots(len(SCORES), 2, sharex=True, width_ratios=(1.6, 1))
         for (left, right), x, y, score in zip(panels, weights, js, SCORES, strict=True):
-            _scatter(left, x, y, groups)
+            chosen = sample(x)
+            for group in groups:
+                own = chosen[group.members[chosen]]
+                left.plot(x[own], y[own], "o", ms=2.2, mew=0, alpha=0.6, color=group.color)
+            left.axhline(0, color=MUTED, linewidth=0.8, zorder=0)
+            said = f"{100 * np.mean(y < 0):.1f} % below 0\n" if len(y) else ""
+            said += f"n = {len(y):,}"
+            left.text(0.03, 0.95, said, transform=left.transAxes, va="top", fontsize=8)
             left.set(xlim=across, ylim=upward, ylabel="Δ JS (nats)")
             left.set_title(f"by {WORDS[score]}", loc="left")
             below = [x[(y < 0) & group.members] for group in groups]
@@ -56,16 +63,6 @@ def _ends(values: Values, least: float) -> tuple[float, float]:
     return low - room, max(high, low + least) + room
 
 
-def _scatter(axes: Axes, x: Values, y: Values, groups: Sequence[Group]) -> None:
-    chosen = sample(x)
-    for group in groups:
-        own = chosen[group.members[chosen]]
-        axes.plot(x[own], y[own], "o", ms=2.2, mew=0, alpha=0.6, color=group.color)
-    axes.axhline(0, color=MUTED, linewidth=0.8, zorder=0)
-    below = f"{100 * np.mean(y < 0):.1f} % below 0\n" if len(y) else ""
-    axes.text(0.03, 0.95, f"{below}n = {len(y):,}", transform=axes.transAxes, va="top", fontsize=8)
-
-
 def sample(x: Values, seed: int = 0) -> NDArray[np.intp]:
     """Places of at most ten values in each hundredth of their range, without replacement."""
     if not len(x):
@@ -80,7 +77,29 @@ def sample(x: Values, seed: int = 0) -> NDArray[np.intp]:
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """Contingency of flips, how far predictions move, and the rankings' first items compared."""
-    return [_contingency(rows), _movement(rows), _first_items(rows)]
+    from attnlight.statistics.paired import holm, mcnemar
+
+    movement, first_items, p_values = [], [], []
+    for score in SCORES:
+        drawn = rows[f"delta_js_drawn_{score}"]
+        names = ("delta_weight_expected", "delta_js_expected", "outdone_expected")
+        below = np.where(np.isnan(drawn), np.nan, drawn < 0)
+        columns = [*(rows[f"{name}_{score}"] for name in names), below]
+        cells = mean_cells(columns, rows, [estimate, estimate, percent, percent])
+        movement.append([WORDS[score], *cells])
+    for first, second in PAIRS:
+        one, other = rows[f"flip_top_{first}"], rows[f"flip_top_{second}"]
+        p_values.append(mcnemar(one, other).p_value)
+        cells = mean_cells([one, other, one - other], rows)
+        first_items.append([f"{WORDS[first]} : {WORDS[second]}", *cells])
+    pairs = zip(first_items, holm(p_values), strict=True)
+    return [
+        _contingency(rows),
+        described_table("single_erasure", "movement", movement),
+        described_table(
+            "single_erasure", "first_items", [[*line, probability(p)] for line, p in pairs]
+        ),
+    ]
 
 
 def _contingency(rows: Rows) -> Table:
@@ -88,14 +107,10 @@ def _contingency(rows: Rows) -> Table:
     from attnlight.statistics.paired import holm, mcnemar
 
     tests = [mcnemar(rows[f"flip_top_{s}"], rows[f"flip_other_drawn_{s}"]) for s in SCORES]
-    note = (
-        "Shares of texts with 95 % bootstrap intervals; texts of one item are left out. p is of "
-        "McNemar's exact test of the top item against the one drawn, corrected after Holm."
-    )
     others = {"drawn": "one drawn", "compat": "released draw", "expected": "mean over others"}
-    if f"flip_other_compat_{SCORES[0]}" in rows:
-        note += " The released draw is never the first item, and now and then the top one itself."
-    else:
+    released = " The released draw is never the first item, and now and then the top one itself."
+    if f"flip_other_compat_{SCORES[0]}" not in rows:
+        released = ""
         del others["compat"]
     lines = []
     for score, p in zip(SCORES, holm([test.p_value for test in tests]), strict=True):
@@ -105,46 +120,4 @@ def _contingency(rows: Rows) -> Table:
             products = [top * other, top * (1 - other), (1 - top) * other, (1 - top) * (1 - other)]
             shown = probability(p) if kind == "drawn" else ""
             lines.append([f"{WORDS[score]}, {words}", *mean_cells(products, rows), shown])
-    return Table.of(
-        "Decisions that change without the top item, or without another (%)",
-        ["top by, other item", "both", "top alone", "other alone", "neither", "n", "p"],
-        lines,
-        note,
-    )
-
-
-def _movement(rows: Rows) -> Table:
-    """How much further the prediction moves without the top item, for each ranking."""
-    names = ("delta_weight_expected", "delta_js_expected", "outdone_expected")
-    lines = []
-    for score in SCORES:
-        drawn = rows[f"delta_js_drawn_{score}"]
-        below = np.where(np.isnan(drawn), np.nan, drawn < 0)
-        columns = [*(rows[f"{name}_{score}"] for name in names), below]
-        cells = mean_cells(columns, rows, [estimate, estimate, percent, percent])
-        lines.append([WORDS[score], *cells])
-    return Table.of(
-        "How much more the top item moves the prediction than another",
-        ["top by", "Δ attention", "Δ JS (nats)", "others above (%)", "Δ JS < 0, drawn (%)", "n"],
-        lines,
-        "Means over texts of the mean over all other items, with 95 % bootstrap intervals; others "
-        "above: items without which the prediction moves further than without the top one.",
-    )
-
-
-def _first_items(rows: Rows) -> Table:
-    """Flips without the top items of two rankings."""
-    from attnlight.statistics.paired import holm, mcnemar
-
-    lines, p_values = [], []
-    for first, second in PAIRS:
-        one, other = rows[f"flip_top_{first}"], rows[f"flip_top_{second}"]
-        p_values.append(mcnemar(one, other).p_value)
-        cells = mean_cells([one, other, one - other], rows)
-        lines.append([f"{WORDS[first]} : {WORDS[second]}", *cells])
-    return Table.of(
-        "Decisions that change without the top item alone (%)",
-        ["first : second", "first", "second", "difference", "n", "p"],
-        [[*line, probability(p)] for line, p in zip(lines, holm(p_values), strict=True)],
-        "With 95 % bootstrap intervals; p of McNemar's exact test, corrected after Holm.",
-    )
+    return described_table("single_erasure", "contingency", lines, released=released)
