@@ -11,20 +11,31 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from attnlight import __version__
 from attnlight.compatibility import section
 from attnlight.files import write_text
 from attnlight.records import record_columns
-from attnlight.report.curves import draw_curves
 from attnlight.report.figures import columns, describe, draw, figure_rows, tables
 from attnlight.report.markup import render
 from attnlight.report.run import Run, load_run, require_one_run
-from attnlight.report.style import inline_svg, save_figure
+from attnlight.report.style import (
+    COLUMN_WIDTH,
+    PALETTE,
+    inline_svg,
+    new_figure,
+    save_figure,
+    styled,
+)
 from attnlight.report.summary import RecordSummary, summarise, to_texts
 
 if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
+
+# By its name, the points of each curve: epoch, value, and the ends of its interval or NaN.
+Curves = dict[str, list[tuple[float, float, float, float]]]
 
 _VERBS = {"test": "test", "val": "validate"}
 _PACKAGES = ("numpy", "matplotlib", "torch", "lightning")
@@ -119,13 +130,10 @@ def _section(part: RecordSummary, places: Places) -> Markup:
 
 def _curves(run: Run, places: Places) -> list[Picture]:
     """The task's metrics by epoch, then those of each test."""
-    logged = run.metrics[""].curves
-    curves: dict[str, dict[str, list[tuple[float, float, float, float]]]] = {
-        "metrics": {
-            name: [(epoch, value, math.nan, math.nan) for epoch, value in points.items()]
-            for name, points in logged.items()
-        }
-    }
+    logged = run.metrics[""].curves.items()
+    curves: dict[str, Curves] = {"metrics": {}}
+    for name, points in logged:
+        curves["metrics"][name] = [(*point, math.nan, math.nan) for point in points.items()]
     captions = {"metrics": "What the task logged on the validation split after each epoch."}
     for record in run.epochs:
         captions[record.test] = (
@@ -136,10 +144,38 @@ def _curves(run: Run, places: Places) -> list[Picture]:
             point = (record.epoch or 0, line.mean, line.low, line.high)
             curves.setdefault(record.test, {}).setdefault(line.measure, []).append(point)
     return [
-        _picture(draw_curves(found), Path("val", f"curves-{name}"), places, captions[name])
+        _picture(_draw_curves(found), Path("val", f"curves-{name}"), places, captions[name])
         for name, found in curves.items()
         if found
     ]
+
+
+def _draw_curves(curves: Curves) -> Figure:
+    """One small panel for each curve, two to a row: a line with a band of its intervals."""
+    from matplotlib.ticker import MaxNLocator
+
+    rows = (len(curves) + 1) // 2
+    with styled():
+        figure = new_figure(COLUMN_WIDTH, 1.75 * rows + 0.2)
+        panels = figure.subplots(rows, 2, squeeze=False).ravel()
+        for axes in panels[len(curves) :]:
+            axes.set_axis_off()
+        for axes, (name, points) in zip(panels, curves.items(), strict=False):
+            epochs, values, lows, highs = np.array(points, dtype=np.float64).T
+            known = np.isfinite(lows)
+            band = epochs[known], lows[known], highs[known]
+            if known.sum() == 1:
+                axes.vlines(*band, color=PALETTE[0], linewidth=1)
+            elif known.any():
+                axes.fill_between(*band, color=PALETTE[0], alpha=0.22, linewidth=0)
+            axes.plot(epochs, values, "o-", color=PALETTE[0], markersize=3.5)
+            axes.set_title(name, loc="left")
+            axes.set_xlabel("Epoch")
+            axes.set_xlim(epochs.min() - 0.5, epochs.max() + 0.5)
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+            axes.yaxis.set_major_locator(MaxNLocator(4))
+            axes.grid(axis="y")
+    return figure
 
 
 def _picture(figure: Figure, stem: Path, places: Places, caption: str) -> Picture:

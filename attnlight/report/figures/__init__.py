@@ -102,13 +102,7 @@ def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure 
 
 
 def tables(test: str, rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
-    """Make a test's own tables; none for a test without any or a record without rows.
-
-    Args:
-        test: The test's name in snake case.
-        rows: Columns of its record, (R,) or (R, K), NaN where undefined.
-        classes: Names of the classes; None numbers them.
-    """
+    """A test's own tables, from what `draw` takes; none without rows or of a test without any."""
     if not describe(test).tables or not len(rows["index"]):
         return []
     return list(import_module(f"{__name__}.{test}").tables(rows, classes))
