@@ -206,13 +206,14 @@ def sentence(run: Run, summaries: Sequence[RecordSummary]) -> str:
 def facts(run: Run, summaries: Sequence[RecordSummary]) -> list[tuple[str, list[str]]]:
     """What identifies the run: names, and the values of each."""
     classes = (part.metadata.get("classes") for part in summaries)
+    partial = {part.record.test for part in summaries if part.metadata.get("partial")}
     found = [
         ("Model", [_class(run.config.get("model"))]),
         ("Corpus", [_class(run.config.get("data"))]),
         ("Classes", next(filter(None, classes), [])),
         ("Seed", [str(run.config.get("seed_everything", ""))]),
         ("Checkpoint", sorted({part.metadata.get("checkpoint") or "" for part in summaries})),
-        ("Partial records", sorted({part.record.test for part in summaries if part.partial})),
+        ("Partial records", sorted(partial)),
     ]
     given = [(name, [value for value in values if value]) for name, values in found]
     return [(name, values) for name, values in given if values]

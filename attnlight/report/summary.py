@@ -48,18 +48,13 @@ class RecordSummary:
 
     Attributes:
         record: Where the record is.
-        metadata: What it says of itself.
+        metadata: What it says of itself; `partial` where it holds only some of the instances.
         lines: For each measure all rows first, then each predicted class.
     """
 
     record: StoredRecord
     metadata: Mapping[str, Any]
     lines: Sequence[Line]
-
-    @property
-    def partial(self) -> bool:
-        """Whether the record holds only some of the instances."""
-        return bool(self.metadata.get("partial"))
 
 
 def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
@@ -122,7 +117,8 @@ def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
 
     full, shown = [], []
     for part in summaries:
-        place, test, partial = part.record.place, part.record.test, part.partial
+        place, test = part.record.place, part.record.test
+        partial = bool(part.metadata.get("partial"))
         for line in part.lines:
             name = class_name(line.predicted, part.metadata.get("classes"))
             own = "" if line.predicted is None else name
@@ -160,7 +156,8 @@ def terminal_table(records_dir: Path, corpus: str = "") -> rich.table.Table:
         if (record.stage, record.corpus, record.epoch) != ("test", corpus, None):
             continue
         part = summarise(record, by_class=False)
-        table.add_row(f"[bold]{escape(record.test)}[/bold]{' (partial)' * part.partial}")
+        partial = " (partial)" if part.metadata.get("partial") else ""
+        table.add_row(f"[bold]{escape(record.test)}[/bold]{partial}")
         for line in part.lines:
             shown = [number(line.mean), interval(line), f"{line.defined:,}"]
             table.add_row(f" {escape(line.measure)}", *shown)

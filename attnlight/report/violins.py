@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Floats = NDArray[np.floating]
+
 EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
 FEWEST = 5  # values below which a density would be invented
 _HALF, _MARGIN = 0.42, 0.55  # of the unit between two rows: of a violin, and beyond the last row
@@ -60,8 +62,8 @@ def bins_height(groups: Sequence[Group]) -> float:
 
 def draw_bins(
     axes: Axes,
-    values: NDArray[np.floating],
-    attention: NDArray[np.floating],
+    values: Floats,
+    attention: Floats,
     groups: Sequence[Group],
     label: str,
     limits: tuple[float, float],
@@ -70,32 +72,29 @@ def draw_bins(
     # A weight of exactly 1, or a hair above by rounding, belongs to the last bin.
     bins = np.clip(np.digitize(attention, EDGES[1:-1]), 0, len(EDGES) - 2)
     names = [f"[{low:g}, {high:g})" for low, high in pairwise(EDGES)]
-    _violins(
-        axes,
-        [
-            [(g.color, values[(bins == row) & g.members]) for g in groups]
-            for row in range(len(names))
-        ],
-        limits,
-    )
-    axes.set_yticks(range(len(names)), [*names[:-1], f"{names[-1][:-1]}]"])
-    axes.set(xlabel=label, ylabel="Maximum attention weight")
-    for row in range(1, len(names)):
+    places = range(len(names))
+    rows = [[(g.color, values[(bins == row) & g.members]) for g in groups] for row in places]
+    _violins(axes, rows, label, limits)
+    axes.set_yticks(places, [*names[:-1], f"{names[-1][:-1]}]"])
+    axes.set_ylabel("Maximum attention weight")
+    for row in places[1:]:
         axes.axhline(row - 0.5, color=GRID, linewidth=0.6, zorder=0)
 
 
 def violins_by_class(
-    axes: Axes, values: NDArray[np.floating], groups: Sequence[Group], limits: tuple[float, float]
+    axes: Axes, values: Floats, groups: Sequence[Group], label: str, limits: tuple[float, float]
 ) -> None:
     """One violin for each group, one below the other, the first on top."""
     defined = ~np.isnan(values)
-    _violins(axes, [[(g.color, values[g.members & defined])] for g in reversed(groups)], limits)
+    rows = [[(g.color, values[g.members & defined])] for g in reversed(groups)]
+    _violins(axes, rows, label, limits)
     axes.set_yticks([])
 
 
 def _violins(
     axes: Axes,
-    rows: Sequence[Sequence[tuple[str, NDArray[np.floating]]]],
+    rows: Sequence[Sequence[tuple[str, Floats]]],
+    label: str,
     limits: tuple[float, float],
 ) -> None:
     """Rows of violins from the bottom up, with how many values each stands for at the right.
@@ -103,6 +102,7 @@ def _violins(
     Args:
         axes: Where to draw.
         rows: For each violin of a row its colour and its values.
+        label: Name and unit of the values.
         limits: Ends of the horizontal axis.
     """
     for row, violins in enumerate(rows):
@@ -125,7 +125,7 @@ def _violins(
                 fontsize=8,
                 color=INK if len(values) else MUTED,
             )
-    axes.set(xlim=limits, ylim=(-_MARGIN, len(rows) - 1 + _MARGIN))
+    axes.set(xlabel=label, xlim=limits, ylim=(-_MARGIN, len(rows) - 1 + _MARGIN))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
@@ -178,10 +178,7 @@ def density(
 
 
 def draw_histograms(
-    axes: Axes,
-    values: NDArray[np.floating],
-    groups: Sequence[Group],
-    edges: NDArray[np.float64],
+    axes: Axes, values: Floats, groups: Sequence[Group], edges: NDArray[np.float64]
 ) -> None:
     """Shares of each group's defined values by bin; outlines, so that no group hides another."""
     for group in groups:

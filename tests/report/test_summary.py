@@ -91,7 +91,7 @@ class TestSummarise:
         path = write_record(tmp_path / "predictions.parquet", rows, measures=measures)
         found = summarise(stored(path))
         assert found.metadata["rows"] == 60
-        assert not found.partial
+        assert not found.metadata.get("partial")
         assert {line.measure for line in found.lines} == {"accuracy", "attention_entropy"}
 
     def test_otherwise_all_single_numbers_with_a_fraction(self, tmp_path: Path) -> None:

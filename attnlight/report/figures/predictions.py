@@ -23,18 +23,18 @@ _BINS = 10
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Maximum attention and entropy by predicted class, and calibration where there are labels."""
     groups = predicted_groups(rows["prediction"], classes)
+    highest = 1.02 * float(np.nanmax(rows["attention_entropy"], initial=0.1))
     labelled = "label" in rows and bool((rows["label"] >= 0).any())
     heights = [0.75 + 0.32 * len(groups)] + [2.7] * labelled
     mosaic: list[Any] = [["attention", "entropy"]] + [["calibration", "calibration"]] * labelled
     with canvas(sum(heights) + 0.5, groups) as figure:
         figure.set_layout_engine("constrained", hspace=0.06)
         axes = figure.subplot_mosaic(mosaic, height_ratios=heights)
-        violins_by_class(axes["attention"], rows["max_attention"], groups, (0.0, 1.0))
-        axes["attention"].set_xlabel("Maximum attention weight")
-        entropy = rows["attention_entropy"]
-        most = 1.02 * float(np.nanmax(entropy, initial=0.1))
-        violins_by_class(axes["entropy"], entropy, groups, (0.0, most))
-        axes["entropy"].set_xlabel("Attention entropy (nats)")
+        for name, column, label, most in (
+            ("attention", "max_attention", "Maximum attention weight", 1.0),
+            ("entropy", "attention_entropy", "Attention entropy (nats)", highest),
+        ):
+            violins_by_class(axes[name], rows[column], groups, label, (0.0, most))
         if labelled:
             bins = reliability(rows["probabilities"], rows["label"])
             _draw_reliability(axes["calibration"], bins, 1 / rows["probabilities"].shape[1])
