@@ -21,22 +21,13 @@ if TYPE_CHECKING:
 
 Rows = Mapping[str, NDArray[Any]]  # columns of a record, (R,) or (R, K), NaN where undefined
 Format = Callable[["MeanInterval"], str]  # of a mean with its interval
-# What plain LaTeX cannot set or would take as a command.
+# What plain LaTeX cannot set or would take as a command; a bracket after a line's end \\ would open
+# an option.
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
-    | {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': "''",
-        "[": "{[}",  # after a line's end \\ it would open an option
-        "]": "{]}",
-        "–": "--",  # noqa: RUF001
-        "\n": " ",
-    }
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''"}
+    | {"[": "{[}", "]": "{]}", "\n": " ", "–": "--"}  # noqa: RUF001
     | {"−": "$-$", "×": r"$\times$", "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$"}  # noqa: RUF001
     | {"α": r"$\alpha$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "τ": r"$\tau$"}  # noqa: RUF001
     | {"Δ": r"$\Delta$", "∞": r"$\infty$"}

@@ -8,7 +8,7 @@ from scipy import stats
 
 from attnlight.report import draw
 from attnlight.report.erasure import ALL, WORDS, flipped_by_all
-from attnlight.report.figures import describe, tables
+from attnlight.report.figures import tables
 from attnlight.report.tables import number
 from tests.report import erased
 from tests.report.fake import Rows, rows_of
@@ -126,9 +126,3 @@ def test_never_by_class_and_excess() -> None:
     assert numbers(line[1])[0] == pytest.approx(beyond.mean(), abs=6e-4)
     assert numbers(line[2]) == pytest.approx([np.median(beyond)])
     assert numbers(line[4])[0] == pytest.approx(100 * (beyond == 0).mean(), abs=0.051)
-
-
-def test_every_measure_is_in_words() -> None:
-    from attnlight.callbacks import DecisionFlip
-
-    assert set(DecisionFlip.measures) <= describe("decision_flip").measures.keys()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from attnlight import callbacks
 from attnlight.report import draw, figures, save_figure
 from attnlight.report.figures import columns, describe, descriptions
 from tests.report.fake import MEASURES, rows_of
@@ -21,7 +22,8 @@ class TestEach:
         assert found.question.endswith("?")
         assert found.source
         assert len(found.caption) > 100
-        assert set(MEASURES[test]) <= found.measures.keys()
+        callback = getattr(callbacks, found.title.title().replace(" ", ""))
+        assert set(MEASURES[test]) | set(callback.measures) <= found.measures.keys()
 
     @pytest.mark.parametrize("classes", [2, 3, 20])
     def test_draws(self, test: str, classes: int, tmp_path: Path) -> None:
