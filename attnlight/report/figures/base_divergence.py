@@ -32,15 +32,10 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
         above, below = figure.subplots(2, 1, height_ratios=heights)
         draw_bins(above, js, attention, groups, label, _JS_LIMITS)
         above.set_ylabel("Maximum attention weight of the base")
-        for group in groups:
+        alpha, many = float(np.clip(150 / len(js), 0.08, 0.7)), len(js) > _DRAWN_AS_VECTORS
+        for _, color, own in groups:
             below.scatter(
-                tvd[group.members],
-                js[group.members],
-                s=9,
-                color=group.color,
-                alpha=float(np.clip(150 / len(js), 0.08, 0.7)),
-                linewidth=0,
-                rasterized=len(js) > _DRAWN_AS_VECTORS,
+                tvd[own], js[own], s=9, color=color, alpha=alpha, linewidth=0, rasterized=many
             )
         below.plot(tvd.mean(), js.mean(), "P", ms=8, mfc=INK, mec="white", mew=0.8)
         below.axhline(np.log(2), color=MUTED, linewidth=0.8, linestyle="--")

@@ -73,15 +73,9 @@ def _draw_reliability(axes: Axes, bins: pd.DataFrame, chance: float) -> None:
     axes.plot([chance, 1], [chance, 1], "--", color=MUTED, linewidth=0.9)
     axes.vlines(bins["confidence"], bins["low"], bins["high"], color=INK, linewidth=0.9)
     axes.plot(bins["confidence"], bins["accuracy"], color=PALETTE[0], linewidth=1.2)
+    dots = {"s": 20 + 260 * bins["share"], "facecolor": PALETTE[0], "edgecolor": INK}
     axes.scatter(
-        bins["confidence"],
-        bins["accuracy"],
-        s=20 + 260 * bins["share"],
-        facecolor=PALETTE[0],
-        edgecolor=INK,
-        linewidth=0.6,
-        zorder=3,
-        clip_on=False,
+        bins["confidence"], bins["accuracy"], linewidth=0.6, zorder=3, clip_on=False, **dots
     )
     axes.set(xlim=(chance - 0.03, 1.03), ylim=(-0.04, 1.04))
     axes.set(xlabel="Probability of the winning class", ylabel="Share of right predictions")
