@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from attnlight.report.tables import Table
 
 DESCRIPTION = """\
@@ -26,20 +28,6 @@ is 0 on average. Reads RUN/records/test/importance_correlation.parquet, written 
 NULL = "shuffled attention"
 _RECORD = Path("records", "test", "importance_correlation.parquet")
 _PREFIX = "scores_"
-
-
-class RunScores(NamedTuple):
-    """What one run makes of the items of each instance.
-
-    Attributes:
-        name: Experiment and run.
-        rows: Dataset index and position of each instance, (n, 2).
-        scores: By name, for each instance the scores of its items; None where it has none.
-    """
-
-    name: str
-    rows: NDArray[np.int64]
-    scores: Mapping[str, Sequence[NDArray[np.floating] | None]]
 
 
 class Agreement(NamedTuple):
@@ -86,17 +74,23 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def read_scores(runs: Sequence[Path]) -> list[RunScores]:
+def read_scores(runs: Sequence[Path]) -> dict[Path, pd.DataFrame]:
     """Read the scores that the records of some runs keep.
+
+    Returns:
+        By run, under dataset index and position of each instance, an array of the scores of its
+        items in each column, None where it has none.
 
     Raises:
         InputError: A run has no such record, one was written without `keep_scores`, or they are not
             of the same instances.
     """
-    from attnlight.records import read_record, record_columns
+    import pandas as pd
+
+    from attnlight.records import KEY, read_record, record_columns
     from attnlight.report.run import require_same_instances
 
-    found = []
+    found = {}
     for run in runs:
         path = run / _RECORD
         if not path.is_file():
@@ -107,52 +101,54 @@ def read_scores(runs: Sequence[Path]) -> list[RunScores]:
         names = [name for name in record_columns(path) if name.startswith(_PREFIX)]
         if not names:
             raise InputError(f"{path} holds no scores: test again with keep_scores: true.")
-        held = read_record(path, ["index", "position", *names]).columns
-        keys = np.stack([held["index"], held["position"]], axis=1).astype(np.int64)
-        scores = {name.removeprefix(_PREFIX): list(held[name]) for name in names}
-        found.append(RunScores("/".join(run.resolve().parts[-2:]), keys, scores))
+        held = read_record(path, [*KEY, *names]).columns
+        scores = pd.DataFrame({name: list(column) for name, column in held.items()})
+        scores = scores.set_index(list(KEY))
+        found[run] = scores.rename(columns=lambda name: name.removeprefix(_PREFIX))
     for run in runs[1:]:
         require_same_instances(runs[0] / _RECORD, run / _RECORD)
     return found
 
 
-def agreement(runs: Sequence[RunScores], seed: int = 0) -> Agreement:
+def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> Agreement:
     """Tau between each two runs on each instance, for each score that all have.
 
     Args:
-        runs: At least two, of the same instances.
+        scores: What `read_scores` reads of at least two runs.
         seed: Seed of the random order of the shuffled attention.
 
     Raises:
-        InputError: Two runs have no score in common, or read an instance as other items.
+        InputError: The runs have no score in common, or read an instance as other items.
     """
+    import pandas as pd
+
     from attnlight.statistics.agreement import shuffled, tau_between
 
-    first = runs[0]
-    for other in runs[1:]:
-        shared = next((name for name in first.scores if name in other.scores), None)
-        if shared is None:
-            raise InputError(f"{first.name} and {other.name} have no scores in common.")
-        for key, a, b in zip(first.rows, first.scores[shared], other.scores[shared], strict=True):
-            if a is not None and b is not None and len(a) != len(b):
-                raise InputError(
-                    f"{first.name} and {other.name} read instance {key[0]} as {len(a)} and as "
-                    f"{len(b)} items; reliability needs one corpus, tokenised in one way."
-                )
-    names = [name for name in first.scores if all(name in run.scores for run in runs)]
-    measured = [[scores is not None for scores in run.scores[names[0]]] for run in runs]
-    kept = np.flatnonzero(np.all(measured, axis=0)).tolist()
-    rows = first.rows[kept]
+    runs = ["/".join(run.resolve().parts[-2:]) for run in scores]
+    first, *others = scores.values()
+    names = [name for name in first if all(name in other for other in others)]
+    if not names:
+        raise InputError(f"{' and '.join(runs)} have no scores in common.")
+    items = [held[names[0]].map(len, na_action="ignore") for held in scores.values()]
+    sizes = pd.concat(items, axis="columns", keys=range(len(runs)))
+    for (index, _), row in sizes[sizes.nunique(axis="columns") > 1].iterrows():
+        few, many = row.idxmin(), row.idxmax()
+        raise InputError(
+            f"{runs[few]} and {runs[many]} read instance {index} as {row[few]:.0f} and as "
+            f"{row[many]:.0f} items; reliability needs one corpus, tokenised in one way."
+        )
+    kept = sizes.notna().all(axis="columns")
+    rows = np.array(kept.index[kept].tolist(), dtype=np.int64).reshape(-1, 2)
     tau = {}
     for name in names:
-        columns = [[s for i in kept if (s := run.scores[name][i]) is not None] for run in runs]
+        columns = [held.loc[kept, name].tolist() for held in scores.values()]
         pairs = list(combinations(columns, 2))
         tau[name] = np.stack([tau_between(a, b) for a, b in pairs])
         if name == "attention":
             null = np.stack([tau_between(a, shuffled(b, rows, seed)) for a, b in pairs])
     if "attention" in tau:
         tau[NULL] = null
-    return Agreement([run.name for run in runs], rows, tau)
+    return Agreement(runs, rows, tau)
 
 
 def table(found: Agreement, seed: int = 0) -> Table:
@@ -186,20 +182,17 @@ def write_agreement(found: Agreement, path: Path) -> None:
     Raises:
         InputError: The file cannot be written.
     """
+    import pandas as pd
     import pyarrow as pa
 
     from attnlight.files import replacing
     from attnlight.records.parquet import write_table
 
-    pairs, size = list(combinations(found.runs, 2)), len(found.rows)
-    columns: dict[str, Any] = {
-        "index": np.tile(found.rows[:, 0], len(pairs)),
-        "position": np.tile(found.rows[:, 1], len(pairs)),
-        "first": np.repeat([first for first, _ in pairs], size),
-        "second": np.repeat([second for _, second in pairs], size),
-    }
+    pairs = pd.DataFrame(combinations(found.runs, 2), columns=["first", "second"])
+    rows = pd.DataFrame(found.rows, columns=["index", "position"])
+    frame = pairs.merge(rows, how="cross")[["index", "position", "first", "second"]]
     for name, tau in found.tau.items():
-        values = tau.ravel()
-        columns[f"tau_{name.replace(' ', '_')}"] = pa.array(values, mask=np.isnan(values))
+        frame[f"tau_{name.replace(' ', '_')}"] = tau.ravel()
+    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
     with replacing(path) as temporary:
-        write_table(pa.table(columns), temporary)
+        write_table(table, temporary)

@@ -18,7 +18,7 @@ its page goes."""
 
 
 def main(argv: list[str]) -> int:
-    """Write the report of each run and print where it is.
+    """Write the report of each run or study and print where it is.
 
     Args:
         argv: The arguments after `report`.
@@ -45,16 +45,13 @@ def main(argv: list[str]) -> int:
                 f"two runs would be written to one folder of {output}; name each once."
             )
     for run, folder in zip(runs, folders, strict=True):
-        print(_write(run, folder, run / "figures" if output is None else folder / "figures"))
+        if (run / "study.json").is_file():
+            from attnlight.report.study import write_study
+
+            print(write_study(run, folder)[0])
+        else:
+            from attnlight.report.page import Places, write_report
+
+            figures = run / "figures" if output is None else folder / "figures"
+            print(write_report(run, Places(folder, figures)))
     return 0
-
-
-def _write(run: Path, folder: Path, figures: Path) -> Path:
-    """The page of a run, or of a study, which has its figures beside the page."""
-    if (run / "study.json").is_file():
-        from attnlight.report.study import write_study
-
-        return write_study(run, folder)[0]
-    from attnlight.report.page import Places, write_report
-
-    return write_report(run, Places(folder, figures))

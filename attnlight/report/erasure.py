@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-Rows = Mapping[str, NDArray[Any]]
+from attnlight.report.tables import Rows
+
 # What a row counts as under a ranking that never flips it: `listwise` drops it under all rankings
 # (Serrano & Smith 2019, text), `column` under that one (their code); `one` keeps it as if all had to
 # go (Mohankumar et al. 2020).
@@ -33,21 +33,15 @@ PAIRS = (
 )
 
 
-def known(rows: Rows, names: Sequence[str] = ALL) -> list[str]:
+def known(rows: Rows) -> list[str]:
     """The rankings that the record knows of: the minimum needs an affine readout."""
-    return [name for name in names if not np.isnan(rows[f"never_flips_{name}"]).all()]
-
-
-def several_items(rows: Rows) -> NDArray[np.bool_]:
-    """Rows in which rankings can differ, (R,)."""
-    found: NDArray[np.bool_] = rows["length"] > 1
-    return found
+    return [name for name in ALL if not np.isnan(rows[f"never_flips_{name}"]).all()]
 
 
 def flipped_by_all(rows: Rows) -> NDArray[np.bool_]:
-    """Rows of several items that every known ranking flips, (R,)."""
+    """Rows of several items, in which rankings can differ, that every known ranking flips, (R,)."""
     flipped = [rows[f"never_flips_{name}"] == 0 for name in known(rows)]
-    found: NDArray[np.bool_] = np.logical_and.reduce([several_items(rows), *flipped])
+    found: NDArray[np.bool_] = np.logical_and.reduce([rows["length"] > 1, *flipped])
     return found
 
 
@@ -64,7 +58,7 @@ def removed(rows: Rows, measure: str, name: str, never: Never = "listwise") -> N
         (R,); rows of one item are left out.
     """
     values = rows[f"{measure}_{name}"].astype(np.float64)
-    kept = flipped_by_all(rows) if never == "listwise" else several_items(rows)
+    kept = flipped_by_all(rows) if never == "listwise" else rows["length"] > 1
     if never == "one":
         values = np.where(rows[f"never_flips_{name}"] == 1, 1.0, values)
     return np.where(kept, values, np.nan)
@@ -78,7 +72,7 @@ def steps(rows: Rows, name: str) -> NDArray[np.float64]:
     column = "minimal_count" if name == "minimal" else f"removed_count_{name}"
     never = rows[f"never_flips_{name}"] == 1
     counts = np.where(never, np.inf, rows[column].astype(np.float64))
-    return np.where(several_items(rows), counts, np.nan)
+    return np.where(rows["length"] > 1, counts, np.nan)
 
 
 def beyond_minimum(rows: Rows, name: str) -> NDArray[np.float64]:
@@ -103,4 +97,4 @@ def sooner(rows: Rows, first: str, second: str) -> NDArray[np.float64]:
 
 def never_flips(rows: Rows, name: str) -> NDArray[np.float64]:
     """Whether a ranking never flips the decision, (R,); NaN in rows of one item."""
-    return np.where(several_items(rows), rows[f"never_flips_{name}"].astype(np.float64), np.nan)
+    return np.where(rows["length"] > 1, rows[f"never_flips_{name}"].astype(np.float64), np.nan)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from html import escape
 from typing import TYPE_CHECKING
 from unicodedata import bidirectional
 
+from markupsafe import Markup, escape
+
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
 
 # What decides the direction of the text after it: embeddings, overrides, isolates, marks.
 _CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -22,70 +22,55 @@ def render(template: str, **context: object) -> Markup:
     """A template of this package as HTML.
 
     All text that it prints is escaped and `isolated`, but for what is HTML already. Within an
-    attribute text takes the filter `plain`, in a listing `visible`.
+    attribute text takes the filter `plain`, which drops controls of direction; in a listing
+    `visible`, which prints them as escapes.
 
     Args:
         template: Its file name in `templates/`.
         context: What it reads; a name that is missing is an error.
     """
-    from markupsafe import Markup
-
     return Markup(_environment().get_template(template).render(context))
 
 
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
 
-    from attnlight.report.tables import interval, interval_apart, number
-
-    def printed(value: object) -> object:
-        if isinstance(value, Markup) or not isinstance(value, str):
-            return value
-        return Markup(isolated(value))
+    from attnlight.report.tables import class_name, interval, number
 
     found = Environment(
         loader=PackageLoader(__package__),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=printed,
+        finalize=isolated,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     found.filters |= {
-        "plain": lambda text: Markup(escape(without_controls(str(text)))),
-        "visible": lambda text: Markup(escape(visible_controls(str(text)))),
+        "plain": lambda text: escape(without_controls(str(text))),
+        "visible": lambda text: escape(_CONTROLS.sub(lambda c: f"\\u{ord(c[0]):04x}", str(text))),
+        "class_name": class_name,
         "number": number,
         "interval": interval,
-        "interval_apart": interval_apart,
     }
     return found
 
 
-def isolated(text: str) -> str:
-    r"""Text as HTML that keeps its direction to itself.
+def isolated(value: object) -> object:
+    r"""Text as HTML that keeps its direction to itself; what is HTML or no text stays as it is.
 
     Example:
         >>> isolated("a < é"), isolated("\u05d0")
-        ('a &lt; é', '<bdi>א</bdi>')
+        (Markup('a &lt; é'), Markup('<bdi>א</bdi>'))
     """
-    if _CONTROLS.search(text) or any(bidirectional(letter) in _RIGHT_TO_LEFT for letter in text):
-        return f"<bdi>{escape(text.replace(_END_OF_ISOLATE, ''))}</bdi>"
-    return escape(text)
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    if _CONTROLS.search(value) or any(bidirectional(letter) in _RIGHT_TO_LEFT for letter in value):
+        return Markup("<bdi>{}</bdi>").format(value.replace(_END_OF_ISOLATE, ""))
+    return escape(value)
 
 
 def without_controls(text: str) -> str:
     """Text without the controls of its direction, for where there is no `<bdi>`."""
     return _CONTROLS.sub("", text)
-
-
-def visible_controls(text: str) -> str:
-    r"""Text whose controls of direction stand as escapes.
-
-    Example:
-        >>> visible_controls("a\u202eb")
-        'a\\u202eb'
-    """
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

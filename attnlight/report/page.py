@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from attnlight import __version__
 from attnlight.compatibility import section
 from attnlight.files import write_text
-from attnlight.report.curves import Point, draw_curves
-from attnlight.report.figures import (
-    Description,
-    columns,
-    describe,
-    draw,
-    figure_rows,
-    is_whole,
-    tables,
-)
+from attnlight.records import record_columns
+from attnlight.report.figures import columns, describe, draw, figure_rows, tables
 from attnlight.report.markup import render
-from attnlight.report.run import Run, StoredRecord, load_run, require_one_run
-from attnlight.report.style import inline_svg, save_figure
-from attnlight.report.summary import RecordSummary, summarise, to_csv, to_markdown
-from attnlight.report.tables import Table
+from attnlight.report.run import Run, load_run, require_one_run
+from attnlight.report.style import (
+    COLUMN_WIDTH,
+    PALETTE,
+    inline_svg,
+    new_figure,
+    save_figure,
+    styled,
+)
+from attnlight.report.summary import RecordSummary, summarise, to_texts
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.figure import Figure
 
+# By its name, the points of each curve: epoch, value, and the ends of its interval or NaN.
+Curves = dict[str, list[tuple[float, float, float, float]]]
+
 _VERBS = {"test": "test", "val": "validate"}
-_SPLITS = {"test": "test split", "val": "validation split"}
 _PACKAGES = ("numpy", "matplotlib", "torch", "lightning")
 _MOST_CLASSES = 6  # columns; more go below each other, folded
 
@@ -60,25 +64,6 @@ class Picture:
     files: str
 
 
-@dataclass(frozen=True)
-class Section:
-    """A record with what its test shows of it.
-
-    Attributes:
-        known: What is known of the test.
-        summary: Its measures.
-        picture: Its figure, where its test has one.
-        tables: Its test's own tables.
-        files: Where these also are, relative to the folder of the page.
-    """
-
-    known: Description
-    summary: RecordSummary
-    picture: Picture | None = None
-    tables: Sequence[Table] = ()
-    files: str = ""
-
-
 def write_report(folder: Path, places: Places) -> Path:
     """Write the report of one run.
 
@@ -94,62 +79,103 @@ def write_report(folder: Path, places: Places) -> Path:
             runs, or a file cannot be written.
     """
     run = load_run(folder)
-    for corpus in ("", *run.others):
+    for corpus in run.metrics:
         stored = [*run.records, *run.epochs]
         require_one_run([record.path for record in stored if record.corpus == corpus])
-    sections = [_section(record, places) for record in run.records]
-    epochs = [summarise(record, by_class=False) for record in run.epochs]
-    page = build_page(run, sections, _curves(run, epochs, places))
-    summaries = [section.summary for section in sections]
-    write_text(places.page / "summary.csv", to_csv(summaries))
-    write_text(places.page / "summary.md", to_markdown(summaries))
+    summaries = [summarise(record) for record in run.records]
+    page = render(
+        "run.html.jinja",
+        title=run.name,
+        run=run,
+        sentence=sentence(run, summaries),
+        facts=facts(run, summaries),
+        summaries=summaries,
+        sections={part.record: _section(part, places) for part in summaries},
+        curves=_curves(run, places),
+        commands=commands(run, summaries),
+        versions=[(name, [words]) for name, words in versions(run)],
+    )
+    for ending, text in to_texts(summaries).items():
+        write_text(places.page / f"summary.{ending}", text)
     write_text(places.page / "index.html", page)
     return places.page / "index.html"
 
 
-def _section(record: StoredRecord, places: Places) -> Section:
-    summary, known = summarise(record), describe(record.test)
-    if not is_whole(record.path):
-        return Section(known, summary)
-    rows, note = figure_rows(record.path, columns(record.test))
-    figure = draw(record.test, rows, summary.classes)
-    picture = None
-    if figure is not None:
-        caption = f"{known.caption} {note}".rstrip()
-        picture = _picture(figure, Path(record.place, record.test), places, caption)
-    stem = Path("tables", f"{record.place}-{record.test}")
-    found = tables(record.test, rows, summary.classes)
-    for number, table in enumerate(found, start=1):
-        write_table(table, places.page / f"{stem}-{number}")
-    return Section(known, summary, picture, found, f"{stem.as_posix()}-*.{{md,csv,tex}}")
+def _section(part: RecordSummary, places: Places) -> Markup:
+    """A record on the page; its test's figure and tables are written too, if it is whole."""
+    record, known = part.record, describe(part.record.test)
+    stem = f"tables/{record.place}-{record.test}"
+    picture, own = None, []
+    # Of some runs, as in docs/results, a part of each record is kept.
+    if set(part.metadata.get("measures", ())) <= record_columns(record.path).keys():
+        rows, note = figure_rows(record.path, columns(record.test))
+        figure = draw(record.test, rows, part.metadata.get("classes"))
+        if figure is not None:
+            caption = f"{known.caption} {note}".rstrip()
+            picture = _picture(figure, Path(record.place, record.test), places, caption)
+        own = tables(record.test, rows, part.metadata.get("classes"))
+    for number, table in enumerate(own, start=1):
+        for ending, text in table.to_texts().items():
+            write_text(places.page / f"{stem}-{number}.{ending}", text)
+    return render(
+        "section.html.jinja",
+        part=part,
+        known=known,
+        picture=picture,
+        tables=own,
+        files=f"{stem}-*.{{md,csv,tex}}",
+        most_classes=_MOST_CLASSES,
+    )
 
 
-def write_table(table: Table, stem: Path) -> None:
-    """Write a table as Markdown, CSV and LaTeX; `stem` is the path without an ending."""
-    for ending, text in table.to_texts().items():
-        write_text(stem.with_name(f"{stem.name}.{ending}"), text)
-
-
-def _curves(run: Run, epochs: Sequence[RecordSummary], places: Places) -> list[Picture]:
+def _curves(run: Run, places: Places) -> list[Picture]:
     """The task's metrics by epoch, then those of each test."""
-    curves: dict[str, dict[str, list[Point]]] = {"metrics": {}}
+    logged = run.metrics[""].curves.items()
+    curves: dict[str, Curves] = {"metrics": {}}
+    for name, points in logged:
+        curves["metrics"][name] = [(*point, math.nan, math.nan) for point in points.items()]
     captions = {"metrics": "What the task logged on the validation split after each epoch."}
-    for name, logged in run.metrics.curves.items():
-        curves["metrics"][name] = [Point(*point) for point in logged.items()]
-    for part in epochs:
-        test = part.record.test
-        captions[test] = (
-            f"{describe(test).title}: mean of each measure on the validation split after each "
-            "epoch; the band is its 95 % bootstrap interval."
+    for record in run.epochs:
+        captions[record.test] = (
+            f"{describe(record.test).title}: mean of each measure on the validation split after "
+            "each epoch; the band is its 95 % bootstrap interval."
         )
-        for line in part.lines:
-            point = Point(part.record.epoch or 0, line.mean, line.low, line.high)
-            curves.setdefault(test, {}).setdefault(line.measure, []).append(point)
+        for line in summarise(record, by_class=False).lines:
+            point = (record.epoch or 0, line.mean, line.low, line.high)
+            curves.setdefault(record.test, {}).setdefault(line.measure, []).append(point)
     return [
-        _picture(draw_curves(found), Path("val", f"curves-{name}"), places, captions[name])
+        _picture(_draw_curves(found), Path("val", f"curves-{name}"), places, captions[name])
         for name, found in curves.items()
         if found
     ]
+
+
+def _draw_curves(curves: Curves) -> Figure:
+    """One small panel for each curve, two to a row: a line with a band of its intervals."""
+    from matplotlib.ticker import MaxNLocator
+
+    rows = (len(curves) + 1) // 2
+    with styled():
+        figure = new_figure(COLUMN_WIDTH, 1.75 * rows + 0.2)
+        panels = figure.subplots(rows, 2, squeeze=False).ravel()
+        for axes in panels[len(curves) :]:
+            axes.set_axis_off()
+        for axes, (name, points) in zip(panels, curves.items(), strict=False):
+            epochs, values, lows, highs = np.array(points, dtype=np.float64).T
+            known = np.isfinite(lows)
+            band = epochs[known], lows[known], highs[known]
+            if known.sum() == 1:
+                axes.vlines(*band, color=PALETTE[0], linewidth=1)
+            elif known.any():
+                axes.fill_between(*band, color=PALETTE[0], alpha=0.22, linewidth=0)
+            axes.plot(epochs, values, "o-", color=PALETTE[0], markersize=3.5)
+            axes.set_title(name, loc="left")
+            axes.set_xlabel("Epoch")
+            axes.set_xlim(epochs.min() - 0.5, epochs.max() + 0.5)
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+            axes.yaxis.set_major_locator(MaxNLocator(4))
+            axes.grid(axis="y")
+    return figure
 
 
 def _picture(figure: Figure, stem: Path, places: Places, caption: str) -> Picture:
@@ -158,133 +184,87 @@ def _picture(figure: Figure, stem: Path, places: Places, caption: str) -> Pictur
     return Picture(svg, caption, f"{(Path('figures') / stem).as_posix()}.{{svg,pdf,png}}")
 
 
-def build_page(run: Run, sections: Sequence[Section], curves: Sequence[Picture]) -> str:
-    """The whole page as HTML; all that came from files is escaped."""
-    summaries = [section.summary for section in sections]
-    corpora = []
-    for corpus, metrics in {"": run.metrics, **run.others}.items():
-        of_corpus = [section for section in sections if section.summary.record.corpus == corpus]
-        splits = {
-            words: [section for section in of_corpus if section.summary.record.stage == stage]
-            for stage, words in _SPLITS.items()
-        }
-        unknown = [
-            f"{float(found[-1].summary.metadata.get('unknown_words', 0)):.1%} of the {split}"
-            for split, found in splits.items()
-            if found
-        ]
-        corpora.append((corpus, metrics, ", ".join(unknown), splits))
-    return render(
-        "run.html.jinja",
-        title=run.name,
-        run=run,
-        sentence=sentence(run, summaries),
-        facts=facts(run, summaries),
-        is_tested=any(part.record.place == "test" for part in summaries),
-        corpora=corpora,
-        most_classes=_MOST_CLASSES,
-        curves=curves,
-        commands=commands(run, summaries),
-        versions=[(name, [words]) for name, words in versions(run)],
-    )
-
-
 def sentence(run: Run, summaries: Sequence[RecordSummary]) -> str:
     """What was trained on which corpus, and what it was tested on."""
-    trained = _class(run.config, "model") or "A model whose configuration is not in the run folder"
-    settings = [f"{k} {v}" for k, v in _settings(run.config, "model", "encoder", "attention")]
-    if settings and _class(run.config, "model"):
-        trained += f" ({', '.join(settings)})"
-    source = [value for _, value in _settings(run.config, "data", "path", "name")]
-    corpus = " ".join(source) or _class(run.config, "data")
+    model, data = run.config.get("model"), run.config.get("data")
+    trained = _class(model)
+    if trained:
+        net = _at(section(model), "init_args", "net") if isinstance(model, dict) else None
+        named = {option: _class(_at(net, option)) for option in ("encoder", "attention")}
+        settings = ", ".join(f"{option} {name}" for option, name in named.items() if name)
+        trained += f" ({settings})" if settings else ""
+    given = [_at(data, "init_args", option) for option in ("path", "name")]
+    corpus = " ".join(value for value in given if isinstance(value, str)) or _class(data)
     tested = "no record of the test split yet"
-    if sizes := {part.rows for part in summaries if part.record.place == "test"}:
+    if sizes := {part.metadata["rows"] for part in summaries if part.record.place == "test"}:
         amount = f"{'up to ' if len(sizes) > 1 else ''}{max(sizes):,}"
         tested = f"tested on {amount} instances of the test split"
+    trained = trained or "A model whose configuration is not in the run folder"
     return f"{trained}{f', trained on {corpus}' if corpus else ''}; {tested}."
 
 
 def facts(run: Run, summaries: Sequence[RecordSummary]) -> list[tuple[str, list[str]]]:
     """What identifies the run: names, and the values of each."""
+    classes = (part.metadata.get("classes") for part in summaries)
+    partial = {part.record.test for part in summaries if part.metadata.get("partial")}
     found = [
-        ("Model", [_class(run.config, "model")]),
-        ("Corpus", [_class(run.config, "data")]),
-        ("Classes", next((part.classes for part in summaries if part.classes), [])),
+        ("Model", [_class(run.config.get("model"))]),
+        ("Corpus", [_class(run.config.get("data"))]),
+        ("Classes", next(filter(None, classes), [])),
         ("Seed", [str(run.config.get("seed_everything", ""))]),
-        ("Checkpoint", sorted({_checkpoint(part) for part in summaries})),
-        ("Partial records", sorted({part.record.test for part in summaries if part.partial})),
+        ("Checkpoint", sorted({part.metadata.get("checkpoint") or "" for part in summaries})),
+        ("Partial records", sorted(partial)),
     ]
     given = [(name, [value for value in values if value]) for name, values in found]
     return [(name, values) for name, values in given if values]
 
 
-def _checkpoint(part: RecordSummary) -> str:
-    return str(part.metadata.get("checkpoint") or "")
+def _at(config: object, *keys: str) -> object:
+    """The value under some keys of a configuration; None where it has none."""
+    for key in keys:
+        config = config.get(key) if isinstance(config, dict) else None
+    return config
 
 
-def _class(config: Mapping[str, Any], part: str) -> str:
-    """Last part of the class path of `model` or `data`."""
-    held = config.get(part)
-    path = held.get("class_path") if isinstance(held, dict) else held
+def _class(named: object) -> str:
+    """Last part of a class path, which may be given as `class_path`; "" without one."""
+    path = named if isinstance(named, str) else _at(named, "class_path")
     return path.rpartition(".")[2] if isinstance(path, str) else ""
-
-
-def _settings(config: Mapping[str, Any], part: str, *names: str) -> Iterator[tuple[str, str]]:
-    """Those of the named constructor arguments that the configuration gives."""
-    held = config.get(part)
-    arguments = held.get("init_args") if isinstance(held, dict) else None
-    if part == "model" and isinstance(held, dict):
-        arguments = (section(held).get("init_args") or {}).get("net")
-    for name in names:
-        value = arguments.get(name) if isinstance(arguments, dict) else None
-        if isinstance(value, dict):
-            value = _class({name: value}, name)
-        if isinstance(value, str):
-            yield name, value
 
 
 def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
     """Command lines that repeat the run beside itself, its evaluations, and this report."""
     lines = []
+    tests: dict[tuple[str, str, str], list[str]] = {}
     if run.config:
         experiment, _, name = run.name.rpartition("/")
         again = ["--experiment", experiment, "--run", f"{name}-again"]
         lines.append(["fit", "-c", str(run.folder / "fit.yaml"), *again])
-        lines += _evaluations(run, summaries)
-    lines.append(["report", str(run.folder)])
-    return [shlex.join(["attnlight", *line]) for line in lines]
-
-
-def _evaluations(run: Run, summaries: Sequence[RecordSummary]) -> Iterator[list[str]]:
-    """One for each checkpoint that was tested or validated."""
-    tests: dict[tuple[str, str, str], list[str]] = {}
-    for part in summaries:
-        key = _VERBS[part.record.stage], part.record.corpus, _checkpoint(part)
-        tests.setdefault(key, []).append(part.record.test)
+        for part in summaries:
+            checkpoint = part.metadata.get("checkpoint") or ""
+            key = _VERBS[part.record.stage], part.record.corpus, checkpoint
+            tests.setdefault(key, []).append(part.record.test)
     for (verb, corpus, checkpoint), names in tests.items():
         own = f"{verb}-{corpus}" if corpus else verb
         if corpus and own not in run.configs:
             continue  # nothing says where that corpus is
-        trainer = run.configs.get(own, {}).get("trainer")
-        callbacks = trainer.get("callbacks") if isinstance(trainer, dict) else None
+        callbacks = _at(run.configs, own, "trainer", "callbacks")
         listed = callbacks if isinstance(callbacks, list) else [callbacks]
-        attached = {_class({"": callback}, "").lower() for callback in listed}
-        config = own if own in run.configs else "fit"
-        line = [verb, "-c", str(run.folder / f"{config}.yaml")]
+        attached = {_class(callback).lower() for callback in listed}
+        line = [verb, "-c", str(run.folder / f"{own if own in run.configs else 'fit'}.yaml")]
         for name in names:
             if name.replace("_", "") not in attached:
                 line += ["-c", f"configs/tests/{name}.yaml"]
-        yield line + (["--ckpt_path", str(run.folder / checkpoint)] if checkpoint else [])
+        line += ["--ckpt_path", str(run.folder / checkpoint)] if checkpoint else []
+        lines.append(line)
+    lines.append(["report", str(run.folder)])
+    return [shlex.join(["attnlight", *line]) for line in lines]
 
 
 def versions(run: Run) -> list[tuple[str, str]]:
     """Versions that wrote the report, and those that the configuration names."""
     found = [("attnlight", __version__), ("Python", platform.python_version())]
-    for package in _PACKAGES:
-        try:
-            found.append((package, version(package)))
-        except PackageNotFoundError:
-            continue
+    found += [(package, version(package)) for package in _PACKAGES]
     header = run.config_text.partition("\n")[0]
     if header.startswith("# ") and "==" in header:
         found.append(("configuration written by", header[2:]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +68,7 @@ class Run:
         config_text: That of `fit` as it is written; empty where the run has none.
         records: Records outside fit, tests first, in order of stage and name.
         epochs: Records of validation epochs, by test and epoch.
-        metrics: What the task logged.
-        others: What it logged on corpora that it was not trained on, by their names.
+        metrics: What the task logged, by the name of the corpus; "" is the one it was trained on.
     """
 
     folder: Path
@@ -77,8 +76,7 @@ class Run:
     config_text: str
     records: list[StoredRecord]
     epochs: list[StoredRecord]
-    metrics: Metrics
-    others: dict[str, Metrics] = field(default_factory=dict)
+    metrics: dict[str, Metrics]
 
     @property
     def config(self) -> dict[str, Any]:
@@ -105,10 +103,9 @@ def load_run(folder: Path) -> Run:
             f"{folder} holds no records: run `attnlight test` with `-c configs/tests/<test>.yaml` "
             "first."
         )
-    corpora = list(dict.fromkeys(record.corpus for record in records if record.corpus))
-    named = [*VERBS, *(f"{verb}-{corpus}" for verb in VERBS[1:] for corpus in corpora)]
+    corpora = list(dict.fromkeys(["", *(record.corpus for record in records)]))
     configs = {}
-    for verb in named:
+    for verb in [*VERBS, *(f"{verb}-{corpus}" for verb in VERBS[1:] for corpus in corpora[1:])]:
         path = folder / f"{verb}.yaml"
         if path.is_file():
             configs[verb] = read_yaml(path) or {}
@@ -121,8 +118,7 @@ def load_run(folder: Path) -> Run:
         config_text=(folder / "fit.yaml").read_text(encoding="utf-8") if "fit" in configs else "",
         records=[record for record in records if record.epoch is None],
         epochs=[record for record in records if record.epoch is not None],
-        metrics=read_metrics(folder / "logs"),
-        others={corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora},
+        metrics={corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora},
     )
 
 
@@ -159,36 +155,35 @@ def read_metrics(logs: Path) -> Metrics:
     test: dict[str, float] = {}
     paths = {path.parent.name.removeprefix("version_"): path for path in logs.glob(_LOGS)}
     for version in sorted(paths, key=lambda name: (int(name) if name.isdigit() else -1, name)):
-        rows = _read_csv(paths[version])
-        test |= {name: value for row in rows for name, value in _of_task(row, "test/").items()}
-        if not any(_of_task(row, "train/") for row in rows):
-            continue  # `attnlight validate` logs as epoch 0 whatever checkpoint it evaluates
+        try:
+            with paths[version].open(encoding="utf-8", newline="") as file:
+                rows = [
+                    {name: float(value) for name, value in row.items() if value}
+                    for row in csv.DictReader(file)
+                ]
+        except (OSError, ValueError, TypeError, csv.Error) as error:
+            raise InputError(
+                f"{paths[version]} is not a readable file of metrics: {error}."
+            ) from error
+        # `attnlight validate` logs as epoch 0 whatever checkpoint it evaluates.
+        fitted = any(name.startswith("train/") for row in rows for name in row)
         for row in rows:
-            for name, value in _of_task(row, "val/").items():
-                curves.setdefault(name, {})[int(float(row["epoch"]))] = value
+            for name, value in row.items():
+                stage, _, metric = name.partition("/")
+                if "/" in metric:
+                    continue  # a test's own
+                if stage == "test":
+                    test[metric] = value
+                elif stage == "val" and fitted:
+                    curves.setdefault(metric, {})[int(row["epoch"])] = value
     return Metrics({name: dict(sorted(points.items())) for name, points in curves.items()}, test)
-
-
-def _read_csv(path: Path) -> list[Mapping[str, str]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows: list[Mapping[str, str]] = list(csv.DictReader(file))
-        for row in rows:
-            for value in filter(None, row.values()):
-                float(value)
-    except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise InputError(f"{path} is not a readable file of metrics: {error}.") from error
-    return rows
-
-
-def _of_task(row: Mapping[str, str], prefix: str) -> dict[str, float]:
-    """The task's metrics `<prefix><metric>` in a row; `<prefix><test>/<measure>` are a test's."""
-    values = {name.removeprefix(prefix): v for name, v in row.items() if name.startswith(prefix)}
-    return {name: float(value) for name, value in values.items() if value and "/" not in name}
 
 
 def require_one_run(paths: Sequence[Path]) -> None:
     """Refuse records of several runs in one folder, by what they say of themselves.
+
+    Fingerprints of a corpus are compared within a version of them; of several versions, the dataset
+    indices of the whole records of each split are.
 
     Args:
         paths: The records; those written by older versions say less and pass more easily.
@@ -197,13 +192,19 @@ def require_one_run(paths: Sequence[Path]) -> None:
         RecordError: Two name other corpora or classes, or come from one checkpoint's name with
             different content.
     """
-    found = {path: read_metadata(path) for path in paths}
-    _require_same_corpus(found, "come from different corpora: one is of another run")
+    found = {path: _metadata(path) for path in paths}
+    corpora = "come from different corpora: one is of another run"
+    _require_same(found, "corpus", corpora, within="corpus_version")
+    if len({about["corpus_version"] for about in found.values() if about.get("corpus")}) > 1:
+        whole = {path: about for path, about in found.items() if not about.get("partial")}
+        for path, about in whole.items():
+            if about.get("corpus"):
+                index = read_record(path, KEY[:1]).columns[KEY[0]]
+                about["indices"] = np.unique(index).tolist()
+        _require_same(whole, "indices", corpora, within="stage")
     _require_same(found, "classes", "name different classes: one is of another run")
-    for name in sorted({str(about.get("checkpoint")) for about in found.values()}):
-        of_name = {path: about for path, about in found.items() if about.get("checkpoint") == name}
-        how = f"come from different versions of {name}: test it again, or one is of another run"
-        _require_same(of_name, "checkpoint_hash", how)
+    how = "come from different versions of {}: test it again, or one is of another run"
+    _require_same(found, "checkpoint_hash", how, within="checkpoint")
 
 
 def require_same_instances(first: Path, second: Path) -> None:
@@ -213,9 +214,9 @@ def require_same_instances(first: Path, second: Path) -> None:
         RecordError: They are of different corpora or splits, or one holds an instance that the
             other does not.
     """
-    found = {path: read_metadata(path) for path in (first, second)}
+    found = {path: _metadata(path) for path in (first, second)}
     _require_same(found, "stage", "are of different splits")
-    _require_same_corpus(found, "come from different corpora", by_index=False)
+    _require_same(found, "corpus", "come from different corpora", within="corpus_version")
     one, other = (read_record(path, KEY).columns for path in (first, second))
     if all(np.array_equal(one[name], other[name]) for name in KEY):
         return
@@ -227,33 +228,26 @@ def require_same_instances(first: Path, second: Path) -> None:
     )
 
 
-def _require_same_corpus(
-    found: Mapping[Path, Mapping[str, Any]], how: str, by_index: bool = True
-) -> None:
-    """Refuse different corpora.
+def _metadata(path: Path) -> dict[str, Any]:
+    """The metadata of a record, with the version of the fingerprint of its corpus."""
+    about = read_metadata(path)
+    return about | {"corpus_version": str(about.get("corpus")).rpartition("-")[0]}
 
-    Fingerprints of one version are compared; those of two versions cannot be, so that the dataset
-    indices of the whole records of each split are, if wanted.
+
+def _require_same(
+    found: Mapping[Path, Mapping[str, Any]], key: str, how: str, within: str = ""
+) -> None:
+    """Refuse records whose metadata differ in one key, of those that agree in another.
+
+    Args:
+        found: Metadata of each record; those that lack the key pass.
+        key: What must not differ.
+        how: How they differ then; what they agree in goes into its braces.
+        within: What they agree in; empty: all are compared.
     """
-    versions: dict[str, dict[Path, Mapping[str, Any]]] = {}
-    for path, about in found.items():
-        if about.get("corpus"):
-            versions.setdefault(about["corpus"].rpartition("-")[0], {})[path] = about
-    for of_version in versions.values():
-        _require_same(of_version, "corpus", how)
-    if len(versions) < 2 or not by_index:
-        return
     first: dict[Any, tuple[Path, Any]] = {}
     for path, about in found.items():
-        if about.get("corpus") and not about.get("partial"):
-            index = np.unique(read_record(path, KEY[:1]).columns[KEY[0]])
-            whole, expected = first.setdefault(about.get("stage"), (path, index))
-            if not np.array_equal(index, expected):
-                raise RecordError(f"{whole} and {path} {how}.")
-
-
-def _require_same(found: Mapping[Path, Mapping[str, Any]], key: str, how: str) -> None:
-    known = [(path, about[key]) for path, about in found.items() if about.get(key)]
-    for path, value in known[1:]:
-        if value != known[0][1]:
-            raise RecordError(f"{known[0][0]} and {path} {how}.")
+        if about.get(key):
+            other, expected = first.setdefault(about.get(within), (path, about[key]))
+            if about[key] != expected:
+                raise RecordError(f"{other} and {path} {how.format(about.get(within))}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +26,7 @@ POOLED = "#8a919a"
 INK, MUTED, GRID, PAPER = "#1f2329", "#5a646f", "#d9dee4", "#fefefe"
 COLUMN_WIDTH = 5.2  # inches; at 10 pt readable on a phone as on paper
 
+_STYLE = Path(__file__).with_name("templates") / "figure.mplstyle"
 # No dates and no program names: the same figure is the same file.
 _METADATA = {
     "svg": {"Date": None, "Creator": None},
@@ -36,48 +37,12 @@ _DPI = 200
 _SMALLEST = 0.68  # of its width: a figure of one column is whole on a phone, its text still legible
 _PAGE_COLORS = {INK: "--ink", MUTED: "--muted", GRID: "--line", PAPER: "--paper"}
 
-_RC: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "text.color": INK,
-    "axes.edgecolor": MUTED,
-    "axes.facecolor": PAPER,
-    "axes.labelcolor": INK,
-    "axes.labelsize": 10,
-    "axes.linewidth": 0.8,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 10,
-    "axes.unicode_minus": True,
-    "figure.facecolor": PAPER,
-    "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    "legend.fontsize": 9,
-    "legend.frameon": False,
-    "lines.linewidth": 1.5,
-    "pdf.fonttype": 42,
-    "savefig.dpi": 200,
-    "savefig.facecolor": PAPER,
-    "svg.hashsalt": "attnlight",
-    "text.parse_math": False,  # a class may be called $5-$10
-    "xtick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "xtick.labelsize": 9,
-    "ytick.color": MUTED,
-    "ytick.labelcolor": INK,
-    "ytick.labelsize": 9,
-}
 
-
-@contextmanager
-def styled(**settings: Any) -> Iterator[None]:  # noqa: ANN401
+def styled(**settings: Any) -> AbstractContextManager[None]:  # noqa: ANN401
     """Matplotlib's settings for figures of this package, whatever the reader's own are."""
-    import matplotlib as mpl
+    from matplotlib import style
 
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_RC | settings)
-        yield
+    return style.context([_STYLE, settings], after_reset=True)
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -146,17 +111,15 @@ def save_figure(figure: Figure, stem: Path) -> list[Path]:
     Raises:
         InputError: A file cannot be written.
     """
-    paths = []
-    for kind in _METADATA:
-        path = stem.with_name(f"{stem.name}.{kind}")
+    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in _METADATA]
+    for kind, path in zip(_METADATA, paths, strict=True):
         with replacing(path) as temporary:
             _print(figure, kind, temporary)
-        paths.append(path)
     return paths
 
 
 def figure_png(figure: Figure, dpi: int) -> bytes:
-    """A figure as the content of a PNG file, with so many pixels to the inch."""
+    """A figure as the content of a PNG file of so many pixels per inch."""
     file = io.BytesIO()
     _print(figure, "png", file, dpi=dpi)
     return file.getvalue()
@@ -186,48 +149,31 @@ def inline_svg(figure: Figure, prefix: str, label: str) -> str:
 
 
 def _print(
-    figure: Figure,
-    kind: str,
-    file: Path | IO[Any],
-    dpi: int = _DPI,
-    fonttype: str = "path",
+    figure: Figure, kind: str, file: Path | IO[Any], dpi: int = _DPI, fonttype: str = "path"
 ) -> None:
-    """Draw a figure once into a file.
+    """Draw a figure once into a file, with one layout for every format.
 
     `Figure.savefig` would draw it twice, since a figure whose layout was ever computed might need
     it again.
     """
-    from matplotlib.backends import backend_agg, backend_pdf, backend_svg
+    from matplotlib.backend_bases import get_registered_canvas_class
+    from matplotlib.text import Text
 
-    canvases: dict[str, Any] = {
-        "svg": backend_svg.FigureCanvasSVG,
-        "pdf": backend_pdf.FigureCanvasPdf,
-        "png": backend_agg.FigureCanvasAgg,
-    }
     own_dpi, own_canvas = figure.get_dpi(), figure.canvas
     try:
         with styled(**{"svg.fonttype": fonttype}):
-            _settle(figure)
+            if (engine := figure.get_layout_engine()) is not None:
+                for text in figure.findobj(Text):
+                    # A PDF would embed a second font for the likes of "ffl". Matplotlib before 3.11
+                    # knows no ligatures.
+                    if hasattr(text, "set_fontfeatures"):
+                        text.set_fontfeatures(("-liga",))
+                engine.execute(figure)
+                figure.set_layout_engine("none")
             if kind == "png":
                 figure.set_dpi(dpi)
-            getattr(canvases[kind](figure), f"print_{kind}")(file, metadata=_METADATA[kind])
+            canvas = get_registered_canvas_class(kind)(figure)
+            getattr(canvas, f"print_{kind}")(file, metadata=_METADATA[kind])
     finally:
         figure.set_dpi(own_dpi)
         figure.set_canvas(own_canvas)
-
-
-def _settle(figure: Figure) -> None:
-    """Lay the figure out once, the same for every format, rather than anew for each.
-
-    Every letter is set by itself: a PDF would embed a second font for the likes of "ffl".
-    """
-    from matplotlib.text import Text
-
-    engine = figure.get_layout_engine()
-    if engine is None:
-        return
-    for text in figure.findobj(Text):
-        if hasattr(text, "set_fontfeatures"):  # Matplotlib before 3.11 knows no ligatures
-            text.set_fontfeatures(("-liga",))
-    engine.execute(figure)
-    figure.set_layout_engine("none")

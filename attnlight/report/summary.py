@@ -48,40 +48,13 @@ class RecordSummary:
 
     Attributes:
         record: Where the record is.
-        metadata: What it says of itself.
+        metadata: What it says of itself; `partial` where it holds only some of the instances.
         lines: For each measure all rows first, then each predicted class.
     """
 
     record: StoredRecord
     metadata: Mapping[str, Any]
     lines: Sequence[Line]
-
-    @property
-    def rows(self) -> int:
-        """Instances in the record."""
-        return int(self.metadata["rows"])
-
-    @property
-    def partial(self) -> bool:
-        """Whether the record holds only some of the instances."""
-        return bool(self.metadata.get("partial"))
-
-    @property
-    def classes(self) -> list[str]:
-        """Names of the classes, empty where the record does not say."""
-        return list(self.metadata.get("classes") or [])
-
-    @property
-    def by_measure(self) -> dict[str, dict[int | None, Line]]:
-        """The lines by measure and predicted class."""
-        found: dict[str, dict[int | None, Line]] = {}
-        for line in self.lines:
-            found.setdefault(line.measure, {})[line.predicted] = line
-        return found
-
-    def class_name(self, predicted: int | None) -> str:
-        """What a class is called, its number where the record has no name; None: `all`."""
-        return "all" if predicted is None else class_name(predicted, self.classes)
 
 
 def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
@@ -123,8 +96,8 @@ def _columns(
     path: Path, held: Sequence[str], measures: Sequence[str], groups: Sequence[int | None]
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
     """Each measure in each group (R, M G), NaN in the rows of others, and dataset indices (R,)."""
-    names = ["index", "prediction", *measures, *(["label"] if "label" in held else [])]
-    for piece in read_pieces(path, [name for name in names if name in held]):
+    names = [name for name in ("index", "prediction", "label", *measures) if name in held]
+    for piece in read_pieces(path, names):
         columns = []
         for measure in measures:
             if measure in piece:
@@ -138,39 +111,27 @@ def _columns(
         yield np.stack(columns, axis=1), piece["index"]
 
 
-def to_csv(summaries: Sequence[RecordSummary]) -> str:
-    """All lines as CSV, numbers in full."""
+def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
+    """All lines as one table, by the ending of its file: CSV with numbers in full, and Markdown."""
     import pandas as pd
 
+    full, shown = [], []
+    for part in summaries:
+        place, test = part.record.place, part.record.test
+        partial = bool(part.metadata.get("partial"))
+        for line in part.lines:
+            name = class_name(line.predicted, part.metadata.get("classes"))
+            own = "" if line.predicted is None else name
+            means = (line.mean, line.low, line.high, line.defined)
+            full.append([place, test, line.measure, own, *means, str(partial).lower()])
+            cells = [number(line.mean), interval(line), f"{line.defined:,}"]
+            shown.append([place, f"{test}{' (partial)' * partial}", line.measure, name, *cells])
     head = ["stage", "test", "measure", "predicted_class", "mean", "low", "high", "n", "partial"]
-    rows = [
-        [
-            *(part.record.place, part.record.test, line.measure),
-            "" if line.predicted is None else part.class_name(line.predicted),
-            *(line.mean, line.low, line.high, line.defined, str(part.partial).lower()),
-        ]
-        for part in summaries
-        for line in part.lines
-    ]
-    return str(pd.DataFrame(rows, columns=head).to_csv(index=False, lineterminator="\n"))
-
-
-def to_markdown(summaries: Sequence[RecordSummary]) -> str:
-    """All lines as a Markdown table."""
-    import pandas as pd
-
-    head = ["split", "test", "measure", "predicted class", "mean", "95 % interval", "n"]
-    rows = [
-        [
-            part.record.place,
-            part.record.test + (" (partial)" if part.partial else ""),
-            *(line.measure, part.class_name(line.predicted)),
-            *(number(line.mean), interval(line), f"{line.defined:,}"),
-        ]
-        for part in summaries
-        for line in part.lines
-    ]
-    return markdown(pd.DataFrame(rows, columns=head, dtype=object), left=4)
+    words = ["split", "test", "measure", "predicted class", "mean", "95 % interval", "n"]
+    return {
+        "csv": pd.DataFrame(full, columns=head).to_csv(index=False, lineterminator="\n"),
+        "md": markdown(pd.DataFrame(shown, columns=words, dtype=object), left=4),
+    }
 
 
 def terminal_table(records_dir: Path, corpus: str = "") -> rich.table.Table:
@@ -195,7 +156,7 @@ def terminal_table(records_dir: Path, corpus: str = "") -> rich.table.Table:
         if (record.stage, record.corpus, record.epoch) != ("test", corpus, None):
             continue
         part = summarise(record, by_class=False)
-        partial = " (partial)" if part.partial else ""
+        partial = " (partial)" if part.metadata.get("partial") else ""
         table.add_row(f"[bold]{escape(record.test)}[/bold]{partial}")
         for line in part.lines:
             shown = [number(line.mean), interval(line), f"{line.defined:,}"]

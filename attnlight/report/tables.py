@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,27 +19,19 @@ if TYPE_CHECKING:
     from attnlight.report.summary import Line
     from attnlight.statistics.bootstrap import MeanInterval
 
-# What plain LaTeX cannot set or would take as a command.
+Rows = Mapping[str, NDArray[Any]]  # columns of a record, (R,) or (R, K), NaN where undefined
+Format = Callable[["MeanInterval"], str]  # of a mean with its interval
+# What plain LaTeX cannot set or would take as a command; a bracket after a line's end \\ would open
+# an option.
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
-    | {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': "''",
-        "[": "{[}",  # after a line's end \\ it would open an option
-        "]": "{]}",
-        "–": "--",  # noqa: RUF001
-        "\n": " ",
-    }
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''"}
+    | {"[": "{[}", "]": "{]}", "\n": " ", "–": "--"}  # noqa: RUF001
     | {"−": "$-$", "×": r"$\times$", "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$"}  # noqa: RUF001
     | {"α": r"$\alpha$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "τ": r"$\tau$"}  # noqa: RUF001
     | {"Δ": r"$\Delta$", "∞": r"$\infty$"}
 )
-_INTERVAL = re.compile(r"(.+) (\[.+\])", re.DOTALL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +57,9 @@ class Table:
         """
         import pandas as pd
 
-        for row in rows:
-            if len(row) != len(head):
-                raise ValueError(
-                    f"a row of {title!r} has {len(row)} cells under {len(head)} headings."
-                )
-        cells = [list(row) for row in rows]
-        return Table(title, pd.DataFrame(cells, columns=list(head), dtype=object), note)
+        if wrong := [len(row) for row in rows if len(row) != len(head)]:
+            raise ValueError(f"a row of {title!r} has {wrong[0]} cells under {len(head)} headings.")
+        return Table(title, pd.DataFrame(list(rows), columns=list(head), dtype=object), note)
 
     @property
     def head(self) -> list[str]:
@@ -89,37 +77,32 @@ class Table:
 
     def to_texts(self) -> dict[str, str]:
         """The table in each format of a file, by the file's ending."""
-        return {"csv": self.to_csv(), "md": self.to_markdown(), "tex": self.to_latex()}
+        text = self.frame.to_csv(index=False, lineterminator="\n")
+        return {"csv": text, "md": self.to_markdown(), "tex": self.to_latex()}
 
     def to_markdown(self) -> str:
         """Title, table and note as Markdown."""
-        title, note = (" ".join(text.splitlines()) for text in (self.title, self.note))
+        title, note = map(_markdown_cell, (self.title, self.note))
         return f"**{title}**\n\n{markdown(self.frame)}" + (f"\n{note}\n" if note else "")
-
-    def to_csv(self) -> str:
-        """Head and rows as CSV."""
-        return str(self.frame.to_csv(index=False, lineterminator="\n"))
 
     def to_latex(self) -> str:
         r"""A LaTeX `table` with its caption; needs `\usepackage{booktabs}`."""
-        text: str = (
-            _mapped(self.frame, lambda cell: cell.translate(_LATEX))
-            .style.hide()
-            .to_latex(
-                column_format="l" + "r" * (len(self.head) - 1),
-                position_float="centering",
-                hrules=True,
-                caption=self.title.translate(_LATEX),
-            )
+        escape = methodcaller("translate", _LATEX)
+        styler = self.frame.map(escape).rename(columns=escape).style.hide()
+        text: str = styler.to_latex(
+            column_format="l" + "r" * (len(self.head) - 1),
+            position_float="centering",
+            hrules=True,
+            caption=escape(self.title),
         )
         end = "\\end{tabular}\n"
-        note = rf"\par\smallskip\footnotesize {self.note.translate(_LATEX)}"
-        return text.replace(end, f"{end}{note}\n") if self.note else text
+        note = f"{end}\\par\\smallskip\\footnotesize {escape(self.note)}\n"
+        return text.replace(end, note) if self.note else text
 
 
 def markdown(frame: pd.DataFrame, left: int = 1) -> str:
     """A frame of text as a Markdown table, the first columns aligned left."""
-    shown = _mapped(frame, lambda cell: " ".join(cell.splitlines()).replace("|", "\\|"))
+    shown = frame.map(_markdown_cell).rename(columns=_markdown_cell)
     align = ["left"] * left + ["right"] * (len(frame.columns) - left)
     return f"{shown.to_markdown(index=False, disable_numparse=True, colalign=align)}\n"
 
@@ -127,19 +110,12 @@ def markdown(frame: pd.DataFrame, left: int = 1) -> str:
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
     """A Markdown table as docs/results.md has them, without spaces that align its cells."""
     ruler = ["---"] * left + ["---:"] * (len(head) - left)
-    cells = [[" ".join(c.splitlines()).replace("|", "\\|") for c in row] for row in (head, *rows)]
+    cells = [[_markdown_cell(cell) for cell in row] for row in (head, *rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in (cells[0], ruler, *cells[1:]))
 
 
-def _mapped(frame: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
-    """A frame with every cell and heading changed."""
-    return frame.map(change).set_axis([change(name) for name in frame.columns], axis="columns")
-
-
-def interval_apart(cell: str) -> tuple[str, str]:
-    """What stands before the interval at the end of a cell, and the interval, empty without one."""
-    found = _INTERVAL.fullmatch(cell)
-    return (cell, "") if found is None else (found[1], found[2])
+def _markdown_cell(cell: str) -> str:
+    return " ".join(cell.splitlines()).replace("|", "\\|")
 
 
 def number(value: float) -> str:
@@ -173,14 +149,28 @@ def probability(p: float) -> str:
     return "< 0.001" if p < 0.001 else number(p)
 
 
-def class_name(predicted: int, classes: Sequence[str] | None) -> str:
-    """What a class is called, its number where there is no name."""
+def class_name(predicted: int | None, classes: Sequence[str] | None) -> str:
+    """What a class is called, its number where there is no name; None: `all`."""
     names = classes or []
+    if predicted is None:
+        return "all"
     return names[predicted] if predicted < len(names) else f"class {predicted}"
 
 
-def shares(columns: Sequence[NDArray[Any]], rows: Mapping[str, NDArray[Any]]) -> list[MeanInterval]:
-    """Mean and 95 % interval of each column (R,), which share their bootstrap resamples."""
+def mean_cells(
+    columns: Sequence[NDArray[Any]],
+    rows: Rows,
+    formats: Sequence[Format] | None = None,
+) -> list[str]:
+    """Cells of a line of means: each with its interval, then how many values the first is over.
+
+    Args:
+        columns: Values (R,) of each mean, NaN where undefined; they share their resamples.
+        rows: Columns of the record, of which `index` says what is resampled.
+        formats: `estimate` or `percent` for each mean; None: per cent for all.
+    """
     from attnlight.statistics.bootstrap import bootstrap_means
 
-    return bootstrap_means(np.stack(columns, axis=1).astype(np.float64), rows["index"])
+    found = bootstrap_means(np.stack(columns, axis=1).astype(np.float64), rows["index"])
+    pairs = zip(formats or [percent] * len(found), found, strict=True)
+    return [*(written(mean) for written, mean in pairs), f"{found[0].defined:,}"]

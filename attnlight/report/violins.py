@@ -1,30 +1,33 @@
-"""Horizontal violins: of a measure by maximum attention, or by predicted class."""
+"""How a measure is distributed: violins by maximum attention or predicted class, histograms."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.report.style import GRID, INK, MUTED, Group, canvas, predicted_groups
+from attnlight.report.tables import Rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Floats = NDArray[np.floating]
+
 EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
 FEWEST = 5  # values below which a density would be invented
-_HALF = 0.42  # of the unit between two bins
+_HALF, _MARGIN = 0.42, 0.55  # of the unit between two rows: of a violin, and beyond the last row
 _CELLS, _POINTS = 1_024, 161
 _FILL = 0.72  # opacity: quartile lines show on every colour, in the light and in the dark
 _FLOOR = 2e-3  # smallest bandwidth, of the axis: values that are all equal still show
 
 
 def violins_by_max_attention(
-    rows: Mapping[str, NDArray[Any]],
+    rows: Rows,
     measure: str,
     label: str,
     limits: tuple[float, float],
@@ -59,8 +62,8 @@ def bins_height(groups: Sequence[Group]) -> float:
 
 def draw_bins(
     axes: Axes,
-    values: NDArray[np.floating],
-    attention: NDArray[np.floating],
+    values: Floats,
+    attention: Floats,
     groups: Sequence[Group],
     label: str,
     limits: tuple[float, float],
@@ -68,64 +71,64 @@ def draw_bins(
     """Violins of values (R,) in four equal bins of maximum attention (R,), for each group."""
     # A weight of exactly 1, or a hair above by rounding, belongs to the last bin.
     bins = np.clip(np.digitize(attention, EDGES[1:-1]), 0, len(EDGES) - 2)
-    for row in range(len(EDGES) - 1):
-        chosen = [values[(bins == row) & group.members] for group in groups]
-        draw_violins(axes, chosen, groups, row, limits)
     names = [f"[{low:g}, {high:g})" for low, high in pairwise(EDGES)]
-    axes.set_yticks(range(len(names)), [*names[:-1], f"{names[-1][:-1]}]"])
-    axes.set(xlim=limits, xlabel=label, ylabel="Maximum attention weight")
-    for row in range(1, len(names)):
+    places = range(len(names))
+    rows = [[(g.color, values[(bins == row) & g.members]) for g in groups] for row in places]
+    _violins(axes, rows, label, limits)
+    axes.set_yticks(places, [*names[:-1], f"{names[-1][:-1]}]"])
+    axes.set_ylabel("Maximum attention weight")
+    for row in places[1:]:
         axes.axhline(row - 0.5, color=GRID, linewidth=0.6, zorder=0)
-    _frame(axes, len(names), 0.55)
 
 
 def violins_by_class(
-    axes: Axes, values: NDArray[np.floating], groups: Sequence[Group], limits: tuple[float, float]
+    axes: Axes, values: Floats, groups: Sequence[Group], label: str, limits: tuple[float, float]
 ) -> None:
     """One violin for each group, one below the other, the first on top."""
-    for row, group in enumerate(reversed(groups)):
-        chosen = values[group.members & ~np.isnan(values)]
-        draw_violins(axes, [chosen], [group], row, limits)
-    axes.set(xlim=limits, yticks=[])
-    _frame(axes, len(groups), 0.6)
+    defined = ~np.isnan(values)
+    rows = [[(g.color, values[g.members & defined])] for g in reversed(groups)]
+    _violins(axes, rows, label, limits)
+    axes.set_yticks([])
 
 
-def _frame(axes: Axes, rows: int, margin: float) -> None:
-    """Room above and below the rows, vertical lines instead of an axis at the left."""
-    axes.set_ylim(-margin, rows - 1 + margin)
+def _violins(
+    axes: Axes,
+    rows: Sequence[Sequence[tuple[str, Floats]]],
+    label: str,
+    limits: tuple[float, float],
+) -> None:
+    """Rows of violins from the bottom up, with how many values each stands for at the right.
+
+    Args:
+        axes: Where to draw.
+        rows: For each violin of a row its colour and its values.
+        label: Name and unit of the values.
+        limits: Ends of the horizontal axis.
+    """
+    for row, violins in enumerate(rows):
+        half = _HALF / len(violins)
+        for k, (color, values) in enumerate(violins):
+            # Two share a base line, the first above it; others lie one below the other.
+            base, reach = row + _HALF - half * (2 * k + 1), (0.92 * half, 0.92 * half)
+            if len(violins) == 2:
+                base, reach = row, (_HALF * k, _HALF * (1 - k))
+            middle = base + (reach[1] - reach[0]) / 2
+            if len(values) < FEWEST:
+                axes.plot(values, [middle] * len(values), "o", ms=4, mfc=color, mec=INK, mew=0.6)
+            else:
+                _violin(axes, values.astype(np.float64), color, base, reach, limits)
+            axes.annotate(
+                f"n = {len(values):,}",
+                (1.01, middle),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                fontsize=8,
+                color=INK if len(values) else MUTED,
+            )
+    axes.set(xlabel=label, xlim=limits, ylim=(-_MARGIN, len(rows) - 1 + _MARGIN))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
-    axes.set_axisbelow(True)
-
-
-def draw_violins(
-    axes: Axes,
-    chosen: Sequence[NDArray[np.floating]],
-    groups: Sequence[Group],
-    row: int,
-    limits: tuple[float, float],
-) -> None:
-    """Violins of one row of the axes, with how many values each stands for at the right."""
-    half = _HALF / len(groups)
-    for k, (values, group) in enumerate(zip(chosen, groups, strict=True)):
-        # Two share a base line, the first above it; others lie one below the other.
-        base, reach = row + _HALF - half * (2 * k + 1), (0.92 * half, 0.92 * half)
-        if len(groups) == 2:
-            base, reach = row, (_HALF * k, _HALF * (1 - k))
-        middle = base + (reach[1] - reach[0]) / 2
-        if len(values) < FEWEST:
-            axes.plot(values, [middle] * len(values), "o", ms=4, mfc=group.color, mec=INK, mew=0.6)
-        else:
-            _violin(axes, values.astype(np.float64), group.color, base, reach, limits)
-        axes.annotate(
-            f"n = {len(values):,}",
-            (1.01, middle),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            fontsize=8,
-            color=INK if len(values) else MUTED,
-        )
 
 
 def _violin(
@@ -172,3 +175,14 @@ def density(
     grid = np.linspace(low, high, _POINTS)
     kernel = np.exp(-0.5 * ((grid[:, None] - centres) / width) ** 2)
     return grid, kernel @ counts / (len(values) * width * np.sqrt(2 * np.pi))
+
+
+def draw_histograms(
+    axes: Axes, values: Floats, groups: Sequence[Group], edges: NDArray[np.float64]
+) -> None:
+    """Shares of each group's defined values by bin; outlines, so that no group hides another."""
+    for group in groups:
+        defined = values[group.members & ~np.isnan(values)]
+        shares = np.histogram(defined, edges)[0] / max(len(defined), 1)
+        axes.stairs(shares, edges, fill=True, color=group.color, alpha=0.35)
+        axes.stairs(shares, edges, color=group.color, linewidth=1.2)

@@ -22,7 +22,7 @@ FIT: dict[str, Any] = {
 def run(**configs: Mapping[str, Any]) -> Run:
     folder = Path("checkpoints/sst/seed 3")
     held = {verb: dict(config) for verb, config in configs.items()}
-    return Run(folder, held, "# lightning.pytorch==2.6.6\nx: 1\n", [], [], Metrics({}, {}))
+    return Run(folder, held, "# lightning.pytorch==2.6.6\nx: 1\n", [], [], {"": Metrics({}, {})})
 
 
 def part(test: str, stage: str = "test", rows: int = 1_821, **metadata: object) -> RecordSummary:

@@ -49,7 +49,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert run.config["seed_everything"] == 7
     assert run.configs.keys() == {"fit", "test"}
     assert run.config_text == (folder / "fit.yaml").read_text()
-    assert run.metrics.test == {"accuracy": 0.625}
+    assert run.metrics[""].test == {"accuracy": 0.625}
 
 
 def test_a_run_of_somebody_elses_program_has_no_configuration(tmp_path: Path) -> None:

@@ -7,12 +7,22 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import matplotlib as mpl
 import pytest
 from PIL import Image
 
 from attnlight.errors import InputError
 from attnlight.report import draw, save_figure
-from attnlight.report.style import _METADATA, INK, _settle, figure_png, inline_svg, styled
+from attnlight.report.style import (
+    _METADATA,
+    GRID,
+    INK,
+    MUTED,
+    PAPER,
+    figure_png,
+    inline_svg,
+    styled,
+)
 from tests.report.fake import rows_of
 
 FILL_UP = """
@@ -30,6 +40,14 @@ try:
 except InputError as error:
     sys.exit(f"InputError: {error}")
 """
+
+
+def test_the_style_sheet_has_the_colours_of_the_page() -> None:
+    with styled():
+        found = {name: mpl.rcParams[name] for name in ("text.color", "xtick.color", "grid.color")}
+        assert found == {"text.color": INK, "xtick.color": MUTED, "grid.color": GRID}
+        assert mpl.rcParams["figure.facecolor"] == mpl.rcParams["axes.facecolor"] == PAPER
+        assert mpl.rcParams["axes.axisbelow"] is True
 
 
 class TestFiles:
@@ -57,8 +75,8 @@ class TestFiles:
         assert figure is not None
         assert other is not None
         paths = save_figure(figure, tmp_path / "x")
+        figure_png(other, dpi=50)  # lays it out
         with styled():
-            _settle(other)
             for path in paths:
                 kind = path.suffix[1:]
                 expected = tmp_path / f"y.{kind}"

@@ -19,8 +19,7 @@ from attnlight.report.summary import (
     RecordSummary,
     summarise,
     terminal_table,
-    to_csv,
-    to_markdown,
+    to_texts,
 )
 from attnlight.statistics.bootstrap import bootstrap_means
 from tests.report.fake import Rows, rows_of, write_record, write_run
@@ -91,8 +90,8 @@ class TestSummarise:
         measures = ["attention_entropy"]
         path = write_record(tmp_path / "predictions.parquet", rows, measures=measures)
         found = summarise(stored(path))
-        assert found.rows == 60
-        assert not found.partial
+        assert found.metadata["rows"] == 60
+        assert not found.metadata.get("partial")
         assert {line.measure for line in found.lines} == {"accuracy", "attention_entropy"}
 
     def test_otherwise_all_single_numbers_with_a_fraction(self, tmp_path: Path) -> None:
@@ -125,7 +124,8 @@ class TestSummarise:
     def test_names_of_classes(self, tmp_path: Path) -> None:
         rows = rows_of("attention_permutation")
         named = summarise(stored(write_record(tmp_path / "a.parquet", rows, classes=["bad"])))
-        assert [named.class_name(c) for c in (0, 1)] == ["bad", "class 1"]
+        lines = csv.DictReader(io.StringIO(to_texts([named])["csv"]))
+        assert [line["predicted_class"] for line in lines][:3] == ["", "bad", "class 1"]
 
     def test_a_damaged_record(self, tmp_path: Path) -> None:
         (tmp_path / "x.parquet").write_bytes(b"PAR1 and no more")
@@ -144,7 +144,7 @@ class TestFormats:
         return RecordSummary(record, {"rows": 9} | metadata, lines)
 
     def test_csv_keeps_every_digit(self) -> None:
-        text = to_csv([self.part(classes=['a,"b"'], partial=True)])
+        text = to_texts([self.part(classes=['a,"b"'], partial=True)])["csv"]
         first, second = csv.DictReader(io.StringIO(text))
         assert first == {
             "stage": "test",
@@ -161,7 +161,8 @@ class TestFormats:
         assert (second["mean"], second["low"], second["n"]) == ("", "", "0")
 
     def test_markdown_is_a_table_whatever_a_class_is_called(self) -> None:
-        lines = to_markdown([self.part(classes=["a|b\nc"], partial=True)]).splitlines()
+        text = to_texts([self.part(classes=["a|b\nc"], partial=True)])["md"]
+        lines = text.splitlines()
         assert len(lines) == 4
         first, second = (
             [cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in lines[2:]

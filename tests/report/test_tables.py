@@ -5,6 +5,7 @@ import io
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from attnlight.report.command import main
-from attnlight.report.figures import predictions, tables
+from attnlight.report.figures import describe, descriptions, predictions, tables
 from attnlight.report.tables import Table, estimate, number
 from attnlight.statistics.bootstrap import MeanInterval
 from tests.report.fake import rows_of, write_run
@@ -63,7 +64,7 @@ def test_html_holds_the_cells_and_nothing_of_theirs_is_markup() -> None:
 
 def test_csv_comes_back() -> None:
     table = Table.of("x", NASTY, [NASTY, NASTY[::-1]])
-    assert list(csv.reader(io.StringIO(table.to_csv()))) == [NASTY, NASTY, NASTY[::-1]]
+    assert list(csv.reader(io.StringIO(table.to_texts()["csv"]))) == [NASTY, NASTY, NASTY[::-1]]
 
 
 def test_markdown_has_a_cell_for_each() -> None:
@@ -81,7 +82,7 @@ def test_markdown_has_a_cell_for_each() -> None:
 
 def test_two_columns_of_one_name() -> None:
     table = Table.of("x", ["a", "b", "b"], [["1", "2", "3"]])
-    assert table.to_csv() == "a,b,b\n1,2,3\n"
+    assert table.to_texts()["csv"] == "a,b,b\n1,2,3\n"
     assert "1 & 2 & 3" in table.to_latex()
     assert Cells(table.to_html()).texts == ["a", "b", "b", "1", "2", "3"]
     assert re.search(r"\| 1 *\| +2 \| +3 \|", table.to_markdown())
@@ -153,11 +154,17 @@ def make(rows: dict[str, Any], classes: list[str] | None) -> list[Table]:
     ]
 
 
+@pytest.fixture
+def with_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`predictions` is a test with tables of its own."""
+    known = replace(describe("predictions"), tables={"classes": {}})
+    monkeypatch.setitem(descriptions(), "predictions", known)
+    monkeypatch.setattr(predictions, "tables", make, raising=False)
+
+
 class TestReport:
-    def test_shows_and_writes_a_tests_own_tables(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(predictions, "tables", make, raising=False)
+    @pytest.mark.usefixtures("with_tables")
+    def test_shows_and_writes_a_tests_own_tables(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "a" / "b", epochs=())
         main([str(folder)])
         page = (folder / "report/index.html").read_text()
@@ -176,8 +183,8 @@ class TestReport:
         assert tables("attention_permutation", rows_of("attention_permutation")) == []
         assert tables("unheard_of", rows_of("predictions")) == []
 
-    def test_no_table_without_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(predictions, "tables", make, raising=False)
+    @pytest.mark.usefixtures("with_tables")
+    def test_no_table_without_rows(self) -> None:
         rows = rows_of("predictions")
         assert len(tables("predictions", rows)) == 2
         assert tables("predictions", {name: values[:0] for name, values in rows.items()}) == []

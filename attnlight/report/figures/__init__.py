@@ -1,28 +1,28 @@
-"""What each test shows of its record: one module per test, found by the test's name in snake case.
+"""What each test shows of its record.
 
-A module holds `QUESTION` (what the test asks), `SOURCE` (the paper), `MEASURES` (each column in
-words, with its unit), `CAPTION` (what the figure shows) and `draw(rows, classes)`. It may also hold
-`tables(rows, classes)`, tables of the test's own, and `COLUMNS`, the columns of the record that
-the two of them read beside `index`, `position`, `prediction` and `max_attention`; without it they
-get all columns but lists of varying length.
+`texts.yaml` describes each test by its name in snake case. Most have a module of that name:
+`draw(rows, classes)` gives the figure and `tables(rows, classes)` tables of the test's own. Besides
+what the file names, both read `index`, `position`, `prediction` and `max_attention`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.files import read_yaml
 from attnlight.records import read_metadata, read_pieces, record_columns
+from attnlight.report.erasure import WORDS
 from attnlight.report.markup import without_controls
-from attnlight.report.tables import Table
+from attnlight.report.tables import Rows, Table
+from attnlight.report.violins import violins_by_max_attention
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,20 +39,47 @@ class Description:
         title: Its name in words.
         question: What it asks.
         source: The paper that it follows.
-        measures: Each column in words, with its unit.
         caption: What its figure shows.
+        measures: Each column in words, with its unit.
+        columns: What its figure and its tables read besides these.
+        violins: Arguments of `violins_by_max_attention`, where that is its figure.
+        tables: `title`, `head` and `note` of its own tables.
     """
 
     title: str
     question: str = ""
     source: str = ""
-    measures: Mapping[str, str] = field(default_factory=dict)
     caption: str = ""
+    measures: Mapping[str, str] = field(default_factory=dict)
+    columns: Sequence[str] = ()
+    violins: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def draw(
-    test: str, rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None
-) -> Figure | None:
+@cache
+def descriptions() -> dict[str, Description]:
+    """What is known of each test, by its name in snake case."""
+    found = {}
+    for test, texts in read_yaml(Path(__file__).with_name("texts.yaml")).items():
+        measures = texts.pop("measures", {})
+        for measure, words in texts.pop("by_ranking", {}).items():
+            measures |= {f"{measure}_{name}": f"{words}; by {said}" for name, said in WORDS.items()}
+        found[test] = Description(test.replace("_", " ").capitalize(), measures=measures, **texts)
+    return found
+
+
+def describe(test: str) -> Description:
+    """What is known of a test; its name alone where this package does not know it."""
+    return descriptions().get(test) or Description(test.replace("_", " ").capitalize())
+
+
+def columns(test: str) -> Sequence[str] | None:
+    """The columns that a test's figure and tables read; None for a test that is not known."""
+    known = descriptions().get(test)
+    return None if known is None else [*known.measures, *known.columns]
+
+
+def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
     """Draw a test's figure.
 
     Args:
@@ -63,53 +90,43 @@ def draw(
     Returns:
         The figure, or None for a test that has none or a record without rows.
     """
-    module = _module(test)
-    if module is None or not len(rows["index"]):
+    known = descriptions().get(test)
+    if known is None or not len(rows["index"]):
         return None
     # Figures know no direction of text: its controls would be drawn as boxes, or turn labels around.
     names = None if classes is None else [without_controls(name) for name in classes]
-    figure: Figure | None = module.draw(rows, names)
+    if known.violins:
+        return violins_by_max_attention(rows, **known.violins, classes=names)
+    figure: Figure | None = import_module(f"{__name__}.{test}").draw(rows, names)
     return figure
 
 
-def tables(
-    test: str, rows: Mapping[str, NDArray[Any]], classes: Sequence[str] | None = None
-) -> list[Table]:
-    """Make a test's own tables.
+def tables(test: str, rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
+    """A test's own tables, from what `draw` takes; none without rows or of a test without any."""
+    if not describe(test).tables or not len(rows["index"]):
+        return []
+    return list(import_module(f"{__name__}.{test}").tables(rows, classes))
+
+
+def described_table(
+    test: str,
+    name: str,
+    lines: Sequence[Sequence[str]],
+    head: Sequence[str] | None = None,
+    **fields: object,
+) -> Table:
+    """A test's own table, with title, headings and note as `texts.yaml` has them.
 
     Args:
         test: The test's name in snake case.
-        rows: Columns of its record, (R,) or (R, K), NaN where undefined.
-        classes: Names of the classes; None numbers them.
-
-    Returns:
-        The tables; none for a test that has none or a record without rows.
+        name: The table's name.
+        lines: Its cells; the first of a line names it.
+        head: Headings; None: those of the file.
+        fields: What stands in braces in title and note.
     """
-    make = getattr(_module(test), "tables", None)
-    if make is None or not len(rows["index"]):
-        return []
-    return list(make(rows, classes))
-
-
-def columns(test: str) -> Sequence[str] | None:
-    """The columns that a test's figure and tables read; None where its module does not say."""
-    return getattr(_module(test), "COLUMNS", None)
-
-
-def describe(test: str) -> Description:
-    """What is known of a test; its name alone where this package does not know it."""
-    title = test.replace("_", " ").capitalize()
-    module = _module(test)
-    if module is None:
-        return Description(title)
-    return Description(title, module.QUESTION, module.SOURCE, module.MEASURES, module.CAPTION)
-
-
-def _module(test: str) -> ModuleType | None:
-    name = f"{__name__}.{test}"
-    if not test.isidentifier() or test.startswith("_") or find_spec(name) is None:
-        return None
-    return import_module(name)
+    known = describe(test).tables[name]
+    title, note = (known[part].format(**fields) for part in ("title", "note"))
+    return Table.of(title, head or known["head"], lines, note)
 
 
 def figure_rows(
@@ -122,8 +139,8 @@ def figure_rows(
 
     Args:
         path: The record.
-        columns: Columns to read beside `index`, `position`, `prediction` and `max_attention`,
-            where the record holds them; None: all but lists of varying length.
+        columns: Columns to read besides `index`, `position`, `prediction` and `max_attention`,
+            where the record has them; None: all but lists of varying length.
         most: About how many rows to read at most.
 
     Returns:
@@ -148,8 +165,3 @@ def figure_rows(
     shown = len(kept["index"])
     note = f"Shows {shown:,} of {rows:,} rows, those of texts chosen by a hash."
     return kept, "" if texts is None else note
-
-
-def is_whole(path: Path) -> bool:
-    """Whether a record has all its measures: of some runs, as in docs/results, a part is kept."""
-    return set(read_metadata(path).get("measures", ())) <= record_columns(path).keys()

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.report.figures import described_table
 from attnlight.report.style import INK, canvas, predicted_groups
-from attnlight.report.tables import Table, class_name, number
+from attnlight.report.tables import Rows, Table, class_name, number
+from attnlight.report.violins import draw_histograms
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Rows = Mapping[str, NDArray[Any]]
-QUESTION = "Does attention agree with gradients and leave-one-out?"
-SOURCE = "Jain & Wallace (2019), section 4.1"
 WORDS = {
     "attention": "attention",
     "input_gradient": "gradient",
@@ -30,25 +29,9 @@ PAIRS = (
     ("attention", "input_gradient_attached"),
     ("input_gradient_attached", "loo"),
 )
-MEASURES = {
-    f"tau_{one}_{other}": f"Kendall's tau-b of {WORDS[one]} and {WORDS[other]} (-1 to 1)"
-    for one, other in PAIRS
-} | {
-    f"p_{one}_{other}": f"its two-sided p-value for {WORDS[one]} and {WORDS[other]}, of one text"
-    for one, other in PAIRS
-}
-COLUMNS = tuple(MEASURES)
-CAPTION = (
-    "Kendall's tau-b over the words of a text, between attention, gradient times embedding with "
-    "attention held fixed, and leave-one-out (how far the prediction moves when a word is deleted "
-    "and the rest read anew): share of the texts of each predicted class in thirty equal bins; "
-    "vertical lines are means. 1 is the same order, 0 none in common. The agreement of gradient "
-    "with leave-one-out is what two measures of importance reach between themselves. After the "
-    "histograms of Jain & Wallace (2019)."
-)
 LEVEL = 0.05
 _PUBLISHED = 3  # of the pairs; the others are drawn only in their absence
-_BINS = np.linspace(-1, 1, 31)
+_EDGES = np.linspace(-1, 1, 31)
 
 
 class Correlation(NamedTuple):
@@ -96,11 +79,6 @@ def correlation(tau: NDArray[np.floating], p: NDArray[np.floating]) -> Correlati
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """For each pair of scores, tau and its significance over all rows and by predicted class."""
-    head = ("predicted", "mean τ", "std", "undefined", "p ≤ 0.05", "Holm", "BH", "n")
-    note = (
-        "std: over texts. p ≤ 0.05: share of the defined τ, each text tested by itself; Holm and BH "
-        "(Benjamini-Hochberg): with p adjusted for the tests of that line."
-    )
     members = {"all": np.ones(len(rows["index"]), dtype=bool)}
     for c in np.unique(rows["prediction"]).tolist():
         members[class_name(c, classes)] = rows["prediction"] == c
@@ -114,31 +92,28 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
             mean, std, *shares, defined = correlation(tau, p)
             cells = [number(s) if np.isnan(s) else f"{100 * s:.1f} %" for s in shares]
             lines.append([name, number(mean), number(std), *cells, f"{defined:,}"])
-        title = f"Kendall's tau-b of {WORDS[one]} and {WORDS[other]}"
-        found.append(Table.of(title, head, lines, note))
+        words = {"one": WORDS[one], "other": WORDS[other]}
+        found.append(described_table("importance_correlation", "pair", lines, **words))
     return found
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Histograms of tau by predicted class, one panel for each pair of scores."""
-    present = [pair for pair in PAIRS if f"tau_{pair[0]}_{pair[1]}" in rows]
+    present = [pair for pair in PAIRS if f"tau_{'_'.join(pair)}" in rows]
     pairs = [pair for pair in PAIRS[:_PUBLISHED] if pair in present] or present
     groups = predicted_groups(rows["prediction"], classes)
     with canvas(0.8 + 1.35 * len(pairs), groups) as figure:
         panels = figure.subplots(len(pairs), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (one, other) in zip(panels, pairs, strict=True):
             tau = rows[f"tau_{one}_{other}"]
-            for group in groups:  # outlines over fillings, so that no class hides another
-                values = tau[group.members & ~np.isnan(tau)]
-                if len(values):
-                    shares = np.histogram(values, _BINS)[0] / len(values)
-                    axes.stairs(shares, _BINS, fill=True, color=group.color, alpha=0.35)
-                    axes.stairs(shares, _BINS, color=group.color, linewidth=1.2)
-                    axes.axvline(float(values.mean()), color=group.color, linewidth=1.4)
+            draw_histograms(axes, tau, groups, _EDGES)
+            for group in groups:
+                if not np.isnan(tau[group.members]).all():
+                    mean = float(np.nanmean(tau[group.members]))
+                    axes.axvline(mean, color=group.color, linewidth=1.4)
             axes.axvline(0, color=INK, linewidth=0.6, zorder=0)
             axes.set_ylim(bottom=0)
             axes.grid(axis="x")
-            axes.set_axisbelow(True)
             axes.set_title(f"{WORDS[one]} and {WORDS[other]}", loc="left")
         panels[-1].set(xlim=(-1, 1), xlabel="Kendall's tau-b")
         figure.supylabel("Share of texts", fontsize=10)

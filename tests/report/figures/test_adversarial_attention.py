@@ -5,7 +5,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from attnlight.report.figures import draw, tables
-from attnlight.report.figures.adversarial_attention import shares_by_bin
 from attnlight.statistics.frontier import EPSILONS
 from tests.report.fake import Rows, rows_of
 
@@ -60,13 +59,16 @@ def test_share_stands_beside_the_divergence() -> None:
 
 
 def test_each_class_adds_up_to_one() -> None:
-    values = np.array([0.0, 0.01, 0.35, 0.69, 0.7, np.nan])
-    bars, edges = shares_by_bin(values)
+    rows = some(5)
+    rows["worst_js"] = np.array([0.0, 0.01, 0.35, 0.69, np.nan])
+    rows["prediction"][:] = 1
+    figure = draw("adversarial_attention", rows, CLASSES)
+    assert figure is not None
+    bars, edges, _ = figure.axes[0].patches[0].get_data()  # type: ignore[attr-defined]
     assert len(bars) == 40
     assert (edges[0], edges[-1]) == (0.0, 0.7)
     assert bars.sum() == pytest.approx(1)
-    assert bars[[0, 20, 39]].tolist() == pytest.approx([0.4, 0.2, 0.4])
-    assert shares_by_bin(values[5:])[0].sum() == 0
+    assert bars[[0, 20, 39]].tolist() == pytest.approx([0.5, 0.25, 0.25])
 
 
 def test_tables_say_means_shares_and_gaps() -> None:

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from attnlight import callbacks
 from attnlight.report import draw, figures, save_figure
-from attnlight.report.figures import describe
+from attnlight.report.figures import columns, describe, descriptions
 from tests.report.fake import MEASURES, rows_of
 
-TESTS = [module.name for module in pkgutil.iter_modules(figures.__path__)]
+TESTS = list(descriptions())
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -21,7 +22,8 @@ class TestEach:
         assert found.question.endswith("?")
         assert found.source
         assert len(found.caption) > 100
-        assert set(MEASURES[test]) <= found.measures.keys()
+        callback = getattr(callbacks, found.title.title().replace(" ", ""))
+        assert set(MEASURES[test]) | set(callback.measures) <= found.measures.keys()
 
     @pytest.mark.parametrize("classes", [2, 3, 20])
     def test_draws(self, test: str, classes: int, tmp_path: Path) -> None:
@@ -44,6 +46,17 @@ class TestEach:
         assert figure is not None
         names = [text.get_text() for text in figure.legends[0].get_texts()]
         assert names == ["predicted $5", "predicted {x}$_"]
+
+
+def test_every_module_has_a_description() -> None:
+    assert {module.name for module in pkgutil.iter_modules(figures.__path__)} < set(TESTS)
+
+
+def test_columns_are_those_that_are_described_and_named() -> None:
+    found = columns("predictions")
+    assert found is not None
+    assert {"attention_entropy", "label", "probabilities"} <= set(found)
+    assert columns("unheard_of") is None
 
 
 @pytest.mark.parametrize("test", ["unheard_of", "../style", "", "a.b", "__init__"])

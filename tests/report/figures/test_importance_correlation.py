@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from scipy.stats import false_discovery_control
 
 from attnlight.report import draw
-from attnlight.report.figures import importance_correlation, tables
-from attnlight.report.figures.importance_correlation import correlation
+from attnlight.report.figures import describe, tables
+from attnlight.report.figures.importance_correlation import PAIRS, correlation
 from tests.report.fake import Rows, rows_of
 
 TEST = "importance_correlation"
@@ -128,5 +128,6 @@ def test_the_attached_gradient_is_drawn_where_it_is_the_only_one() -> None:
     ]
 
 
-def test_columns_are_those_that_are_described() -> None:
-    assert set(importance_correlation.COLUMNS) == set(importance_correlation.MEASURES)
+def test_every_column_is_in_words() -> None:
+    expected = {f"{measure}_{one}_{other}" for one, other in PAIRS for measure in ("tau", "p")}
+    assert set(describe(TEST).measures) == expected

@@ -9,7 +9,7 @@ from scipy import stats
 
 from attnlight.report import draw
 from attnlight.report.figures import tables
-from attnlight.report.figures.single_erasure import MEASURES, sample
+from attnlight.report.figures.single_erasure import sample
 from tests.report.erased import SCORES
 from tests.report.fake import rows_of
 
@@ -127,9 +127,3 @@ def test_without_the_released_draw() -> None:
     grid = tables("single_erasure", rows)[0]
     assert len(grid.rows) == 6
     assert "released" not in grid.to_markdown()
-
-
-def test_every_measure_is_in_words() -> None:
-    from attnlight.callbacks import SingleErasure
-
-    assert set(SingleErasure.measures) <= MEASURES.keys()
