@@ -91,11 +91,11 @@ def main(argv: list[str]) -> int:
     if options.dry_run:
         print("\n\n".join(_table(folder, asked) for folder, asked in parts))
         return 0
-    statuses = []
-    for folder, asked in parts:
-        statuses.append(_work(folder, asked, shard, options.jobs))
-        if statuses[-1] == _INTERRUPTED:
-            return _INTERRUPTED
+    try:
+        statuses = [_work(folder, asked, shard, options.jobs) for folder, asked in parts]
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on where it was.")
+        return _INTERRUPTED
     _compare([folder for folder, _ in parts], options.root / name)
     return max(statuses, key=(0, 3, 1).index)
 
@@ -130,31 +130,26 @@ def _work(
     folder: StudyFolder, asked: Sequence[PlannedRun], shard: tuple[int, int], jobs: int
 ) -> int:
     """Do what is asked for of a study, and collect it; the exit status."""
-    with working(folder.path, *shard, digests(folder.study, folder.runs.values())) as lock:
-        try:
-            folder.require_sound_bases()
+    runs = folder.runs.values()
+    with working(folder.path, *shard, digests(folder.study, runs)) as lock:
+        folder.require_sound_bases()
+        print(f"{folder.path}: {len(asked)} of {len(runs)} runs are asked for", flush=True)
+        outcome = Executor(folder, jobs, lock).work(asked)
+        counts = {name: len(names) for name, names in vars(outcome).items()}
+        print(", ".join(f"{n} {name}" for name, n in counts.items() if n), flush=True)
+        for name, why in outcome.failed.items():
+            print(f"failed: {name}: {why}")
+        if outcome.waiting:
+            names = ", ".join(outcome.waiting[:3]) + ", ..." * (len(outcome.waiting) > 3)
             print(
-                f"{folder.path}: {len(asked)} of {len(folder.runs)} runs are asked for", flush=True
+                f"{names} wait for runs of another shard or role: start this again when they end."
             )
-            outcome = Executor(folder, jobs, lock).work(asked)
-            counts = {name: len(names) for name, names in vars(outcome).items()}
-            print(", ".join(f"{n} {name}" for name, n in counts.items() if n), flush=True)
-            for name, why in outcome.failed.items():
-                print(f"failed: {name}: {why}")
-            if outcome.waiting:
-                names = ", ".join(outcome.waiting[:3]) + ", ..." * (len(outcome.waiting) > 3)
-                print(
-                    f"{names} wait for runs of another shard or role: start this again when they end."
-                )
-            with locked(folder.path / ".lock-collect", leftovers="study.*"):
-                if collect(folder):
-                    from attnlight.report.study import write_study
+        with locked(folder.path / ".lock-collect", leftovers="study.*"):
+            if collect(folder):
+                from attnlight.report.study import write_study
 
-                    write_study(folder.path)
-                    print(folder.path / "report")
-        except KeyboardInterrupt:
-            print("interrupted: the same command goes on where it was.")
-            return _INTERRUPTED
+                write_study(folder.path)
+                print(folder.path / "report")
     return 1 if outcome.failed else 3 if outcome.waiting else 0
 
 

@@ -61,12 +61,10 @@ class Instances:
 
         Returns:
             Of texts `accuracy`, `macro_f1`, `f1` (of the second of two classes, None for more),
-            `attention_js` and `prediction_tvd`. Of texts whose instances are several `f1` (of what
-            the problem counts, else the mean over classes), `accuracy`, and the means over measured
-            instances `nll_gold`, `nll_base` (nats), `attention_js`, `attention_js_mean`,
-            `attention_js_share`, `attention_tau`, `prediction_tvd` and, for each head of the base,
-            `attention_js_heads`. None where there is nothing to take a mean of. An instance that was
-            not measured is a miss; a class that is neither a label nor predicted has no F1.
+            `attention_js` and `prediction_tvd`; of parts of texts `f1` (of what the problem counts,
+            else the mean over classes), `accuracy`, `nll_gold`, `nll_base`, `COMPARED` and `HEADS`,
+            a list. None where there is nothing to take a mean of. An instance that was not measured
+            is a miss; a class that is neither a label nor predicted has no F1.
         """
         values, accuracy = self.values, float(self.values["correct"].mean())
         if "matched" in values:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -81,8 +81,8 @@ class Condition(Configured):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Configured):
-    """The keys of a study file that hold under one condition; `configs/README.md` explains them."""
+class StudyFile(Configured):
+    """The keys of a study file, which `configs/README.md` explains."""
 
     trainer: Path
     experiment: Path
@@ -92,12 +92,6 @@ class Settings(Configured):
     seeds: Group = Group()
     guides: Guides = Guides()
     adversaries: Adversaries = Adversaries()
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyFile(Settings):
-    """All keys of a study file."""
-
     conditions: dict[str, Condition] = field(default_factory=dict)
 
 
@@ -120,7 +114,7 @@ class Experiment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study(Settings):
+class Study(StudyFile):
     """A study file, or one of its conditions; options of a group begin with those of all runs.
 
     Attributes:
@@ -157,9 +151,10 @@ def read_studies(path: Path) -> tuple[Study, ...]:
             key, or a value out of range.
     """
     content, place = read_yaml(path), f"{path}: conditions"
-    if content.get("conditions") is None:
+    given = content.pop("conditions", None)
+    if given is None:
         return (_study(path, content, None, Condition()),)
-    conditions = read_value(dict[str, Condition], content["conditions"], place, path.parent)
+    conditions = read_value(dict[str, Condition], given, place, path.parent)
     if not conditions:
         raise InputError(f"{place} is empty: leave it out where there are none.")
     for name in conditions:
@@ -176,9 +171,11 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
     if condition.adversaries and isinstance(grid, dict | None):
         grid = {**(grid or {}), **condition.adversaries}
     if isinstance(grid, dict) and isinstance(grid.get("seeds"), list):  # of all terms
-        grid = grid | {"seeds": dict.fromkeys(grid.get("lambdas") or (), grid["seeds"])}
+        terms = grid.get("lambdas")
+        seeds = dict.fromkeys(terms, grid["seeds"]) if isinstance(terms, dict) else {}
+        grid = grid | {"seeds": seeds}
     file = read_value(StudyFile, content | {"adversaries": grid}, str(path), path.parent)
-    settings = {entry.name: getattr(file, entry.name) for entry in fields(Settings)}
+    settings = dict(vars(file))
     for key, group in settings.items():
         if isinstance(group, Configured):
             own = condition.base.options if key == "base" else ()

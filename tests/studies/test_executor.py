@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from subprocess import TimeoutExpired
 from typing import IO, Any
 
 import pytest
@@ -132,6 +133,43 @@ def test_interrupted_runs_go_on(lab: Lab) -> None:
     record.write_bytes(record.read_bytes()[:100])
     assert lab.run(PAIR) == 0
     assert lab.started() == [("test", "uniform-s0")]
+
+
+def test_interruption_ends_what_is_under_way(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended: list[str] = []
+
+    class Endless:
+        returncode = None
+
+        def __init__(self, command: list[str], **_: Any) -> None:
+            self.run = next(word for word in command if word.startswith("--run="))
+
+        def poll(self) -> None:
+            if self.run == "--run=uniform-s0":
+                raise KeyboardInterrupt
+
+        def terminate(self) -> None:
+            ended.append(f"asked {self.run}")
+
+        def wait(self, timeout: float | None = None) -> None:
+            if timeout is not None and self.run == "--run=seed-b0-s1":
+                raise TimeoutExpired("attnlight", timeout)
+            ended.append(f"over {self.run}")
+
+        def kill(self) -> None:
+            ended.append(f"killed {self.run}")
+
+    assert lab.run(WHOLE, "--only=base") == 0
+    before = lab.collected()
+    monkeypatch.setattr(executor, "Popen", Endless)
+    assert lab.run(WHOLE, "--jobs=2") == 130
+    assert "goes on where it was" in capsys.readouterr().out
+    uniform, seed = "--run=uniform-s0", "--run=seed-b0-s1"
+    asked = [f"asked {uniform}", f"asked {seed}"]
+    assert ended == [*asked, f"over {uniform}", f"killed {seed}", f"over {seed}"]
+    assert lab.collected() == before, "what was there stays"
 
 
 def test_a_larger_grid_tells_guides_anew(lab: Lab) -> None:
