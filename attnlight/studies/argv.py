@@ -37,14 +37,10 @@ def recorded(study: Study, run: PlannedRun) -> tuple[tuple[Stage, ...], tuple[st
 def fit_command(
     study: Study, run: PlannedRun, folder: Path, guide_run: str | None, how: tuple[str, ...] = ()
 ) -> list[str]:
-    """The arguments of `attnlight` that train a run.
+    """The arguments of `attnlight` that train a run in the study's folder.
 
-    Args:
-        study: Its study.
-        run: The run.
-        folder: The study's folder.
-        guide_run: The run whose attention guides it, where one does.
-        how: What is to be done with what is there: `--ckpt_path last` or `--overwrite`.
+    `guide_run` is the run whose attention guides it, where one does; `how` says what becomes of what
+    is there, as `--ckpt_path last` or `--overwrite`.
     """
     trained = "" if study.setup.foreign else BEST  # a checkpoint alone, or its folder
     model: dict[str, object] = {

@@ -53,10 +53,7 @@ def parser() -> VerbParser:
 
 
 def main(argv: list[str]) -> int:
-    """Run a study, or list its plan.
-
-    Args:
-        argv: The arguments after `study`.
+    """Run a study, or list its plan, by the arguments after `study`.
 
     Returns:
         0 where all that was asked for is done, 1 where a run failed, 3 where runs wait for others.

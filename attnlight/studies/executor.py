@@ -216,14 +216,7 @@ def split_commands(words: Sequence[str]) -> list[list[str]]:
 
 
 def run_commands(words: Sequence[str]) -> int:
-    """Run commands one after the other, until one fails.
-
-    Args:
-        words: The arguments of all, as `split_commands` reads them.
-
-    Returns:
-        The exit status of the last one that ran.
-    """
+    """Run the commands of one process until one fails, and return the exit status of the last."""
     import torch
 
     surroundings, commands = dict(os.environ), split_commands(words)

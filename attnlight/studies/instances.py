@@ -105,11 +105,6 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
     Where an instance is a part of a text, it takes its label from the base's record: that of the run
     itself is null where it was not measured.
 
-    Args:
-        folder: The study's folder.
-        run: The run.
-        stage: The split.
-
     Raises:
         RecordError: A record is missing or damaged.
         InputError: A record holds other instances than that of the base.

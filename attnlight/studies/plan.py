@@ -114,13 +114,7 @@ def _guided(study: Study, base: str, adversaries: Sequence[PlannedRun]) -> list[
 
 
 def deal(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun]:
-    """The runs of one shard of several: the bases are the first one's, the others dealt in turn.
-
-    Args:
-        runs: The plan.
-        shard: Number of the shard, from 1.
-        shards: How many there are.
-    """
+    """The runs of a shard, from 1: the bases are the first one's, the others are dealt in turn."""
     bases = [run for run in runs if run.role == "base"]
     others = [run for run in runs if run.role != "base"]
     return [*(bases if shard == 1 else []), *others[shard - 1 :: shards]]

@@ -43,10 +43,10 @@ def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Sele
 
     Args:
         runs: Finished adversaries of one term and one base.
-        measures: Of each its measures on validation.
+        measures: By name of a run its measures on validation.
 
     Returns:
-        None where there is none of a lambda above 0.
+        None where there is no run of a lambda above 0.
     """
     import pandas as pd
 

@@ -37,13 +37,9 @@ _EXPECTED = {
 
 
 def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # noqa: ANN401
-    """A value of a study file: a dataclass, a mapping, options, or what jsonargparse reads.
+    """A value of a study file of a type: a dataclass, a mapping, options, or what jsonargparse reads.
 
-    Args:
-        kind: Its type.
-        given: What the file has there; None: nothing.
-        place: Where it stands, for messages.
-        folder: What paths are relative to.
+    `place` is where it stands, for messages; paths are relative to `folder`.
 
     Raises:
         InputError: It has an unknown key, is not of the type, or names a file that is not there.
