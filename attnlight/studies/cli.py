@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from tabulate import tabulate
-
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 from attnlight.studies.collect import JSON, collect
@@ -99,6 +97,8 @@ def main(argv: list[str]) -> int:
 
 def _table(folder: StudyFolder, asked: Sequence[PlannedRun]) -> str:
     """The plan as a table, with what is there of it and how long the rest may take."""
+    from tabulate import tabulate
+
     seconds: dict[str, list[float]] = {}
     for run in folder.runs.values():
         note = folder.note(run)
