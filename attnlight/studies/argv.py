@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from attnlight.studies.plan import PlannedRun
 from attnlight.studies.spec import COMPAT, Study
@@ -15,75 +15,52 @@ CALLBACKS = {
     PREDICTIONS: "attnlight.callbacks.Predictions",
     DIVERGENCE: "attnlight.callbacks.BaseDivergence",
 }
-# The variant of each role, and the names of options of its model.
 VARIANTS = {
     "uniform": "attnlight.tasks.UniformVariant",
     "seed": "attnlight.tasks.SeedVariant",
     "guide": "attnlight.tasks.GuidedVariant",
     "adversary": "attnlight.tasks.AdversarialVariant",
 }
-OPTIONS = {
-    "base": "base",
-    "guide": "guide",
-    "guide_run": "guide_checkpoint",
-    "lambda": "lambda_",
-    "term": "attention_term",
-    "head": "head",
-    "query_key": "query_key",
-    "context": "context",
-    COMPAT: "compat",
-    "readout": "net.readout",
-}
+BEST = "best.ckpt"
 
 
-def attached(run: PlannedRun) -> tuple[str, ...]:
-    """Names of the records that a study needs from a run."""
-    return (PREDICTIONS,) if run.base is None else (PREDICTIONS, DIVERGENCE)
+def recorded(study: Study, run: PlannedRun) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
+    """The splits that are evaluated once a run is trained, and the records that a study needs.
 
-
-def checkpoint(folder: Path, run: str) -> Path:
-    """The best epoch of a run, by the study's folder."""
-    return folder / run / "best.ckpt"
+    Validation is recorded by `fit`, but where an instance is a part of a text: several rows for each
+    text are too much to keep of every epoch.
+    """
+    stages: tuple[Stage, ...] = ("val", "test") if study.target else ("test",)
+    return stages, (PREDICTIONS,) if run.base is None else (PREDICTIONS, DIVERGENCE)
 
 
 def fit_command(
     study: Study, run: PlannedRun, folder: Path, guide_run: str | None, how: tuple[str, ...] = ()
 ) -> list[str]:
-    """The arguments of `attnlight` that train a run.
+    """The arguments of `attnlight` that train a run in the study's folder.
 
-    Args:
-        study: Its study.
-        run: The run.
-        folder: The study's folder.
-        guide_run: The run whose attention guides it, where one does.
-        how: What is to be done with what is there: `--ckpt_path last` or `--overwrite`.
+    `guide_run` is the run whose attention guides it, where one does; `how` says what becomes of what
+    is there, as `--ckpt_path last` or `--overwrite`.
     """
-
-    def trained(name: str | None) -> Path | None:
-        """The best epoch of a run, or its folder where a checkpoint alone would not do."""
-        if name is None:
-            return None
-        return folder / name if study.foreign else checkpoint(folder, name)
-
+    trained = "" if study.setup.foreign else BEST  # a checkpoint alone, or its folder
     model: dict[str, object] = {
-        "base": trained(run.base),
+        "base": run.base and folder / run.base / trained,
         "guide": run.guide,
-        "guide_run": trained(guide_run),
-        "lambda": run.lambda_,
-        "term": "kl" if run.term == COMPAT else run.term,
+        "guide_checkpoint": guide_run and folder / guide_run / trained,
+        "lambda_": run.lambda_,
+        "attention_term": "kl" if run.term == COMPAT else run.term,
         "head": run.head,
         "query_key": "true" if run.context == "query_key" else None,
         "context": None if run.context == "query_key" else run.context,
-        COMPAT: "true" if run.term == COMPAT else None,
+        "compat": "true" if run.term == COMPAT else None,
     }
-    # A record with several rows for each text is too much to keep of every epoch.
-    names = () if study.clustered else attached(run)
+    stages, names = recorded(study, run)
     return [
         "fit",
         *_configs(study.trainer, study.experiment, *study.tests),
         *([] if run.base is None else [f"--model={VARIANTS[run.role]}"]),
-        *(f"--model.{OPTIONS[k]}={value}" for k, value in model.items() if value is not None),
-        *(f"--trainer.callbacks+={CALLBACKS[name]}" for name in names),
+        *(f"--model.{name}={value}" for name, value in model.items() if value is not None),
+        *(f"--trainer.callbacks+={CALLBACKS[name]}" for name in names if "val" not in stages),
         "--trainer.enable_progress_bar=false",
         "--trainer.enable_model_summary=false",
         *run.options,
@@ -99,29 +76,25 @@ def _configs(*paths: Path) -> list[str]:
     return [word for path in paths for word in ("-c", str(path))]
 
 
-def evaluated(study: Study) -> tuple[Stage, ...]:
-    """The splits that are recorded once a run is trained."""
-    return ("val", "test") if study.clustered else ("test",)
-
-
 def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[list[str]]:
     """The arguments of `attnlight`, one after the other, that evaluate a run once it is trained.
 
     It is `test` where validation was recorded in `fit`, else `validate` and `test`.
     """
-    options: dict[str, dict[str, Any]] = {PREDICTIONS: {}, DIVERGENCE: {}}
-    if study.clustered:  # whose study has figures of its own
-        options = {name: {"figures": False} for name in options}
-        options[DIVERGENCE]["rankings"] = True
-    tests = [{"class_path": CALLBACKS[k], "init_args": options[k]} for k in attached(run)]
-    of_bases = {"test": study.base.tests if run.base is None else ()}
-    return [
-        [
-            "validate" if stage == "val" else "test",
-            *_configs(folder / run.name / "fit.yaml", *study.tests, *of_bases.get(stage, ())),
-            *(option for option in run.options if option.startswith("--trainer.callbacks+=")),
-            f"--trainer.callbacks+={json.dumps(tests)}",
-            f"--ckpt_path={checkpoint(folder, run.name)}",
-        ]
-        for stage in evaluated(study)
-    ]
+    stages, names = recorded(study, run)
+    shared: dict[str, bool] = {"figures": False} if study.target else {}  # the study has its own
+    options = {PREDICTIONS: shared, DIVERGENCE: shared and shared | {"rankings": True}}
+    attached = [{"class_path": CALLBACKS[name], "init_args": options[name]} for name in names]
+    commands = []
+    for stage in stages:
+        tests = study.tests + (study.base.tests if stage == "test" and run.base is None else ())
+        commands.append(
+            [
+                "validate" if stage == "val" else "test",
+                *_configs(folder / run.name / "fit.yaml", *tests),
+                *(option for option in run.options if option.startswith("--trainer.callbacks+=")),
+                f"--trainer.callbacks+={json.dumps(attached)}",
+                f"--ckpt_path={folder / run.name / BEST}",
+            ]
+        )
+    return commands

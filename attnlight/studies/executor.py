@@ -10,20 +10,22 @@ all and reads the corpus once.
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
 
 from attnlight.__main__ import main
-from attnlight.files import named_errors
+from attnlight.files import named_errors, write_text
 from attnlight.processes import end_with_parent
 from attnlight.studies.argv import evaluation_commands, fit_command
+from attnlight.studies.collect import selection
 from attnlight.studies.plan import PlannedRun
-from attnlight.studies.selection import Selection
 from attnlight.studies.state import StudyFolder
 
 PROGRAM = (sys.executable, "-m", "attnlight.studies.executor")
@@ -38,9 +40,9 @@ class Outcome:
 
     Attributes:
         finished: Those that are done.
-        failed: Those that failed, with the last line of their log.
-        skipped: Those that need one of these.
-        waiting: Those that need a run that is nobody's business here, such as another shard's.
+        failed: Those that failed, with the reason.
+        skipped: Those that need a run which failed or was skipped.
+        waiting: Those that need a run which was not asked for, such as another shard's.
     """
 
     finished: list[str] = field(default_factory=list)
@@ -48,93 +50,83 @@ class Outcome:
     skipped: list[str] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
 
-    @property
-    def status(self) -> int:
-        """The exit status: 1 after a failure, 3 where runs wait, else 0."""
-        return 1 if self.failed else 3 if self.waiting else 0
 
-
+@dataclass
 class Executor:
     """Does runs that are asked for, each after those that it needs.
 
-    Args:
-        folder: Where they are.
-        runs: The whole plan.
-        selected: Tells which adversary guides, once all are there.
+    Attributes:
+        folder: The study's folder.
         jobs: How many runs go on at a time.
         lock: A descriptor that their processes inherit.
+        outcome: What became of the runs so far.
     """
 
-    def __init__(
-        self,
-        folder: StudyFolder,
-        runs: Sequence[PlannedRun],
-        selected: Callable[[], Selection | None],
-        *,
-        jobs: int,
-        lock: int,
-    ) -> None:
-        self._folder, self._runs, self._selected = folder, {r.name: r for r in runs}, selected
-        self._jobs, self._lock = jobs, lock
-        self._active: dict[str, tuple[Popen[bytes], float]] = {}  # by run; when it began
-        self._known: set[str] = set()
-        self._pending: list[PlannedRun] = []
-        self._of = 0
-        self.outcome = Outcome()
+    folder: StudyFolder
+    jobs: int
+    lock: int
+    outcome: Outcome = field(default_factory=Outcome, init=False)
+    _done: set[str] = field(default_factory=set, init=False)
+    _pending: list[PlannedRun] = field(default_factory=list, init=False)
+    # By run its process, and when that began.
+    _active: dict[str, tuple[Popen[bytes], float]] = field(default_factory=dict, init=False)
+    _total: int = field(default=0, init=False)
 
-    def work(self, asked: Collection[str]) -> Outcome:
-        """Do those of the plan that are asked for and are not done."""
-        mine = [run for name, run in self._runs.items() if name in asked]
-        self._pending = [run for run in mine if not self._done(run)]
-        self.outcome.finished += [run.name for run in mine if run.name in self._known]
-        self._of = len(self._pending)
+    def work(self, asked: Sequence[PlannedRun]) -> Outcome:
+        """Do the runs that are asked for and are not done, and return what became of them."""
+        self._pending = [run for run in asked if not self._is_done(run)]
+        self.outcome.finished = [run.name for run in asked if run.name in self._done]
+        self._total = len(self._pending)
         try:
             while self._pending or self._active:
-                self._start_what_can()
+                for run in list(self._pending):
+                    self._start_or_skip(run)
                 if not self._active:
                     break
-                self._wait()
+                while all(process.poll() is None for process, _ in self._active.values()):
+                    time.sleep(_POLL)
+                for name in [n for n, (p, _) in self._active.items() if p.returncode is not None]:
+                    process, began = self._active.pop(name)
+                    seconds = time.monotonic() - began
+                    self._end(self.folder.runs[name], process.returncode, seconds)
         finally:
             self._stop()
         self.outcome.waiting = [run.name for run in self._pending]
         return self.outcome
 
-    def _done(self, run: PlannedRun) -> bool:
-        """Whether a run is done, guided by the adversary that is selected now where one guides."""
-        if run.name in self._known:
-            return True
-        done = self._folder.done(run)
-        if done and run.selects:
-            done = all(self._done(self._runs[need]) for need in run.needs)
-            done = done and self._folder.guide_run(run) == self._guide_run(run)
-        if done:
-            self._known.add(run.name)
-        return done
+    def _is_done(self, run: PlannedRun) -> bool:
+        """Whether a run is finished, and guided by the adversary that is selected now if by any."""
+        if run.name not in self._done and self.folder.state(run) == "finished":
+            selected = run.guide != "adversary" or (
+                all(self._is_done(self.folder.runs[need]) for need in run.needs)
+                and self.folder.guide_run(run) == self._guide_run(run)
+            )
+            self._done |= {run.name} if selected else set()
+        return run.name in self._done
 
     def _guide_run(self, run: PlannedRun) -> str | None:
-        if not run.selects:
+        if run.guide != "adversary":
             return run.guide_run
-        selected = self._selected()
+        needs = [self.folder.runs[name] for name in run.needs]
+        selected = selection(self.folder, needs, self.folder.study.adversaries.term)
         return None if selected is None else selected.guide_run(run.seed)
 
-    def _start_what_can(self) -> None:
-        for run in list(self._pending):
+    def _start_or_skip(self, run: PlannedRun) -> None:
+        """Start a run whose needs are done, if there is room; skip one of which some failed."""
+        lost = [n for n in run.needs if n in self.outcome.failed or n in self.outcome.skipped]
+        if lost:
+            self._pending.remove(run)
+            self.outcome.skipped.append(run.name)
+            self._say(run, f"skipped: it needs {lost[0]}")
+        elif len(self._active) < self.jobs:
             under_way = {other.name for other in self._pending} | self._active.keys()
-            lost = [n for n in run.needs if n in self.outcome.failed or n in self.outcome.skipped]
-            if lost:
+            if all(n not in under_way and self._is_done(self.folder.runs[n]) for n in run.needs):
                 self._pending.remove(run)
-                self.outcome.skipped.append(run.name)
-                self._say(run, f"skipped: it needs {lost[0]}")
-            elif len(self._active) < self._jobs and all(
-                need in self._known or (need not in under_way and self._done(self._runs[need]))
-                for need in run.needs
-            ):
-                self._pending.remove(run)
-                self._begin(run)
+                self._start(run)
 
-    def _begin(self, run: PlannedRun) -> None:
+    def _start(self, run: PlannedRun) -> None:
         """Start what is missing of a run: `fit`, or what follows it alone."""
-        folder, guide_run = self._folder, self._guide_run(run)
+        folder, guide_run = self.folder, self._guide_run(run)
         commands = evaluation_commands(folder.study, run, folder.path)
         same_guide = folder.guide_run(run) == guide_run
         if not folder.fitted(run) or not same_guide:
@@ -142,6 +134,12 @@ class Executor:
             resume = left.is_file() and not over.is_file() and same_guide
             how = ("--ckpt_path", "last") if resume else ("--overwrite",)
             commands.insert(0, fit_command(folder.study, run, folder.path, guide_run, how))
+        linux = sys.platform == "linux"
+        cores = len(os.sched_getaffinity(0)) if linux else os.cpu_count() or 1
+        threads = str(max(1, cores // self.jobs))
+        environment = {"OMP_NUM_THREADS": threads, "WANDB_JOB_TYPE": run.role, **os.environ}
+        # In a SLURM allocation of several tasks Lightning would wait for those that srun starts.
+        environment.pop("SLURM_NTASKS", None)
         log = folder.log(run.name)
         with named_errors(log):
             log.parent.mkdir(parents=True, exist_ok=True)
@@ -149,40 +147,39 @@ class Executor:
                 file.write(f"$ attnlight {' '.join(commands[0])}\n".encode())
                 file.flush()
                 process = Popen(
-                    [*PROGRAM, *joined(commands)],
+                    [*PROGRAM, *(word for command in commands for word in (*command, _THEN))],
                     stdin=DEVNULL,
                     stdout=file,
                     stderr=STDOUT,
-                    env=_environment(run.role, self._jobs),
-                    pass_fds=(self._lock,),
+                    env=environment,
+                    pass_fds=(self.lock,),
                 )
         self._active[run.name] = process, time.monotonic()
 
-    def _wait(self) -> None:
-        """Wait for a process to end, and take note of its run's."""
-        while all(process.poll() is None for process, _ in self._active.values()):
-            time.sleep(_POLL)
-        for name, (process, began) in list(self._active.items()):
-            if process.returncode is not None:
-                del self._active[name]
-                self._end(self._runs[name], process.returncode, time.monotonic() - began)
-
     def _end(self, run: PlannedRun, status: int, seconds: float) -> None:
-        if status == 0 and self._done(run):
+        """Note how a run's process ended, and why it failed."""
+        log = self.folder.log(run.name)
+        finished = status == 0 and self._is_done(run)
+        if finished:
             # As large as the best epoch, and of no use to a run that is done.
-            (self._folder.path / run.name / "last.ckpt").unlink(missing_ok=True)
-            self._folder.keep_note(run, "finished", seconds)
+            (self.folder.path / run.name / "last.ckpt").unlink(missing_ok=True)
             self.outcome.finished.append(run.name)
             self._say(run, f"finished in {minutes(seconds)}")
-            return
-        log = self._folder.log(run.name)
-        why = self.outcome.failed[run.name] = _why(status, log.read_bytes())
-        self._folder.keep_note(run, "failed", seconds)
-        self._say(run, f"failed after {minutes(seconds)}: {why} ({log})")
+        else:
+            lines = log.read_bytes().decode("utf-8", "replace").split("\n")
+            why = [line.strip() for line in lines if line.strip()][-1]
+            if status < 0:
+                why = f"ended by {signal.Signals(-status).name}"
+            elif status == 0:
+                why = "it left no readable checkpoint, or not all records"
+            self.outcome.failed[run.name] = why
+            self._say(run, f"failed after {minutes(seconds)}: {why} ({log})")
+        note = {"state": "finished" if finished else "failed", "seconds": round(seconds, 1)}
+        write_text(log.with_suffix(".json"), json.dumps(note) + "\n")
 
     def _say(self, run: PlannedRun, what: str) -> None:
-        left = len(self._pending) + len(self._active)
-        print(f"[{self._of - left}/{self._of}] {run.name} {what}", flush=True)
+        ended = self._total - len(self._pending) - len(self._active)
+        print(f"[{ended}/{self._total}] {run.name} {what}", flush=True)
 
     def _stop(self) -> None:
         """End what is going on, after an interruption."""
@@ -208,64 +205,35 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
-def _environment(role: str, jobs: int) -> Mapping[str, str]:
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    own = {"OMP_NUM_THREADS": str(max(1, cores // jobs)), "WANDB_JOB_TYPE": role}
-    # In a SLURM allocation of several tasks Lightning would wait for those that srun starts.
-    return own | {key: value for key, value in os.environ.items() if key != "SLURM_NTASKS"}
-
-
-def _why(status: int, log: bytes) -> str:
-    if status < 0:
-        return f"ended by {signal.Signals(-status).name}"
-    if status == 0:
-        return "it left no readable checkpoint, or not all records"
-    lines = [line.strip() for line in log.decode("utf-8", "replace").splitlines()]
-    return next((line for line in reversed(lines) if line), "it printed nothing")
-
-
-def joined(commands: Sequence[Sequence[str]]) -> list[str]:
-    """The words of several commands for one process."""
-    return [word for command in commands for word in (_THEN, *command)][1:]
-
-
-def first_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The first of the commands that `joined` put together, and the words of the others.
+def split_commands(words: Sequence[str]) -> list[list[str]]:
+    """The commands of one process, from the words that it was started with.
 
     Example:
-        >>> first_command(joined([["fit", "--run=a"], ["test"]]))
-        (['fit', '--run=a'], ['test'])
+        >>> split_commands(["fit", "--run=a", "then", "test", "then"])
+        [['fit', '--run=a'], ['test']]
     """
-    end = words.index(_THEN) if _THEN in words else len(words)
-    return list(words[:end]), list(words[end + 1 :])
+    return [list(command) for then, command in groupby(words, _THEN.__eq__) if not then]
 
 
 def run_commands(words: Sequence[str]) -> int:
-    """Run commands one after the other, until one fails.
-
-    Args:
-        words: The arguments of all, as `joined` puts them together.
-
-    Returns:
-        The exit status of the last one that ran.
-    """
+    """Run the commands of one process until one fails, and return the exit status of the last."""
     import torch
 
-    surroundings = dict(os.environ)
-    status, left = 0, list(words)
-    while left and not status:
-        command, left = first_command(left)
-        sys.argv[1:] = command  # with which Lightning starts other ranks
+    surroundings, commands = dict(os.environ), split_commands(words)
+    while commands:
+        sys.argv[1:] = commands.pop(0)  # with which Lightning starts other ranks
         status = main()
         # Lightning leaves a seed, a rank and a port there, which a second command would take over.
         os.environ.clear()
         os.environ.update(surroundings)
         gc.collect()
-        if left and not status:
-            print(f"$ attnlight {' '.join(first_command(left)[0])}", flush=True)
-            if torch.distributed.is_initialized():  # a process is of one group of ranks in its life
-                os.execv(PROGRAM[0], [*PROGRAM, *left])
-    return status
+        if status or not commands:
+            return status
+        print(f"$ attnlight {' '.join(commands[0])}", flush=True)
+        if torch.distributed.is_initialized():  # a process is of one group of ranks in its life
+            left = [word for command in commands for word in (*command, _THEN)]
+            os.execv(PROGRAM[0], [*PROGRAM, *left])
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,24 +1,23 @@
-"""The instances of one split as a run's records hold them, and sums over the texts they belong to."""
+"""The instances of one split as a run's records hold them, their means, and sums over each text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.problems import problem_class
-from attnlight.problems.base import Places
-from attnlight.records import EXCLUDED, KEY, Record, RecordError, read_record
-from attnlight.studies.argv import DIVERGENCE, PREDICTIONS, Stage, attached
+from attnlight.records import EXCLUDED, KEY, RecordError, read_record
+from attnlight.statistics.f1 import f1_by_class
+from attnlight.studies.argv import DIVERGENCE, PREDICTIONS, Stage
 from attnlight.studies.plan import PlannedRun
+from attnlight.studies.selection import Measures
 from attnlight.studies.state import StudyFolder
 
-Floats = NDArray[np.float64]
+Columns = dict[str, NDArray[Any]]
 COMPARED = (
     "attention_js",
     "attention_js_mean",
@@ -27,6 +26,7 @@ COMPARED = (
     "prediction_tvd",
 )
 HEADS = "attention_js_heads"
+_COUNTED = ("gold", "found", "matched")
 # What float32 holds as 0 is taken for the least that it can hold: a loss of 103 nats.
 _LEAST = float(np.finfo(np.float32).smallest_subnormal)
 
@@ -36,87 +36,67 @@ class Instances:
     """R instances of a split, those of a text one after the other.
 
     Attributes:
-        columns: Those of its predictions, (R,) or (R, K), NaN where a value is null; `index` is the
-            dataset row of the text, ascending.
+        columns: Columns of a run's records, (R,) or (R, K), NaN where a value is null; `index` is
+            the dataset row of the text, ascending.
         label: True class of each, (R,), -1 where it has none.
-        prediction: Predicted class of each, (R,), -1 where it was not measured.
         classes: Names of the classes.
-        divergence: Columns of `BaseDivergence`, (R,) or (R, H), NaN where undefined; none of a base.
         starts: Place of the first instance of each of S texts, (S,).
-        places: Where the chunks start that the problem counts: those of the labels, of the
-            predictions, and of both; None where it counts nothing.
+        values: What is counted and measured of each, (R,) or (R, H), NaN where undefined: `tokens`
+            (whether it was measured), `correct`, `nll_gold` in nats; `gold`, `found`, `matched`
+            (whether a chunk that the problem counts starts there: of the labels, of the predictions,
+            of both) where it counts something; and of a variant `COMPARED`, `HEADS`, `agree`,
+            `nll_base`, `choices` and `tau_rows` (whether share and tau are defined).
         clustered: Whether an instance is a part of a text, not a text of its own.
     """
 
-    columns: Mapping[str, NDArray[Any]]
+    columns: Columns
     label: NDArray[np.int64]
-    prediction: NDArray[np.int64]
     classes: Sequence[str]
-    divergence: Mapping[str, NDArray[Any]]
     starts: NDArray[np.int64]
-    places: Places | None
+    values: Columns
     clustered: bool
 
-    @property
-    def measured(self) -> NDArray[np.bool_]:
-        """Whether each was measured, (R,)."""
-        return np.not_equal(self.prediction, EXCLUDED)
+    def measures(self) -> Measures:
+        """Means over the instances.
 
-    @property
-    def correct(self) -> NDArray[np.bool_]:
-        """Whether each was measured and its prediction is its label, (R,)."""
-        return self.measured & np.equal(self.prediction, self.label)
-
-    def losses(self, classes: NDArray[np.int64]) -> Floats:
-        """Negative log-likelihood in nats of a class of each, (R,), NaN where it is -1.
-
-        Args:
-            classes: The classes, (R,).
+        Returns:
+            Of texts `accuracy`, `macro_f1`, `f1` (of the second of two classes, None for more),
+            `attention_js` and `prediction_tvd`; of parts of texts `f1` (of what the problem counts,
+            else the mean over classes), `accuracy`, `nll_gold`, `nll_base`, `COMPARED` and `HEADS`,
+            a list. None where there is nothing to take a mean of. An instance that was not measured
+            is a miss; a class that is neither a label nor predicted has no F1.
         """
-        rows = len(classes)
-        unknown = np.full((rows, len(self.classes)), np.nan)
-        probability = self.columns.get("probabilities", unknown)[np.arange(rows), classes]
-        losses = -np.log(np.maximum(probability.astype(np.float64), _LEAST))
-        return np.where(classes < 0, np.nan, losses)
+        values, accuracy = self.values, float(self.values["correct"].mean())
+        if "matched" in values:
+            gold, found, both = (int(values[name].sum()) for name in _COUNTED)
+            f1 = 2 * both / (gold + found) if gold + found else 0.0
+        else:
+            prediction, classes = self.columns["prediction"][None], len(self.classes)
+            (by_class,) = f1_by_class(prediction, self.label, classes)
+            f1 = float(np.nanmean(by_class))
+        names = ("nll_gold", "nll_base", *COMPARED)
+        means = {name: _mean(values[name]) if name in values else None for name in names}
+        if not self.clustered:
+            positive = float(by_class[1]) if len(self.classes) == 2 else None
+            of_texts = {name: means[name] for name in ("attention_js", "prediction_tvd")}
+            return {"accuracy": accuracy, "macro_f1": f1, "f1": positive} | of_texts
+        heads = [_mean(column) for column in values[HEADS].T] if HEADS in values else []
+        defined = [mean for mean in heads if mean is not None]
+        return {"f1": f1, "accuracy": accuracy} | means | {HEADS: defined or None}
 
-    def compared(self) -> dict[str, NDArray[Any]]:
-        """Distances from the base, (R,) or (R, H), NaN where undefined; none of a base itself."""
-        if not self.divergence:
-            return {}
-        unknown = np.full(len(self.label), np.nan)
-        found: dict[str, NDArray[Any]] = {k: self.divergence.get(k, unknown) for k in COMPARED}
-        if HEADS not in self.divergence:  # one head, or nothing was measured
-            found["attention_js_mean"] = found["attention_js"]
-        base = known_classes(self.divergence.get("base_prediction", unknown))
-        return found | {
-            HEADS: self.divergence.get(HEADS, found["attention_js"][:, None]),
-            "nll_base": self.losses(base),
-            "agree": self.measured & (self.prediction == base),
-        }
-
-    def sums(self) -> dict[str, NDArray[Any]]:
-        """Counts and sums of defined values over the instances of each text, (S,) or (S, H)."""
-        values: dict[str, NDArray[Any]] = {
-            "tokens": self.measured,
-            "correct": self.correct,
-            "nll_gold": self.losses(self.label),
-            **dict(zip(("gold", "found", "matched"), self.places or (), strict=False)),
-        }
-        if compared := self.compared():
-            values |= compared
-            values["choices"] = ~np.isnan(compared["attention_js_share"])
-            values["tau_rows"] = ~np.isnan(compared["attention_tau"])
+    def sums(self) -> Columns:
+        """Sums of defined values over the instances of each of S texts, (S,) or (S, H)."""
         found = {"index": self.columns["index"][self.starts]}
-        for name, column in values.items():
-            numbers = column.astype(np.int64 if column.dtype == bool else np.float64)
-            defined = np.where(np.isnan(column), 0, numbers)
+        for name, column in self.values.items():
+            defined = np.where(np.isnan(column), 0.0, column.astype(np.float64))
             found[name] = np.add.reduceat(defined, self.starts, axis=0)
         return found
 
 
-def known_classes(classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Classes with -1 where a record has none."""
-    return np.where(np.isnan(classes), -1, classes).astype(np.int64)
+def _mean(values: NDArray[Any]) -> float | None:
+    """Mean of what is defined."""
+    defined = values[~np.isnan(values)]
+    return float(defined.mean(dtype=np.float64)) if len(defined) else None
 
 
 def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instances:
@@ -125,38 +105,51 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
     Where an instance is a part of a text, it takes its label from the base's record: that of the run
     itself is null where it was not measured.
 
-    Args:
-        folder: The study's folder.
-        run: The run.
-        stage: The split.
-
     Raises:
         RecordError: A record is missing or damaged.
         InputError: A record holds other instances than that of the base.
     """
     study, path = folder.study, folder.record(run.name, stage, PREDICTIONS)
     record = labels = read_record(path)
-    index, prediction = (record.columns[name] for name in ("index", "prediction"))
+    columns, classes, index = record.columns, record.metadata["classes"], record.columns["index"]
     starts = np.flatnonzero(np.diff(index, prepend=index[:1] - 1))
-    clustered = study.clustered or len(starts) < len(index)
-    divergence: Mapping[str, NDArray[Any]] = {}
-    if DIVERGENCE in attached(run):
-        own = read_record(folder.record(run.name, stage, DIVERGENCE))
-        divergence = _same_rows(own, record, path).columns
+    clustered, divergence = study.target is not None or len(starts) < len(index), None
+    if run.base is not None:
+        divergence = read_record(folder.record(run.name, stage, DIVERGENCE))
         if clustered:
-            other = folder.record(str(run.base), stage, PREDICTIONS)
-            labels = _same_rows(read_record(other, [*KEY, "label"]), record, path)
+            labels = read_record(folder.record(run.base, stage, PREDICTIONS), [*KEY, "label"])
+        columns = divergence.columns | columns
+    for other in filter(None, (labels, divergence)):
+        if not all(np.array_equal(columns[key], other.columns[key]) for key in KEY):
+            raise InputError(f"{path} holds other rows than the records beside it: test it anew.")
     if "label" not in labels.columns:
         raise RecordError(f"{path}: no instance has a label, or none was measured.")
-    label, classes = known_classes(labels.columns["label"]), record.metadata["classes"]
-    count = problem_class(study.problem).count(study.target or "tokens")
-    places = None if count is None else count(label, prediction, starts, classes)
-    return Instances(
-        record.columns, label, prediction, classes, divergence, starts, places, clustered
-    )
+    label = np.nan_to_num(labels.columns["label"], nan=-1).astype(np.int64)
+    prediction, measured = columns["prediction"], columns["prediction"] != EXCLUDED
+    values: Columns = {"tokens": measured, "correct": measured & (prediction == label)}
+    values["nll_gold"] = _losses(columns, label, classes)
+    if count := study.setup.problem.count(study.target or "tokens"):
+        places = count(label, prediction, starts, classes)
+        values |= dict(zip(_COUNTED, places, strict=True))
+    if divergence is not None:
+        undefined = np.full(len(label), np.nan)
+        values |= {name: columns.get(name, undefined) for name in COMPARED}
+        if HEADS not in columns:  # one head, or nothing was measured
+            values["attention_js_mean"] = values["attention_js"]
+        values[HEADS] = columns.get(HEADS, values["attention_js"][:, None])
+        base = np.nan_to_num(columns.get("base_prediction", undefined), nan=-1).astype(np.int64)
+        values["nll_base"] = _losses(columns, base, classes)
+        values["agree"] = measured & (prediction == base)
+        values["choices"] = ~np.isnan(values["attention_js_share"])
+        values["tau_rows"] = ~np.isnan(values["attention_tau"])
+    return Instances(columns, label, classes, starts, values, clustered)
 
 
-def _same_rows(record: Record, other: Record, path: Path) -> Record:
-    if not all(np.array_equal(record.columns[key], other.columns[key]) for key in KEY):
-        raise InputError(f"{path} holds other rows than the records beside it: test it anew.")
-    return record
+def _losses(
+    columns: Columns, label: NDArray[np.int64], classes: Sequence[str]
+) -> NDArray[np.float64]:
+    """Negative log-likelihood in nats of a class of each instance, (R,), NaN where it is -1."""
+    undefined = np.full((len(label), len(classes)), np.nan)
+    probability = columns.get("probabilities", undefined)[np.arange(len(label)), label]
+    losses = -np.log(np.maximum(probability.astype(np.float64), _LEAST))
+    return np.where(label < 0, np.nan, losses)

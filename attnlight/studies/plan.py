@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
-from attnlight.studies.spec import Study, read_experiment
+from attnlight.studies.spec import Study
 from attnlight.studies.values import read_yaml
 
 ROLES = ("base", "uniform", "seed", "guide", "adversary")
@@ -27,7 +27,8 @@ class PlannedRun:
         role: One of `ROLES`.
         seed: Its seed.
         base: The run that it is made from; None for a base.
-        guide: Whose attention guides it; None for all but guided models.
+        guide: Whose attention guides it, None for all but guided models. `adversary` is the one that
+            validation selects once all are there.
         guide_run: The run of that attention, where the plan knows it.
         term: Attention term of an adversary.
         lambda_: Its weight.
@@ -50,28 +51,21 @@ class PlannedRun:
     needs: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
 
-    @property
-    def selects(self) -> bool:
-        """Whether its guide is the adversary that validation selects once all are there."""
-        return self.guide == "adversary"
-
-
-def base_name(seed: int) -> str:
-    """Name of the base of a seed."""
-    return f"base-s{seed}"
-
 
 def plan(study: Study) -> list[PlannedRun]:
     """The runs of a study, each after those that it needs."""
-    adversaries = list(_adversaries(study))
-    guided = list(_guided(study, adversaries))
-    runs = [
-        *(PlannedRun(base_name(seed), "base", seed) for seed in study.base.seeds),
-        *_uniform_and_seeds(study),
-        *(run for run in guided if not run.selects),
-        *adversaries,
-        *(run for run in guided if run.selects),
-    ]
+    base = f"base-s{study.base.seeds[0]}"
+    runs = [PlannedRun(f"base-s{seed}", "base", seed) for seed in study.base.seeds]
+    for head, seed in product((None, *study.uniform.heads), study.uniform.seeds):
+        name = f"uniform-s{seed}" if head is None else f"uniform-h{head}-s{seed}"
+        runs.append(PlannedRun(name, "uniform", seed, base, head=head))
+    for of, seed in product(study.base.seeds, study.seeds.seeds):
+        if seed != of:
+            runs.append(PlannedRun(f"seed-b{of}-s{seed}", "seed", seed, f"base-s{of}"))
+    adversaries = _adversaries(study)
+    guided = _guided(study, base, adversaries)
+    selecting = [run for run in guided if run.guide == "adversary"]
+    runs += [*(run for run in guided if run not in selecting), *adversaries, *selecting]
     groups = (study.base, study.uniform, study.seeds, study.guides, study.adversaries)
     options = {role: group.options for role, group in zip(ROLES, groups, strict=True)}
     return [
@@ -80,74 +74,63 @@ def plan(study: Study) -> list[PlannedRun]:
     ]
 
 
-def _uniform_and_seeds(study: Study) -> Iterator[PlannedRun]:
-    base = base_name(study.base.seeds[0])
-    for head, seed in product((None, *study.uniform.heads), study.uniform.seeds):
-        name = f"uniform-s{seed}" if head is None else f"uniform-h{head}-s{seed}"
-        yield PlannedRun(name, "uniform", seed, base, head=head)
-    for of, seed in product(study.base.seeds, study.seeds.seeds):
-        if seed != of:
-            yield PlannedRun(f"seed-b{of}-s{seed}", "seed", seed, base_name(of))
-
-
-def _adversaries(study: Study) -> Iterator[PlannedRun]:
-    grid = study.adversaries
+def _adversaries(study: Study) -> list[PlannedRun]:
+    grid, runs = study.adversaries, []
     for of, (term, weights) in product(grid.bases, grid.lambdas.items()):
         prefix = f"adversary-{term}" if of == study.base.seeds[0] else f"adversary-b{of}-{term}"
         for weight, seed in product(weights, grid.seeds.get(term, ())):
             short = f"{weight:g}"  # which another number may have
             name = f"{prefix}-l{short if float(short) == weight else repr(weight)}-s{seed}"
-            yield PlannedRun(name, "adversary", seed, base_name(of), term=term, lambda_=weight)
+            runs.append(
+                PlannedRun(name, "adversary", seed, f"base-s{of}", term=term, lambda_=weight)
+            )
+    return runs
 
 
-def _guided(study: Study, adversaries: Sequence[PlannedRun]) -> Iterator[PlannedRun]:
-    first, guides = study.base.seeds[0], study.guides
-    base, term = base_name(first), study.adversaries.term
-    selectable = [r.name for r in adversaries if (r.base, r.term) == (base, term) and r.lambda_]
+def _guided(study: Study, base: str, adversaries: Sequence[PlannedRun]) -> list[PlannedRun]:
+    first, guides, runs = study.base.seeds[0], study.guides, []
+    grid = [run for run in adversaries if (run.base, run.term) == (base, study.adversaries.term)]
     others = [seed for seed in study.seeds.seeds if seed != first]
     for guide, context, seed in product(guides.names, guides.contexts, guides.seeds):
         if context == "query_key" and guide in _NOT_GIVEN:
             continue
-        needs, other = selectable if guide == "adversary" else [], None
-        if guide == "other":  # the seed variant that has this seed, or else the first one
-            other = f"seed-b{first}-s{seed if seed in others else others[0]}"
-            needs = [other]
-        yield PlannedRun(
+        run = PlannedRun(
             f"guide-{guide}-s{seed}" if context == "full" else f"guide-{guide}-{context}-s{seed}",
             "guide",
             seed,
             base,
             guide=guide,
-            guide_run=other,
-            context=context if study.clustered else None,
-            needs=tuple(needs),
+            context=context if study.target else None,
         )
+        if guide == "adversary":
+            run = replace(
+                run, needs=tuple(adversary.name for adversary in grid if adversary.lambda_)
+            )
+        elif guide == "other":  # the seed variant that has this seed, or else the first one
+            other = f"seed-b{first}-s{seed if seed in others else others[0]}"
+            run = replace(run, guide_run=other, needs=(other,))
+        runs.append(run)
+    return runs
 
 
 def deal(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun]:
-    """The runs of one shard of several: the bases are the first one's, the others dealt in turn.
-
-    Args:
-        runs: The plan.
-        shard: Number of the shard, from 1.
-        shards: How many there are.
-    """
+    """The runs of a shard, from 1: the bases are the first one's, the others are dealt in turn."""
     bases = [run for run in runs if run.role == "base"]
     others = [run for run in runs if run.role != "base"]
     return [*(bases if shard == 1 else []), *others[shard - 1 :: shards]]
 
 
-def digests(study: Study, runs: Sequence[PlannedRun]) -> dict[str, str]:
+def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
     """For each run a hash of all that decides it: options and the content of configurations."""
-    experiment = read_experiment(study.experiment).content
-    shared = [read_yaml(study.trainer), experiment, [read_yaml(path) for path in study.tests]]
-    base_tests = [read_yaml(path) for path in study.base.tests]
-    found = {}
+    tests, of_bases = (
+        [read_yaml(path) for path in paths] for paths in (study.tests, study.base.tests)
+    )
+    shared, found = [read_yaml(study.trainer), study.setup.content, tests], {}
     for run in runs:
         own: dict[str, Any] = asdict(run) | {"needs": None}
         own["told_by"] = own.pop("guide_run")  # its name when studies began
         own = {k: v for k, v in own.items() if k not in _LATER or v is not None}
-        decisive = [shared, own, *([base_tests] if run.role == "base" else [])]
+        decisive = [shared, own, *([of_bases] if run.role == "base" else [])]
         text = json.dumps(decisive, sort_keys=True, default=str)
         found[run.name] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return found

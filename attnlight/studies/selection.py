@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-import numpy as np
-
 from attnlight.errors import InputError
 from attnlight.studies.plan import PlannedRun
 
@@ -22,13 +20,11 @@ class Selection:
     """The chosen weight of one attention term.
 
     Attributes:
-        term: The term.
         lambda_: The weight.
         runs: The adversaries of this weight by seed.
         reached: Whether the mean validation JS is at least 0.4; otherwise it is the largest.
     """
 
-    term: str
     lambda_: float
     runs: Mapping[int, str]
     reached: bool
@@ -36,11 +32,6 @@ class Selection:
     def guide_run(self, seed: int) -> str:
         """The adversary that guides a run: that of its seed, or else the first."""
         return self.runs.get(seed) or next(iter(self.runs.values()))
-
-    def described(self) -> dict[str, Any]:
-        """Its entry in `study.json`."""
-        run = next(iter(self.runs.values()))
-        return {"run": run, "term": self.term, "lambda": self.lambda_, "reached": self.reached}
 
 
 def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Selection | None:
@@ -52,33 +43,30 @@ def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Sele
 
     Args:
         runs: Finished adversaries of one term and one base.
-        measures: Of each its measures on validation.
+        measures: By name of a run its measures on validation.
 
     Returns:
-        None where there is none of a lambda above 0.
+        None where there is no run of a lambda above 0.
     """
-    grid: dict[float, list[PlannedRun]] = {}
-    for run in runs:
-        if run.lambda_:
-            grid.setdefault(run.lambda_, []).append(run)
+    import pandas as pd
+
+    grid = [run for run in runs if run.lambda_]
     if not grid:
         return None
-    means = {weight: _means([measures[run.name] for run in of]) for weight, of in grid.items()}
-    far = [weight for weight, (_, js, _) in means.items() if js >= REQUIRED_JS]
-    if far:
-        best = max(far, key=lambda weight: (means[weight][0], -means[weight][2]))
+    names = ["f1", "macro_f1", "attention_js", "prediction_tvd"]
+    rows = [[measures[run.name].get(name) for name in names] for run in grid]
+    table = pd.DataFrame(rows, columns=names, dtype=float)
+    table["f1"] = table["f1"].fillna(table["macro_f1"])
+    # A mean over seeds is undefined where that of one is.
+    weights = [run.lambda_ for run in grid]
+    means = table.groupby(weights).agg(lambda column: column.mean(skipna=False))
+    far = means[means["attention_js"] >= REQUIRED_JS]
+    if len(far):
+        best = far.sort_values(["f1", "prediction_tvd"], ascending=[False, True]).index[0]
     else:
-        best = max(means, key=lambda weight: np.nan_to_num(means[weight][1], nan=-np.inf))
-    chosen = {run.seed: run.name for run in grid[best]}
-    return Selection(grid[best][0].term or "", best, chosen, reached=bool(far))
-
-
-def _means(measures: Sequence[Measures]) -> tuple[float, float, float]:
-    """F1, JS and TVD, each the mean over runs; NaN where one has none."""
-    f1 = [own["macro_f1"] if own["f1"] is None else own["f1"] for own in measures]
-    js, tvd = ([own[name] for own in measures] for name in ("attention_js", "prediction_tvd"))
-    means = [float(np.mean(np.array(values, dtype=float))) for values in (f1, js, tvd)]
-    return means[0], means[1], means[2]
+        best = means["attention_js"].fillna(float("-inf")).idxmax()
+    chosen = {run.seed: run.name for run in grid if run.lambda_ == best}
+    return Selection(float(best), chosen, reached=bool(len(far)))
 
 
 def chosen_epoch(best: Path) -> int:

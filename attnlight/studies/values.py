@@ -8,7 +8,7 @@ import os
 import re
 from argparse import ArgumentError
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
@@ -28,7 +28,6 @@ else:
 Seeds = tuple[Seed, ...]
 Weights = tuple[Weight, ...]
 Options = tuple[str, ...]  # a piece of configuration, as options of `fit`
-_CONFIGURABLE = ("trainer", "model", "data")
 _EXPECTED = {
     Seeds: "a list of whole numbers from 0 on",
     Weights: "a list of numbers of at least 0",
@@ -38,43 +37,33 @@ _EXPECTED = {
 
 
 def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # noqa: ANN401
-    """A value of a study file: a dataclass, a mapping, options, or what jsonargparse reads.
+    """A value of a study file of a type: a dataclass, a mapping, options, or what jsonargparse reads.
+
+    `place` is where it stands, for messages; paths are relative to `folder`.
 
     Raises:
         InputError: It has an unknown key, is not of the type, or names a file that is not there.
     """
     if is_dataclass(kind):
-        make: Any = kind
         hints = get_type_hints(kind)
-        known = {k: v for k, v in mapping(given, hints, place).items() if v is not None}
-        parts = {k: read_value(hints[k], v, f"{place}: {k}", folder) for k, v in known.items()}
-        return make(**parts)
+        content = {k: v for k, v in _mapping(given, hints, place).items() if v is not None}
+        needed = [f.name for f in fields(kind) if f.default is f.default_factory is MISSING]
+        content = dict.fromkeys(needed) | content
+        make: Any = kind
+        return make(
+            **{k: read_value(hints[k], v, f"{place}: {k}", folder) for k, v in content.items()}
+        )
     if get_origin(kind) is dict:
         keys, inner = get_args(kind)
-        content = mapping(given, get_args(keys), place).items()
-        return {key: read_value(inner, value, f"{place}: {key}", folder) for key, value in content}
+        content = _mapping(given, get_args(keys), place)
+        return {k: read_value(inner, v, f"{place}: {k}", folder) for k, v in content.items()}
     if kind == Options:
-        return tuple(_options(mapping(given, _CONFIGURABLE, place), "--"))
-    if kind is Any:
-        return given
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument("--value", type=kind)
-    try:
-        value = parser.parse_object({"value": [] if given is None else given}).value
-    except ArgumentError:
-        raise InputError(f"{place} is {given!r}; expected {_expected(kind, given)}.") from None
-    if isinstance(value, tuple) and len(set(value)) < len(value):
-        twice = next(one for one in value if value.count(one) > 1)
-        raise InputError(f"{place} names {twice} twice.")
-    if kind is Path:
-        return _existing(value, place, folder)
-    if kind == tuple[Path, ...]:
-        return tuple(_existing(path, place, folder) for path in value)
-    return tuple(sorted(value)) if kind == Weights else value
+        return tuple(_options(_mapping(given, ("trainer", "model", "data"), place), "--"))
+    return given if kind is Any else _read_values(kind, given, place, folder)
 
 
-def mapping(given: object, keys: Collection[str], place: str) -> dict[str, Any]:
-    """A mapping with some of these keys, of any where there are none; empty of None."""
+def _mapping(given: object, keys: Collection[str], place: str) -> dict[str, Any]:
+    """A mapping whose keys are among `keys`, if there are any of these; empty for None."""
     if given is not None and not isinstance(given, dict):
         raise InputError(f"{place} is {given!r}; expected a mapping.")
     for key in given or {}:
@@ -86,20 +75,32 @@ def mapping(given: object, keys: Collection[str], place: str) -> dict[str, Any]:
     return given or {}
 
 
-def _expected(kind: Any, given: object) -> str:  # noqa: ANN401
-    """What a value should be, with the nearest word where it is a list of words."""
-    if kind in _EXPECTED:
-        return _EXPECTED[kind]
-    words = get_args(get_args(kind)[0])
-    wrong = [str(word) for word in given if word not in words] if isinstance(given, list) else []
-    return f"a list of {', '.join(words)}{did_you_mean(wrong[0], words) if wrong else ''}"
-
-
-def _existing(given: Path, place: str, folder: Path) -> Path:
-    path = Path(os.path.normpath(folder / given))
-    if not path.is_file():
-        raise InputError(f"{place} names {path}, which is no file{nearest_file(path)}.")
-    return path
+def _read_values(kind: Any, given: object, place: str, folder: Path) -> Any:  # noqa: ANN401
+    """A path, or a tuple of numbers, words or paths, none of them twice."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--value", type=kind)
+    try:
+        value = parser.parse_object({"value": [] if given is None else given}).value
+    except ArgumentError:
+        expected = _EXPECTED.get(kind)
+        if expected is None:
+            words = get_args(get_args(kind)[0])
+            unknown = [w for w in given if w not in words] if isinstance(given, list) else [""]
+            expected = f"a list of {', '.join(words)}{did_you_mean(str(unknown[0]), words)}"
+        raise InputError(f"{place} is {given!r}; expected {expected}.") from None
+    values = value if isinstance(value, tuple) else (value,)
+    for one in values:
+        if values.count(one) > 1:
+            raise InputError(f"{place} names {one} twice.")
+    if kind == Weights:
+        return tuple(sorted(values))
+    if kind not in (Path, tuple[Path, ...]):
+        return values
+    paths = tuple(Path(os.path.normpath(folder / path)) for path in values)
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"{place} names {path}, which is no file{nearest_file(path)}.")
+    return paths[0] if kind is Path else paths
 
 
 def _options(content: Mapping[str, Any], prefix: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ import yaml
 
 from attnlight.__main__ import main
 from attnlight.studies import executor, state
-from attnlight.studies.plan import plan
+from attnlight.studies.plan import PlannedRun, plan
 from attnlight.studies.spec import Study, read_studies
 from attnlight.studies.state import StudyFolder
 from tests.commands import CONFIGS
@@ -36,6 +36,11 @@ TAGGER: dict[str, Any] = CONTENT | {
     "seeds": {"seeds": [1]},
     "guides": {"names": ["adversary"], "contexts": ["full", "tokens"], "seeds": [0]},
     "adversaries": {"lambdas": {"kl": [0, 0.05, 0.06], "compat": [2.1]}, "seeds": [0, 1]},
+}
+MARKED: dict[str, Any] = CONTENT | {
+    "experiment": TAGGER["experiment"],
+    "options": {"data": {"target": "marked"}},
+    "adversaries": {"lambdas": {"kl": [0, 0.05]}, "seeds": [0]},
 }
 
 
@@ -60,10 +65,11 @@ class Lab:
         return main(["study", str(self.write(content, name)), f"--root={self.root}", *options])
 
     def state(self, content: dict[str, Any]) -> StudyFolder:
-        return StudyFolder(self.root / "tiny", self.study(content))
+        return StudyFolder(self.root / "tiny", self.study(content), self.runs(content))
 
-    def names(self, content: dict[str, Any]) -> list[str]:
-        return [run.name for run in plan(self.study(content))]
+    def runs(self, content: dict[str, Any]) -> dict[str, PlannedRun]:
+        """The plan by name."""
+        return {run.name: run for run in plan(self.study(content))}
 
     def calls(self) -> list[list[str]]:
         """What was started so far; asked again, what was started since."""

@@ -20,7 +20,7 @@ import numpy as np
 from attnlight.errors import InputError
 from attnlight.files import write_text
 from attnlight.records import ShardWriter, merge_shards
-from attnlight.studies.executor import first_command
+from attnlight.studies.executor import split_commands
 from tests.studies.fake_records import write_records
 
 TEXTS = 10
@@ -121,10 +121,10 @@ class Instant:
     def __init__(
         self, command: Sequence[str], *, stdout: IO[bytes], env: Mapping[str, str], **_: Any
     ) -> None:
-        left = list(command[3:])  # python -m attnlight.studies.executor
         self.returncode = 0
-        while left and not self.returncode:
-            arguments, left = first_command(left)
+        for arguments in split_commands(command[3:]):  # python -m attnlight.studies.executor
+            if self.returncode:
+                break
             with Path(env["FAKE_CALLS"]).open("a") as calls:
                 calls.write(json.dumps(arguments) + "\n")
             try:

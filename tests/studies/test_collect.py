@@ -1,4 +1,4 @@
-"""What is collected of texts, and of a problem that was made up; the runs are stand-ins."""
+"""What is collected of texts, of their tokens, and of a problem that was made up."""
 
 from __future__ import annotations
 
@@ -12,111 +12,141 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
-from torchmetrics.functional.classification import (
-    binary_f1_score,
-    multiclass_accuracy,
-    multiclass_f1_score,
-)
 
 from attnlight.problems import problem_class
 from attnlight.records import ShardWriter, merge_shards
 from attnlight.statistics.frontier import thinned
-from attnlight.studies.collect import CLUSTERS, Validation, collect, measures
-from attnlight.studies.instances import Instances
-from attnlight.studies.plan import plan
-from attnlight.studies.state import StudyFolder
-from tests.studies.conftest import CONTENT, WHOLE, Lab
+from attnlight.studies.collect import CLUSTERS, collect, text_rows
+from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
+from tests.studies.fake_records import CLASSES
 
 
-def scores(label: np.ndarray, prediction: np.ndarray, classes: int) -> dict[str, Any]:
-    """Measures of texts of which a base said no more."""
-    columns = {"index": np.arange(len(label)), "prediction": prediction}
-    names = [str(number) for number in range(classes)]
-    found = measures(
-        Instances(
-            columns, label, prediction, names, {}, np.arange(len(label)), None, clustered=False
-        )
-    )
-    assert (found.pop("attention_js"), found.pop("prediction_tvd")) == (None, None)
-    return found
+def run_of(lab: Lab, name: str) -> dict[str, Any]:
+    """What is collected of a run."""
+    return next(run for run in lab.collected()["runs"] if run["name"] == name)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 5])
-def test_scores_are_those_of_torchmetrics(classes: int) -> None:
-    random = np.random.default_rng(classes)
-    label, prediction = random.integers(0, classes, (2, 200))
-    found = scores(label, prediction, classes)
-    p, t = torch.from_numpy(prediction), torch.from_numpy(label)
-    assert found["accuracy"] == pytest.approx(
-        multiclass_accuracy(p, t, classes, average="micro").item()
-    )
-    assert found["macro_f1"] == pytest.approx(
-        multiclass_f1_score(p, t, classes, average="macro").item()
-    )
-    if classes == 2:
-        assert found["f1"] == pytest.approx(binary_f1_score(p, t).item())
-    else:
-        assert found["f1"] is None
-
-
-def test_unmeasured_text_is_a_miss() -> None:
-    found = scores(np.array([1, 1, 0]), np.array([1, -1, 0]), 2)
-    assert found == {
-        "accuracy": pytest.approx(2 / 3),
-        "macro_f1": pytest.approx((2 / 3 + 1) / 2),
-        "f1": pytest.approx(2 / 3),
-    }
-
-
-def test_what_is_collected(lab: Lab) -> None:
-    assert lab.run(WHOLE) == 0
+@pytest.mark.parametrize(
+    ("content", "problem", "classes", "known"),
+    [
+        (WHOLE, "classification", ["no", "yes"], {"corpus": "planted"}),
+        (
+            TAGGER,
+            "tagging",
+            CLASSES,
+            {
+                "corpus": "conll2000",
+                "task": "tagging",
+                "target": "tokens",
+                "options": None,
+                "readout": "study",
+                "pos": True,
+            },
+        ),
+    ],
+    ids=["texts", "tokens"],
+)
+def test_what_is_said_of_the_study(
+    lab: Lab, content: dict[str, Any], problem: str, classes: list[str], known: dict[str, Any]
+) -> None:
+    assert lab.run(content) == 0
     held = lab.collected()
-    assert {k: held[k] for k in ("schema", "study", "experiment", "corpus", "classes")} == {
+    assert [run["name"] for run in held.pop("runs")] == list(lab.runs(content))
+    assert held.pop("problem") == asdict(problem_class(problem).words(classes))
+    best = held.pop("best")
+    assert held.pop("selected") == best["kl"]
+    assert best["kl"].pop("lambda") in (0.05, 0.06)
+    assert best["kl"].pop("run").startswith("adversary-kl-l0.0")
+    assert best.pop("kl") == {"term": "kl", "reached": True}
+    assert [selected["lambda"] for selected in best.values()] == [2.1] * (content is TAGGER)
+    assert held == known | {
         "schema": 1,
         "study": "tiny",
-        "experiment": "planted_bilstm",
-        "corpus": "planted",
-        "classes": ["no", "yes"],
+        "experiment": Path(content["experiment"]).stem,
+        "classes": classes,
     }
-    assert held["problem"] == asdict(problem_class("classification").words(["no", "yes"]))
-    runs = {run["name"]: run for run in held["runs"]}
-    assert list(runs) == lab.names(WHOLE)
-    own = runs["adversary-kl-l0.06-s1"]
-    validation = own.pop("validation")
-    assert own == {
-        "name": "adversary-kl-l0.06-s1",
-        "role": "adversary",
-        "seed": 1,
-        "base": "base-s0",
-        "guide": None,
-        "term": "kl",
-        "lambda": 0.06,
-        "state": "finished",
-        "epoch": 1,
-    }
+
+
+GUIDED = {
+    "role": "guide",
+    "seed": 0,
+    "base": "base-s0",
+    "guide": "adversary",
+    "term": None,
+    "lambda": None,
+    "state": "finished",
+    "epoch": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "known"),
+    [
+        (WHOLE, "guide-adversary-s0", GUIDED),
+        (
+            WHOLE,
+            "adversary-kl-l0.06-s1",
+            GUIDED | {"role": "adversary", "seed": 1, "guide": None, "term": "kl", "lambda": 0.06},
+        ),
+        (
+            TAGGER,
+            "guide-adversary-tokens-s0",
+            GUIDED | {"context": "tokens", "head": None, "epochs": 7, "heads": [2, 1, 0]},
+        ),
+        (
+            TAGGER,
+            "uniform-h2-s0",
+            GUIDED
+            | {"role": "uniform", "guide": None, "told_by": None}
+            | {"context": None, "head": 2, "epochs": 7, "heads": [2, 1, 0]},
+        ),
+    ],
+)
+def test_what_is_said_of_a_run(
+    lab: Lab, content: dict[str, Any], name: str, known: dict[str, Any]
+) -> None:
+    assert lab.run(content) == 0
+    own = run_of(lab, name)
+    assert own.pop("validation").keys() >= {"f1", "attention_js"}
+    told = {"told_by": lab.collected()["selected"]["run"]} if known["guide"] else {}
+    assert own == {"name": name} | known | told
+
+
+def test_rows_and_validation_of_texts(lab: Lab) -> None:
+    assert lab.run(WHOLE) == 0
     # two of ten predictions are wrong, one of each class
-    assert validation == pytest.approx(
+    assert run_of(lab, "adversary-kl-l0.06-s1")["validation"] == pytest.approx(
         {"accuracy": 0.8, "macro_f1": 0.8, "f1": 0.8, "attention_js": 0.6, "prediction_tvd": 0.06},
         rel=1e-6,
     )
-    assert runs["guide-adversary-s0"]["told_by"] == "adversary-kl-l0.05-s0"
-    assert runs["base-s0"]["validation"]["attention_js"] is None
-    assert runs["base-s0"]["frontier"]["tvd"][0] == 0
-    assert "frontier" not in own
-
+    base = run_of(lab, "base-s0")
+    assert base["validation"]["attention_js"] is None
+    assert base["frontier"]["tvd"][0] == 0
     table = pq.read_table(lab.root / "tiny/study.parquet").to_pydict()
-    assert len(table["run"]) == 10 * len(runs)
-    assert list(dict.fromkeys(table["run"])) == list(runs), "in order of the plan"
+    assert len(table["run"]) == 10 * len(lab.runs(WHOLE))
+    assert list(dict.fromkeys(table["run"])) == list(lab.runs(WHOLE)), "in order of the plan"
     rows = np.array(table["run"]) == "adversary-kl-l0.06-s1"
     assert np.array(table["index"])[rows].tolist() == list(range(10))
     assert np.array(table["prediction"])[rows].tolist() == [1, 0, *([0, 1] * 4)]
     assert np.array(table["label"])[rows].tolist() == [0, 1] * 5
     assert set(np.array(table["attention_js"])[rows]) == {float(np.float32(0.6))}
     assert set(np.array(table["worst_js"])[rows]) == {None}
-    base = np.array(table["run"]) == "base-s0"
-    assert set(np.array(table["base_max_attention"])[base]) == {None}
-    assert set(np.array(table["search_js"])[base]) == {None}
-    assert np.array(table["worst_js"])[base].tolist() == pytest.approx(np.linspace(0.1, 0.5, 10))
+    rows = np.array(table["run"]) == "base-s0"
+    assert set(np.array(table["base_max_attention"])[rows]) == {None}
+    assert set(np.array(table["search_js"])[rows]) == {None}
+    assert np.array(table["worst_js"])[rows].tolist() == pytest.approx(np.linspace(0.1, 0.5, 10))
+
+
+def test_worst_case_of_some_texts_alone(lab: Lab) -> None:
+    assert lab.run(WHOLE) == 0
+    path = lab.root / "tiny/base-s0/records/test/adversarial_attention.parquet"
+    shard = ShardWriter(path.with_suffix(".arrow"))
+    shard.add(np.array([[2, 0], [7, 0]]), {"worst_js": np.array([0.2, 0.7])})
+    shard.close()
+    merge_shards([shard.path], path, metadata={"classes": ["no", "yes"]})
+    found = text_rows(lab.state(WHOLE), lab.runs(WHOLE)["base-s0"])["worst_js"]
+    assert np.flatnonzero(~np.isnan(found)).tolist() == [2, 7]
+    assert found[[2, 7]].tolist() == pytest.approx([0.2, 0.7])
 
 
 def test_a_frontier_is_thinned_to_what_it_shows() -> None:
@@ -153,8 +183,7 @@ class TestProblemThatWasMadeUp:
         model = {"class_path": "attnlight.tasks.AttentionTask", "init_args": {"problem": problem}}
         model, data = model if known else {"class_path": "toy.Net"}, {"class_path": "toy.Reviews"}
         (lab.folder / "toy.yaml").write_text(yaml.safe_dump({"model": model, "data": data}))
-        study = lab.study(CONTENT | {"experiment": "toy.yaml", "uniform": {"seeds": [0]}})
-        folder = StudyFolder(lab.root / "tiny", study)
+        folder = lab.state(CONTENT | {"experiment": "toy.yaml", "uniform": {"seeds": [0]}})
         own = np.array([0, 0, 2, 1, 0, 0])
         js, tvd = np.linspace(0.1, 0.6, 6), np.full(6, 0.25)
         for run, prediction in (("base-s0", self.BASE), ("uniform-s0", own)):
@@ -169,7 +198,7 @@ class TestProblemThatWasMadeUp:
                     told = {"prediction": prediction, "base_prediction": self.BASE}
                     told |= {"attention_js": js, "prediction_tvd": tvd}
                     self.write((folder.path / run), path.format("base_divergence"), **told)
-        assert collect(folder, plan(study), Validation(folder))
+        assert collect(folder)
 
         held = json.loads((folder.path / "study.json").read_text())
         assert held["problem"]["problem"] == ("sentences" if known else "classification")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from subprocess import TimeoutExpired
+from typing import IO, Any
 
 import pytest
 
+from attnlight.studies import executor
+from attnlight.studies.executor import Executor
 from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
+from tests.studies.fake import Instant
 
 PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
 
@@ -25,7 +29,7 @@ def test_each_run_is_trained_and_then_evaluated(
 ) -> None:
     assert lab.run(content) == 0
     started = lab.started()
-    for name in lab.names(content):
+    for name in lab.runs(content):
         assert [verb for verb, run in started if run == name] == list(verbs)
     (lab.root / "tiny/seed-b0-s1/records" / missing).unlink()
     assert lab.run(content) == 0
@@ -35,14 +39,14 @@ def test_each_run_is_trained_and_then_evaluated(
 def test_whole_study(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert lab.run(WHOLE, "--jobs=2") == 0
     started = lab.started()
-    last = max(started.index(("test", name)) for name in lab.names(WHOLE) if "l0.0" in name)
+    last = max(started.index(("test", name)) for name in lab.runs(WHOLE) if "l0.0" in name)
     assert started.index(("fit", "guide-adversary-s0")) > last
     printed = capsys.readouterr().out
     assert "[12/12] guide-adversary-s0 finished in" in printed
     assert "12 finished" in printed
     assert not list(lab.root.rglob("last.ckpt"))
     # F1 of lambda 0.05 is higher, and both are far enough.
-    assert lab.state(WHOLE).guide_run(_run(lab, "guide-adversary-s0")) == "adversary-kl-l0.05-s0"
+    assert guide_run(lab) == "adversary-kl-l0.05-s0"
     collected = lab.collected()
     assert collected["selected"] == {
         "run": "adversary-kl-l0.05-s0",
@@ -55,10 +59,9 @@ def test_whole_study(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert lab.collected() == collected
 
 
-def _run(lab: Lab, name: str) -> Any:
-    from attnlight.studies.plan import plan
-
-    return next(run for run in plan(lab.study(WHOLE)) if run.name == name)
+def guide_run(lab: Lab) -> str | None:
+    """The adversary that guides."""
+    return lab.state(WHOLE).guide_run(lab.runs(WHOLE)["guide-adversary-s0"])
 
 
 def test_failure_does_not_stop_the_others(
@@ -98,7 +101,7 @@ def test_shards_wait_for_each_other(lab: Lab, capsys: pytest.CaptureFixture[str]
     assert lab.run(WHOLE, "--shard=2/2") == 0
     assert lab.run(WHOLE, "--shard=1/2") == 0
     done = lab.started()
-    assert len(done) == len(set(done)) == 2 * len(lab.names(WHOLE)), "each run once"
+    assert len(done) == len(set(done)) == 2 * len(lab.runs(WHOLE)), "each run once"
 
 
 def test_only_some_roles(lab: Lab) -> None:
@@ -132,10 +135,47 @@ def test_interrupted_runs_go_on(lab: Lab) -> None:
     assert lab.started() == [("test", "uniform-s0")]
 
 
+def test_interruption_ends_what_is_under_way(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended: list[str] = []
+
+    class Endless:
+        returncode = None
+
+        def __init__(self, command: list[str], **_: Any) -> None:
+            self.run = next(word for word in command if word.startswith("--run="))
+
+        def poll(self) -> None:
+            if self.run == "--run=uniform-s0":
+                raise KeyboardInterrupt
+
+        def terminate(self) -> None:
+            ended.append(f"asked {self.run}")
+
+        def wait(self, timeout: float | None = None) -> None:
+            if timeout is not None and self.run == "--run=seed-b0-s1":
+                raise TimeoutExpired("attnlight", timeout)
+            ended.append(f"over {self.run}")
+
+        def kill(self) -> None:
+            ended.append(f"killed {self.run}")
+
+    assert lab.run(WHOLE, "--only=base") == 0
+    before = lab.collected()
+    monkeypatch.setattr(executor, "Popen", Endless)
+    assert lab.run(WHOLE, "--jobs=2") == 130
+    assert "goes on where it was" in capsys.readouterr().out
+    uniform, seed = "--run=uniform-s0", "--run=seed-b0-s1"
+    asked = [f"asked {uniform}", f"asked {seed}"]
+    assert ended == [*asked, f"over {uniform}", f"killed {seed}", f"over {seed}"]
+    assert lab.collected() == before, "what was there stays"
+
+
 def test_a_larger_grid_tells_guides_anew(lab: Lab) -> None:
     fewer = WHOLE | {"adversaries": {"lambdas": {"kl": [0, 0.06]}, "seeds": [0, 1]}}
     assert lab.run(fewer) == 0
-    assert lab.state(fewer).guide_run(_run(lab, "guide-adversary-s0")) == "adversary-kl-l0.06-s0"
+    assert guide_run(lab) == "adversary-kl-l0.06-s0"
     lab.calls()
     assert lab.run(WHOLE) == 0
     started = lab.started()
@@ -144,30 +184,56 @@ def test_a_larger_grid_tells_guides_anew(lab: Lab) -> None:
         "adversary-kl-l0.05-s1",
         "guide-adversary-s0",
     }
-    assert lab.state(WHOLE).guide_run(_run(lab, "guide-adversary-s0")) == "adversary-kl-l0.05-s0"
+    assert guide_run(lab) == "adversary-kl-l0.05-s0"
 
 
-def test_what_processes_are_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlight.studies.executor import _environment
+@pytest.mark.parametrize("given", [None, "5"])
+def test_what_processes_are_told(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    told: list[dict[str, str]] = []
 
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    class Told(Instant):
+        def __init__(self, command: list[str], *, env: dict[str, str], **options: Any) -> None:
+            told.append(env)
+            super().__init__(command, env=env, **options)
+
+    monkeypatch.setattr(executor, "Popen", Told)
     monkeypatch.setenv("SLURM_NTASKS", "4")
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
-    told = _environment("seed", 3)
-    assert told["OMP_NUM_THREADS"] == "2"
-    assert told["WANDB_JOB_TYPE"] == "seed"
-    assert "SLURM_NTASKS" not in told
-    monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    assert _environment("seed", 3)["OMP_NUM_THREADS"] == "5"
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    assert lab.run(PAIR, "--jobs=3") == 0
+    assert [environment["WANDB_JOB_TYPE"] for environment in told] == ["base", "uniform"]
+    assert {environment["OMP_NUM_THREADS"] for environment in told} == {given or "2"}
+    assert not any("SLURM_NTASKS" in environment for environment in told)
 
 
-def test_end_of_a_process_in_words() -> None:
-    from attnlight.studies.executor import _why
+@pytest.mark.parametrize(
+    ("status", "log", "why"),
+    [
+        (2, b"one\n\xfftwo \n\n", "\ufffdtwo"),
+        (-9, b"one", "ended by SIGKILL"),
+        (1, b"\n", "$ attnlight fit -c"),
+        (0, b"fine", "it left no readable checkpoint, or not all records"),
+    ],
+)
+def test_why_a_process_failed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, status: int, log: bytes, why: str
+) -> None:
+    class Failed:
+        returncode = status
 
-    assert _why(2, b"one\n\xfftwo \n\n") == "�two"
-    assert _why(-9, b"one") == "ended by SIGKILL"
-    assert _why(1, b"\n") == "it printed nothing"
-    assert "not all records" in _why(0, b"fine")
+        def __init__(self, _: Any, *, stdout: IO[bytes], **__: Any) -> None:
+            stdout.write(log)
+
+        def poll(self) -> int:
+            return self.returncode
+
+    monkeypatch.setattr(executor, "Popen", Failed)
+    outcome = Executor(lab.state(CONTENT), jobs=1, lock=0).work([*lab.runs(CONTENT).values()])
+    assert outcome.failed["base-s0"].startswith(why)
 
 
 def test_dry_run_runs_nothing(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,6 +259,6 @@ def test_dry_run_estimates_from_what_is_done(lab: Lab, capsys: pytest.CaptureFix
     assert ["uniform-s1", "uniform", "missing", "base-s0", "30", "s"] in lines
     assert ["seed-b0-s1", "seed", "failed", "base-s0", "1.0", "min"] in lines
     assert lines[-1][-2:] == ["10.5", "min"]
-    assert json.loads((lab.root / "tiny/plan.json").read_text())["runs"].keys() == set(
-        lab.names(WHOLE)
+    assert json.loads((lab.root / "tiny/plan.json").read_text())["runs"].keys() == (
+        lab.runs(WHOLE).keys()
     )

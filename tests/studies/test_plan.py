@@ -1,8 +1,9 @@
-"""Which runs a study is made of."""
+"""Which runs a study is made of, and how each is started."""
 
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +12,25 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlight.studies import argv
-from attnlight.studies.argv import fit_command
+from attnlight.studies.argv import evaluation_commands, fit_command
 from attnlight.studies.plan import PlannedRun, deal, digests, plan
 from attnlight.studies.spec import Study, read_studies
 from tests.commands import CONFIGS
 from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
 
-FILES = sorted((CONFIGS / "studies").glob("*.yaml"))
+STUDIES = [s for file in sorted((CONFIGS / "studies").glob("*.yaml")) for s in read_studies(file)]
+CONTEXTS: dict[str, Any] = TAGGER | {
+    "uniform": {"seeds": [0, 1], "heads": [0, 3]},
+    "guides": {
+        "names": ["base", "uniform", "adversary"],
+        "contexts": ["full", "tokens", "query_key"],
+        "seeds": [0],
+    },
+    "adversaries": {"lambdas": {"kl": [0, 0.01], "compat": [2.1]}, "seeds": [0]},
+}
 
 
-def by_name(study: Study) -> dict[str, PlannedRun]:
-    return {run.name: run for run in plan(study)}
-
-
-STUDIES = [study for file in FILES for study in read_studies(file)]
-
-
-@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+@pytest.mark.parametrize("study", STUDIES, ids=lambda s: f"{s.experiment.stem}-{s.condition}")
 def test_every_file_plans(study: Study) -> None:
     runs = plan(study)
     names = [run.name for run in runs]
@@ -43,37 +45,86 @@ def test_every_file_plans(study: Study) -> None:
     assert any(run.lambda_ == 0 for run in runs), "the imitation control is in every grid"
 
 
-def test_the_full_study_has_its_size() -> None:
-    (study,) = read_studies(CONFIGS / "studies/wiegreffe_pinter_sst.yaml")
-    runs = plan(study)
-    assert Counter(run.role for run in runs) == {
-        "base": 3,
-        "uniform": 8,
-        "seed": 8 + 7 + 7,
-        "guide": 6 * 8,
-        "adversary": 7 * 8 + 4 * 3,
+@pytest.mark.parametrize(
+    ("file", "uniform", "seeds", "guides", "adversaries"),
+    [
+        ("wiegreffe_pinter_sst", 8, 8 + 7 + 7, 6 * 8, 7 * 8 + 4 * 3),
+        ("chunking_conll2000", 5 + 2 * 5, 5 + 4 + 4, 6 * 2 * 3, 13 * 3 + 7 * 2),
+    ],
+)
+def test_a_full_study_has_its_size(
+    file: str, uniform: int, seeds: int, guides: int, adversaries: int
+) -> None:
+    (study,) = read_studies(CONFIGS / f"studies/{file}.yaml")
+    counts = {"uniform": uniform, "seed": seeds, "guide": guides, "adversary": adversaries}
+    assert Counter(run.role for run in plan(study)) == {"base": 3} | counts
+
+
+def test_the_lambdas_of_conll2000_are_evenly_spaced() -> None:
+    (study,) = read_studies(CONFIGS / "studies/chunking_conll2000.yaml")
+    weights = study.adversaries.lambdas["kl"]
+    assert (weights[0], weights[1], weights[-1]) == (0, 1e-3, 1)
+    steps = [b / a for a, b in pairwise(weights[1:])]
+    assert steps == pytest.approx([1000 ** (1 / 11)] * 11, rel=5e-3)
+
+
+def test_the_conditions_of_conll2000() -> None:
+    studies = read_studies(CONFIGS / "studies/exclusivity_conll2000.yaml")
+    assert Counter(study.target for study in studies) == {"tokens": 3, "marked": 3, "sentence": 2}
+    grids = {
+        target: {
+            str(study.condition).partition("-")[2]: study.adversaries
+            and (study.adversaries.lambdas, study.adversaries.seeds)
+            for study in studies
+            if study.target == target
+        }
+        for target in ("tokens", "marked")
     }
+    assert grids["tokens"] == grids["marked"], "what is compared has the same runs"
+    for study in studies:
+        target, readout, pos = str(study.condition).split("-")
+        given = {f"--data.target={target}", f"--data.pos={str(pos == 'pos').lower()}"}
+        base, adversary = plan(study)[0], plan(study)[-1]
+        assert given | {f"--model.net.readout={readout}"} <= set(base.options)
+        assert given <= set(adversary.options), "which takes its readout from the base"
+        assert not [option for option in adversary.options if "readout" in option]
 
 
-def test_names_and_needs(lab: Lab) -> None:
-    runs = by_name(lab.study(WHOLE))
-    assert list(runs) == [
-        "base-s0",
-        "uniform-s0",
-        "seed-b0-s1",
-        "guide-base-s0",
-        "guide-other-s0",
-        "adversary-kl-l0-s0",
-        "adversary-kl-l0-s1",
-        "adversary-kl-l0.05-s0",
-        "adversary-kl-l0.05-s1",
-        "adversary-kl-l0.06-s0",
-        "adversary-kl-l0.06-s1",
-        "guide-adversary-s0",
-    ]
-    assert runs["guide-other-s0"].needs == ("base-s0", "seed-b0-s1")
-    chosen_from = [name for name in runs if "l0.0" in name]
-    assert list(runs["guide-adversary-s0"].needs) == ["base-s0", *chosen_from]
+@pytest.mark.parametrize(
+    ("content", "names", "needs"),
+    [
+        (
+            WHOLE,
+            """base-s0 uniform-s0 seed-b0-s1 guide-base-s0 guide-other-s0
+            adversary-kl-l0-s0 adversary-kl-l0-s1 adversary-kl-l0.05-s0 adversary-kl-l0.05-s1
+            adversary-kl-l0.06-s0 adversary-kl-l0.06-s1 guide-adversary-s0""",
+            {
+                "guide-other-s0": "base-s0 seed-b0-s1",
+                "guide-adversary-s0": "base-s0 adversary-kl-l0.05-s0 adversary-kl-l0.05-s1 "
+                "adversary-kl-l0.06-s0 adversary-kl-l0.06-s1",
+            },
+        ),
+        # No model of uniform attention that queries and keys move; the term of compat is another.
+        (
+            CONTEXTS,
+            """base-s0 uniform-s0 uniform-s1 uniform-h0-s0 uniform-h0-s1 uniform-h3-s0 uniform-h3-s1
+            seed-b0-s1 guide-base-s0 guide-base-tokens-s0 guide-base-query_key-s0
+            guide-uniform-s0 guide-uniform-tokens-s0
+            adversary-kl-l0-s0 adversary-kl-l0.01-s0 adversary-compat-l2.1-s0
+            guide-adversary-s0 guide-adversary-tokens-s0 guide-adversary-query_key-s0""",
+            {"guide-adversary-tokens-s0": "base-s0 adversary-kl-l0.01-s0"},
+        ),
+    ],
+    ids=["texts", "tokens"],
+)
+def test_names_and_needs(
+    lab: Lab, content: dict[str, Any], names: str, needs: dict[str, str]
+) -> None:
+    runs = lab.runs(content)
+    assert list(runs) == names.split()
+    assert {name: " ".join(runs[name].needs) for name in needs} == needs
+    decided = digests(lab.study(content), runs.values())
+    assert len(set(decided.values())) == len(runs), "head and context decide a run too"
 
 
 def test_further_bases(lab: Lab) -> None:
@@ -84,7 +135,7 @@ def test_further_bases(lab: Lab) -> None:
         "guides": {"names": ["other"], "seeds": [2, 9]},
         "adversaries": {"lambdas": {"js": [1e-7, 0.1234567]}, "seeds": [0], "bases": [3, 1]},
     }
-    runs = by_name(lab.study(content))
+    runs = lab.runs(content)
     assert [name for name in runs if name.startswith("seed")] == [
         "seed-b3-s1",
         "seed-b3-s2",
@@ -156,42 +207,38 @@ class TestDigests:
         fewer = [replace(run, needs=run.needs[:1]) for run in runs]
         assert digests(other, fewer) == digests(study, runs)
 
-    def test_configurations_and_options_do(self, lab: Lab) -> None:
-        study = lab.study(WHOLE)
-        held = digests(study, plan(study))
-        longer = dict(WHOLE, uniform={"seeds": [0], "options": {"trainer": {"max_epochs": 9}}})
-        told = lab.study(longer)
-        now = digests(told, plan(told))
-        assert [name for name in held if now[name] != held[name]] == ["uniform-s0"]
-        model = CONFIGS / "experiments/planted_none.yaml"
-        told = replace(study, experiment=model)
-        now = digests(told, plan(told))
-        assert all(now[name] != held[name] for name in held)
-
-    def test_further_tests_of_bases_are_theirs_alone(self, lab: Lab) -> None:
-        study = lab.study(WHOLE)
-        tests = (CONFIGS / "tests/adversarial_search.yaml",)
-        told = replace(study, base=replace(study.base, tests=tests))
-        held, now = (digests(one, plan(one)) for one in (study, told))
-        assert [name for name in held if now[name] != held[name]] == ["base-s0"]
+    @pytest.mark.parametrize(
+        ("changes", "roles"),
+        [
+            ({"uniform": {"seeds": [0], "options": {"trainer": {"max_epochs": 9}}}}, {"uniform"}),
+            (
+                {"base": {"seeds": [0], "tests": [str(CONFIGS / "tests/adversarial_search.yaml")]}},
+                {"base"},
+            ),
+            (
+                {"experiment": str(CONFIGS / "experiments/planted_none.yaml")},
+                {"base", "uniform", "seed", "guide", "adversary"},
+            ),
+        ],
+        ids=["options", "tests of bases", "experiment"],
+    )
+    def test_configurations_and_options_do(
+        self, lab: Lab, changes: dict[str, Any], roles: set[str]
+    ) -> None:
+        before, after = (
+            digests(study, plan(study)) for study in map(lab.study, (WHOLE, WHOLE | changes))
+        )
+        assert {name.partition("-")[0] for name in before if after[name] != before[name]} == roles
 
 
 class TestCommands:
-    def test_of_a_guide(self, lab: Lab) -> None:
+    def test_of_fit(self, lab: Lab) -> None:
         study = lab.study(WHOLE | {"tests": [str(CONFIGS / "tests/cheap.yaml")]})
-        run = by_name(study)["guide-adversary-s0"]
-        words = fit_command(
-            study, run, Path("root/tiny"), "adversary-kl-l0.05-s0", ("--overwrite",)
-        )
+        run, told = lab.runs(WHOLE)["guide-adversary-s0"], "adversary-kl-l0.05-s0"
+        words = fit_command(study, run, Path("root/tiny"), told, ("--overwrite",))
         assert words[0] == "fit"
         assert words[1:7:2] == ["-c"] * 3
         assert words[6] == str(CONFIGS / "tests/cheap.yaml")
-        assert [word for word in words if word.startswith("--model")] == [
-            "--model=attnlight.tasks.GuidedVariant",
-            "--model.base=root/tiny/base-s0/best.ckpt",
-            "--model.guide=adversary",
-            "--model.guide_checkpoint=root/tiny/adversary-kl-l0.05-s0/best.ckpt",
-        ]
         assert words[-5:] == [
             "--root=root",
             "--experiment=tiny",
@@ -200,44 +247,67 @@ class TestCommands:
             "--overwrite",
         ]
 
-    def test_of_an_adversary_and_a_base(self, lab: Lab) -> None:
-        study = lab.study(WHOLE)
-        runs = by_name(study)
-        words = fit_command(study, runs["adversary-kl-l0.05-s1"], Path("r/t"), None)
-        assert {"--model.lambda_=0.05", "--model.attention_term=kl"} <= set(words)
-        assert "--trainer.callbacks+=attnlight.callbacks.BaseDivergence" in words
-        base = fit_command(study, runs["base-s0"], Path("r/t"), None)
-        assert not [word for word in base if "--model" in word or "BaseDivergence" in word]
-
-    def test_further_tests_are_of_bases(self, lab: Lab) -> None:
-        search = CONFIGS / "tests/adversarial_search.yaml"
-        study = lab.study(WHOLE | {"base": {"seeds": [0], "tests": [str(search)]}})
-        runs = by_name(study)
-        (words,) = argv.evaluation_commands(study, runs["base-s0"], Path("r/t"))
-        assert str(search) in words
-        (words,) = argv.evaluation_commands(study, runs["uniform-s0"], Path("r/t"))
-        assert words[:3] == ["test", "-c", "r/t/uniform-s0/fit.yaml"]
-        assert str(search) not in words
-        assert words[-1] == "--ckpt_path=r/t/uniform-s0/best.ckpt"
+    @pytest.mark.parametrize(
+        ("name", "model"),
+        [
+            ("base-s0", ""),
+            ("uniform-s1", "=Uniform base"),
+            ("uniform-h3-s0", "=Uniform base head=3"),
+            ("seed-b0-s1", "=Seed base"),
+            ("guide-base-s0", "=Guided base guide=base context=full"),
+            ("guide-uniform-tokens-s0", "=Guided base guide=uniform context=tokens"),
+            ("guide-adversary-query_key-s0", "=Guided base guide=adversary guided query_key=true"),
+            ("adversary-kl-l0.01-s0", "=Adversarial base lambda_=0.01 attention_term=kl"),
+            (
+                "adversary-compat-l2.1-s0",
+                "=Adversarial base lambda_=2.1 attention_term=kl compat=true",
+            ),
+        ],
+    )
+    def test_name_the_variant_and_its_options(self, lab: Lab, name: str, model: str) -> None:
+        told = "adversary-kl-l0.01-s0" if "guide-adversary" in name else None
+        words = fit_command(lab.study(CONTEXTS), lab.runs(CONTEXTS)[name], Path("r/t"), told)
+        kind, *options = model.split() or [""]
+        full = {
+            "base": "base=r/t/base-s0/best.ckpt",
+            "guided": f"guide_checkpoint=r/t/{told}/best.ckpt",
+        }
+        assert [word for word in words if word.startswith("--model")] == [
+            *([f"--model=attnlight.tasks.{kind[1:]}Variant"] if kind else []),
+            *(f"--model.{full.get(option, option)}" for option in options),
+        ]
 
     @pytest.mark.parametrize(
         ("content", "verbs"), [(WHOLE, ["test"]), (TAGGER, ["validate", "test"])]
     )
+    @pytest.mark.parametrize("name", ["base-s0", "uniform-s0"])
     def test_name_what_is_measured_after_fit(
-        self, lab: Lab, content: dict[str, Any], verbs: list[str]
+        self, lab: Lab, content: dict[str, Any], verbs: list[str], name: str
     ) -> None:
-        """A `fit.yaml` gives no tests, so the command names those of the study and its own two."""
-        tests = str(CONFIGS / "tests/decision_flip.yaml")
-        study = lab.study(content | {"tests": [tests]})
-        run = by_name(study)["uniform-s0"]
-        words = fit_command(study, run, Path("r/t"), None)
-        in_fit = [word for word in words if "callbacks" in word]
-        assert len(in_fit) == (2 if verbs == ["test"] else 0), "or of the best epoch alone"
-        commands = argv.evaluation_commands(study, run, Path("r/t"))
+        """A `fit.yaml` gives no tests: the command names those of the study, of bases, and its own."""
+        tests, search = (
+            str(CONFIGS / f"tests/{test}.yaml") for test in ("decision_flip", "adversarial_search")
+        )
+        study = lab.study(content | {"tests": [tests], "base": {"seeds": [0], "tests": [search]}})
+        run = lab.runs(content)[name]
+        attached = ["Predictions", "BaseDivergence"][: 2 if run.base else 1]
+        in_fit = [w for w in fit_command(study, run, Path("r/t"), None) if "callbacks" in w]
+        assert len(in_fit) == len(attached) * (verbs == ["test"]), "or of the best epoch alone"
+        commands = evaluation_commands(study, run, Path("r/t"))
         assert [command[0] for command in commands] == verbs
         for command in commands:
-            assert command[1:3] == ["-c", "r/t/uniform-s0/fit.yaml"]
+            assert command[1:3] == ["-c", f"r/t/{name}/fit.yaml"]
             assert tests in command
-            (attached,) = (word for word in command if "callbacks" in word)
-            names = [item["class_path"] for item in json.loads(attached.partition("=")[2])]
-            assert names == [f"attnlight.callbacks.{n}" for n in ("Predictions", "BaseDivergence")]
+            assert (search in command) == (command[0] == "test" and name == "base-s0")
+            (callbacks,) = (word for word in command if "callbacks" in word)
+            names = [item["class_path"] for item in json.loads(callbacks.partition("=")[2])]
+            assert names == [f"attnlight.callbacks.{test}" for test in attached]
+            assert command[-1] == f"--ckpt_path=r/t/{name}/best.ckpt"
+
+    def test_records_are_of_validation_and_test(self, lab: Lab) -> None:
+        records = lab.state(TAGGER).records(lab.runs(TAGGER)["uniform-s0"])
+        assert [path.parts[-2:] for path in records] == [
+            (stage, f"{name}.parquet")
+            for stage in ("val", "test")
+            for name in ("predictions", "base_divergence")
+        ]

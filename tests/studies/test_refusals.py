@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.studies.state import collecting, require_same_plan, working
+from attnlight.studies.state import locked, require_same_plan, working
 from tests.studies.conftest import CONTENT, Lab
 
 PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
@@ -28,7 +28,7 @@ def refused(lab: Lab, capsys: pytest.CaptureFixture[str], *options: str, **chang
         ("--shard=3/2", "--shard is '3/2'; expected I/N"),
         ("--shard=0/2", "expected I/N"),
         ("--shard=half", "expected I/N"),
-        ("--only=seeds", "--only has 'seeds', which is no role; they are base, uniform, seed"),
+        ("--only=seeds", "--only has 'seeds'; expected roles of base, uniform, seed"),
         ("--name=2019", "'2019' is no name of a study"),
         ("--name=a/b", "no name of a study"),
     ],
@@ -48,13 +48,13 @@ def test_negative_lambda_and_missing_experiment(
 
 class TestLocks:
     def test_two_at_once(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-        with working(lab.root / "tiny", 1, 1):
+        with working(lab.root / "tiny", 1, 1, {}):
             said = refused(lab, capsys)
             assert f"another process is at work on the whole of {lab.root}/tiny" in said
         assert lab.run(PAIR) == 0
 
     def test_another_number_of_shards(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-        with working(lab.root / "tiny", 1, 2):
+        with working(lab.root / "tiny", 1, 2, {}):
             assert "on shard 1/2 of" in refused(lab, capsys)
             assert "must split it alike" in refused(lab, capsys, "--shard=2/3")
             assert "on shard 1/2 of" in refused(lab, capsys, "--shard=1/2")
@@ -62,7 +62,7 @@ class TestLocks:
         assert lab.run(PAIR) == 0
 
     def test_a_dry_run_disturbs_nobody(self, lab: Lab) -> None:
-        with working(lab.root / "tiny", 1, 1):
+        with working(lab.root / "tiny", 1, 1, {}):
             assert lab.run(PAIR, "--dry-run") == 0
 
     def test_what_killed_ones_left_half_written_goes(self, lab: Lab) -> None:
@@ -71,9 +71,9 @@ class TestLocks:
         names = [".study.json.ab_cdefg", ".study.parquet.01234567", ".plan.json.ab_cdefg"]
         for name in names:
             (lab.root / name).write_text("half")
-        with collecting(lab.root):
+        with locked(lab.root / ".lock-collect", leftovers="study.*"):
             assert {path.name for path in lab.root.iterdir()} == {names[2], ".lock-collect"}
-        with working(lab.root, 1, 1):
+        with working(lab.root, 1, 1, {}):
             assert not (lab.root / names[2]).exists()
 
     def test_shards_keep_each_others_runs_in_the_plan(self, lab: Lab) -> None:
@@ -132,18 +132,12 @@ def test_no_space_left(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
         assert lab.run(PAIR) in (1, 2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    folder = lab.root / "tiny"
+    folder, uniform = lab.root / "tiny", lab.runs(PAIR)["uniform-s0"]
     assert "too large" in capsys.readouterr().err
     assert not (folder / "study.parquet").exists()
-    assert not lab.state(PAIR).done(_uniform(lab)), "nothing half-written is taken for done"
+    assert lab.state(PAIR).state(uniform) != "finished", "nothing half-written is taken for done"
     assert lab.run(PAIR) == 0
-    assert lab.state(PAIR).done(_uniform(lab))
-
-
-def _uniform(lab: Lab) -> Any:
-    from attnlight.studies.plan import plan
-
-    return plan(lab.study(PAIR))[-1]
+    assert lab.state(PAIR).state(uniform) == "finished"
 
 
 def test_unwritable_folder(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ class TestSelection:
             )
         )
         assert found is not None
-        assert (found.lambda_, found.reached, found.term) == (0.02, True, "kl")
+        assert (found.lambda_, found.reached) == (0.02, True)
         assert found.runs == {0: "l2-s0", 1: "l2-s1"}
         assert (found.guide_run(1), found.guide_run(7)) == ("l2-s1", "l2-s0")
 

@@ -37,7 +37,7 @@ def grid(**parts: Any) -> dict[str, Any]:
         ({"uniform": {"seeds": [1 << 32]}}, "seeds is [4294967296]"),
         ({"base": {"seeds": []}}, "a study needs a base"),
         ({"experiment": "nowhere.yaml"}, "nowhere.yaml, which is no file"),
-        ({"experiment": None}, "tiny.yaml has no experiment"),
+        ({"experiment": None}, "tiny.yaml: experiment is None; expected the path"),
         ({"experiment": 3}, "experiment is 3; expected the path of a file"),
         ({"tests": ["nowhere.yaml"]}, "tests names"),
         ({"experiment": CONTENT["trainer"]}, "trainer.yaml has no `data`"),
@@ -47,6 +47,10 @@ def grid(**parts: Any) -> dict[str, Any]:
         (grid(lambdas={"kl": [0]}), "with seeds and a lambda"),
         (grid(seeds=[]), "guide adversary needs"),
         (grid(lambdas={}), "lambdas needs a list"),
+        (grid(lambdas=3, seeds={}), "adversaries: lambdas is 3; expected a mapping"),
+        (grid(lambdas=[{}]), "adversaries: lambdas is [{}]; expected a mapping"),
+        ({"adversaries": {"seeds": [0]}}, "lambdas needs a list"),
+        ({"adversaries": [1]}, "adversaries is [1]; expected a mapping"),
         (grid(lambdas={"kl": []}), "names no lambda"),
         (grid(lambdas={"nll": [1]}), "lambdas has the unknown key 'nll'"),
         (grid(lambdas={"kl": [-0.1]}), "lambdas: kl is [-0.1]; expected a list of numbers"),
@@ -61,10 +65,10 @@ def grid(**parts: Any) -> dict[str, Any]:
         (grid(lambdas={"compat": [1]}) | {"guides": None}, "lambdas: compat is for models"),
         (TAGGER | {"uniform": {"heads": [-1]}}, "heads is [-1]; expected a list of whole numbers"),
         (TAGGER | {"guides": {"contexts": ["words"]}}, "list of full, tokens, query_key"),
-        (TAGGER | MARKED, "compat is the loss of target tokens, but the corpus of tiny has"),
+        (TAGGER | MARKED, "compat is the loss of target tokens, but that of the corpus is marked"),
         (
             TAGGER | {"conditions": {"one": {}, "two": MARKED}},
-            "but the corpus of tiny-two has target marked",
+            "conditions: two: compat is the loss of target tokens",
         ),
         ({"conditions": {}}, "conditions is empty"),
         ({"conditions": ["one"]}, "conditions is ['one']; expected a mapping"),
@@ -101,7 +105,7 @@ def test_paths_are_relative_to_the_file(lab: Lab) -> None:
     (lab.folder / "parts/t.yaml").write_text("trainer: {}")
     study = lab.study(CONTENT | {"trainer": "parts/../parts/t.yaml"})
     assert study.trainer == lab.folder / "parts/t.yaml"
-    assert (study.name, study.corpus) == ("tiny", "planted")
+    assert (study.condition, study.setup.corpus) == (None, "planted")
 
 
 def test_lambdas_ascend_and_may_be_text_to_yaml(lab: Lab) -> None:
@@ -157,7 +161,7 @@ def test_an_experiment_is_read_with_what_it_names(
     (tmp_path / "d.yaml").write_text("class_path: a.b.Corpus")
     (tmp_path / "e.yaml").write_text(said)
     found = read_experiment(tmp_path / "e.yaml")
-    assert (found.corpus, found.problem) == (corpus, problem)
+    assert (found.corpus, found.problem.name) == (corpus, problem)
     if "m.yaml" in said:
         classes = {"model": "a.b.ChunkTagger", "data": "a.b.Corpus"}
         assert found.content == {key: {"class_path": name} for key, name in classes.items()}
@@ -171,7 +175,7 @@ def test_conditions_add_to_what_all_are_told(lab: Lab) -> None:
         "conditions": {"plain": None, "longer": told},
     }
     plain, longer = read_studies(lab.write(content))
-    assert (plain.name, plain.condition) == ("tiny-plain", "plain")
+    assert plain.condition == "plain"
     assert plain.base.options == ("--trainer.max_epochs=1",)
     epochs = ("--trainer.max_epochs=1", "--trainer.max_epochs=2")
     assert longer.base.options == (*epochs, "--model.heads=2")

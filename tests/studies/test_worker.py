@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from attnlight.studies import executor
-from attnlight.studies.executor import joined
 
-WORDS = joined([["fit", "--run=a"], ["validate"], ["test", "-c", "b"]])
+WORDS = ["fit", "--run=a", "then", "validate", "then", "test", "-c", "b", "then"]
 
 
 @pytest.fixture
