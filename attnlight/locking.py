@@ -55,7 +55,9 @@ def sole_process(folder: Path) -> Iterator[None]:
     except Exception:
         if missing and not any(list(folder.glob(pattern)) for pattern in _RESULTS):
             shutil.rmtree(folder, ignore_errors=True)
-            _remove_empty(missing)
+            with suppress(OSError):  # one that another run uses by now
+                for place in filter(Path.exists, missing):
+                    place.rmdir()
         raise
     finally:
         lock.release()
@@ -77,6 +79,7 @@ def require_place(folder: Path) -> None:
 
 def _acquire(lock: FileLock, folder: Path) -> None:
     # Where there are no locks, filelock warns and takes a file's being there for one.
+    locks = True
     with named_errors(folder), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -87,17 +90,13 @@ def _acquire(lock: FileLock, folder: Path) -> None:
                 "--run."
             ) from None
         except NotImplementedError:  # what filelock before 3.20 does instead
-            raise _no_locks(folder) from None
-    if isinstance(lock, SoftFileLock):
+            locks = False
+    if not locks or isinstance(lock, SoftFileLock):
         lock.release()
-        raise _no_locks(folder)
-
-
-def _no_locks(folder: Path) -> InputError:
-    return InputError(
-        f"the file system of {folder} has no file locks, which keep two processes out of one run: "
-        "give a --root on another."
-    )
+        raise InputError(
+            f"the file system of {folder} has no file locks, which keep two processes out of one "
+            "run: give a --root on another."
+        )
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -108,11 +107,3 @@ def _remove_leftovers(folder: Path) -> None:
     for path in left:
         with suppress(OSError):
             path.unlink()
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    """Remove folders, the innermost first, as far as they are empty."""
-    with suppress(OSError):
-        for folder in folders:
-            if folder.exists():
-                folder.rmdir()
