@@ -13,7 +13,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.validate_output import broken_rows
-from attnlight.data.samplers import PairSampler
+from attnlight.data.samplers import OnceSampler
 from attnlight.errors import InputError
 from attnlight.functional import js_divergence, kendall_tau, total_variation
 from attnlight.functional.divergence import js_share
@@ -152,7 +152,8 @@ class BaseDivergence(InterpretabilityTest):
         place = trainer.global_rank, trainer.world_size
         found = torch.zeros(outputs.heads, outputs.heads, dtype=torch.double, device=module.device)
         with reading(_MATCHED_ON):
-            for positions in PairSampler(_PAIRS, texts.lengths, _TEXTS, *place):
+            sizes: dict[str, Any] = {"lengths": texts.lengths, "pairs": _PAIRS}
+            for positions in OnceSampler(len(texts), _TEXTS, *place, **sizes):
                 output = model(texts[positions].to(module.device))
                 base, _ = self._of_base(outputs, output)
                 broken = broken_rows(output)

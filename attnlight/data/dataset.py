@@ -88,6 +88,7 @@ class TokenDataset(Dataset[TextBatch]):
         lengths: Ids of each text, (n,) int32.
         labels: Class of each text, (n,) int64, or None where the split has none.
         extras: Names of the columns that run along the tokens.
+        table: All columns, read by memory map.
 
     Raises:
         InputError: `nested`, but the corpus was prepared without sentences.
@@ -99,20 +100,20 @@ class TokenDataset(Dataset[TextBatch]):
         self.folder = Path(folder)
         self.nested = nested
         rows = datasets.load_from_disk(str(folder), keep_in_memory=False)
-        self._table: pyarrow.Table = rows.data.table
-        names = self._table.column_names
-        self.index = self._table["index"].to_numpy().astype(np.int64, copy=False)
-        self.lengths = self._table["length"].to_numpy().astype(np.int32, copy=False)
+        self.table: pyarrow.Table = rows.data.table
+        names = self.table.column_names
+        self.index = self.table["index"].to_numpy().astype(np.int64, copy=False)
+        self.lengths = self.table["length"].to_numpy().astype(np.int32, copy=False)
         self.labels: NDArray[np.int64] | None = None
         if "label" in names:
-            self.labels = self._table["label"].to_numpy().astype(np.int64, copy=False)
+            self.labels = self.table["label"].to_numpy().astype(np.int64, copy=False)
         self.extras = [name for name in names if name not in COLUMNS]
-        self._tokens = _RaggedColumn(self._table["tokens"])
+        self._tokens = _RaggedColumn(self.table["tokens"])
         if nested and "sentences" not in names:
             raise InputError(f"{folder} was prepared without sentences.")
         if "sentences" in names:
-            self._sentences = _RaggedColumn(self._table["sentences"])
-        self._extras = {name: _RaggedColumn(self._table[name]) for name in self.extras}
+            self._sentences = _RaggedColumn(self.table["sentences"])
+        self._extras = {name: _RaggedColumn(self.table[name]) for name in self.extras}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A spawned worker opens the map itself instead of receiving the corpus.
@@ -120,10 +121,6 @@ class TokenDataset(Dataset[TextBatch]):
 
     def __len__(self) -> int:
         return len(self.index)
-
-    def equals(self, other: TokenDataset) -> bool:
-        """Whether another split holds the same columns of the same rows in the same order."""
-        return bool(self._table.equals(other._table))
 
     def count_unknown(self) -> dict[str, int]:
         """Number of tokens that are no boundaries, and of those among them that are unknown."""
@@ -172,7 +169,7 @@ class TokenDataset(Dataset[TextBatch]):
     def sentences(self, position: int) -> list[list[int]]:
         """Ids of each sentence of a text; a text that was not split is one sentence."""
         ids = self._tokens[position].tolist()
-        if "sentences" not in self._table.column_names:
+        if "sentences" not in self.table.column_names:
             return [ids]
         stops = np.cumsum(self._sentences[position]).tolist()
         return [ids[start:stop] for start, stop in pairwise([0, *stops])]
@@ -185,13 +182,13 @@ class TokenDataset(Dataset[TextBatch]):
 
     def words(self, position: int) -> list[str]:
         """Surface form of each id of a text: as in its source where that is kept, (length,)."""
-        names = self._table.column_names
+        names = self.table.column_names
         # What was encoded by itself, each with the number of ids that were kept of it.
         parts: list[tuple[str, int | None]] = []
         if "words" in names:
-            parts = [(" ".join(self._table["words"][position].as_py()), None)]
+            parts = [(" ".join(self.table["words"][position].as_py()), None)]
         elif "text" in names:
-            text = self._table["text"][position].as_py()
+            text = self.table["text"][position].as_py()
             sizes = [None] if isinstance(text, str) else self._sentences[position].tolist()
             parts = list(zip([text] if isinstance(text, str) else text, sizes, strict=True))
         found, surface = [], []

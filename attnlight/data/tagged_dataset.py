@@ -56,7 +56,7 @@ class TaggedDataset(TokenDataset):
 
     @override
     def words(self, position: int) -> list[str]:
-        words: list[str] = self._table["words"][position].as_py()
+        words: list[str] = self.table["words"][position].as_py()
         before = len(self._tokens[position]) - len(words)
         return [SPECIAL_TOKENS[BOS]] * before + words
 

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encoding import Encoding
+from attnlight.data.features import TokenFeatures
 from attnlight.data.parts import count_words
 from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.sentences import SentenceRules
@@ -76,6 +77,8 @@ class CorpusDataModule(SplitDataModule):
     ) -> None:
         super().__init__(batch_size, eval_batch_size, seed, num_workers, predict_split)
         self.cache_dir = cache_dir
+        self.cache = cache_root(cache_dir)
+        self._prepared: Path | None = None
         self._datasets: dict[str, TokenDataset] = {}
 
     @abstractmethod
@@ -116,8 +119,12 @@ class CorpusDataModule(SplitDataModule):
             InputError: The classes have other names, or this corpus cannot be encoded so.
         """
         self.encoding, self.known_as = encoding, name
-        self.sentence_rules, self.nested = encoding.sentence_rules, encoding.nested
-        self.__dict__.pop("fingerprint", None)
+        self.sentence_rules = encoding.sentence_rules
+        self.nested = bool((encoding.sentences or {}).get("nested"))
+        self._prepared = None
+        for held in ("fingerprint", "_corpus", "tokenizer_json", "vocab_size"):
+            self.__dict__.pop(held, None)
+        self._datasets.clear()
 
     def unknown_share(self, split: str) -> float:
         """Share of a split's tokens that are no word of the vocabulary, boundaries not counted."""
@@ -146,30 +153,23 @@ class CorpusDataModule(SplitDataModule):
         """
         if fingerprint == self.fingerprint or "-" in fingerprint:
             return fingerprint == self.fingerprint
-        former = {split: source.former_identity() for split, source in self.sources.items()}
+        former = {split: source.identity(every_file=True) for split, source in self.sources.items()}
         # Files beside the data, which that version counted, may be gone: hence the first recipe.
         recipe = self.recipe()
         recipes = (recipe, recipe | ({"sources": former} if former else {}))
-        return fingerprint in [self._hash(1, recipe) for recipe in recipes] or self._equals(
-            self._folder_of(fingerprint)
-        )
-
-    def _equals(self, folder: Path) -> bool:
-        """Whether a prepared corpus has the classes, the vocabulary and the rows of this one."""
+        if fingerprint in [self._hash(1, recipe) for recipe in recipes]:
+            return True
+        folder = self._folder_of(fingerprint)
         try:
             corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
             tokenizer_json = (folder / "tokenizer.json").read_text(encoding="utf-8")
             own = (self.classes, self._corpus["splits"].keys(), self.tokenizer_json)
             return (corpus["classes"], corpus["splits"].keys(), tokenizer_json) == own and all(
-                self._open(folder / split).equals(self.dataset(split)) for split in corpus["splits"]
+                self._open(folder / split).table.equals(self.dataset(split).table)
+                for split in corpus["splits"]
             )
         except (OSError, ValueError, KeyError, TypeError):  # missing or damaged
             return False
-
-    @property
-    def cache(self) -> Path:
-        """The folder of prepared corpora."""
-        return cache_root(self.cache_dir)
 
     def _folder_of(self, fingerprint: str) -> Path:
         return self.cache / f"{type(self).__name__.lower()}-{fingerprint}"
@@ -178,19 +178,18 @@ class CorpusDataModule(SplitDataModule):
         """The folder of the prepared corpus, written on the first call on this machine.
 
         Safe when several processes start cold: one writes, the others wait. The folder appears
-        under its name only when it is whole, and is written anew where it is damaged.
+        under its name only when it is whole, and is written anew where the first call of a process
+        finds it damaged.
 
         Raises:
             InputError: The cache folder cannot be made, a split is empty or has only one class, or
                 `build` refuses its source.
         """
-        folder = self._folder_of(self.fingerprint)
-        prepare_once(folder, self._write)
-        return folder
-
-    @cached_property
-    def _prepared(self) -> Path:
-        return self.prepare()
+        if self._prepared is None:
+            folder = self._folder_of(self.fingerprint)
+            prepare_once(folder, self._write)
+            self._prepared = folder
+        return self._prepared
 
     def _write(self, folder: Path) -> None:
         self.build(folder)
@@ -229,22 +228,23 @@ class CorpusDataModule(SplitDataModule):
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:
-        return dict(json.loads((self._prepared / "corpus.json").read_text(encoding="utf-8")))
+        return dict(json.loads((self.prepare() / "corpus.json").read_text(encoding="utf-8")))
 
     @property
     def classes(self) -> list[str]:
         """Names of the classes, in the order of their labels."""
         return list(self._corpus["classes"])
 
-    @property
-    def num_classes(self) -> int:
-        """Number of classes."""
-        return len(self._corpus["classes"])
-
     @cached_property
     def tokenizer_json(self) -> str:
         """The tokenizer as JSON text, normalisation and splitting included."""
-        return (self._prepared / "tokenizer.json").read_text(encoding="utf-8")
+        return (self.prepare() / "tokenizer.json").read_text(encoding="utf-8")
+
+    @property
+    def token_features(self) -> TokenFeatures | None:
+        """Features of tokens beside the word, where they have any."""
+        held = self._corpus.get("features")
+        return None if held is None else TokenFeatures.of(held)
 
     @cached_property
     def vocab_size(self) -> int:
@@ -254,24 +254,20 @@ class CorpusDataModule(SplitDataModule):
         return int(Tokenizer.from_str(self.tokenizer_json).get_vocab_size())
 
     @property
-    def features(self) -> dict[str, int]:
-        """Number of ids of each feature that tokens have beside the word, where they have any."""
-        return {}
-
-    @property
     def spec(self) -> dict[str, Any]:
         """What a model must know of the corpus, see `attnlight.problems.Problem`."""
+        features = self.token_features
         return {
             "vocab_size": self.vocab_size,
             "classes": self.classes,
-            "features": self.features,
+            "features": {} if features is None else features.sizes,
             "target": self.target,
         }
 
     @property
     def label_counts(self) -> list[int]:
         """Training texts of each class, as class weights need them."""
-        return self.dataset("train").label_counts(self.num_classes)
+        return self.dataset("train").label_counts(len(self.classes))
 
     @override
     def dataset(self, split: str) -> TokenDataset:
@@ -283,7 +279,7 @@ class CorpusDataModule(SplitDataModule):
                 + (f": {cure}." if cure else ".")
             )
         if split not in self._datasets:
-            self._datasets[split] = self._open(self._prepared / split)
+            self._datasets[split] = self._open(self.prepare() / split)
         return self._datasets[split]
 
     def _open(self, folder: Path) -> TokenDataset:

@@ -165,7 +165,7 @@ def test_configs_build_a_corpus(config: Path) -> None:
     parsed = parser.parse_object({"data": yaml.safe_load(config.read_text())})
     data = parser.instantiate_classes(parsed).data
     assert isinstance(data, PlantedEvidence)
-    assert len(data.label_counts) == data.num_classes
+    assert len(data.label_counts) == len(data.classes)
     assert data.negated("test").any() == (config.stem == "planted_negation")
 
 
