@@ -16,6 +16,7 @@ from jsonargparse import Namespace
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from typing_extensions import override
 
@@ -38,7 +39,7 @@ from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.foreign import import_class
 from attnlight.locking import require_place, sole_process
-from attnlight.noise import quieten, quieten_wandb
+from attnlight.noise import quieten
 from attnlight.parsing import OneSentenceParser
 from attnlight.processes import RANK_ZERO, join_timeout, require_cores
 from attnlight.runs import NOT_HASHED, Run, corpus_name, is_rank_zero
@@ -219,7 +220,9 @@ class AttnlightCLI(LightningCLI):
         attached.extend(kind() for verb, kind in extra.items() if verb == self.subcommand)
         if not rich.get_console().is_terminal:  # a bar would be printed once, when all is over
             attached[:] = [c for c in attached if not isinstance(c, ProgressBar)]
-        quieten_wandb(trainer.loggers)
+        for logger in trainer.loggers:  # wandb warns of an argument that Lightning always gives it
+            if isinstance(logger, WandbLogger) and logger._wandb_init.get("anonymous") is None:
+                logger._wandb_init.pop("anonymous", None)
         launcher = trainer.strategy.launcher
         if isinstance(launcher, _SubprocessScriptLauncher):  # of one process on each device
             attached.append(JoinTimeout(self._join_timeout))

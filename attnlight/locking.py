@@ -50,7 +50,13 @@ def sole_process(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     _acquire(lock, folder)
     try:
-        _remove_leftovers(folder)
+        left = [path for pattern in _LEFTOVERS for path in folder.glob(pattern)]
+        for pattern in _LEFTOVERS_OF_REPORTS:
+            with suppress(OSError):  # a report may rename its file meanwhile
+                left += [p for p in folder.glob(pattern) if time.time() - p.stat().st_mtime > _HOUR]
+        for path in left:
+            with suppress(OSError):
+                path.unlink()
         yield
     except Exception:
         if missing and not any(list(folder.glob(pattern)) for pattern in _RESULTS):
@@ -97,13 +103,3 @@ def _acquire(lock: FileLock, folder: Path) -> None:
             f"the file system of {folder} has no file locks, which keep two processes out of one "
             "run: give a --root on another."
         )
-
-
-def _remove_leftovers(folder: Path) -> None:
-    left = [path for pattern in _LEFTOVERS for path in folder.glob(pattern)]
-    for pattern in _LEFTOVERS_OF_REPORTS:
-        with suppress(OSError):  # a report may rename its file meanwhile
-            left += [p for p in folder.glob(pattern) if time.time() - p.stat().st_mtime > _HOUR]
-    for path in left:
-        with suppress(OSError):
-            path.unlink()

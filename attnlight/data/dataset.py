@@ -64,14 +64,6 @@ class _RaggedColumn:
         values: NDArray[Any] = self.values[chunk][offsets[row] : offsets[row + 1]]
         return values
 
-    def shapes(self) -> NDArray[np.int32]:
-        """Number of values and largest value of each row, (n, 2); no row may be empty."""
-        parts = [np.zeros((0, 2), np.int32)]
-        for offsets, values in zip(self.offsets, self.values, strict=True):
-            largest = np.maximum.reduceat(values[: offsets[-1]], offsets[:-1])
-            parts.append(np.stack([np.diff(offsets), largest], axis=1))
-        return np.concatenate(parts)
-
 
 class TokenDataset(Dataset[TextBatch]):
     """Texts of one split; `dataset[[3, 1, 4]]` is a batch.
@@ -103,7 +95,9 @@ class TokenDataset(Dataset[TextBatch]):
         self.table: pyarrow.Table = rows.data.table
         names = self.table.column_names
         self.index = self.table["index"].to_numpy().astype(np.int64, copy=False)
-        self.lengths = self.table["length"].to_numpy().astype(np.int32, copy=False)
+        self.lengths: NDArray[np.int32] = (
+            self.table["length"].to_numpy().astype(np.int32, copy=False)
+        )
         self.labels: NDArray[np.int64] | None = None
         if "label" in names:
             self.labels = self.table["label"].to_numpy().astype(np.int64, copy=False)
@@ -117,7 +111,7 @@ class TokenDataset(Dataset[TextBatch]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A spawned worker opens the map itself instead of receiving the corpus.
-        return TokenDataset, (self.folder, self.nested)
+        return type(self), (self.folder, self.nested)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -143,7 +137,13 @@ class TokenDataset(Dataset[TextBatch]):
 
         Ids of each text, (n,), or, nested, its sentences and the ids of its longest one, (n, 2).
         """
-        return self._sentences.shapes() if self.nested else self.lengths
+        if not self.nested:
+            return self.lengths
+        parts = [np.zeros((0, 2), np.int32)]
+        for offsets, sizes in zip(self._sentences.offsets, self._sentences.values, strict=True):
+            longest = np.maximum.reduceat(sizes[: offsets[-1]], offsets[:-1])  # no text is empty
+            parts.append(np.stack([np.diff(offsets), longest], axis=1))
+        return np.concatenate(parts)
 
     def __getitem__(self, positions: int | Sequence[int]) -> TextBatch:
         """The batch of these positions; -1 - p stands for p as a repeat, whose index is -1."""

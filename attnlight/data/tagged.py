@@ -69,25 +69,24 @@ class TaggedReader:
     def __init__(
         self, rows: Dataset, source: Source, columns: Sequence[str], file: Path | None = None
     ) -> None:
+        import pyarrow
+
         require_columns(rows, source, columns)
         self.rows = rows
         self.source = source
         self.columns = list(columns)
         self.file = file
-        self.names = {name: self._names(name) for name in columns}
-
-    def _names(self, column: str) -> list[str] | None:
-        import pyarrow
-
-        element = list_element(self.rows.features.arrow_schema.field(column).type)
-        if is_text(element):
-            return None
-        if not pyarrow.types.is_integer(element) or column == self.columns[0]:
-            expected = "strings" if column == self.columns[0] else "strings or whole numbers"
-            raise InputError(f"column {column} of {self.source} holds no lists of {expected}")
-        feature = self.rows.features[column]
-        names = getattr(getattr(feature, "feature", feature), "names", None)
-        return None if names is None else list(names)
+        self.names: dict[str, list[str] | None] = dict.fromkeys(columns)
+        for column in columns:
+            element = list_element(rows.features.arrow_schema.field(column).type)
+            if is_text(element):
+                continue
+            if not pyarrow.types.is_integer(element) or column == self.columns[0]:
+                expected = "strings" if column == self.columns[0] else "strings or whole numbers"
+                raise InputError(f"column {column} of {source} holds no lists of {expected}")
+            feature = rows.features[column]
+            names = getattr(getattr(feature, "feature", feature), "names", None)
+            self.names[column] = None if names is None else list(names)
 
     def __call__(self, rows: NDArray[np.int64]) -> Iterator[Tagged]:
         """The sentences of these rows, which must ascend; no row may be empty.

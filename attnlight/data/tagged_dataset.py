@@ -31,12 +31,9 @@ class TaggedDataset(TokenDataset):
     Labels of a batch are (B, N), -100 on padding and where nothing is asked for.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: str | Path, nested: bool = False) -> None:
+        super().__init__(folder, nested)
         self.extras.remove(TAGS)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TaggedDataset, (self.folder,)
 
     @override
     def __getitem__(self, positions: int | Sequence[int]) -> TextBatch:

@@ -76,7 +76,6 @@ class CorpusDataModule(SplitDataModule):
         cache_dir: str | None = None,
     ) -> None:
         super().__init__(batch_size, eval_batch_size, seed, num_workers, predict_split)
-        self.cache_dir = cache_dir
         self.cache = cache_root(cache_dir)
         self._prepared: Path | None = None
         self._datasets: dict[str, TokenDataset] = {}
@@ -148,15 +147,14 @@ class CorpusDataModule(SplitDataModule):
     def is_known_as(self, fingerprint: str) -> bool:
         """Whether a fingerprint is of a corpus with the vocabulary and the rows of this one.
 
-        One of an earlier version is if it is what that version would call this corpus, or if the
-        corpus that it prepared lies in the cache and holds the same.
+        One of an earlier version is if that version would call this corpus so, or if the corpus
+        that it prepared lies in the cache and holds the same.
         """
         if fingerprint == self.fingerprint or "-" in fingerprint:
             return fingerprint == self.fingerprint
         former = {split: source.identity(every_file=True) for split, source in self.sources.items()}
         # Files beside the data, which that version counted, may be gone: hence the first recipe.
-        recipe = self.recipe()
-        recipes = (recipe, recipe | ({"sources": former} if former else {}))
+        recipes = self.recipe(), self.recipe() | {"sources": former}
         if fingerprint in [self._hash(1, recipe) for recipe in recipes]:
             return True
         folder = self._folder_of(fingerprint)
@@ -273,11 +271,8 @@ class CorpusDataModule(SplitDataModule):
     def dataset(self, split: str) -> TokenDataset:
         if split not in self._corpus["splits"]:
             has = ", ".join(self._corpus["splits"])
-            cure = CURES.get(split)
-            raise InputError(
-                f"{self.corpus_name} has no {split} split; it has {has}"
-                + (f": {cure}." if cure else ".")
-            )
+            cure = f": {CURES[split]}" if split in CURES else ""
+            raise InputError(f"{self.corpus_name} has no {split} split; it has {has}{cure}.")
         if split not in self._datasets:
             self._datasets[split] = self._open(self.prepare() / split)
         return self._datasets[split]
@@ -295,8 +290,7 @@ class CorpusDataModule(SplitDataModule):
     def word_vectors(self, settings: Word2VecSettings) -> Path:
         """A word2vec file with vectors trained on the training and validation texts.
 
-        Trained on the first call on this machine and kept beside the prepared corpus; processes
-        that start together wait for the first.
+        Trained by the first process on this machine that asks and kept beside the prepared corpus.
 
         Raises:
             InputError: gensim is not installed, or no word occurs often enough.
