@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments; None takes those of the process.
 
     Returns:
-        The exit status: 0, or 2 after a mistake in the input, told in one sentence.
+        The exit status: 0, or 2 after a mistake in the input, which one sentence on stderr describes.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):

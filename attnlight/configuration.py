@@ -63,7 +63,7 @@ def keep_logs_apart(loggers: Any, corpus: str) -> None:  # noqa: ANN401
 
 
 def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401
-    """Keep Weights & Biases offline where there is no API key, and say so in one line."""
+    """Keep Weights & Biases offline without an API key, and say so in one line."""
     used = "WandbLogger" in str(loggers)
     if not used or os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY"):
         return

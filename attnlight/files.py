@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and YAML whose faults are told by its file."""
+"""Files that are written whole or not at all, and YAML whose errors name its file."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def import_class(path: str, base: type[T]) -> type[T]:
     """The class of an import path.
 
     Raises:
-        InputError: There is none, or it is no subclass of `base`.
+        InputError: It does not exist, or is not a subclass of `base`.
     """
     module, _, name = path.rpartition(".")
     try:
@@ -39,7 +39,7 @@ def class_of(path: Any, base: type, where: str) -> type:  # noqa: ANN401
         where: The key, for the message.
 
     Raises:
-        InputError: There is no such class; the message names the nearest.
+        InputError: The class does not exist; the message names the nearest one.
     """
     known: dict[str, type] = {}
     kinds: list[type] = base.__subclasses__()

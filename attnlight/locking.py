@@ -84,7 +84,7 @@ def require_place(folder: Path) -> None:
 
 
 def _acquire(lock: FileLock, folder: Path) -> None:
-    # Where there are no locks, filelock warns and takes a file's being there for one.
+    # Without locks of the file system, filelock warns and treats an existing file as a lock.
     locks = True
     with named_errors(folder), warnings.catch_warnings():
         warnings.simplefilter("ignore")

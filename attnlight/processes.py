@@ -61,7 +61,7 @@ def join_timeout() -> float:
     """Seconds after which a process gives up waiting for the others of its job to start.
 
     Raises:
-        InputError: `$ATTNLIGHT_JOIN_TIMEOUT` is no positive number.
+        InputError: `$ATTNLIGHT_JOIN_TIMEOUT` is not a positive number.
     """
     given = os.environ.get(_JOIN_TIMEOUT, "300")
     try:

@@ -67,7 +67,7 @@ class Run:
             flattened: The configuration as text without what `NOT_HASHED` names.
 
         Raises:
-            InputError: A name is more than that of one folder, or no folder can be called so.
+            InputError: A name is a path, or not a valid name of a folder.
         """
         root, experiment, name = config["root"], config["experiment"], config["run"]
         if re.search(r"[\x00\ud800-\udfff]", root):
@@ -86,7 +86,7 @@ class Run:
         """The run that `validate`, `test` or `predict` looks at: that of the checkpoint.
 
         Raises:
-            InputError: Neither a checkpoint file nor a run is named, or a name is none of a folder.
+            InputError: Neither a checkpoint nor a run is named, or a name is not a valid one.
         """
         given = config.get("ckpt_path")
         if given in (None, "best", "last"):
@@ -167,7 +167,7 @@ class Run:
             another: Whether to leave aside one that is kept.
 
         Raises:
-            InputError: What is kept is no id.
+            InputError: The file that keeps the id holds something else.
         """
         path = self.folder / "wandb_id"
         if another or not path.is_file():
@@ -210,7 +210,7 @@ class Run:
 
 
 def is_rank_zero() -> bool:
-    """Whether this process is rank 0 of its job, told before any trainer exists."""
+    """Whether this process is rank 0 of its job; known before a trainer exists."""
     node = os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or "0"
     # Lightning's own launcher starts the first process of each node with no other variable.
     return not _get_rank() and int(node) == 0
@@ -224,7 +224,7 @@ def corpus_name(given: str | None, default: str) -> str:
         default: What else to make it of: a hub id, a path or the stem of a file.
 
     Raises:
-        InputError: The given name is none of a folder.
+        InputError: The given name is not a valid name of a folder.
     """
     if given is not None:
         return _folder_name("corpus", given)
@@ -235,7 +235,7 @@ def _folder_name(option: str, name: str) -> str:
     """The name of one folder as it is given.
 
     Raises:
-        InputError: It would lead elsewhere, or no folder can be called so.
+        InputError: It is a path, or not a valid name of a folder.
     """
     if _NO_NAME.fullmatch(name) or len(os.fsencode(name)) > _LONGEST_NAME:
         raise InputError(

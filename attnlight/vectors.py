@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
         argv: The arguments after `vectors`.
 
     Raises:
-        InputError: A data file is none, a setting is out of range, gensim is not installed, no word
+        InputError: A data file is missing, a setting is out of range, gensim is not installed, no word
             occurs often enough, or the file cannot be written.
     """
     options = vars(parser().parse_args(argv))
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
 
     settings = Word2VecSettings(**options)
     text = CorpusText([_corpus(file).training_text for file in files])
-    with replacing(output) as temporary:  # first, so that a wrong place is told before training
+    with replacing(output) as temporary:  # first, so that a wrong place is refused before training
         vectors = train_word2vec(text, settings)
         vectors.write(temporary)
     print(f"{output}: {len(vectors.words):,} words, size {settings.size}")

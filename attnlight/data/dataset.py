@@ -117,7 +117,7 @@ class TokenDataset(Dataset[TextBatch]):
         return len(self.index)
 
     def count_unknown(self) -> dict[str, int]:
-        """Number of tokens that are no boundaries, and of those among them that are unknown."""
+        """Number of tokens without boundary tokens, and how many of them are unknown."""
         total = unknown = 0
         for offsets, values in zip(self._tokens.offsets, self._tokens.values, strict=True):
             ids = values[offsets[0] : offsets[-1]]

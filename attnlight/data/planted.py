@@ -30,7 +30,7 @@ class PlantedSpec:
     """What decides a planted corpus, but for sizes; see `PlantedEvidence` for the meaning.
 
     Raises:
-        InputError: A value is out of range, distractors are no minority, or a text of `min_tokens`
+        InputError: A value is out of range, distractors are not a minority, or a text of `min_tokens`
             cannot hold its evidence.
     """
 

@@ -207,7 +207,7 @@ class Selection:
             complete: Refuse a subset of a split that is not among them.
 
         Raises:
-            InputError: There is no such split, or it has fewer texts.
+            InputError: The corpus lacks the split, or it has fewer texts.
         """
         for split, amount in self.subset.items():
             kept = splits.get(split)

@@ -37,7 +37,7 @@ class SentenceRules:
         max_tokens: Tokens to keep of a sentence, the first ones.
 
     Raises:
-        InputError: `language` is no such code, or a number is not positive.
+        InputError: `language` is not a code of that form, or a number is not positive.
     """
 
     language: str = "en"

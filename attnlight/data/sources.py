@@ -118,7 +118,7 @@ class Source:
             every_file: Let every file of the folder count, as version 1 of the fingerprint did.
 
         Raises:
-            InputError: There is no such folder, or `datasets` cannot read its files.
+            InputError: The folder is missing, or `datasets` cannot read its files.
         """
         content = asdict(self) | {"local": None}
         content["classes"] = self.classes and list(self.classes.items())  # their order matters

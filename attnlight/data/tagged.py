@@ -144,7 +144,7 @@ def open_sentences(
         scratch: Folder for what reading leaves behind, the same for all splits of a corpus.
 
     Raises:
-        InputError: A column is missing or of another type, or there is no such column file.
+        InputError: A column is missing or of another type, or the column file is missing.
     """
     import pyarrow.compute
 

@@ -30,7 +30,7 @@ class Target:
         chunk: Type of the chunk that `sentence` asks for.
 
     Raises:
-        InputError: There is no such target.
+        InputError: `name` is not one of the three.
     """
 
     name: TargetName = "tokens"

@@ -126,7 +126,7 @@ class CorpusDataModule(SplitDataModule):
         self._datasets.clear()
 
     def unknown_share(self, split: str) -> float:
-        """Share of a split's tokens that are no word of the vocabulary, boundaries not counted."""
+        """Share of a split's tokens that are not in the vocabulary, boundary tokens left out."""
         counts = self._corpus["splits"][split]
         return float(counts["unknown_tokens"] / counts["tokens"])
 
@@ -209,7 +209,7 @@ class CorpusDataModule(SplitDataModule):
         print(f"{self.corpus_name}: {counted}; prepared in {target}", file=sys.stderr)
 
     def _inspect_labels(self, split: str, dataset: TokenDataset, classes: int) -> None:
-        """Refuse labels from which nothing can be learned or that are no classes."""
+        """Refuse labels from which nothing can be learned, or that number no class."""
         where, labels = f"the {split} split of {self.corpus_name}", dataset.labels
         if labels is None:
             if split == "train":

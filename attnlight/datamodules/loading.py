@@ -58,7 +58,7 @@ class SplitDataModule(LightningDataModule, ABC):
         """One split of the corpus.
 
         Raises:
-            InputError: The corpus has no such split.
+            InputError: The corpus lacks the split.
         """
 
     def train_dataloader(self) -> DataLoader[TextBatch]:
