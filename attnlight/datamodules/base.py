@@ -7,6 +7,7 @@ import json
 import sys
 from abc import abstractmethod
 from functools import cached_property
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from attnlight.errors import InputError
 
 FORMAT = 1
 FINGERPRINT = 2  # in 1, which had no prefix, every file of a local folder counted
-SPLITS = ("train", "validation", "test")
 
 
 class CorpusDataModule(SplitDataModule):
@@ -52,8 +52,7 @@ class CorpusDataModule(SplitDataModule):
             `$XDG_CACHE_HOME`, or `~/.cache/attnlight`.
 
     Attributes:
-        sentence_rules: How a raw text becomes sentences as those of the test split did; None where
-            texts are not split.
+        sentence_rules: How raw and test texts become sentences; None where they are not split.
         nested: Whether batches keep sentences apart, (B, S, N).
         target: What a tagger is asked for, where a corpus has a choice.
         encoding: That of a trained model, by which this corpus is encoded in place of its own.
@@ -201,9 +200,7 @@ class CorpusDataModule(SplitDataModule):
             self._inspect_labels(split, dataset, len(corpus["classes"]))
         if self.encoding is not None:
             (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
-        counted = ", ".join(
-            count_words(split, counts) for split, counts in corpus["splits"].items()
-        )
+        counted = ", ".join(starmap(count_words, corpus["splits"].items()))
         # Printed by the process that wrote the corpus alone: one line for any number of ranks.
         target = self._folder_of(self.fingerprint)
         print(f"{self.corpus_name}: {counted}; prepared in {target}", file=sys.stderr)
@@ -232,6 +229,11 @@ class CorpusDataModule(SplitDataModule):
     def classes(self) -> list[str]:
         """Names of the classes, in the order of their labels."""
         return list(self._corpus["classes"])
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self._corpus["classes"])
 
     @cached_property
     def tokenizer_json(self) -> str:
@@ -265,7 +267,7 @@ class CorpusDataModule(SplitDataModule):
     @property
     def label_counts(self) -> list[int]:
         """Training texts of each class, as class weights need them."""
-        return self.dataset("train").label_counts(len(self.classes))
+        return self.dataset("train").label_counts(self.num_classes)
 
     @override
     def dataset(self, split: str) -> TokenDataset:
@@ -288,9 +290,7 @@ class CorpusDataModule(SplitDataModule):
         return self.tokenizer_json, [self.dataset(split) for split in splits]
 
     def word_vectors(self, settings: Word2VecSettings) -> Path:
-        """A word2vec file with vectors trained on the training and validation texts.
-
-        Trained by the first process on this machine that asks and kept beside the prepared corpus.
+        """A word2vec file, kept beside the corpus, trained on its training and validation texts.
 
         Raises:
             InputError: gensim is not installed, or no word occurs often enough.

@@ -16,7 +16,8 @@ from attnlight.data.dataset import save_split
 from attnlight.data.encoding import Encoding
 from attnlight.data.planted import PlantedSpec, PlantedTexts
 from attnlight.data.sentences import SentenceRules
-from attnlight.datamodules.base import SPLITS, CorpusDataModule
+from attnlight.data.splits import CURES
+from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError, require_at_least
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class PlantedEvidence(CorpusDataModule):
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**kwargs)
-        self.sizes = dict(zip(SPLITS, (train_size, validation_size, test_size), strict=True))
+        self.sizes = dict(zip(CURES, (train_size, validation_size, test_size), strict=True))
         require_at_least(
             1, train_size=train_size, validation_size=validation_size, test_size=test_size
         )
