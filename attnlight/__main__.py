@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from traceback import walk_tb
 
 from attnlight import __version__
 from attnlight.errors import InputError, did_you_mean
@@ -77,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments; None takes those of the process.
 
     Returns:
-        The exit status: 0, or 2 after a mistake in the input, told in one sentence.
+        The exit status: 0, or 2 after a mistake in the input, which one sentence on stderr describes.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -98,32 +99,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _sentence(error: Exception) -> str | None:
     """What the user can mend, in a sentence; None for a fault of the program itself."""
-    mistake = _mistake(error)
-    if mistake is not None:
-        return str(mistake)
+    cause: BaseException | None = error
+    while cause is not None:  # jsonargparse wraps what a constructor raises
+        if isinstance(cause, InputError):
+            return str(cause)
+        cause = cause.__cause__ or cause.__context__
     if isinstance(error, OSError) and error.errno in _MENDABLE:
         return ": ".join(filter(None, [str(error.filename or ""), error.strerror]))
     # By name: importing Lightning for this would take seconds.
     if any(kind.__name__ == "MisconfigurationException" for kind in type(error).__mro__):
         return " ".join(str(error).split())
-    if isinstance(error, RecursionError) and _raised_in(error) in _READERS:
-        return "a configuration is nested too deeply"
+    if isinstance(error, RecursionError):
+        frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+        if frames[-1].f_globals.get("__name__", "").partition(".")[0] in _READERS:
+            return "a configuration is nested too deeply"
     return None
-
-
-def _mistake(error: BaseException | None) -> InputError | None:
-    """The `InputError` behind an error; jsonargparse wraps what a constructor raises."""
-    while error is not None and not isinstance(error, InputError):
-        error = error.__cause__ or error.__context__
-    return error
-
-
-def _raised_in(error: Exception) -> str:
-    """The package whose code raised an error."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _run(arguments: list[str], *, given: bool) -> int:

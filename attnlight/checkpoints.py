@@ -97,7 +97,7 @@ def _require_intact(path: str | Path) -> None:
     """Compare the content of a zip file with its checksums, which torch does not look at.
 
     Raises:
-        InputError: They differ, or it is no zip file.
+        InputError: They differ, or the file is not a zip file.
     """
     try:
         with ZipFile(path) as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from jsonargparse import Namespace
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from typing_extensions import override
 
@@ -30,16 +32,16 @@ from attnlight.configuration import (
     fill_placeholders,
     keep_logs_apart,
     keep_wandb_offline_without_key,
-    selection,
     settle_callbacks,
 )
 from attnlight.data.encoding import Encoding
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError
+from attnlight.foreign import import_class
 from attnlight.locking import require_place, sole_process
-from attnlight.noise import quieten, quieten_wandb
+from attnlight.noise import quieten
 from attnlight.parsing import OneSentenceParser
-from attnlight.processes import join_timeout, name_rank_zero, require_cores
+from attnlight.processes import RANK_ZERO, join_timeout, require_cores
 from attnlight.runs import NOT_HASHED, Run, corpus_name, is_rank_zero
 from attnlight.tasks.attention import AttentionTask
 
@@ -103,6 +105,9 @@ class AttnlightCLI(LightningCLI):
         composed = compose(verb, arguments[1:], keys)
         self.config = parser.parse_args(composed.arguments(verb))
         self.config[verb].config = composed.files
+        seed = self.config[verb].seed_everything
+        if not 0 <= int(seed) <= _LARGEST_SEED:
+            raise InputError(f"--seed_everything is {seed}; expected 0 to {_LARGEST_SEED}.")
         self._corpus = composed.corpus
         if not composed.tests and verb in ("validate", "test") and is_rank_zero():
             print(
@@ -114,19 +119,19 @@ class AttnlightCLI(LightningCLI):
         """Do nothing: Lightning would let the checkpoint beat the command line in silence."""
 
     @override
-    def _set_seed(self) -> None:
-        seed = self.config[self.subcommand].seed_everything
-        if not 0 <= int(seed) <= _LARGEST_SEED:
-            raise InputError(f"--seed_everything is {seed}; expected 0 to {_LARGEST_SEED}.")
-        super()._set_seed()
-
-    @override
     def before_instantiate_classes(self) -> None:
         config = self.config[self.subcommand]
         require_cores(config.trainer.accelerator, config.trainer.devices)
         self._join_timeout = join_timeout()
         fitting = self.subcommand == "fit"
-        self.home = Run.of_fit(config, self._flattened()) if fitting else Run.of_checkpoint(config)
+        if fitting:
+            hashed = config.clone()
+            for name in NOT_HASHED:
+                hashed.pop(name, None)
+            dump = self._parser(self.subcommand).dump
+            self.home = Run.of_fit(config, dump(hashed, skip_validation=True))
+        else:
+            self.home = Run.of_checkpoint(config)
         config.experiment, config.run = self.home.experiment, self.home.name
         self._new = fitting and config.ckpt_path is None
         config.ckpt_path = self.home.checkpoint(config.ckpt_path or (None if fitting else "best"))
@@ -155,29 +160,25 @@ class AttnlightCLI(LightningCLI):
         parser.add_subclass_arguments(CorpusDataModule, "data")
         corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
         data: CorpusDataModule = parser.instantiate_classes(corpus).data
-        config.corpus = self._other_corpus(config, data)
+        config.corpus, given = None, config.corpus
+        if self.subcommand != "fit":
+            encoding = Encoding.of(read_checkpoint(config.ckpt_path)[CHECKPOINT_KEY])
+            if encoding is not None and not data.is_known_as(encoding.corpus):
+                config.corpus = corpus_name(given, self._corpus or data.corpus_name)
+                data.evaluate_as(encoding, config.corpus)
+                self._encoding = encoding
         splits = {"fit": ("train", "validation"), "validate": ("validation",), "test": ("test",)}
         for split in splits.get(str(self.subcommand), (data.predict_split,)):
             data.dataset(split)
-
-    def _other_corpus(self, config: Namespace, data: CorpusDataModule) -> str | None:
-        """Name of the corpus, now encoded as the model's own; None where it is the model's own."""
-        if self.subcommand == "fit":
-            return None
-        encoding = Encoding.of(read_checkpoint(config.ckpt_path)[CHECKPOINT_KEY])
-        if encoding is None or data.is_known_as(encoding.corpus):
-            return None
-        name = corpus_name(config.corpus, self._corpus or data.corpus_name)
-        data.evaluate_as(encoding, name)
-        self._encoding = encoding
-        return name
 
     @override
     def instantiate_classes(self) -> None:
         plain = self.config.clone()
         config = self.config[self.subcommand]
         names = self.home.placeholders(self._wandb_id, config.corpus)
-        names |= selection(config.model)
+        task = import_class(config.model.class_path, AttentionTask)
+        options = config.model.init_args.as_dict()
+        names |= dict(zip(("monitor", "mode"), task.monitor(options), strict=True))
         config.trainer = fill_placeholders(config.trainer, names)
         if config.corpus is not None:
             keep_logs_apart(config.trainer.logger, config.corpus)
@@ -188,6 +189,7 @@ class AttnlightCLI(LightningCLI):
         # Now nothing is left to be refused but what a checkpoint or a base holds.
         if self._enter() and self.subcommand == "fit":
             self.home.begin(self._wandb_id, clear=self._replacing)
+        self._began = time.monotonic()
 
     def _enter(self) -> bool:
         """Lock the run's folder; False where this process does not write there."""
@@ -218,30 +220,21 @@ class AttnlightCLI(LightningCLI):
         attached.extend(kind() for verb, kind in extra.items() if verb == self.subcommand)
         if not rich.get_console().is_terminal:  # a bar would be printed once, when all is over
             attached[:] = [c for c in attached if not isinstance(c, ProgressBar)]
-        quieten_wandb(trainer.loggers)
+        for logger in trainer.loggers:  # wandb warns of an argument that Lightning always gives it
+            if isinstance(logger, WandbLogger) and logger._wandb_init.get("anonymous") is None:
+                logger._wandb_init.pop("anonymous", None)
         launcher = trainer.strategy.launcher
         if isinstance(launcher, _SubprocessScriptLauncher):  # of one process on each device
             attached.append(JoinTimeout(self._join_timeout))
             if not launcher.cluster_environment.creates_processes_externally:
-                name_rank_zero()
+                os.environ[RANK_ZERO] = str(os.getpid())  # whom the ranks that it starts end with
         return trainer
-
-    def before_fit(self) -> None:
-        """Start the clock."""
-        self._began = time.monotonic()
 
     def after_fit(self) -> None:
         """Note that the run came to its end."""
         if not self.trainer.interrupted and not self.trainer.fast_dev_run:  # type: ignore[attr-defined]
             seconds = round(time.monotonic() - self._began, 1)
             self.home.finish(seconds=seconds, epochs=self.trainer.current_epoch)
-
-    def _flattened(self) -> str:
-        config = self.config[self.subcommand].clone()
-        for name in NOT_HASHED:
-            config.pop(name, None)
-        text: str = self._parser(self.subcommand).dump(config, skip_validation=True)
-        return text
 
 
 def run(arguments: Sequence[str] | None) -> None:

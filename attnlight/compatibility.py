@@ -131,7 +131,9 @@ def section(given: Mapping[str, Any]) -> dict[str, Any]:
     path = content.get("class_path")
     if isinstance(path, str):
         content["class_path"] = class_path(path)
-    if isinstance(content.get("init_args"), Mapping) and _is_ours(path):
+    # A section without a class changes options of the one before it.
+    ours = not isinstance(path, str) or _OURS.fullmatch(path) is not None
+    if ours and isinstance(content.get("init_args"), Mapping):
         content["init_args"] = arguments(content["init_args"])
     return content
 
@@ -160,14 +162,6 @@ def callback_arguments(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
             held = found[group] if isinstance(found[group], Mapping) else {}
             found[group] = {own: given[option], **held}
     return found
-
-
-def _is_ours(path: object) -> bool:
-    """Whether a class path is of attnlight; None stands for that of another section."""
-    if not isinstance(path, str):
-        return True
-    found = _OURS.fullmatch(path)
-    return found is not None and (found[1] is not None or found[0] == found[2])
 
 
 def option(word: str, value: str | None = None) -> str:

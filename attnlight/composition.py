@@ -7,8 +7,7 @@ all other options are the parser's and come last.
 * `data`: a section that names a class or a file replaces the one before it whole. One that names
   neither changes single options.
 * `model`: the same, but a section with the class of the one before it, and no file of its own,
-  changes single options.
-  Their groups (`net`, `optimizer`, ...) are merged option by option, unless `net` names a class.
+  changes single options. Groups of them (`net`, `optimizer`, ...) are merged, unless a class is named.
 * `trainer`: key by key. `callbacks+` appends; a plain `callbacks` replaces callbacks but keeps the
   interpretability tests before it.
 * What the first format calls classes and options is rewritten as each part is read.
@@ -20,7 +19,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -34,9 +32,11 @@ from attnlight.callbacks import InterpretabilityTest
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import read_yaml
+from attnlight.foreign import class_of
 from attnlight.tasks.attention import AttentionTask
 
 Config = dict[str, Any]
+DEFAULT_TRAINER = Path(__file__).parent / "configs" / "trainer.yaml"  # lies under all others
 DEFAULTS = {
     "model": "attnlight.tasks.AttentionClassifier",
     "data": "attnlight.datamodules.PlantedEvidence",
@@ -49,21 +49,15 @@ _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.cl
 # `fit` writes all of these; the other verbs each have an argument that `fit` has not.
 _OF_FIT = {"model", "data", "trainer", "ckpt_path", "overwrite"}
 _NOT_OF_FIT = {"verbose", "return_predictions"}
-
-
 _GROUPED = re.compile(
     rf"--model\.(?:init_args\.)?({'|'.join(sorted(compatibility.GROUPS))})\.(\w+)"
 )
 
 
 class _Whole(dict[str, Any]):
-    """A section from a file of its own, which replaces the one before it.
+    """A section from a file of its own, which replaces the one before it."""
 
-    Attributes:
-        stem: Stem of the file.
-    """
-
-    stem = ""
+    stem = ""  # of the file
 
 
 @dataclass(frozen=True)
@@ -92,11 +86,6 @@ class Composition:
         return [verb, "--config", text.strip(), *self.options]
 
 
-def default_trainer() -> Path:
-    """The configuration that lies under every other one."""
-    return Path(__file__).parent / "configs" / "trainer.yaml"
-
-
 def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Composition:
     """Merge the configuration files of a command, and the options that replace a part of them.
 
@@ -110,19 +99,21 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
             exist.
     """
     named, rest = _taken(arguments, ("-c", "--config"))
-    default = read_config(default_trainer())
+    default = read_config(DEFAULT_TRAINER)
     config, files = default, []
     for _, file in named:
-        layer = read_config(Path(file))
-        _require_keys(file, layer, keys)
+        layer = read_config(Path(file), keys)
         if layer != default:
             files.append(file)
             config = _over(config, layer if verb == "fit" else _without_tests(layer))
     replacing, options = _taken(rest, (*_PLAIN, _CALLBACKS))
     for name, value in replacing:
-        config = _over(config, _of_option(name, value))
-    following = [*options[1:], ""]
-    options = [compatibility.option(*pair) for pair in zip(options, following, strict=False)]
+        section, content = name[2:].removesuffix(".class_path"), _loaded(value)
+        if name == _CALLBACKS:
+            section, content = "trainer", {"callbacks": content}
+        config = _over(config, {section: _section(section, content, Path(), name)})
+    pairs = zip(options, [*options, ""][1:], strict=True)
+    options = [compatibility.option(*pair) for pair in pairs]
     unset, options = _unset(options)
     if unset:
         config = _over(config, {"model": {"init_args": unset}})
@@ -130,30 +121,30 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
     corpus = getattr(config.get("data"), "stem", None)
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
-    return Composition(config, files, options, _names_test(config, options), corpus)
+    callbacks = _listed(config["trainer"].get("callbacks"))
+    for _, value in _taken(options, (f"{_CALLBACKS}+",))[0]:
+        callbacks += _listed(_loaded(value))
+    tests = [_is_test(callback, _CALLBACKS) for callback in callbacks]  # all: one may not exist
+    return Composition(config, files, options, any(tests), corpus)
 
 
 def _unset(options: Sequence[str]) -> tuple[Config, list[str]]:
-    """Options of a group that are given as null, and all others: jsonargparse takes it for a text."""
+    """Options of a group that are given as null, and all others: jsonargparse takes null for a text.
+
+    YAML spells it `null`, `Null`, `NULL` and `~`; an empty text stays one.
+    """
     unset: Config = {}
     kept, words = [], iter(options)
     for word in words:
         name, equals, value = word.partition("=")
         found = _GROUPED.fullmatch(name)
         given = [word] if equals or found is None else [word, *islice(words, 1)]
-        if found is not None and (value if equals else given[-1]) == "null":
+        text = value if equals else given[-1]
+        if found is not None and text and _loaded(text) is None:
             unset.setdefault(found[1], {})[found[2]] = None
         else:
             kept += given
     return unset, kept
-
-
-def _names_test(config: Config, options: Sequence[str]) -> bool:
-    callbacks = _listed(config["trainer"].get("callbacks"))
-    for _, value in _taken(options, (f"{_CALLBACKS}+",))[0]:
-        callbacks += _listed(_loaded(value))
-    found = [_is_test(callback, _CALLBACKS) for callback in callbacks]  # all: one may not exist
-    return any(found)
 
 
 def _taken(
@@ -173,23 +164,32 @@ def _taken(
     return taken, others
 
 
-def read_config(path: Path) -> Config:
+def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
     """Read a configuration file, and the files that it names as `model`, `data` or `trainer`.
 
+    Args:
+        path: The file.
+        keys: The keys that it may have, dotted; None: any.
+
     Raises:
-        InputError: A file is missing or no YAML, or has a dotted key or a class that does not
-            exist.
+        InputError: A file is missing or no YAML, or has a dotted or unknown key or a class that
+            does not exist.
     """
     config = _read(path)
     for key in config:
         first, _, rest = key.partition(".")
         if rest:  # Lightning would discard the section's file
             raise InputError(f"{path} has the key {key!r}: write {first}: and under it {rest}:")
-    return {
+    config = {
         name: _section(name, value, path.parent, f"{path}: {name}")
         for name, value in config.items()
         if value is not None or name not in _SECTIONS
     }
+    known = {*(key.partition(".")[0] for key in keys or ()), *(keys or ())}
+    for key in (*config, *(f"trainer.{key}" for key in config.get("trainer", ()))):
+        if keys is not None and key.removesuffix("+") not in known:
+            raise InputError(f"{path} has the unknown key {key!r}{did_you_mean(key, known)}")
+    return config
 
 
 def _read(path: Path) -> Config:
@@ -203,15 +203,14 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
     """A value of a configuration, read from its own file where it names one, its classes checked."""
     if name not in _SECTIONS:
         return value
-    if isinstance(value, str):
-        file = folder / value
+    file = folder / value if isinstance(value, str) else None
+    if file is not None:
         named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
-        value = _Whole(_read(file)) if named else {"class_path": value}
-        if named:
-            value.stem = file.stem
+        value, file = (_read(file), file) if named else ({"class_path": value}, None)
     if not isinstance(value, dict):
         raise InputError(f"{where} is {value!r}; expected a mapping or a file")
-    value = _today(name, value)
+    if name == "model":
+        value = compatibility.section(value)
     if name == "trainer":
         for key in {"callbacks", "callbacks+"} & value.keys():
             value[key] = [compatibility.callback(item) for item in _listed(value[key])]
@@ -219,26 +218,10 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
                 _is_test(callback, f"{where}.{key}")
     elif "class_path" in value:
         class_of(value["class_path"], _BASES[name], where)
+    if file is not None:
+        value = _Whole(value)
+        value.stem = file.stem
     return value
-
-
-def _today(name: str, value: Config) -> Config:
-    """A section whose names are those of this version."""
-    if name != "model":
-        return value
-    content = type(value)(compatibility.section(value))
-    if isinstance(value, _Whole) and isinstance(content, _Whole):
-        content.stem = value.stem
-    return content
-
-
-def _of_option(name: str, value: str) -> Config:
-    """The layer that `--model`, `--data`, `--trainer` or `--trainer.callbacks` stands for."""
-    if name == _CALLBACKS:
-        section, content = "trainer", {"callbacks": _loaded(value)}
-    else:
-        section, content = name[2:].removesuffix(".class_path"), _loaded(value)
-    return {section: _section(section, content, Path(), name)}
 
 
 def _loaded(value: str) -> Any:  # noqa: ANN401
@@ -290,23 +273,20 @@ def _class_section(below: Config, above: Config, name: str) -> Config:
     replaces = "class_path" in above and (name == "data" or kinds[0] is not kinds[1])
     if replaces or isinstance(above, _Whole):
         return above
-    return below | {
-        key: _options(below.get(key) or {}, value) if isinstance(value, dict) else value
-        for key, value in above.items()
-    }
-
-
-def _options(below: Config, above: Config) -> Config:
-    """Constructor arguments over others: groups of options are merged, all else is replaced."""
-    groups = {
-        name: below[name] | value
-        for name, value in above.items()
-        if name in compatibility.GROUPS
-        and isinstance(value, dict)
-        and isinstance(below.get(name), dict)
-        and "class_path" not in value
-    }
-    return below | above | groups
+    merged = below | above
+    for key, options in above.items():
+        held = below.get(key) or {}
+        if isinstance(options, dict):  # constructor arguments, whose groups are merged
+            groups = {
+                group: held[group] | value
+                for group, value in options.items()
+                if group in compatibility.GROUPS
+                and isinstance(value, dict)
+                and isinstance(held.get(group), dict)
+                and "class_path" not in value
+            }
+            merged[key] = held | options | groups
+    return merged
 
 
 def _trainer(below: Config, above: Config, name: str) -> Config:
@@ -336,40 +316,3 @@ def _is_test(callback: Any, where: str) -> bool:  # noqa: ANN401
     return isinstance(path, str) and issubclass(
         class_of(path, Callback, where), InterpretabilityTest
     )
-
-
-def _require_keys(file: str, layer: Config, keys: Collection[str]) -> None:
-    known = {key.partition(".")[0] for key in keys} | set(keys)
-    for key in (*layer, *(f"trainer.{key}" for key in layer.get("trainer", ()))):
-        if key.removesuffix("+") not in known:
-            raise InputError(f"{file} has the unknown key {key!r}{did_you_mean(key, known)}")
-
-
-def class_of(path: Any, base: type, where: str) -> type:  # noqa: ANN401
-    """The class that a configuration names, by its import path or by its name alone.
-
-    Args:
-        path: Import path, or the name of a known class.
-        base: Known are the subclasses of this class that have been imported.
-        where: The key, for the message.
-
-    Raises:
-        InputError: There is no such class; the message names the nearest.
-    """
-    known = {kind.__name__: kind for kind in _subclasses(base)}
-    if path in known:
-        return known[path]
-    module, _, name = str(path).rpartition(".")
-    try:
-        kind = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        why = did_you_mean(name, known) or (f": {error}" if isinstance(error, ImportError) else "")
-        raise InputError(f"{where}: there is no class {path!r}{why}") from error
-    if not (isinstance(kind, type) and issubclass(kind, base)):
-        raise InputError(f"{where}: {path} is no {base.__name__}")
-    return kind
-
-
-def _subclasses(base: type) -> list[type]:
-    children: list[type] = base.__subclasses__()
-    return [*children, *(kind for child in children for kind in _subclasses(child))]

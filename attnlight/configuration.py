@@ -5,7 +5,7 @@ from __future__ import annotations
 import netrc
 import os
 from collections.abc import Mapping
-from importlib import import_module
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ProgressBar
 from lightning.pytorch.loggers import CSVLogger
 
 from attnlight.callbacks import InterpretabilityTest
+from attnlight.foreign import import_class
 from attnlight.runs import is_rank_zero
 
 
@@ -33,13 +34,6 @@ def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN
     return value
 
 
-def selection(model: Namespace) -> dict[str, str]:
-    """What `{monitor}` and `{mode}` in a configuration stand for: the task knows its best epoch."""
-    arguments = model.init_args.as_dict()
-    monitor, mode = _import(model.class_path).monitor(arguments)  # type: ignore[attr-defined]
-    return {"monitor": monitor, "mode": mode}
-
-
 def settle_callbacks(trainer: Namespace) -> None:
     """Let a later test or EarlyStopping replace an earlier one, and flags turn callbacks off.
 
@@ -50,7 +44,7 @@ def settle_callbacks(trainer: Namespace) -> None:
     kept = []
     for callback in reversed(trainer.callbacks or ()):
         path = callback["class_path"]
-        kind = _import(path)
+        kind = import_class(path, object)
         hidden = trainer.enable_progress_bar is False and issubclass(kind, ProgressBar)
         hidden |= bool(trainer.fast_dev_run) and issubclass(kind, Checkpoint)
         repeated = path in seen and issubclass(kind, InterpretabilityTest | EarlyStopping)
@@ -60,34 +54,24 @@ def settle_callbacks(trainer: Namespace) -> None:
     trainer.callbacks = kept[::-1]
 
 
-def _import(path: str) -> type:
-    module, _, name = path.rpartition(".")
-    kind: type = getattr(import_module(module), name)
-    return kind
-
-
 def keep_logs_apart(loggers: Any, corpus: str) -> None:  # noqa: ANN401
     """Let CSV files of a corpus that the model was not trained on lie beside those of its own."""
     for logger in loggers if isinstance(loggers, list) else [loggers]:
-        if isinstance(logger, Namespace) and issubclass(_import(logger.class_path), CSVLogger):
+        path = logger.class_path if isinstance(logger, Namespace) else None
+        if path is not None and issubclass(import_class(path, object), CSVLogger):
             logger.init_args.name = f"{logger.init_args.name}/{corpus}"
 
 
 def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401
-    """Keep Weights & Biases offline where there is no API key, and say so in one line."""
+    """Keep Weights & Biases offline without an API key, and say so in one line."""
     used = "WandbLogger" in str(loggers)
     if not used or os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY"):
         return
-    if _netrc_holds(urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname):
-        return
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    with suppress(OSError, netrc.NetrcParseError):
+        if netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None:
+            return
     os.environ["WANDB_MODE"] = "offline"
     os.environ.setdefault("WANDB_SILENT", "true")
     if is_rank_zero():
         print("W&B: no API key, so this run is kept offline; `wandb sync` uploads it later.")
-
-
-def _netrc_holds(host: str | None) -> bool:
-    try:
-        return netrc.netrc(os.environ.get("NETRC")).authenticators(host or "") is not None
-    except (OSError, netrc.NetrcParseError):
-        return False

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 
 class InputError(ValueError):
-    """A mistake in a file, an option or a corpus, told in one sentence that names it.
+    """A mistake in a file, an option or a corpus; the message is one sentence that names it.
 
     The command line prints the sentence and exits with status 2; no traceback is shown unless
     `ATTNLIGHT_DEBUG=1`.

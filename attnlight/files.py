@@ -1,9 +1,9 @@
-"""Files that are written whole or not at all, and YAML whose faults are told by its file."""
+"""Files that are written whole or not at all, and YAML whose errors name its file."""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,14 +40,12 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     with named_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        temporary.touch(exist_ok=False)
     try:
         with named_errors(path):
             yield temporary
             _synchronise(temporary)
-            temporary.chmod(0o666 & ~_umask())
             temporary.replace(path)
             _synchronise(path.parent)
     finally:
@@ -87,13 +85,11 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> Any:  # n
 
     try:
         text = path.read_text(encoding="utf-8")
-        _require_shallow(text)
-        content = (load or yaml.safe_load)(text)
-        if _size(content, {}) > _MOST_VALUES:
+        if _count_nodes(text) > _MOST_VALUES:
             raise InputError(
                 f"{path} holds more than {_MOST_VALUES:,} values, its aliases written out."
             )
-        return content
+        return (load or yaml.safe_load)(text)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}{nearest_file(path)}.") from None
     except RecursionError:
@@ -103,34 +99,36 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> Any:  # n
         raise InputError(f"{path} is no readable YAML: {reason}.") from error
 
 
-def _require_shallow(text: str) -> None:
-    """Refuse deep nesting before it is read: PyYAML's loader in C would overflow the stack.
+def _count_nodes(text: str) -> int:
+    """Keys and values that YAML holds, aliases written out, counted before anything is built of it.
+
+    PyYAML's loader in C would overflow the stack on deep nesting, and aliases of aliases the memory.
 
     Raises:
-        RecursionError: YAML is nested deeper than any configuration.
+        RecursionError: It is nested deeper than any configuration, or holds itself.
     """
     import yaml
 
-    depth = 0
+    anchored: dict[str, tuple[int, int]] = {}  # nodes, and how deep they are nested
+    parents: list[tuple[str | None, int, int]] = [(None, 0, 0)]  # the same of what is still open
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
+        if len(parents) + parents[-1][2] > _DEEPEST:
             raise RecursionError
-
-
-def _size(part: Any, sizes: dict[int, int], depth: int = 0) -> int:  # noqa: ANN401
-    """How many values a part of a configuration holds, aliases written out.
-
-    Raises:
-        RecursionError: It holds itself.
-    """
-    if depth > _DEEPEST:
-        raise RecursionError
-    children = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-    if id(part) not in sizes:
-        sizes[id(part)] = 1 + sum(_size(child, sizes, depth + 1) for child in children)
-    return sizes[id(part)]
+        anchor, nodes, depth = getattr(event, "anchor", None), 1, 0
+        if isinstance(event, yaml.CollectionStartEvent):
+            parents.append((anchor, 1, 1))
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, nodes, depth = parents.pop()
+        elif isinstance(event, yaml.AliasEvent):
+            if any(anchor == above for above, _, _ in parents):
+                raise RecursionError
+            nodes, depth = anchored.get(str(anchor), (1, 0))
+        if anchor is not None:
+            anchored[anchor] = nodes, depth
+        above, held, deepest = parents.pop()
+        parents.append((above, held + nodes, max(deepest, 1 + depth)))
+    return parents[0][1]
 
 
 def _synchronise(path: Path) -> None:
@@ -139,9 +137,3 @@ def _synchronise(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

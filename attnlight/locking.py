@@ -50,12 +50,20 @@ def sole_process(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     _acquire(lock, folder)
     try:
-        _remove_leftovers(folder)
+        left = [path for pattern in _LEFTOVERS for path in folder.glob(pattern)]
+        for pattern in _LEFTOVERS_OF_REPORTS:
+            with suppress(OSError):  # a report may rename its file meanwhile
+                left += [p for p in folder.glob(pattern) if time.time() - p.stat().st_mtime > _HOUR]
+        for path in left:
+            with suppress(OSError):
+                path.unlink()
         yield
     except Exception:
         if missing and not any(list(folder.glob(pattern)) for pattern in _RESULTS):
             shutil.rmtree(folder, ignore_errors=True)
-            _remove_empty(missing)
+            with suppress(OSError):  # one that another run uses by now
+                for place in filter(Path.exists, missing):
+                    place.rmdir()
         raise
     finally:
         lock.release()
@@ -76,7 +84,8 @@ def require_place(folder: Path) -> None:
 
 
 def _acquire(lock: FileLock, folder: Path) -> None:
-    # Where there are no locks, filelock warns and takes a file's being there for one.
+    # Without locks of the file system, filelock warns and treats an existing file as a lock.
+    locks = True
     with named_errors(folder), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -87,32 +96,10 @@ def _acquire(lock: FileLock, folder: Path) -> None:
                 "--run."
             ) from None
         except NotImplementedError:  # what filelock before 3.20 does instead
-            raise _no_locks(folder) from None
-    if isinstance(lock, SoftFileLock):
+            locks = False
+    if not locks or isinstance(lock, SoftFileLock):
         lock.release()
-        raise _no_locks(folder)
-
-
-def _no_locks(folder: Path) -> InputError:
-    return InputError(
-        f"the file system of {folder} has no file locks, which keep two processes out of one run: "
-        "give a --root on another."
-    )
-
-
-def _remove_leftovers(folder: Path) -> None:
-    left = [path for pattern in _LEFTOVERS for path in folder.glob(pattern)]
-    for pattern in _LEFTOVERS_OF_REPORTS:
-        with suppress(OSError):  # a report may rename its file meanwhile
-            left += [p for p in folder.glob(pattern) if time.time() - p.stat().st_mtime > _HOUR]
-    for path in left:
-        with suppress(OSError):
-            path.unlink()
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    """Remove folders, the innermost first, as far as they are empty."""
-    with suppress(OSError):
-        for folder in folders:
-            if folder.exists():
-                folder.rmdir()
+        raise InputError(
+            f"the file system of {folder} has no file locks, which keep two processes out of one "
+            "run: give a --root on another."
+        )

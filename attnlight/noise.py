@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable
-
-from lightning.pytorch.loggers import Logger, WandbLogger
 
 # Warnings that are true and that nobody can act on.
 WARNINGS = (
@@ -23,13 +20,6 @@ def quieten() -> None:
     for message in WARNINGS:
         warnings.filterwarnings("ignore", message=message)
     logging.getLogger(_LIGHTNING).addFilter(_no_advertisement)
-
-
-def quieten_wandb(loggers: Iterable[Logger]) -> None:
-    """Leave out an argument that Lightning always gives to `wandb.init`, which warns of it."""
-    for logger in loggers:
-        if isinstance(logger, WandbLogger) and logger._wandb_init.get("anonymous") is None:
-            logger._wandb_init.pop("anonymous", None)
 
 
 def _no_advertisement(record: logging.LogRecord) -> bool:

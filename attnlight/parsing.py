@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import import_module
 from inspect import signature
 from typing import Any, NoReturn
@@ -79,20 +79,12 @@ def one_sentence(message: str, options: Iterable[str] = ()) -> str:
     if unknown := _UNKNOWN_ARGUMENT.fullmatch(sentence):
         place, path, name = unknown.groups()
         prefix = f"{place}: " if place else ""
-        grouped = OPTIONS.values() if path.startswith("attnlight.tasks.") else ()
-        hint = did_you_mean(name, {*_arguments(path), *grouped})
-        return f"{prefix}{path.rpartition('.')[2]} has no option {name!r}{hint}"
+        module, _, kind = path.rpartition(".")
+        known = set(OPTIONS.values()) if path.startswith("attnlight.tasks.") else set()
+        for base in getattr(getattr(import_module(module), kind), "__mro__", ()):
+            if "__init__" in vars(base) and base is not object:  # it may pass arguments on
+                known.update(signature(base.__init__).parameters)
+        hint = did_you_mean(name, known - {"self", "args", "kwargs"})
+        return f"{prefix}{kind} has no option {name!r}{hint}"
     sentence = re.sub(r"Problem with given class_path '(?:\w+\.)*(\w+)'", r"\1", sentence)
     return re.sub(_FIRST_WORDS, lambda match: match[0].lower(), sentence)
-
-
-def _arguments(path: str) -> set[str]:
-    """Names of the constructor arguments of a class and of those that it passes on to."""
-    module, _, name = path.rpartition(".")
-    kind: Callable[..., Any] = getattr(import_module(module), name)
-    return {
-        argument
-        for base in getattr(kind, "__mro__", (kind,))
-        if "__init__" in vars(base) and base is not object
-        for argument in signature(base.__init__).parameters
-    } - {"self", "args", "kwargs"}

@@ -11,7 +11,7 @@ from typing import Any
 from attnlight.errors import InputError
 
 _PR_SET_PDEATHSIG = 1
-_RANK_ZERO = "ATTNLIGHT_RANK_ZERO"  # process id of the rank that started this one
+RANK_ZERO = "ATTNLIGHT_RANK_ZERO"  # process id of the rank that started this one
 _JOIN_TIMEOUT = "ATTNLIGHT_JOIN_TIMEOUT"
 
 
@@ -30,13 +30,8 @@ def end_with_parent(parent: int | None = None) -> None:
 
 def end_with_rank_zero() -> None:
     """End with rank 0 where that started this rank; torchrun and srun see to theirs themselves."""
-    if os.environ.get("LOCAL_RANK", "0") != "0" and _RANK_ZERO in os.environ:
-        end_with_parent(int(os.environ[_RANK_ZERO]))
-
-
-def name_rank_zero() -> None:
-    """Tell the ranks that this process is about to start whom they end with."""
-    os.environ[_RANK_ZERO] = str(os.getpid())
+    if os.environ.get("LOCAL_RANK", "0") != "0" and RANK_ZERO in os.environ:
+        end_with_parent(int(os.environ[RANK_ZERO]))
 
 
 def require_cores(accelerator: Any, devices: Any) -> None:  # noqa: ANN401
@@ -52,7 +47,9 @@ def require_cores(accelerator: Any, devices: Any) -> None:  # noqa: ANN401
     cores = os.cpu_count() or 1
     most = max(4, 2 * cores)
     if accelerator in ("cpu", "auto") and str(devices).isdecimal() and int(devices) > most:
-        if accelerator == "auto" and _has_accelerator():
+        import torch
+
+        if accelerator == "auto" and torch.accelerator.is_available():
             return
         raise InputError(
             f"trainer.devices is {devices}, but this machine has {cores} CPU cores: give at most "
@@ -64,7 +61,7 @@ def join_timeout() -> float:
     """Seconds after which a process gives up waiting for the others of its job to start.
 
     Raises:
-        InputError: `$ATTNLIGHT_JOIN_TIMEOUT` is no positive number.
+        InputError: `$ATTNLIGHT_JOIN_TIMEOUT` is not a positive number.
     """
     given = os.environ.get(_JOIN_TIMEOUT, "300")
     try:
@@ -74,9 +71,3 @@ def join_timeout() -> float:
     if not 0 < seconds < float("inf"):
         raise InputError(f"{_JOIN_TIMEOUT} is {given!r}; it must be a positive number of seconds.")
     return seconds
-
-
-def _has_accelerator() -> bool:
-    import torch
-
-    return bool(torch.accelerator.is_available())

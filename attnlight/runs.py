@@ -67,36 +67,35 @@ class Run:
             flattened: The configuration as text without what `NOT_HASHED` names.
 
         Raises:
-            InputError: A name is more than that of one folder, or no folder can be called so.
+            InputError: A name is a path, or not a valid name of a folder.
         """
-        digest = hashlib.sha256(flattened.encode()).hexdigest()[:8]
-        given, name = config["experiment"], config["run"]
-        return cls(
-            root=_root(config),
-            experiment=_folder_name(
-                "experiment", _experiment(config.get("config") or ()) if given is None else given
-            ),
-            name=_folder_name(
-                "run", f"seed{config['seed_everything']}-{digest}" if name is None else name
-            ),
-        )
+        root, experiment, name = config["root"], config["experiment"], config["run"]
+        if re.search(r"[\x00\ud800-\udfff]", root):
+            raise InputError(f"--root is {root!r}, which no folder can be called.")
+        if experiment is None:  # the last configuration file that is not one of tests alone
+            paths = [Path(str(path)) for path in config.get("config") or () if path is not None]
+            experiment = ["default", *(p.stem for p in paths if p.parent.name != "tests")][-1]
+        if name is None:
+            digest = hashlib.sha256(flattened.encode()).hexdigest()[:8]
+            name = f"seed{config['seed_everything']}-{digest}"
+        names = _folder_name("experiment", experiment), _folder_name("run", name)
+        return cls(Path(root), *names)
 
     @classmethod
     def of_checkpoint(cls, config: Mapping[str, Any]) -> Run:
         """The run that `validate`, `test` or `predict` looks at: that of the checkpoint.
 
         Raises:
-            InputError: Neither a checkpoint file nor a run is named, or a name is none of a folder.
+            InputError: Neither a checkpoint nor a run is named, or a name is not a valid one.
         """
         given = config.get("ckpt_path")
         if given in (None, "best", "last"):
-            names = config["experiment"], config["run"]
-            if None in names:
+            if config["experiment"] is None or config["run"] is None:
                 raise InputError(
                     "which trained model? Give --ckpt_path <run>/best.ckpt, or --experiment and "
                     "--run with --ckpt_path best."
                 )
-            return cls(_root(config), *map(_folder_name, ("experiment", "run"), names))
+            return cls.of_fit(config, "")
         folder = Path(given).absolute().parent
         return cls(folder.parent.parent, folder.parent.name, folder.name)
 
@@ -104,11 +103,6 @@ class Run:
     def folder(self) -> Path:
         """The run's folder."""
         return self.root / self.experiment / self.name
-
-    @property
-    def finished(self) -> bool:
-        """Whether `fit` came to its end here."""
-        return _status(self.folder).get("state") == "finished"
 
     def checkpoint(self, given: str | None) -> str | None:
         """The checkpoint that `--ckpt_path` means.
@@ -135,7 +129,11 @@ class Run:
         """
         if clear:
             with named_errors(self.folder):
-                self._clear()
+                for left in (path for pattern in PRODUCTS for path in self.folder.glob(pattern)):
+                    if left.is_dir() and not left.is_symlink():
+                        shutil.rmtree(left)
+                    else:
+                        left.unlink()
         path = self.folder / "wandb_id"
         if not path.is_file():
             write_text(path, wandb_id + "\n")
@@ -169,7 +167,7 @@ class Run:
             another: Whether to leave aside one that is kept.
 
         Raises:
-            InputError: What is kept is no id.
+            InputError: The file that keeps the id holds something else.
         """
         path = self.folder / "wandb_id"
         if another or not path.is_file():
@@ -185,9 +183,21 @@ class Run:
         """Refuse to train where there is a run.
 
         Raises:
-            InputError: There is one, finished or not.
+            InputError: There is one, finished or not, or what says so cannot be read.
         """
-        if self.finished:
+        path = self.folder / "status.json"
+        status: object = {}
+        if path.is_file():
+            try:
+                status = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError, RecursionError) as error:
+                status = error
+        if not isinstance(status, dict):
+            raise InputError(
+                f"{path} is not what `fit` writes ({status}): add --overwrite to train the run "
+                "again."
+            )
+        if status.get("state") == "finished":
             raise InputError(
                 f"{self.folder} holds this run, finished: test it, or add --overwrite to replace "
                 "it."
@@ -198,35 +208,12 @@ class Run:
                 "go on, or --overwrite to start again."
             )
 
-    def _clear(self) -> None:
-        for pattern in PRODUCTS:
-            for path in self.folder.glob(pattern):
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
-
 
 def is_rank_zero() -> bool:
-    """Whether this process is rank 0 of its job, told before any trainer exists."""
+    """Whether this process is rank 0 of its job; known before a trainer exists."""
     node = os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or "0"
     # Lightning's own launcher starts the first process of each node with no other variable.
     return not _get_rank() and int(node) == 0
-
-
-def _status(folder: Path) -> dict[str, Any]:
-    path = folder / "status.json"
-    if not path.is_file():
-        return {}
-    try:
-        status = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        status = error
-    if not isinstance(status, dict):
-        raise InputError(
-            f"{path} is not what `fit` writes ({status}): add --overwrite to train the run again."
-        )
-    return status
 
 
 def corpus_name(given: str | None, default: str) -> str:
@@ -237,25 +224,18 @@ def corpus_name(given: str | None, default: str) -> str:
         default: What else to make it of: a hub id, a path or the stem of a file.
 
     Raises:
-        InputError: The given name is none of a folder.
+        InputError: The given name is not a valid name of a folder.
     """
     if given is not None:
         return _folder_name("corpus", given)
     return re.sub(r"[^\w.-]+", "-", Path(default).name).strip(".-") or "other"
 
 
-def _root(config: Mapping[str, Any]) -> Path:
-    root: str = config["root"]
-    if re.search(r"[\x00\ud800-\udfff]", root):
-        raise InputError(f"--root is {root!r}, which no folder can be called.")
-    return Path(root)
-
-
 def _folder_name(option: str, name: str) -> str:
     """The name of one folder as it is given.
 
     Raises:
-        InputError: It would lead elsewhere, or no folder can be called so.
+        InputError: It is a path, or not a valid name of a folder.
     """
     if _NO_NAME.fullmatch(name) or len(os.fsencode(name)) > _LONGEST_NAME:
         raise InputError(
@@ -264,10 +244,3 @@ def _folder_name(option: str, name: str) -> str:
             "the folder of all runs as --root."
         )
     return name
-
-
-def _experiment(configs: Any) -> str:  # noqa: ANN401
-    """Stem of the last configuration file that is not one of tests alone."""
-    paths = [Path(str(path)) for path in configs if path is not None]
-    named = [path for path in paths if path.parent.name != "tests"]
-    return named[-1].stem if named else "default"

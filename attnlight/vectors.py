@@ -9,7 +9,6 @@ from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
-    from attnlight.data.word2vec import Word2VecSettings
     from attnlight.datamodules import CorpusDataModule
 
 DESCRIPTION = """\
@@ -55,15 +54,20 @@ def main(argv: list[str]) -> int:
         argv: The arguments after `vectors`.
 
     Raises:
-        InputError: A data file is none, a setting is out of range, gensim is not installed, no word
+        InputError: A data file is missing, a setting is out of range, gensim is not installed, no word
             occurs often enough, or the file cannot be written.
     """
     options = vars(parser().parse_args(argv))
     files, output = options.pop("configs"), options.pop("output")
-    from attnlight.data.word2vec import Word2VecSettings
+    from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
+    from attnlight.files import replacing
 
     settings = Word2VecSettings(**options)
-    print(_write([_corpus(file) for file in files], settings, output))
+    text = CorpusText([_corpus(file).training_text for file in files])
+    with replacing(output) as temporary:  # first, so that a wrong place is refused before training
+        vectors = train_word2vec(text, settings)
+        vectors.write(temporary)
+    print(f"{output}: {len(vectors.words):,} words, size {settings.size}")
     return 0
 
 
@@ -82,14 +86,3 @@ def _corpus(file: Path) -> CorpusDataModule:
         raise InputError(f"{file} describes no corpus: {error}") from error
     corpus: CorpusDataModule = reader.instantiate_classes(parsed).data
     return corpus
-
-
-def _write(corpora: list[CorpusDataModule], settings: Word2VecSettings, output: Path) -> str:
-    from attnlight.data.word2vec import CorpusText, train_word2vec
-    from attnlight.files import replacing
-
-    text = CorpusText([corpus.training_text for corpus in corpora])
-    with replacing(output) as temporary:  # first, so that a wrong place is told before training
-        vectors = train_word2vec(text, settings)
-        vectors.write(temporary)
-    return f"{output}: {len(vectors.words):,} words, size {settings.size}"

@@ -7,12 +7,12 @@ import pytest
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.composition import compose, default_trainer, read_config
+from attnlight.composition import DEFAULT_TRAINER, compose, read_config
 from attnlight.errors import InputError
 from tests.commands import CONFIGS
 
 KEYS = {"seed_everything", "overwrite", "ckpt_path", "verbose", "run", "data", "model"} | {
-    f"trainer.{key}" for key in yaml.safe_load(default_trainer().read_text())["trainer"]
+    f"trainer.{key}" for key in yaml.safe_load(DEFAULT_TRAINER.read_text())["trainer"]
 }
 TRAINER = ["-c", str(CONFIGS / "trainer.yaml")]
 SST = ["-c", str(CONFIGS / "experiments/sst_bilstm.yaml")]
@@ -52,7 +52,7 @@ def callbacks(config: dict[str, Any]) -> list[str]:
     return [item["class_path"].rpartition(".")[2] for item in config["trainer"]["callbacks"]]
 
 
-DEFAULTS = callbacks(read_config(default_trainer()))
+DEFAULTS = callbacks(read_config(DEFAULT_TRAINER))
 
 
 class TestData:
@@ -115,6 +115,17 @@ class TestModel:
         config = composed("-c", fit, "--model", str(file))
         assert config["model"] == yaml.safe_load(file.read_text())
 
+    @pytest.mark.parametrize("null", ["null", "Null", "NULL", "~"])
+    def test_an_option_is_unset_as_yaml_spells_null(self, tmp_path: Path, null: str) -> None:
+        fit = ["-c", written(tmp_path, FIT_YAML, "fit.yaml")]
+        for given in ([f"--model.net.hidden_size={null}"], ["--model.net.hidden_size", null]):
+            found = compose("fit", [*fit, *given], KEYS)
+            assert found.config["model"]["init_args"]["net"]["hidden_size"] is None
+            assert found.options == []
+        for text in ("none", ""):
+            found = compose("fit", [*fit, f"--model.vectors.path={text}"], KEYS)
+            assert found.options == [f"--model.vectors.path={text}"]
+
 
 class TestTrainer:
     """Point 3: the default lies under everything, and tests stay."""
@@ -124,7 +135,7 @@ class TestTrainer:
         for order in ([*TRAINER, *SST, *PERMUTATION], [*SST, *PERMUTATION, *TRAINER]):
             assert compose("fit", order, KEYS) == without
         assert callbacks(without.config) == [*DEFAULTS, "AttentionPermutation"]
-        assert composed()["trainer"] == read_config(default_trainer())["trainer"]
+        assert composed()["trainer"] == read_config(DEFAULT_TRAINER)["trainer"]
 
     def test_tests_before_a_trainer_of_ones_own_stay(self, tmp_path: Path) -> None:
         """The command that failed: tests given before a plain `callbacks:` vanished."""
@@ -136,7 +147,7 @@ class TestTrainer:
 
     def test_keys_are_merged_one_by_one(self, tmp_path: Path) -> None:
         config = composed("-c", written(tmp_path, {"trainer": {"max_epochs": 2}}))
-        default = read_config(default_trainer())["trainer"]
+        default = read_config(DEFAULT_TRAINER)["trainer"]
         assert config["trainer"] == default | {"max_epochs": 2}
 
     def test_a_list_can_be_appended_to(self, tmp_path: Path) -> None:

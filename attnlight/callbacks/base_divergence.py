@@ -13,7 +13,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.validate_output import broken_rows
-from attnlight.data.samplers import PairSampler
+from attnlight.data.samplers import OnceSampler
 from attnlight.errors import InputError
 from attnlight.functional import js_divergence, kendall_tau, total_variation
 from attnlight.functional.divergence import js_share
@@ -163,8 +163,9 @@ class BaseDivergence(InterpretabilityTest):
             texts, model = corpus.dataset(_MATCHED_ON), cast("AttentionModel", module.model)
             place = trainer.global_rank, trainer.world_size
             found = torch.zeros(heads, heads, dtype=torch.double, device=device)
+            sizes: dict[str, Any] = {"lengths": texts.lengths, "pairs": _PAIRS}
             with reading(_MATCHED_ON):
-                for positions in PairSampler(_PAIRS, texts.lengths, _TEXTS, *place):
+                for positions in OnceSampler(len(texts), _TEXTS, *place, **sizes):
                     output = model(texts[positions].to(device))
                     base, _ = self._of_base(outputs, output)
                     broken = broken_rows(output)

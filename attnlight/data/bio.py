@@ -13,7 +13,7 @@ def split_tag(tag: str) -> tuple[str, str]:
     """What a tag says: O, B or I, and the chunk type, empty for O.
 
     Raises:
-        InputError: It is no tag of the scheme.
+        InputError: It is not a tag of the scheme.
 
     Example:
         >>> split_tag("B-NP")

@@ -18,7 +18,7 @@ def pad_ragged(flat: NDArray[np.generic], lengths: NDArray[np.integer]) -> Tenso
 
     Args:
         flat: The values; they keep their type.
-        lengths: Values of each row, (B,), or (B, S) for rows of rows, 0 where there is none.
+        lengths: Values of each row, (B,), or (B, S) for rows of rows; 0 pads (B, S).
 
     Returns:
         (B, N) or (B, S, N), where N is the longest of `lengths`.
@@ -45,7 +45,7 @@ def collate(
 
     Args:
         index: Dataset row of each text, (B,).
-        lengths: Ids of each text, (B,), or of each of its sentences, (B, S), 0 where there is none.
+        lengths: Ids of each text, (B,), or of each of its sentences, (B, S), padded with 0.
         tokens: The ids of all texts, one text after the other, (sum of lengths,).
         labels: Classes (B,), or None.
         extras: Columns that run along the tokens, each (sum of lengths,); they keep their type.

@@ -42,7 +42,7 @@ def is_text(kind: pyarrow.DataType) -> bool:
 
 
 def list_element(kind: pyarrow.DataType) -> pyarrow.DataType:
-    """Type of the elements of a list column, null for what is no list."""
+    """Type of the elements of a list column; null for other columns."""
     import pyarrow
 
     is_list = pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)

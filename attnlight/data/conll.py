@@ -27,7 +27,7 @@ def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
         columns: Numbers of the columns to read, from 0, or from -1 for the last one back.
 
     Raises:
-        InputError: The file cannot be read, is no text, or a line lacks a column.
+        InputError: The file cannot be read as text, or a line lacks a column.
     """
     values: list[list[str]] = [[] for _ in columns]
     first = 1
@@ -69,7 +69,7 @@ def load_columns(file: Path, columns: Sequence[int], stream: Path) -> Dataset:
         A row per sentence: `line`, and a list of strings per column, named by its number.
 
     Raises:
-        InputError: The file cannot be read, a line lacks a column, or there is no sentence.
+        InputError: The file cannot be read or holds no sentence, or a line lacks a column.
     """
     import datasets
     import pyarrow

@@ -64,14 +64,6 @@ class _RaggedColumn:
         values: NDArray[Any] = self.values[chunk][offsets[row] : offsets[row + 1]]
         return values
 
-    def shapes(self) -> NDArray[np.int32]:
-        """Number of values and largest value of each row, (n, 2); no row may be empty."""
-        parts = [np.zeros((0, 2), np.int32)]
-        for offsets, values in zip(self.offsets, self.values, strict=True):
-            largest = np.maximum.reduceat(values[: offsets[-1]], offsets[:-1])
-            parts.append(np.stack([np.diff(offsets), largest], axis=1))
-        return np.concatenate(parts)
-
 
 class TokenDataset(Dataset[TextBatch]):
     """Texts of one split; `dataset[[3, 1, 4]]` is a batch.
@@ -88,6 +80,7 @@ class TokenDataset(Dataset[TextBatch]):
         lengths: Ids of each text, (n,) int32.
         labels: Class of each text, (n,) int64, or None where the split has none.
         extras: Names of the columns that run along the tokens.
+        table: All columns, read by memory map.
 
     Raises:
         InputError: `nested`, but the corpus was prepared without sentences.
@@ -99,34 +92,32 @@ class TokenDataset(Dataset[TextBatch]):
         self.folder = Path(folder)
         self.nested = nested
         rows = datasets.load_from_disk(str(folder), keep_in_memory=False)
-        self._table: pyarrow.Table = rows.data.table
-        names = self._table.column_names
-        self.index = self._table["index"].to_numpy().astype(np.int64, copy=False)
-        self.lengths = self._table["length"].to_numpy().astype(np.int32, copy=False)
+        self.table: pyarrow.Table = rows.data.table
+        names = self.table.column_names
+        self.index = self.table["index"].to_numpy().astype(np.int64, copy=False)
+        self.lengths: NDArray[np.int32] = (
+            self.table["length"].to_numpy().astype(np.int32, copy=False)
+        )
         self.labels: NDArray[np.int64] | None = None
         if "label" in names:
-            self.labels = self._table["label"].to_numpy().astype(np.int64, copy=False)
+            self.labels = self.table["label"].to_numpy().astype(np.int64, copy=False)
         self.extras = [name for name in names if name not in COLUMNS]
-        self._tokens = _RaggedColumn(self._table["tokens"])
+        self._tokens = _RaggedColumn(self.table["tokens"])
         if nested and "sentences" not in names:
             raise InputError(f"{folder} was prepared without sentences.")
         if "sentences" in names:
-            self._sentences = _RaggedColumn(self._table["sentences"])
-        self._extras = {name: _RaggedColumn(self._table[name]) for name in self.extras}
+            self._sentences = _RaggedColumn(self.table["sentences"])
+        self._extras = {name: _RaggedColumn(self.table[name]) for name in self.extras}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A spawned worker opens the map itself instead of receiving the corpus.
-        return TokenDataset, (self.folder, self.nested)
+        return type(self), (self.folder, self.nested)
 
     def __len__(self) -> int:
         return len(self.index)
 
-    def equals(self, other: TokenDataset) -> bool:
-        """Whether another split holds the same columns of the same rows in the same order."""
-        return bool(self._table.equals(other._table))
-
     def count_unknown(self) -> dict[str, int]:
-        """Number of tokens that are no boundaries, and of those among them that are unknown."""
+        """Number of tokens without boundary tokens, and how many of them are unknown."""
         total = unknown = 0
         for offsets, values in zip(self._tokens.offsets, self._tokens.values, strict=True):
             ids = values[offsets[0] : offsets[-1]]
@@ -146,7 +137,13 @@ class TokenDataset(Dataset[TextBatch]):
 
         Ids of each text, (n,), or, nested, its sentences and the ids of its longest one, (n, 2).
         """
-        return self._sentences.shapes() if self.nested else self.lengths
+        if not self.nested:
+            return self.lengths
+        parts = [np.zeros((0, 2), np.int32)]
+        for offsets, sizes in zip(self._sentences.offsets, self._sentences.values, strict=True):
+            longest = np.maximum.reduceat(sizes[: offsets[-1]], offsets[:-1])  # no text is empty
+            parts.append(np.stack([np.diff(offsets), longest], axis=1))
+        return np.concatenate(parts)
 
     def __getitem__(self, positions: int | Sequence[int]) -> TextBatch:
         """The batch of these positions; -1 - p stands for p as a repeat, whose index is -1."""
@@ -172,7 +169,7 @@ class TokenDataset(Dataset[TextBatch]):
     def sentences(self, position: int) -> list[list[int]]:
         """Ids of each sentence of a text; a text that was not split is one sentence."""
         ids = self._tokens[position].tolist()
-        if "sentences" not in self._table.column_names:
+        if "sentences" not in self.table.column_names:
             return [ids]
         stops = np.cumsum(self._sentences[position]).tolist()
         return [ids[start:stop] for start, stop in pairwise([0, *stops])]
@@ -185,13 +182,13 @@ class TokenDataset(Dataset[TextBatch]):
 
     def words(self, position: int) -> list[str]:
         """Surface form of each id of a text: as in its source where that is kept, (length,)."""
-        names = self._table.column_names
+        names = self.table.column_names
         # What was encoded by itself, each with the number of ids that were kept of it.
         parts: list[tuple[str, int | None]] = []
         if "words" in names:
-            parts = [(" ".join(self._table["words"][position].as_py()), None)]
+            parts = [(" ".join(self.table["words"][position].as_py()), None)]
         elif "text" in names:
-            text = self._table["text"][position].as_py()
+            text = self.table["text"][position].as_py()
             sizes = [None] if isinstance(text, str) else self._sentences[position].tolist()
             parts = list(zip([text] if isinstance(text, str) else text, sizes, strict=True))
         found, surface = [], []

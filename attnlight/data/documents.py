@@ -52,7 +52,8 @@ class DocumentReader:
     Args:
         rows: The source's rows.
         source: Where they come from: its text or token columns.
-        extras: Per-token columns of the token lists.
+        extras: Per-token columns of the token lists; whole numbers are stored in one byte each,
+            others in four.
         joint: What stands between the texts of several columns.
         line_breaks: Read a backslash before an n as a line break.
 
@@ -68,6 +69,8 @@ class DocumentReader:
         joint: str = " ",
         line_breaks: bool = False,
     ) -> None:
+        import pyarrow
+
         require_columns(rows, source, [*source.columns, *extras])
         self.rows = rows
         self.source = source
@@ -79,18 +82,18 @@ class DocumentReader:
             if not is_text(kind if source.tokens is None else list_element(kind)):
                 expected = "text" if source.tokens is None else "a list of strings"
                 raise InputError(f"column {name} of {source} holds {kind}; expected {expected}")
-        self.extras = {name: self._stored_type(name, schema.field(name).type) for name in extras}
-
-    def _stored_type(self, name: str, kind: pyarrow.DataType) -> pyarrow.DataType:
-        """Whole numbers are stored in one byte each, others in four."""
-        import pyarrow
-
-        element = list_element(kind)
-        if pyarrow.types.is_integer(element) or pyarrow.types.is_boolean(element):
-            return pyarrow.int8()
-        if pyarrow.types.is_floating(element):
-            return pyarrow.float32()
-        raise InputError(f"column {name} of {self.source} holds {kind}; expected a list of numbers")
+        self.extras: dict[str, pyarrow.DataType] = {}
+        for name in extras:
+            kind = schema.field(name).type
+            element = list_element(kind)
+            if pyarrow.types.is_integer(element) or pyarrow.types.is_boolean(element):
+                self.extras[name] = pyarrow.int8()
+            elif pyarrow.types.is_floating(element):
+                self.extras[name] = pyarrow.float32()
+            else:
+                raise InputError(
+                    f"column {name} of {source} holds {kind}; expected a list of numbers"
+                )
 
     def __call__(self, rows: NDArray[np.int64]) -> Iterator[Documents]:
         """The documents of these rows, which must ascend."""
@@ -102,6 +105,8 @@ class DocumentReader:
         return (documents.texts for documents in self(rows))
 
     def _documents(self, rows: NDArray[np.int64], table: pyarrow.Table) -> Documents:
+        import pyarrow
+
         columns = [table[name].to_pylist() for name in self.source.columns]
         if self.source.tokens is None:
             rowwise = zip(*columns, strict=True)
@@ -110,24 +115,19 @@ class DocumentReader:
                 texts = [text.replace("\\n", "\n") for text in texts]
             return Documents(rows, texts, None, {})
         words = [[word or "" for word in tokens or ()] for tokens in columns[0]]
-        extras = {name: self._extra(name, table[name]) for name in self.extras}
-        for name, values in extras.items():
-            for row, found, tokens in zip(rows, values, words, strict=True):
+        extras: dict[str, list[list[float]]] = {}
+        for name, kind in self.extras.items():
+            try:
+                values = table[name].cast(pyarrow.list_(kind)).to_pylist()
+            except pyarrow.ArrowInvalid as error:
+                raise InputError(
+                    f"column {name} of {self.source} cannot be stored as {kind}: {error}"
+                ) from error
+            extras[name] = [found or [] for found in values]
+            for row, found, tokens in zip(rows, extras[name], words, strict=True):
                 if len(found) != len(tokens) or None in found:
                     raise InputError(
                         f"row {row} of {self.source} has {len(tokens)} tokens; {name} must have a "
                         "number for each"
                     )
         return Documents(rows, [" ".join(tokens) for tokens in words], words, extras)
-
-    def _extra(self, name: str, column: pyarrow.ChunkedArray) -> list[list[float]]:
-        """Values of a per-token column by row, as its stored type has them."""
-        import pyarrow
-
-        try:
-            values = column.cast(pyarrow.list_(self.extras[name])).to_pylist()
-        except pyarrow.ArrowInvalid as error:
-            raise InputError(
-                f"column {name} of {self.source} cannot be stored as {self.extras[name]}: {error}"
-            ) from error
-        return [found or [] for found in values]

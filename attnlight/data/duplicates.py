@@ -31,14 +31,6 @@ def text_keys(texts: Iterable[Sequence[str]], rows: Rows, size: int) -> Keys:
     return keys
 
 
-def distinct_if_empty(keys: Keys) -> Keys:
-    """The same numbers, but a different one for each text without a word."""
-    empty = keys == 0
-    keys = keys.copy()
-    keys[empty] = np.arange(empty.sum(), dtype=np.uint64)
-    return keys
-
-
 def also_in(keys: Mapping[str, Keys]) -> dict[str, dict[str, dict[str, int]]]:
     """How many texts of each split occur in an earlier one, too, for `corpus.json`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,32 +54,32 @@ def write_split(
         ready = reader.source.tokens is not None
         kinds |= {"words": strings} if ready else {"text": pyarrow.string()}
     counts = Counter(empty=0)
-
-    def chunks() -> Iterator[dict[str, Any]]:
-        for documents in reader(rows):
-            columns, counted = _encoded(documents, tokenizer, sentences)
-            counts.update(counted)
-            lengths = [len(row) for row in columns["tokens"]]
-            known = {"index": documents.rows, "label": labels[documents.rows], "length": lengths}
-            yield known | columns
-
-    save_split(folder, pyarrow.schema(kinds), chunks())
+    columns = _columns(reader(rows), labels, tokenizer, sentences, counts)
+    save_split(folder, pyarrow.schema(kinds), columns)
     return dict(counts)
 
 
-def _encoded(
-    documents: Documents, tokenizer: Tokenizer, sentences: SentenceRules | None
-) -> tuple[dict[str, Any], dict[str, int]]:
-    """The columns that hold the documents' text, and what is counted of them."""
-    if sentences is not None:
-        found = encode_sentences(tokenizer, documents.texts, sentences)
-        columns = {"tokens": found.ids, "sentences": found.sizes, "text": found.texts}
-        return columns, found.cut | {"empty": int(found.empty.sum())}
-    ids, empty = encode_texts(tokenizer, documents.texts)
-    columns = {"tokens": ids, "text": documents.texts}
-    if documents.words is not None:
-        columns = {"tokens": ids, "words": documents.words}
-    return columns | _follow_tokens(documents, tokenizer, ids), {"empty": int(empty.sum())}
+def _columns(
+    chunks: Iterable[Documents],
+    labels: NDArray[np.int64],
+    tokenizer: Tokenizer,
+    sentences: SentenceRules | None,
+    counts: Counter[str],
+) -> Iterator[dict[str, Any]]:
+    """The columns of a split, in chunks; `counts` grows by what is counted on the way."""
+    for documents in chunks:
+        columns: dict[str, Any] = {"index": documents.rows, "label": labels[documents.rows]}
+        if sentences is not None:
+            found = encode_sentences(tokenizer, documents.texts, sentences)
+            columns |= {"tokens": found.ids, "sentences": found.sizes, "text": found.texts}
+            counts.update(found.cut, empty=int(found.empty.sum()))
+        else:
+            ids, empty = encode_texts(tokenizer, documents.texts)
+            ready = documents.words is not None
+            source = {"words": documents.words} if ready else {"text": documents.texts}
+            columns |= {"tokens": ids} | source | _follow_tokens(documents, tokenizer, ids)
+            counts.update(empty=int(empty.sum()))
+        yield columns | {"length": [len(row) for row in columns["tokens"]]}
 
 
 def _follow_tokens(

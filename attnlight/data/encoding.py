@@ -39,11 +39,6 @@ class Encoding:
         classes = tuple(map(str, held["classes"]))
         return cls(held["corpus"], held["tokenizer"], classes, held.get("sentences"))
 
-    @property
-    def nested(self) -> bool:
-        """Whether batches keep sentences apart."""
-        return self.sentences is not None and bool(self.sentences["nested"])
-
     @cached_property
     def sentence_rules(self) -> SentenceRules | None:
         """How a text becomes sentences."""

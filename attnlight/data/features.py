@@ -145,20 +145,14 @@ class TokenFeatures:
             name: np.array([ids[name].get(value, UNK) for value in values], np.int64)
             for name, values in self.rules.values(words, pos).items()
         }
-        if self.rules.characters:
-            packed = self._characters(words, ids[CHARACTERS])
+        if size := self.rules.characters:
+            known, spelled = ids[CHARACTERS], np.full((len(words), size), PAD, np.uint8)
+            for row, word in zip(spelled, words, strict=True):
+                read = word if len(word) <= size else word[: size // 2] + word[-(size // 2) :]
+                row[: len(read)] = [known.get(character, UNK) for character in read]
+            packed = spelled.view("<i8").astype(np.int64)  # eight in a number, (T, characters / 8)
             columns |= {f"{CHARACTERS}_{n}": column for n, column in enumerate(packed.T)}
         return columns
-
-    def _characters(self, words: Sequence[str], ids: Mapping[str, int]) -> NDArray[np.int64]:
-        """Ids of the characters of T words, eight in a number, (T, characters / 8)."""
-        size = self.rules.characters
-        spelled = np.full((len(words), size), PAD, np.uint8)
-        for row, word in zip(spelled, words, strict=True):
-            read = word if len(word) <= size else word[: size // 2] + word[-(size // 2) :]
-            row[: len(read)] = [ids.get(character, UNK) for character in read]
-        numbers: NDArray[np.int64] = spelled.view("<i8").astype(np.int64)
-        return numbers
 
     def held(self) -> dict[str, Any]:
         """Everything as plain values, for files."""

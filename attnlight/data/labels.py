@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 Value = int | str
-_DISTINCT = 20  # more rows than this with a label each are no classes
+_DISTINCT = 20  # a column with more rows than this, each of another value, does not hold classes
 _SHOWN = 30
 
 

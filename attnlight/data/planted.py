@@ -30,7 +30,7 @@ class PlantedSpec:
     """What decides a planted corpus, but for sizes; see `PlantedEvidence` for the meaning.
 
     Raises:
-        InputError: A value is out of range, distractors are no minority, or a text of `min_tokens`
+        InputError: A value is out of range, distractors are not a minority, or a text of `min_tokens`
             cannot hold its evidence.
     """
 
@@ -83,13 +83,12 @@ class PlantedSpec:
 
     @property
     def first_negator(self) -> int:
-        """Id of the first negator; fillers stand before it, by falling frequency."""
-        return len(SPECIAL_TOKENS) + self.vocabulary
+        """Id of the first negator.
 
-    @property
-    def first_keyword(self) -> int:
-        """Id of the first keyword; those of a class stand together, classes by label."""
-        return self.first_negator + self.negators
+        Before it stand the fillers, by falling frequency; after all negators stand the keywords,
+        those of a class together, classes by label.
+        """
+        return len(SPECIAL_TOKENS) + self.vocabulary
 
     @cached_property
     def words(self) -> list[str]:
@@ -136,7 +135,7 @@ class PlantedSpec:
         tokens += len(SPECIAL_TOKENS)
         evidence = np.zeros(tokens.shape, np.int8)
         chosen = kinds * self.keywords + rng.integers(self.keywords, size=kinds.shape)
-        _put(tokens, keyword_at, self.first_keyword + chosen)
+        _put(tokens, keyword_at, self.first_negator + self.negators + chosen)
         _put(evidence, keyword_at, np.where(negated[:, None], -1, supports))
         if self.negation:
             chosen = rng.integers(self.negators, size=negator_at.shape)

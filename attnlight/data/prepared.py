@@ -19,7 +19,7 @@ from attnlight.errors import InputError
 from attnlight.files import named_errors, write_text
 
 MANIFEST = "manifest.json"  # size and CRC-32 of each file; written last
-_PASSED = ".passed.json"  # what of that was right, and when each file was changed
+_PASSED = ".passed.json"  # files that were found whole, and when each was modified
 _PIECE = 1 << 20
 
 

@@ -57,8 +57,8 @@ class BucketSampler(DistributedSampler[list[int]]):
         rng = np.random.default_rng((self.seed, self.epoch))
         n, stride = len(self.lengths), self.batch_size * self.num_replicas
         order = rng.permutation(n)
-        columns = [self._jittered(column, rng) for column in _columns(self.lengths[order])]
-        order = order[np.lexsort(columns[::-1])]
+        columns = np.atleast_2d(self.lengths[order].T)
+        order = order[np.lexsort([self._jittered(column, rng) for column in columns][::-1])]
         order = np.concatenate([order, np.repeat(-1 - order[-1:], -n % self.num_replicas)])
         for number in rng.permutation(len(self)):
             start = number * stride
@@ -78,6 +78,10 @@ class OnceSampler(DistributedSampler[list[int]]):
     by length, so that a batch pads little, and the batches are shuffled by a fixed seed, so that a
     run limited to some batches sees texts of all lengths.
 
+    With `pairs` batches that hold too many pairs of tokens are cut, by all ranks alike: what is
+    asked of a token's attention takes memory for each pair of a token and an item, of which a batch
+    of long sentences has many times as many as one of short ones.
+
     Args:
         n: Number of texts.
         batch_size: Texts per batch on each device.
@@ -87,6 +91,8 @@ class OnceSampler(DistributedSampler[list[int]]):
             p is yielded as -1 - p, which `TokenDataset` marks by index -1.
         lengths: Ids of each text, (n,), or several lengths, (n, K), by the first of which texts are
             sorted, then by the next; None to keep the corpus's order.
+        pairs: Pairs of a batch at most, its texts times the square of the longest of them by
+            `lengths`, (n,); a text is never cut.
     """
 
     def __init__(
@@ -97,6 +103,7 @@ class OnceSampler(DistributedSampler[list[int]]):
         world: int = 1,
         pad: bool = False,
         lengths: NDArray[np.integer] | None = None,
+        pairs: int | None = None,
     ) -> None:
         super().__init__(
             cast("Dataset[Any]", range(n)), num_replicas=world, rank=rank, shuffle=False
@@ -104,68 +111,27 @@ class OnceSampler(DistributedSampler[list[int]]):
         self.n = n
         self.batch_size = batch_size
         self.lengths = lengths
+        self.pairs = pairs
         self._repeats = -n % world if pad else 0
         self._count = math.ceil(len(range(rank, n + self._repeats, world)) / batch_size)
 
     def __len__(self) -> int:
-        return self._count
+        return self._count if self.pairs is None else sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[list[int]]:
-        return (batch for _, batch in self._numbered())
-
-    def _numbered(self) -> Iterator[tuple[int, list[int]]]:
-        """The batches of this rank, each with its number in the order of the texts."""
         order = np.arange(self.n)
         batches = np.arange(self._count)
         if self.lengths is not None:
-            order = np.lexsort(_columns(self.lengths)[::-1])
+            order = np.lexsort(np.atleast_2d(self.lengths.T)[::-1])
             np.random.default_rng(0).shuffle(batches)
-        order = np.concatenate([order, np.repeat(-1 - order[-1:], self._repeats)])
-        mine = order[self.rank :: self.num_replicas]
+        padded = np.concatenate([order, np.repeat(-1 - order[-1:], self._repeats)])
+        mine = padded[self.rank :: self.num_replicas]
         for number in batches.tolist():
-            yield number, mine[number * self.batch_size : (number + 1) * self.batch_size].tolist()
-
-
-class PairSampler(OnceSampler):
-    """`OnceSampler` whose batches are cut where they hold too many pairs of tokens.
-
-    What is asked of a token's attention takes memory for each pair of a token and an item, of
-    which a batch of long sentences has many times as many as one of short ones. All ranks cut alike.
-
-    Args:
-        pairs: Pairs of a batch at most, its sentences times the square of its longest one; a
-            sentence is never cut.
-        lengths: Tokens of each sentence, (n,).
-        batch_size: Sentences per batch on each device at most.
-        rank: This device.
-        world: Number of devices.
-        pad: Give all ranks as many sentences, as `OnceSampler` does.
-    """
-
-    def __init__(
-        self,
-        pairs: int,
-        lengths: NDArray[np.integer],
-        batch_size: int,
-        rank: int = 0,
-        world: int = 1,
-        pad: bool = False,
-    ) -> None:
-        super().__init__(len(lengths), batch_size, rank, world, pad, lengths)
-        self.pairs = pairs
-        self._ascending = np.sort(lengths)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for number, batch in self._numbered():
-            # Of all ranks, so that they run as many batches.
-            stop = min((number + 1) * self.batch_size * self.num_replicas, self.n)
-            size = max(1, self.pairs // int(self._ascending[stop - 1]) ** 2)
+            batch = mine[number * self.batch_size : (number + 1) * self.batch_size].tolist()
+            size = self.batch_size
+            if self.pairs is not None and self.lengths is not None:
+                # The longest of all ranks' batches, so that they run as many.
+                last = order[min((number + 1) * self.batch_size * self.num_replicas, self.n) - 1]
+                size = max(1, self.pairs // int(self.lengths[last]) ** 2)
             for start in range(0, len(batch), size):
                 yield batch[start : start + size]
-
-
-def _columns(lengths: NDArray[np.integer]) -> list[NDArray[np.integer]]:
-    return list(np.atleast_2d(lengths.T))

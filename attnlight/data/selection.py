@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.data.duplicates import distinct_if_empty
 from attnlight.errors import InputError
 
 Rows = NDArray[np.int64]
@@ -31,16 +30,13 @@ def choose(rows: Rows, count: int, seed: int) -> Rows:
 
 def _hash(rows: Rows, seed: int) -> NDArray[np.uint64]:
     """Splitmix64 (Steele et al. 2014) of the seed, then of each row number added to it."""
-    start = _mix(np.array([seed], np.int64).view(np.uint64))
-    return _mix(start + rows.astype(np.uint64))
-
-
-def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    state = state + np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: NDArray[np.uint64] = state ^ (state >> np.uint64(31))
-    return mixed
+    state: NDArray[np.uint64] = np.array([seed], np.int64).view(np.uint64)
+    for added in (np.zeros(1, np.uint64), rows.astype(np.uint64)):
+        state = state + added + np.uint64(0x9E3779B97F4A7C15)
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        state = state ^ (state >> np.uint64(31))
+    return state
 
 
 def choose_stratified(
@@ -184,7 +180,9 @@ class Selection:
             if fraction is None:
                 continue
             if split == "test":
-                groups = distinct_if_empty(texts[train.rows])
+                groups = texts[train.rows]  # a copy
+                empty = groups == 0  # texts without a word, which do not belong together
+                groups[empty] = np.arange(empty.sum(), dtype=np.uint64)
                 rows = choose_stratified(
                     train.rows, labels[train.rows], groups, fraction, self.seed
                 )
@@ -209,7 +207,7 @@ class Selection:
             complete: Refuse a subset of a split that is not among them.
 
         Raises:
-            InputError: There is no such split, or it has fewer texts.
+            InputError: The corpus lacks the split, or it has fewer texts.
         """
         for split, amount in self.subset.items():
             kept = splits.get(split)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -37,7 +37,7 @@ class SentenceRules:
         max_tokens: Tokens to keep of a sentence, the first ones.
 
     Raises:
-        InputError: `language` is no such code, or a number is not positive.
+        InputError: `language` is not a code of that form, or a number is not positive.
     """
 
     language: str = "en"
@@ -57,10 +57,6 @@ class SentenceRules:
             max_sentences=self.max_sentences,
             max_sentence_tokens=self.max_tokens,
         )
-
-    def uncapped(self) -> SentenceRules:
-        """The same rules without a limit."""
-        return replace(self, max_sentences=None, max_tokens=None)
 
     def identity(self) -> dict[str, Any]:
         """The rules and the version of what applies them, as plain JSON."""

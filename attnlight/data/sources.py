@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 DATA_VARIABLE = "ATTNLIGHT_DATA"
-_PLACE = ("path", "name", "revision", "local")
+PLACE = ("path", "name", "revision", "local")  # of a corpus, whichever split of it is read
 _FILES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".arrow", ".gz", ".zip", ".zst", ".xz")
 Label = str | int | bool
 Classes = dict[str, list[Label] | Label]
@@ -59,7 +59,7 @@ class Source:
         """This source, completed by another and by the split that it is for."""
         own = {f.name for f in fields(self) if getattr(self, f.name) is not None}
         if "path" in own:
-            own.update(_PLACE)
+            own.update(PLACE)
         if own & {"text", "tokens"}:
             own.update(("text", "tokens"))
         return replace(replace(main, split=split), **{name: getattr(self, name) for name in own})
@@ -78,11 +78,6 @@ class Source:
     def split_name(self) -> str:
         """The split, without the slice that is taken of it."""
         return str(self.split).partition("[")[0]
-
-    @property
-    def place(self) -> list[str | None]:
-        """Where the corpus is, whichever split of it is read."""
-        return [getattr(self, name) for name in _PLACE]
 
     @property
     def _stands_in(self) -> bool:
@@ -110,7 +105,7 @@ class Source:
             raise InputError(f"there is no corpus folder {folder}{reason}")
         return folder
 
-    def identity(self, column_file: bool = False) -> dict[str, Any]:
+    def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
         """What decides the content of the split, as plain JSON.
 
         A local folder is known by the names and content of the data files that `datasets` reads
@@ -120,16 +115,22 @@ class Source:
 
         Args:
             column_file: The split is a file of columns in the folder, which alone is read.
+            every_file: Let every file of the folder count, as version 1 of the fingerprint did.
 
         Raises:
-            InputError: There is no such folder, or `datasets` cannot read its files.
+            InputError: The folder is missing, or `datasets` cannot read its files.
         """
+        content = asdict(self) | {"local": None}
+        content["classes"] = self.classes and list(self.classes.items())  # their order matters
         folder = self.folder
         if folder is None:
-            return self._content()
+            return content
+        content |= {"path": None, "revision": None, "name": None if self._stands_in else self.name}
+        if every_file:
+            return content | {"files": all_digests(folder)}
         if column_file:
             file = folder / str(self.split)
-            return self._content(digests(folder, [file] if file.is_file() else []))
+            return content | {"files": digests(folder, [file] if file.is_file() else [])}
         import datasets
 
         with tempfile.TemporaryDirectory() as scratch, self._explained():
@@ -138,21 +139,7 @@ class Source:
         splits = (builder.config.data_files or {}).values()
         files = [Path(file) for split in splits for file in split]
         root = folder if folder.is_dir() else folder.parent
-        return self._content(digests(root, files)) | description(folder)
-
-    def former_identity(self) -> dict[str, Any]:
-        """`identity` in version 1 of the fingerprint: every file of a local folder counted."""
-        folder = self.folder
-        return self._content() if folder is None else self._content(all_digests(folder))
-
-    def _content(self, files: dict[str, str] | None = None) -> dict[str, Any]:
-        content = asdict(self)
-        content["classes"] = self.classes and list(self.classes.items())  # their order matters
-        content["local"] = None
-        if files is not None:
-            content |= {"path": None, "revision": None, "files": files}
-            content["name"] = None if self._stands_in else self.name
-        return content
+        return content | {"files": digests(root, files)} | description(folder)
 
     def splits(self) -> list[str]:
         """Names of the corpus's splits.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from attnlight.data.prepared import prepare_once
 from attnlight.data.selection import Selection
-from attnlight.data.sources import Source
+from attnlight.data.sources import PLACE, Source
 from attnlight.errors import InputError
 from attnlight.files import write_text
 
@@ -72,11 +73,12 @@ def default_validation(
     Raises:
         InputError: The corpus cannot be had.
     """
-    used = {source.split_name for source in others.values() if source.place == main.place}
+    place = attrgetter(*PLACE)
+    used = {source.split_name for source in others.values() if place(source) == place(main)}
     if main.folder is not None:
         there = main.splits()
     else:
-        digest = hashlib.sha256(json.dumps(main.place).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(json.dumps(place(main)).encode()).hexdigest()[:16]
         file = cache / f"splits-{digest}" / "names.json"
         prepare_once(
             file.parent, lambda new: write_text(new / file.name, json.dumps(main.splits()))

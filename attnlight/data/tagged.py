@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,25 +69,24 @@ class TaggedReader:
     def __init__(
         self, rows: Dataset, source: Source, columns: Sequence[str], file: Path | None = None
     ) -> None:
+        import pyarrow
+
         require_columns(rows, source, columns)
         self.rows = rows
         self.source = source
         self.columns = list(columns)
         self.file = file
-        self.names = {name: self._names(name) for name in columns}
-
-    def _names(self, column: str) -> list[str] | None:
-        import pyarrow
-
-        element = list_element(self.rows.features.arrow_schema.field(column).type)
-        if is_text(element):
-            return None
-        if not pyarrow.types.is_integer(element) or column == self.columns[0]:
-            expected = "strings" if column == self.columns[0] else "strings or whole numbers"
-            raise InputError(f"column {column} of {self.source} holds no lists of {expected}")
-        feature = self.rows.features[column]
-        names = getattr(getattr(feature, "feature", feature), "names", None)
-        return None if names is None else list(names)
+        self.names: dict[str, list[str] | None] = dict.fromkeys(columns)
+        for column in columns:
+            element = list_element(rows.features.arrow_schema.field(column).type)
+            if is_text(element):
+                continue
+            if not pyarrow.types.is_integer(element) or column == self.columns[0]:
+                expected = "strings" if column == self.columns[0] else "strings or whole numbers"
+                raise InputError(f"column {column} of {source} holds no lists of {expected}")
+            feature = rows.features[column]
+            names = getattr(getattr(feature, "feature", feature), "names", None)
+            self.names[column] = None if names is None else list(names)
 
     def __call__(self, rows: NDArray[np.int64]) -> Iterator[Tagged]:
         """The sentences of these rows, which must ascend; no row may be empty.
@@ -95,39 +94,41 @@ class TaggedReader:
         Raises:
             InputError: A sentence lacks a value for a token, or holds a word with white space.
         """
+        import pyarrow
+
+        strings = pyarrow.list_(pyarrow.string())
         stored = [*self.columns, *([LINE] if self.file is not None else [])]
         for chunk, table in read_columns(self.rows, stored, rows):
-            lists = [self._values(name, table[name].to_pylist()) for name in self.columns]
+            lists = []
+            for column, names in self.names.items():
+                held = table[column] if names is not None else table[column].cast(strings)
+                values = [found or [] for found in held.to_pylist()]
+                if names is not None:
+                    known = dict(enumerate(names))
+                    values = [[known.get(number) for number in found] for found in values]
+                lists.append(values)
             places = [f"sentence {row} of {self.source}" for row in chunk]
             if self.file is not None:
                 lines = table[LINE].to_pylist()
                 places = [f"the sentence from line {line} of {self.file}" for line in lines]
-            for row, place, *values in zip(chunk.tolist(), places, *lists, strict=True):
-                self._check(place, values)
-                yield Tagged(row, place, values[0], values[1], values[2] if values[2:] else None)
+            for row, place, words, *others in zip(chunk.tolist(), places, *lists, strict=True):
+                for column, values in zip(self.columns, (words, *others), strict=True):
+                    if len(values) != len(words) or None in values:
+                        raise InputError(
+                            f"{place} has {len(words)} words; column {column} must have a value for "
+                            "each."
+                        )
+                for word in words:
+                    if word.split() != [word]:
+                        raise InputError(
+                            f"{place} has the word {word!r}, which is empty or has a space."
+                        )
+                yield Tagged(row, place, words, others[0], others[1] if others[1:] else None)
 
     def texts(self, rows: NDArray[np.int64]) -> Iterator[list[str]]:
         """The words of these rows, joined with spaces, in chunks."""
         texts = (" ".join(sentence.words) for sentence in self(rows))
         return iter(lambda: list(islice(texts, READ_ROWS)), [])
-
-    def _values(self, column: str, lists: list[list[Any] | None]) -> list[list[Any]]:
-        names = self.names[column]
-        if names is None:
-            return [[None if v is None else str(v) for v in found or ()] for found in lists]
-        known = dict(enumerate(names))
-        return [[known.get(v) for v in found or ()] for found in lists]
-
-    def _check(self, place: str, columns: Sequence[list[Any]]) -> None:
-        words = columns[0]
-        for name, values in zip(self.columns, columns, strict=True):
-            if len(values) != len(words) or None in values:
-                raise InputError(
-                    f"{place} has {len(words)} words; column {name} must have a value for each."
-                )
-        for word in words:
-            if word.split() != [word]:
-                raise InputError(f"{place} has the word {word!r}, which is empty or has a space.")
 
 
 def open_sentences(
@@ -143,7 +144,7 @@ def open_sentences(
         scratch: Folder for what reading leaves behind, the same for all splits of a corpus.
 
     Raises:
-        InputError: A column is missing or of another type, or there is no such column file.
+        InputError: A column is missing or of another type, or the column file is missing.
     """
     import pyarrow.compute
 

@@ -31,12 +31,9 @@ class TaggedDataset(TokenDataset):
     Labels of a batch are (B, N), -100 on padding and where nothing is asked for.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: str | Path, nested: bool = False) -> None:
+        super().__init__(folder, nested)
         self.extras.remove(TAGS)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TaggedDataset, (self.folder,)
 
     @override
     def __getitem__(self, positions: int | Sequence[int]) -> TextBatch:
@@ -56,7 +53,7 @@ class TaggedDataset(TokenDataset):
 
     @override
     def words(self, position: int) -> list[str]:
-        words: list[str] = self._table["words"][position].as_py()
+        words: list[str] = self.table["words"][position].as_py()
         before = len(self._tokens[position]) - len(words)
         return [SPECIAL_TOKENS[BOS]] * before + words
 

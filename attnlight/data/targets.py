@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor
+from torch.nn.functional import pad
 
 from attnlight.batch import BOS, MARKED, PAD, TextBatch
 from attnlight.data.bio import split_tag
@@ -30,7 +30,7 @@ class Target:
         chunk: Type of the chunk that `sentence` asks for.
 
     Raises:
-        InputError: There is no such target.
+        InputError: `name` is not one of the three.
     """
 
     name: TargetName = "tokens"
@@ -79,15 +79,11 @@ def begun(batch: TextBatch) -> TextBatch:
     Args:
         batch: B texts of N tokens, unlabelled.
     """
-
-    def after(values: Tensor, first: int) -> Tensor:
-        return torch.cat([torch.full_like(values[:, :1], first), values], dim=1)
-
-    tokens = after(batch.tokens, BOS)
+    tokens = pad(batch.tokens, (1, 0), value=BOS)
     return replace(
         batch,
         tokens=tokens,
-        mask=after(batch.mask, True),
-        extras={name: after(values, PAD) for name, values in batch.extras.items()}
+        mask=pad(batch.mask, (1, 0), value=True),
+        extras={name: pad(values, (1, 0), value=PAD) for name, values in batch.extras.items()}
         | {MARKED: (tokens == BOS).to(torch.int8)},
     )

@@ -79,22 +79,6 @@ def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
 
     vocabulary = {word: number for number, word in enumerate((*SPECIAL_TOKENS, *words))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS[UNK]))
-    tokenizer.normalizer = normalizers.Sequence(_normalizers(rules))
-    token = Regex(_PATTERNS[rules.splitting][0])
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(token, behavior="removed", invert=True)
-    if rules.boundary_tokens:
-        first, last = SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{first} $A {last}", special_tokens=[(first, BOS), (last, EOS)]
-        )
-    if rules.truncate is not None:
-        tokenizer.enable_truncation(rules.truncate + 2 * rules.boundary_tokens)
-    return tokenizer
-
-
-def _normalizers(rules: TextRules) -> list[object]:
-    from tokenizers import Regex, normalizers
-
     steps: list[object] = []
     if rules.markup:
         steps.append(normalizers.Replace(Regex(f"{_TAG}|{_BRACKET}"), " "))
@@ -106,7 +90,17 @@ def _normalizers(rules: TextRules) -> list[object]:
         # Elsewhere no token of a text can look like a special one.
         literal = Regex(r"\[(?:PAD|BOS|EOS)\]")
         steps.append(normalizers.Replace(literal, SPECIAL_TOKENS[UNK]))
-    return steps
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    token = Regex(_PATTERNS[rules.splitting][0])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(token, behavior="removed", invert=True)
+    if rules.boundary_tokens:
+        first, last = SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{first} $A {last}", special_tokens=[(first, BOS), (last, EOS)]
+        )
+    if rules.truncate is not None:
+        tokenizer.enable_truncation(rules.truncate + 2 * rules.boundary_tokens)
+    return tokenizer
 
 
 def encode_texts(

@@ -8,7 +8,6 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -54,10 +53,6 @@ class Word2VecSettings:
         require_at_least(1, **numbers)
         if not 0 <= self.seed < 2**32:
             raise InputError(f"seed is {self.seed}; it must be from 0 to {2**32 - 1}.")
-
-    def identity(self) -> str:
-        """The settings as JSON: equal JSON means equal vectors of equal sentences."""
-        return json.dumps(asdict(self), sort_keys=True)
 
 
 class CorpusText:
@@ -134,7 +129,15 @@ def train_word2vec(
             "training word vectors needs gensim: pip install attnlight[vectors]."
         ) from error
     pieces = _Pieces(sentences)
-    counts, total = _ranked(pieces, settings.min_count)
+    counts: Counter[str] = Counter()
+    total = 0
+    for piece in pieces:
+        counts.update(piece)
+        total += 1
+    kept = [word for word, count in counts.items() if count >= settings.min_count]
+    if not kept:
+        raise InputError(f"no word of the text occurs min_count = {settings.min_count} times.")
+    ranked = sorted(kept, key=lambda word: (-counts[word], word))
     model = models.Word2Vec(
         vector_size=settings.size,
         window=settings.window,
@@ -143,9 +146,14 @@ def train_word2vec(
         workers=1,
         sorted_vocab=0,
     )
-    with _quiet():
-        model.build_vocab_from_freq(counts)
+    logger = logging.getLogger("gensim")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it warns of texts that fill few of its jobs
+    try:
+        model.build_vocab_from_freq({word: counts[word] for word in ranked})
         model.train(pieces, total_examples=total, epochs=settings.epochs)
+    finally:
+        logger.setLevel(level)
     return TrainedVectors(list(model.wv.index_to_key), model.wv.vectors)
 
 
@@ -169,44 +177,20 @@ def prepare_vectors(
         print(f"{name}: training word vectors on its text, once", file=sys.stderr)
         train_word2vec(sentences, settings).write(folder / _VECTORS, binary=True)
 
-    digest = hashlib.sha256(settings.identity().encode()).hexdigest()[:16]
+    identity = json.dumps(asdict(settings), sort_keys=True)  # equal for equal vectors of equal text
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     target = corpus.with_name(f"word2vec-{corpus.name}-{digest}")
     prepare_once(target, write)
     return target / _VECTORS
 
 
-def _ranked(pieces: Iterable[Sequence[str]], min_count: int) -> tuple[dict[str, int], int]:
-    """Occurrences of each word that is frequent enough, by rank, and the number of pieces."""
-    counts: Counter[str] = Counter()
-    total = 0
-    for piece in pieces:
-        counts.update(piece)
-        total += 1
-    kept = [word for word, count in counts.items() if count >= min_count]
-    if not kept:
-        raise InputError(f"no word of the text occurs min_count = {min_count} times.")
-    return {word: counts[word] for word in sorted(kept, key=lambda w: (-counts[w], w))}, total
-
-
+@dataclass
 class _Pieces:
     """Sentences cut where gensim would drop the rest; empty ones are left out."""
 
-    def __init__(self, sentences: Iterable[Sequence[str]]) -> None:
-        self.sentences = sentences
+    sentences: Iterable[Sequence[str]]
 
     def __iter__(self) -> Iterator[Sequence[str]]:
         for sentence in self.sentences:
             for start in range(0, len(sentence), _LONGEST):
                 yield sentence[start : start + _LONGEST]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep gensim from warning of texts that fill few of its jobs."""
-    logger = logging.getLogger("gensim")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -7,6 +7,7 @@ import json
 import sys
 from abc import abstractmethod
 from functools import cached_property
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typing_extensions import override
 
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encoding import Encoding
+from attnlight.data.features import TokenFeatures
 from attnlight.data.parts import count_words
 from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.sentences import SentenceRules
@@ -26,7 +28,6 @@ from attnlight.errors import InputError
 
 FORMAT = 1
 FINGERPRINT = 2  # in 1, which had no prefix, every file of a local folder counted
-SPLITS = ("train", "validation", "test")
 
 
 class CorpusDataModule(SplitDataModule):
@@ -51,8 +52,7 @@ class CorpusDataModule(SplitDataModule):
             `$XDG_CACHE_HOME`, or `~/.cache/attnlight`.
 
     Attributes:
-        sentence_rules: How a raw text becomes sentences as those of the test split did; None where
-            texts are not split.
+        sentence_rules: How raw and test texts become sentences; None where they are not split.
         nested: Whether batches keep sentences apart, (B, S, N).
         target: What a tagger is asked for, where a corpus has a choice.
         encoding: That of a trained model, by which this corpus is encoded in place of its own.
@@ -75,7 +75,8 @@ class CorpusDataModule(SplitDataModule):
         cache_dir: str | None = None,
     ) -> None:
         super().__init__(batch_size, eval_batch_size, seed, num_workers, predict_split)
-        self.cache_dir = cache_dir
+        self.cache = cache_root(cache_dir)
+        self._prepared: Path | None = None
         self._datasets: dict[str, TokenDataset] = {}
 
     @abstractmethod
@@ -116,11 +117,15 @@ class CorpusDataModule(SplitDataModule):
             InputError: The classes have other names, or this corpus cannot be encoded so.
         """
         self.encoding, self.known_as = encoding, name
-        self.sentence_rules, self.nested = encoding.sentence_rules, encoding.nested
-        self.__dict__.pop("fingerprint", None)
+        self.sentence_rules = encoding.sentence_rules
+        self.nested = bool((encoding.sentences or {}).get("nested"))
+        self._prepared = None
+        for held in ("fingerprint", "_corpus", "tokenizer_json", "vocab_size"):
+            self.__dict__.pop(held, None)
+        self._datasets.clear()
 
     def unknown_share(self, split: str) -> float:
-        """Share of a split's tokens that are no word of the vocabulary, boundaries not counted."""
+        """Share of a split's tokens that are not in the vocabulary, boundary tokens left out."""
         counts = self._corpus["splits"][split]
         return float(counts["unknown_tokens"] / counts["tokens"])
 
@@ -141,35 +146,27 @@ class CorpusDataModule(SplitDataModule):
     def is_known_as(self, fingerprint: str) -> bool:
         """Whether a fingerprint is of a corpus with the vocabulary and the rows of this one.
 
-        One of an earlier version is if it is what that version would call this corpus, or if the
-        corpus that it prepared lies in the cache and holds the same.
+        One of an earlier version is if that version would call this corpus so, or if the corpus
+        that it prepared lies in the cache and holds the same.
         """
         if fingerprint == self.fingerprint or "-" in fingerprint:
             return fingerprint == self.fingerprint
-        former = {split: source.former_identity() for split, source in self.sources.items()}
+        former = {split: source.identity(every_file=True) for split, source in self.sources.items()}
         # Files beside the data, which that version counted, may be gone: hence the first recipe.
-        recipe = self.recipe()
-        recipes = (recipe, recipe | ({"sources": former} if former else {}))
-        return fingerprint in [self._hash(1, recipe) for recipe in recipes] or self._equals(
-            self._folder_of(fingerprint)
-        )
-
-    def _equals(self, folder: Path) -> bool:
-        """Whether a prepared corpus has the classes, the vocabulary and the rows of this one."""
+        recipes = self.recipe(), self.recipe() | {"sources": former}
+        if fingerprint in [self._hash(1, recipe) for recipe in recipes]:
+            return True
+        folder = self._folder_of(fingerprint)
         try:
             corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
             tokenizer_json = (folder / "tokenizer.json").read_text(encoding="utf-8")
             own = (self.classes, self._corpus["splits"].keys(), self.tokenizer_json)
             return (corpus["classes"], corpus["splits"].keys(), tokenizer_json) == own and all(
-                self._open(folder / split).equals(self.dataset(split)) for split in corpus["splits"]
+                self._open(folder / split).table.equals(self.dataset(split).table)
+                for split in corpus["splits"]
             )
         except (OSError, ValueError, KeyError, TypeError):  # missing or damaged
             return False
-
-    @property
-    def cache(self) -> Path:
-        """The folder of prepared corpora."""
-        return cache_root(self.cache_dir)
 
     def _folder_of(self, fingerprint: str) -> Path:
         return self.cache / f"{type(self).__name__.lower()}-{fingerprint}"
@@ -178,19 +175,18 @@ class CorpusDataModule(SplitDataModule):
         """The folder of the prepared corpus, written on the first call on this machine.
 
         Safe when several processes start cold: one writes, the others wait. The folder appears
-        under its name only when it is whole, and is written anew where it is damaged.
+        under its name only when it is whole, and is written anew where the first call of a process
+        finds it damaged.
 
         Raises:
             InputError: The cache folder cannot be made, a split is empty or has only one class, or
                 `build` refuses its source.
         """
-        folder = self._folder_of(self.fingerprint)
-        prepare_once(folder, self._write)
-        return folder
-
-    @cached_property
-    def _prepared(self) -> Path:
-        return self.prepare()
+        if self._prepared is None:
+            folder = self._folder_of(self.fingerprint)
+            prepare_once(folder, self._write)
+            self._prepared = folder
+        return self._prepared
 
     def _write(self, folder: Path) -> None:
         self.build(folder)
@@ -204,15 +200,13 @@ class CorpusDataModule(SplitDataModule):
             self._inspect_labels(split, dataset, len(corpus["classes"]))
         if self.encoding is not None:
             (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
-        counted = ", ".join(
-            count_words(split, counts) for split, counts in corpus["splits"].items()
-        )
+        counted = ", ".join(starmap(count_words, corpus["splits"].items()))
         # Printed by the process that wrote the corpus alone: one line for any number of ranks.
         target = self._folder_of(self.fingerprint)
         print(f"{self.corpus_name}: {counted}; prepared in {target}", file=sys.stderr)
 
     def _inspect_labels(self, split: str, dataset: TokenDataset, classes: int) -> None:
-        """Refuse labels from which nothing can be learned or that are no classes."""
+        """Refuse labels from which nothing can be learned, or that number no class."""
         where, labels = f"the {split} split of {self.corpus_name}", dataset.labels
         if labels is None:
             if split == "train":
@@ -229,7 +223,7 @@ class CorpusDataModule(SplitDataModule):
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:
-        return dict(json.loads((self._prepared / "corpus.json").read_text(encoding="utf-8")))
+        return dict(json.loads((self.prepare() / "corpus.json").read_text(encoding="utf-8")))
 
     @property
     def classes(self) -> list[str]:
@@ -244,7 +238,13 @@ class CorpusDataModule(SplitDataModule):
     @cached_property
     def tokenizer_json(self) -> str:
         """The tokenizer as JSON text, normalisation and splitting included."""
-        return (self._prepared / "tokenizer.json").read_text(encoding="utf-8")
+        return (self.prepare() / "tokenizer.json").read_text(encoding="utf-8")
+
+    @property
+    def token_features(self) -> TokenFeatures | None:
+        """Features of tokens beside the word, where they have any."""
+        held = self._corpus.get("features")
+        return None if held is None else TokenFeatures.of(held)
 
     @cached_property
     def vocab_size(self) -> int:
@@ -254,17 +254,13 @@ class CorpusDataModule(SplitDataModule):
         return int(Tokenizer.from_str(self.tokenizer_json).get_vocab_size())
 
     @property
-    def features(self) -> dict[str, int]:
-        """Number of ids of each feature that tokens have beside the word, where they have any."""
-        return {}
-
-    @property
     def spec(self) -> dict[str, Any]:
         """What a model must know of the corpus, see `attnlight.problems.Problem`."""
+        features = self.token_features
         return {
             "vocab_size": self.vocab_size,
             "classes": self.classes,
-            "features": self.features,
+            "features": {} if features is None else features.sizes,
             "target": self.target,
         }
 
@@ -277,13 +273,10 @@ class CorpusDataModule(SplitDataModule):
     def dataset(self, split: str) -> TokenDataset:
         if split not in self._corpus["splits"]:
             has = ", ".join(self._corpus["splits"])
-            cure = CURES.get(split)
-            raise InputError(
-                f"{self.corpus_name} has no {split} split; it has {has}"
-                + (f": {cure}." if cure else ".")
-            )
+            cure = f": {CURES[split]}" if split in CURES else ""
+            raise InputError(f"{self.corpus_name} has no {split} split; it has {has}{cure}.")
         if split not in self._datasets:
-            self._datasets[split] = self._open(self._prepared / split)
+            self._datasets[split] = self._open(self.prepare() / split)
         return self._datasets[split]
 
     def _open(self, folder: Path) -> TokenDataset:
@@ -297,10 +290,7 @@ class CorpusDataModule(SplitDataModule):
         return self.tokenizer_json, [self.dataset(split) for split in splits]
 
     def word_vectors(self, settings: Word2VecSettings) -> Path:
-        """A word2vec file with vectors trained on the training and validation texts.
-
-        Trained on the first call on this machine and kept beside the prepared corpus; processes
-        that start together wait for the first.
+        """A word2vec file, kept beside the corpus, trained on its training and validation texts.
 
         Raises:
             InputError: gensim is not installed, or no word occurs often enough.

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from typing_extensions import override
@@ -17,7 +17,6 @@ from attnlight.data.dataset import TokenDataset
 from attnlight.data.encoding import Encoding
 from attnlight.data.features import FeatureRules, TokenFeatures
 from attnlight.data.parts import Part, divide
-from attnlight.data.samplers import OnceSampler, PairSampler
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Source
 from attnlight.data.splits import default_validation, named_sources, ordered
@@ -29,9 +28,6 @@ from attnlight.data.vocabulary import learn_vocabulary
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError, require_at_least
 from attnlight.functional import draw_keys
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 
 class ChunkingDataModule(CorpusDataModule):
@@ -219,16 +215,6 @@ class ChunkingDataModule(CorpusDataModule):
             recipe["target"] = [self.target, about[self.target]]
         return recipe
 
-    @property
-    def token_features(self) -> TokenFeatures:
-        """Features of tokens beside the word."""
-        return TokenFeatures.of(self._corpus["features"])
-
-    @property
-    @override
-    def features(self) -> dict[str, int]:
-        return self.token_features.sizes
-
     @override
     def build(self, folder: Path) -> None:
         with TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as scratch:
@@ -239,7 +225,11 @@ class ChunkingDataModule(CorpusDataModule):
             # Before sentences are split off, since those may have any tag.
             tags = found_tags(parts["train"], self.chunks)
             parts, shared = divide(parts, self.selection)
-            tokenizer, features = self._learn(parts["train"])
+            train = parts["train"]
+            words = learn_vocabulary(self.rules, train.texts, *self.vocabulary)
+            tokenizer = make_tokenizer(self.rules, words)
+            seen = ((sentence.words, sentence.pos) for sentence in train.reader(train.kept.rows))
+            features = TokenFeatures.learn(self.feature_rules, seen, self.vocabulary[0])
             numbers = {tag: number for number, tag in enumerate(tags)}
             for split, part in parts.items():
                 sentences = self._checked(part, numbers)
@@ -263,12 +253,6 @@ class ChunkingDataModule(CorpusDataModule):
                 sentence = sentence._replace(marked=int(key) % len(sentence.words))
             yield sentence
 
-    def _learn(self, train: Part[TaggedReader]) -> tuple[Tokenizer, TokenFeatures]:
-        words = learn_vocabulary(self.rules, train.texts, *self.vocabulary)
-        seen = ((sentence.words, sentence.pos) for sentence in train.reader(train.kept.rows))
-        features = TokenFeatures.learn(self.feature_rules, seen, self.vocabulary[0])
-        return make_tokenizer(self.rules, words), features
-
     @override
     def _inspect_labels(self, split: str, dataset: TokenDataset, classes: int) -> None:
         """Refuse a split of one answer to `sentence`; tags were checked before they were written."""
@@ -286,9 +270,3 @@ class ChunkingDataModule(CorpusDataModule):
     @override
     def _open(self, folder: Path) -> TokenDataset:
         return TaggedDataset(folder)
-
-    @override
-    def _eval_sampler(
-        self, dataset: TokenDataset, rank: int, world: int, pad: bool = False
-    ) -> OnceSampler:
-        return PairSampler(self.max_pairs, dataset.lengths, self.eval_batch_size, rank, world, pad)

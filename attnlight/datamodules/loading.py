@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
 import torch
@@ -25,12 +23,14 @@ class SplitDataModule(LightningDataModule, ABC):
 
     Attributes:
         path: Where the corpus is read from; None for one that is made from a seed.
+        max_pairs: Pairs of tokens at which `OnceSampler` cuts a batch; None: nowhere.
 
     Raises:
         InputError: A batch size is not positive.
     """
 
     path: str | None = None
+    max_pairs: int | None = None
 
     def __init__(
         self,
@@ -58,45 +58,31 @@ class SplitDataModule(LightningDataModule, ABC):
         """One split of the corpus.
 
         Raises:
-            InputError: The corpus has no such split.
+            InputError: The corpus lacks the split.
         """
 
     def train_dataloader(self) -> DataLoader[TextBatch]:
         """Training batches of similar lengths, a function of seed and epoch alone."""
-        return self._loader(
-            "train",
-            lambda dataset, rank, world: BucketSampler(
-                dataset.shapes, self.batch_size, self.seed, rank, world
-            ),
-        )
+        return self._loader("train", training=True)
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
         """Every validation text once; inside fit on several devices, repeats fill the last batch."""
         # DDP broadcasts buffers at each forward of fit's validation, so all ranks need as many.
         fitting = self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
-        return self._loader("validation", partial(self._eval_sampler, pad=fitting))
+        return self._loader("validation", pad=fitting)
 
     def test_dataloader(self) -> DataLoader[TextBatch]:
         """Every test text exactly once over all devices."""
-        return self._loader("test", self._eval_sampler)
+        return self._loader("test")
 
     def predict_dataloader(self) -> DataLoader[TextBatch]:
         """Every text of `predict_split` exactly once over all devices."""
-        return self._loader(self.predict_split, self._eval_sampler)
-
-    def _eval_sampler(
-        self, dataset: TokenDataset, rank: int, world: int, pad: bool = False
-    ) -> OnceSampler:
-        return OnceSampler(
-            len(dataset), self.eval_batch_size, rank, world, pad, lengths=dataset.shapes
-        )
+        return self._loader(self.predict_split)
 
     def _loader(
-        self,
-        split: str,
-        sampler: Callable[[TokenDataset, int, int], BucketSampler | OnceSampler],
+        self, split: str, training: bool = False, pad: bool = False
     ) -> DataLoader[TextBatch]:
-        """The batches of a split that a sampler of dataset, rank and world size gives a device."""
+        """This device's share of the batches of a split, each text once where it is not training."""
         dataset, trainer = self.dataset(split), self.trainer
         rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
         if len(dataset) < world:
@@ -104,9 +90,12 @@ class SplitDataModule(LightningDataModule, ABC):
                 f"the {split} split of {self.corpus_name} has {len(dataset)} texts for {world} "
                 "devices: use at most one device per text."
             )
+        count, size, lengths = len(dataset), self.eval_batch_size, dataset.shapes
         return DataLoader(
             dataset=dataset,
-            sampler=sampler(dataset, rank, world),
+            sampler=BucketSampler(lengths, self.batch_size, self.seed, rank, world)
+            if training
+            else OnceSampler(count, size, rank, world, pad, lengths, self.max_pairs),
             batch_size=None,  # the sampler yields whole batches
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,

@@ -16,7 +16,8 @@ from attnlight.data.dataset import save_split
 from attnlight.data.encoding import Encoding
 from attnlight.data.planted import PlantedSpec, PlantedTexts
 from attnlight.data.sentences import SentenceRules
-from attnlight.datamodules.base import SPLITS, CorpusDataModule
+from attnlight.data.splits import CURES
+from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError, require_at_least
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class PlantedEvidence(CorpusDataModule):
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**kwargs)
-        self.sizes = dict(zip(SPLITS, (train_size, validation_size, test_size), strict=True))
+        self.sizes = dict(zip(CURES, (train_size, validation_size, test_size), strict=True))
         require_at_least(
             1, train_size=train_size, validation_size=validation_size, test_size=test_size
         )
@@ -161,13 +162,13 @@ class PlantedEvidence(CorpusDataModule):
 
     def negated(self, split: str) -> NDArray[np.bool_]:
         """Which texts of a split are negated (a keyword after a negator), by `index`, (n,)."""
-        dataset = self.dataset(split)
+        dataset, negators = self.dataset(split), self.planted.first_negator
         found = np.zeros(len(dataset), np.bool_)
         for start in range(0, len(dataset), 1024):
             batch = dataset[range(start, min(start + 1024, len(dataset)))]
             tokens = batch.tokens[batch.mask].numpy()
-            keyword = tokens >= self.planted.first_keyword
-            negator = (tokens >= self.planted.first_negator) & ~keyword
+            keyword = tokens >= negators + self.planted.negators
+            negator = (tokens >= negators) & ~keyword
             pairs = negator & np.roll(keyword, -1)  # no text ends with a negator
             lengths = dataset.lengths[start : start + 1024]
             found[start : start + 1024] = np.logical_or.reduceat(pairs, lengths.cumsum() - lengths)
@@ -198,5 +199,5 @@ def _lists(values: NDArray[np.generic], counts: NDArray[np.int32]) -> pyarrow.Li
     """Arrow lists of so many values each."""
     import pyarrow
 
-    offsets = np.cumsum([0, *counts], dtype=np.int32)
+    offsets = np.concatenate([[0], counts]).cumsum(dtype=np.int32)
     return pyarrow.ListArray.from_arrays(pyarrow.array(offsets), pyarrow.array(values))

@@ -156,7 +156,7 @@ class TextDataModule(CorpusDataModule):
         self.nested = sentences == "nested"
         self._capped = SentenceRules(language, None, max_sentences, max_sentence_tokens)
         if sentences != "none":
-            self.sentence_rules = self._capped if cap_test else self._capped.uncapped()
+            self.sentence_rules = self._capped if cap_test else SentenceRules(language)
         self._check()
 
     def _check(self) -> None:

@@ -2,7 +2,7 @@ import random
 
 import numpy as np
 
-from attnlight.data.duplicates import also_in, distinct_if_empty, text_keys
+from attnlight.data.duplicates import also_in, text_keys
 
 TEXTS = [
     "a film",
@@ -25,9 +25,6 @@ def test_keys_are_equal_for_equal_texts_alone() -> None:
         for other, other_key in zip(TEXTS, keys[rows], strict=True):
             assert (key == other_key) == (one.split() == other.split())
         assert (key == 0) == (not one.split())
-    distinct = distinct_if_empty(keys)
-    assert len(set(distinct[keys == 0].tolist())) == int((keys == 0).sum())
-    assert (distinct[keys != 0] == keys[keys != 0]).all()
 
 
 def test_texts_of_two_splits_are_counted_as_plain_python_counts_them() -> None:

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from attnlight.data.samplers import BucketSampler, OnceSampler, PairSampler
+from attnlight.data.samplers import BucketSampler, OnceSampler
 
 
 def lengths(n: int, seed: int = 0) -> np.ndarray:
@@ -144,7 +144,7 @@ def test_sorted_evaluation_pads_little_and_reads_every_text_once(world: int, pad
 @pytest.mark.parametrize(("n", "world", "pad"), [(301, 1, False), (301, 2, True), (302, 2, False)])
 def test_batches_of_long_texts_are_cut_alike_on_all_ranks(n: int, world: int, pad: bool) -> None:
     sizes = lengths(n)
-    samplers = [PairSampler(20_000, sizes, 16, rank, world, pad) for rank in range(world)]
+    samplers = [OnceSampler(n, 16, rank, world, pad, sizes, 20_000) for rank in range(world)]
     ranks = [list(sampler) for sampler in samplers]
     assert len({len(batches) for batches in ranks}) == 1
     assert [len(sampler) for sampler in samplers] == list(map(len, ranks))
@@ -158,7 +158,8 @@ def test_batches_of_long_texts_are_cut_alike_on_all_ranks(n: int, world: int, pa
 
 def test_uncut_batches_are_those_of_every_text_once() -> None:
     sizes = lengths(101)
-    assert list(PairSampler(10**9, sizes, 8)) == list(OnceSampler(101, 8, lengths=sizes))
+    uncut = OnceSampler(101, 8, lengths=sizes)
+    assert list(OnceSampler(101, 8, lengths=sizes, pairs=10**9)) == list(uncut)
 
 
 def shapes(n: int) -> np.ndarray:

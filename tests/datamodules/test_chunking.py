@@ -89,7 +89,7 @@ def test_parquet_and_column_files_give_the_same_batches(tmp_path: Path) -> None:
     first, second = both(tmp_path, **options)
     assert first.classes == second.classes == ["O", "B-NP", "I-NP", "B-VP", "I-VP"]
     assert first.tokenizer_json == second.tokenizer_json
-    assert first.features == second.features
+    assert first.spec["features"] == second.spec["features"]
     for split in ("train", "validation", "test"):
         one, two = (data.dataset(split) for data in (first, second))
         assert np.array_equal(one.index, two.index)
@@ -145,7 +145,7 @@ def test_the_vocabulary_is_of_training_alone(tmp_path: Path) -> None:
 def test_names_of_the_source_are_the_classes(tmp_path: Path) -> None:
     data = corpus(write_parquet(tmp_path / "c", train=SENTENCES, test=SENTENCES[:5]))
     assert data.classes == NAMES
-    assert data.num_classes == 6
+    assert len(data.classes) == 6
     counts = dict(zip(NAMES, data.label_counts, strict=True))
     assert counts["B-LST"] == 0
     assert sum(counts.values()) == data.dataset("train").lengths.sum()

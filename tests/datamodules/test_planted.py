@@ -9,6 +9,7 @@ import torch
 import yaml
 from tokenizers import Tokenizer
 
+from attnlight.data.encoding import Encoding
 from attnlight.datamodules import CorpusDataModule, PlantedEvidence
 from attnlight.errors import InputError
 
@@ -147,6 +148,18 @@ def test_seeds_of_corpus_and_training_are_apart() -> None:
     assert first_batch(seed=0).tolist() != first_batch(seed=1).tolist()
 
 
+def test_nothing_read_before_stays_once_the_corpus_is_encoded_as_another() -> None:
+    data, other = PlantedEvidence(vocabulary=50), PlantedEvidence(vocabulary=20, corpus_seed=1)
+    own = (data.fingerprint, data.prepare(), data.vocab_size, data.tokenizer_json)
+    assert int(data.dataset("test")[range(501)].tokens.max()) >= other.vocab_size
+    encoding = Encoding(other.fingerprint, other.tokenizer_json, tuple(other.classes))
+    data.evaluate_as(encoding, "other")
+    found = (data.fingerprint, data.prepare(), data.vocab_size, data.tokenizer_json)
+    assert found[2:] == (other.vocab_size, other.tokenizer_json)
+    assert set(found).isdisjoint(own)
+    assert int(data.dataset("test")[range(501)].tokens.max()) < other.vocab_size
+
+
 @pytest.mark.parametrize("option", ["train_size", "validation_size", "test_size"])
 def test_splits_have_texts(option: str) -> None:
     with pytest.raises(InputError, match=f"{option} is 0; it must be at least 1"):
@@ -165,7 +178,7 @@ def test_configs_build_a_corpus(config: Path) -> None:
     parsed = parser.parse_object({"data": yaml.safe_load(config.read_text())})
     data = parser.instantiate_classes(parsed).data
     assert isinstance(data, PlantedEvidence)
-    assert len(data.label_counts) == data.num_classes
+    assert len(data.label_counts) == len(data.classes)
     assert data.negated("test").any() == (config.stem == "planted_negation")
 
 

@@ -275,7 +275,7 @@ def test_yahoo_reads_the_columns_of_the_hub(
     write_yahoo(tmp_path)
     monkeypatch.setenv("ATTNLIGHT_DATA", str(tmp_path))
     data = from_config(f"yahoo_{form}")
-    assert data.num_classes == 10
+    assert len(data.classes) == 10
     batch = data.dataset("test")[[0]]
     assert batch.tokens.ndim == (3 if form == "sentences" else 2)
     assert data.dataset("test").words(0) == ["Why", "?", "I", "ask", "Because", "9", ".", "So", "."]

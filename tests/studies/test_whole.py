@@ -33,8 +33,8 @@ from attnlight.records import read_record
 from attnlight.studies import executor
 from tests.commands import CONFIGS, ROOT, start
 from tests.studies.sentences import collected, expected, tokens
-from tests.tasks.test_own_problem import OWN
 from tests.tasks.tagged import FILES, SEES, SMALL, written
+from tests.tasks.test_own_problem import OWN
 
 pytestmark = pytest.mark.slow
 ON_CPU = {"accelerator": "cpu", "devices": 1}
