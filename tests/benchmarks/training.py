@@ -134,9 +134,10 @@ class PlainLoop:
         self.loss = own["loss"]["reduction"]
         self.class_weight: torch.Tensor = task.class_weight.clone()  # type: ignore[operator]
         options = Optimizer(**{**own["optimizer"], "fused": fused})
-        self.optimizer = options.build(self.model)
-        built: Any = options.scheduled(self.optimizer, own["net"].get("hidden_size"))
-        self.schedule = None if built is self.optimizer else built["lr_scheduler"]["scheduler"]
+        built: Any = options.scheduled(self.model, own["net"].get("hidden_size"))
+        self.optimizer, self.schedule = built, None
+        if isinstance(built, dict):
+            self.optimizer, self.schedule = built["optimizer"], built["lr_scheduler"]["scheduler"]
         corpus: Any = trainer.datamodule  # type: ignore[attr-defined]
         self.loader = corpus.train_dataloader()
         if not fused:
