@@ -18,7 +18,7 @@ from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
 from attnlight.foreign import require_known
-from attnlight.models.build import OWN, build_model, model_options
+from attnlight.models.build import build_model, model_options
 
 _MODEL = "model."
 
@@ -111,9 +111,7 @@ def text_digest(text: str | None) -> str:
 
 
 def _require_attention(path: str | Path, options: Mapping[str, Any]) -> None:
-    net = options["net"]
-    has_no_attention = net.get("attention") in (None, "none")
-    if has_no_attention and options["problem"] != "tagging" and OWN not in net:
+    if options["net"].get("attention", "learned") in (None, "none"):
         raise InputError(f"{path} is a model without attention: a base needs one to compare with.")
     given = options.get("guide", "learned")
     if given not in ("learned", "uniform"):

@@ -109,8 +109,8 @@ def reencode(
     seen = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
     ends = last_places(seen) + 1
     tokens = batch.mask[0, 0].numel() if len(batch) and batch.mask.ndim > 2 else 1
-    of_tokens, items = not rows_are_texts(batch, output), output.mask
-    if of_tokens:
+    whole, items = rows_are_texts(batch, output), output.mask
+    if not whole:
         text, position = require_rows_of_tokens(batch, output), output.rows[:, 1]
         row_at = position.new_zeros(seen.shape)
         row_at[text, position] = torch.arange(len(text), device=text.device)
@@ -118,14 +118,14 @@ def reencode(
         alone[text, position] = text.bincount(minlength=len(batch))[text] == 1
         items = torch.zeros_like(seen).index_copy(0, text, output.mask)
     for texts, places in deletions(items, ends, budget // tokens):
-        if of_tokens:  # without its only row a text has no prediction to compare
+        if not whole:  # without its only row a text has no prediction to compare
             texts, places = (found[~alone[texts, places]] for found in (texts, places))
         if not len(texts):
             continue
         shortened = without(batch, texts, places, int(ends[texts].max()))
         left = model(shortened).logits.to(logits.dtype)
         rows = texts
-        if of_tokens:
+        if not whole:
             # Of neighbours, which may be one text, a single row at different places does not tell.
             short, after = shortened.instances().nonzero().unbind(-1)
             places = places[short]
