@@ -69,7 +69,9 @@ def build(known: KnownAnswer) -> FlatClassifier:
         attention="dot",
         embedding_size=width,
     )
-    scores = known.spread * torch.randn(2, CLASSES, _VARIANTS, generator=_generator(0))
+    scores = known.spread * torch.randn(
+        2, CLASSES, _VARIANTS, generator=torch.Generator().manual_seed(0)
+    )
     scores[1] += known.signal_score
     logits = torch.tensor([known.filler_logit, known.signal_logit])
     with torch.no_grad():
@@ -91,13 +93,9 @@ def token(kind: int, label: int, variant: int) -> int:
     return len(SPECIAL_TOKENS) + (kind * CLASSES + label) * _VARIANTS + variant
 
 
-def texts(known: KnownAnswer) -> dict[int, tuple[int, Tensor, int]]:
-    """Random texts of 20 to 30 tokens, signals of the text's class and fillers of the others.
-
-    Returns:
-        Number, token ids and class of each by its number.
-    """
-    random, found = _generator(1), {}
+def loader(known: KnownAnswer) -> DataLoader[Any]:
+    """Padded batches of random texts of 20 to 30 tokens: signals of a text's class, other fillers."""
+    random, texts = torch.Generator().manual_seed(1), {}
     for number in range(TEXTS):
         label = 1 + number % (CLASSES - 1)
         length = int(torch.randint(*_LENGTHS, (), generator=random))
@@ -110,19 +108,14 @@ def texts(known: KnownAnswer) -> dict[int, tuple[int, Tensor, int]]:
             for item, (place, variant) in enumerate(zip(drawn, variants, strict=True))
         ]
         order = torch.randperm(length, generator=random)
-        found[number] = (number, torch.tensor(ids)[order], label)
-    return found
-
-
-def loader(known: KnownAnswer) -> DataLoader[Any]:
-    """The texts of a model in padded batches."""
+        texts[number] = (number, torch.tensor(ids)[order], label)
 
     def collate(items: Sequence[tuple[int, Tensor, int]]) -> TextBatch:
         index, ids, labels = zip(*items, strict=True)
         tokens = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
         return TextBatch(torch.tensor(index), tokens, tokens != 0, torch.tensor(labels))
 
-    return DataLoader(texts(known), batch_size=64, collate_fn=collate)  # type: ignore[arg-type]
+    return DataLoader(texts, batch_size=64, collate_fn=collate)  # type: ignore[arg-type]
 
 
 class KnownTask(pl.LightningModule):
@@ -136,7 +129,3 @@ class KnownTask(pl.LightningModule):
     def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
         """What the model says of a batch."""
         return {"loss": torch.zeros(()), "output": self.model(batch)}
-
-
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)

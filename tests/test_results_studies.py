@@ -1,8 +1,6 @@
 """The blocks of docs/results.md that come from kept studies."""
 
-import importlib
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,14 +17,11 @@ from attnlight.errors import InputError
 from attnlight.report.study import read_study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.verdict import verdicts
+from tests.kept import DOCS, page
 from tests.report.study import fake_tagging as tagging
 from tests.report.study.fake import whole
 
-DOCS = Path(__file__).parents[1] / "docs"
-sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
-keeping = importlib.import_module("results_page.keeping")
-studies = importlib.import_module("results_page.studies")
-study_targets = importlib.import_module("results_page.study_targets")
+keeping, studies, targets = map(page, ("keeping", "studies", "targets"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -88,14 +83,6 @@ def test_ours_stands_beside_theirs(blocks: dict[str, str], kept: Path) -> None:
     assert last[2:] == ["0.823", "0.036", "0.514"]
 
 
-@pytest.mark.parametrize("lam", [0.0, 0.3])
-def test_a_converted_lambda_weighs_as_theirs_does(lam: float) -> None:
-    """Half the TVD less lambda times the divergence is half of TVD less the converted one."""
-    tvd, divergence = 0.4, 0.7
-    ours = tvd - float(studies.converted(str(lam))) * divergence
-    assert ours / 2 == pytest.approx(tvd / 2 - lam * divergence)
-
-
 def test_every_row_is_as_long_as_its_head(blocks: dict[str, str]) -> None:
     for name, text in blocks.items():
         assert len({len(row) for row in cells(text)}) == (0 if name.endswith("verdict") else 1)
@@ -135,23 +122,23 @@ def test_what_is_kept_of_a_study_gives_the_same_blocks(
 
 
 def test_targets_are_held_against_what_the_study_says(tmp_path: Path) -> None:
-    for name in (*study_targets.GRIDS, *study_targets.IMITATIONS):
+    for name in (*targets.GRIDS, *targets.IMITATIONS):
         whole(seeds=2, bases=1, texts=40).write(tmp_path / name)
-    js, between, best, tvd, f1 = study_targets.target_rows(tmp_path)
+    js, between, best, tvd, f1 = (value for *_, value in targets.study_targets(tmp_path))
     study = read_study(tmp_path / "wiegreffe_pinter_sst")
     adversaries = study.finished("adversary", term="kl")
     by_lambda = {
         lam: np.mean(study.values(runs, "attention_js")) for lam, runs in adversaries.groupby("lam")
     }
     floor = by_lambda.pop(0.0)
-    assert js[3] == f"{max(by_lambda.values()):.3f}"
-    assert float(between[3]) == sum(floor < mean < 0.6 for mean in by_lambda.values())
+    assert js == pytest.approx(max(by_lambda.values()))
+    assert between == sum(floor < mean < 0.6 for mean in by_lambda.values())
     term, lam = study.selected
     chosen = study.finished("adversary", term=term, lam=lam)
     twins = study.finished("adversary", lam=0.0)
-    assert best[3] == f"{np.mean(study.values(chosen, 'attention_js')):.3f}"
+    assert best == pytest.approx(np.mean(study.values(chosen, "attention_js")))
     moved = [np.mean(study.values(runs, "prediction_tvd")) for runs in (chosen, twins)]
-    assert tvd[3] == f"{moved[0] - moved[1]:.3f}"
+    assert tvd == pytest.approx(moved[0] - moved[1])
     label = study.values(chosen, "label")[0]
     scores = [
         float(binary_f1_score(torch.tensor(row.astype(int)), torch.tensor(label)))
@@ -159,8 +146,8 @@ def test_targets_are_held_against_what_the_study_says(tmp_path: Path) -> None:
         for row in study.values(runs, "prediction")
     ]
     half = len(chosen)
-    assert f1[3] == f"{abs(np.mean(scores[:half]) - np.mean(scores[half:])):.3f}"
-    assert study_targets.target_rows(tmp_path / "none") == []
+    assert f1 == pytest.approx(abs(np.mean(scores[:half]) - np.mean(scores[half:])), abs=1e-6)
+    assert targets.study_targets(tmp_path / "none") == []
 
 
 def test_nothing_kept_is_nothing_shown(tmp_path: Path, published: Any) -> None:
@@ -180,14 +167,10 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def tagger_blocks(root: Path, published: Any) -> dict[str, str]:
-    blocks: dict[str, str] = studies.study_blocks(root, published)
-    return blocks
-
-
 @pytest.fixture(scope="module")
 def found(collected: Path, published: Any) -> dict[str, str]:
-    return tagger_blocks(collected, published)
+    blocks: dict[str, str] = studies.study_blocks(collected, published)
+    return blocks
 
 
 class TestTaggers:
@@ -216,7 +199,7 @@ class TestTaggers:
     ) -> None:
         """Words and counts to the letter, means to a step of the last digit shown."""
         assert keeping.keep_all(collected, tmp_path) == []
-        again = tagger_blocks(tmp_path / studies.FOLDER, published)
+        again = studies.study_blocks(tmp_path / studies.FOLDER, published)
         assert again.keys() == found.keys()
         number = re.compile(r"-?\d+\.\d+(?:e-\d+)?")
         for name, text in found.items():
