@@ -23,7 +23,7 @@ from pathlib import Path
 
 import yaml
 from results_page import claims, importance, planted, predictions, serrano, studies
-from results_page.findings import findings, refused
+from results_page.findings import Tables, findings, refused
 from results_page.keeping import keep_all
 from results_page.kept import Kept
 from results_page.tables import Row, table
@@ -37,9 +37,8 @@ PAGE, RECORDS = HERE / "results.md", HERE / "results"
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
 
-# The rows of each table, and how many of its columns are aligned left.
+# The rows of tables, and how many of its columns are aligned left.
 TABLES: dict[str, tuple[Callable[[Kept], Iterable[Row]], int]] = {
-    "targets": (targets, 2),
     "accuracy": (predictions.accuracy, 2),
     "seeds": (predictions.seeds, 1),
     "epochs": (predictions.epochs, 1),
@@ -74,6 +73,7 @@ def blocks(records: Path) -> dict[str, str]:
     found = {name: table(rows(kept), left) for name, (rows, left) in TABLES.items()}
     found |= claims.serrano_tables(serrano.read_models(kept), published)
     found |= studies.study_blocks(records / studies.FOLDER, published)
+    found["targets"] = table(targets(kept, Tables(found)), 2)
     return found | findings(found)
 
 

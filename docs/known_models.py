@@ -24,6 +24,8 @@ CLASSES = 4
 TEXTS = 300
 _VARIANTS = 64  # tokens of a kind and class that differ in nothing but their attention score
 _LENGTHS = (20, 31)
+# Token ids by kind (filler, signal), class that the token speaks for, and variant.
+_TOKENS = len(SPECIAL_TOKENS) + torch.arange(2 * CLASSES * _VARIANTS).reshape(2, CLASSES, -1)
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,10 @@ MODELS = (
 
 
 def build(known: KnownAnswer) -> FlatClassifier:
-    """The classifier; token ids are `token(kind, label, variant)`."""
+    """The classifier of a model."""
     width = 1 + CLASSES
     model = FlatClassifier(
-        vocab_size=token(1, CLASSES - 1, _VARIANTS - 1) + 1,
+        vocab_size=int(_TOKENS.max()) + 1,
         num_classes=CLASSES,
         encoder="none",
         attention="dot",
@@ -80,17 +82,12 @@ def build(known: KnownAnswer) -> FlatClassifier:
         for label in range(CLASSES):
             rows[:, label, :, 1 + label] = logits[:, None]
         model.embedding.weight.zero_()
-        model.embedding.weight[token(0, 0, 0) :] = rows.flatten(0, 2)
+        model.embedding.weight[_TOKENS] = rows
         model.attention.key.weight.copy_(torch.eye(width)[:1])  # type: ignore[union-attr]
         model.decoder.weight.copy_(torch.eye(width)[1:])
         model.decoder.bias.copy_(torch.tensor([0.01, 0.0, 0.0, 0.0]))
     # In single precision rounding, which differs by processor, would order items nearly alike.
     return model.double().eval()
-
-
-def token(kind: int, label: int, variant: int) -> int:
-    """Id of a filler (kind 0) or signal (kind 1) that speaks for a class."""
-    return len(SPECIAL_TOKENS) + (kind * CLASSES + label) * _VARIANTS + variant
 
 
 def loader(known: KnownAnswer) -> DataLoader[Any]:
@@ -99,16 +96,13 @@ def loader(known: KnownAnswer) -> DataLoader[Any]:
     for number in range(TEXTS):
         label = 1 + number % (CLASSES - 1)
         length = int(torch.randint(*_LENGTHS, (), generator=random))
-        signals = known.signals or length
-        others = [other for other in range(1, CLASSES) if other != label]
-        drawn = torch.randint(len(others), (length,), generator=random).tolist()
-        variants = torch.randint(_VARIANTS, (length,), generator=random).tolist()
-        ids = [
-            token(1, label, variant) if item < signals else token(0, others[place], variant)
-            for item, (place, variant) in enumerate(zip(drawn, variants, strict=True))
-        ]
+        others = torch.tensor([other for other in range(1, CLASSES) if other != label])
+        other = others[torch.randint(len(others), (length,), generator=random)]
+        variant = torch.randint(_VARIANTS, (length,), generator=random)
+        signal = torch.arange(length) < (known.signals or length)
+        ids = torch.where(signal, _TOKENS[1, label, variant], _TOKENS[0, other, variant])
         order = torch.randperm(length, generator=random)
-        texts[number] = (number, torch.tensor(ids)[order], label)
+        texts[number] = (number, ids[order], label)
 
     def collate(items: Sequence[tuple[int, Tensor, int]]) -> TextBatch:
         index, ids, labels = zip(*items, strict=True)

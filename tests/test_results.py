@@ -28,7 +28,7 @@ tables = page("tables")
 RUNS = sorted(path.parent for path in RECORDS.glob("*/seed*/fit.yaml"))
 WHOLE = [run for run in RUNS if (run / "records/test/attention_permutation.parquet").exists()]
 PLANTED = [run for run in RUNS if run.parent.name in planted.NAMES]
-ARMS = [name for pair in importance.ARMS.values() for name in pair.values()]
+ARMS = [name for pair in importance.ARMS.values() for name in pair]
 SCALED = {f"{name}{importance.WIDER}": name for name in importance.SCALED}
 SEVERAL = sorted({*ARMS, *importance.MODELS})
 SIX = [run for run in RUNS if run.parent.name in serrano.MODELS]
@@ -212,9 +212,9 @@ class TestKeptRuns:
         several = "test/f1_positive" not in logged  # classes, of which none is the positive one
         for ours, theirs in (
             ("accuracy", "accuracy"),
-            *(() if several else (("positive_f1", "f1_positive"), ("auroc", "auroc"))),
+            *(() if several else (("f1", "f1_positive"), ("auroc", "auroc"))),
         ):
-            value = predictions.measured(found)[ours][0][seed]
+            value = predictions.measured(found, ours)[0][seed]
             assert value == pytest.approx(float(logged[f"test/{theirs}"]), abs=1e-5)
         shuffled = found.test("attention_permutation")
         for name in ("median_tvd", "flip_rate"):

@@ -189,7 +189,7 @@ class TestReliability:
         published = {"tau_overall": {"bilstm": theirs, "average": theirs}}
         experiments = kept.Kept(tmp_path / "none", published)
         for pair in importance.ARMS.values():
-            experiments |= dict.fromkeys(pair.values(), experiment)
+            experiments |= dict.fromkeys(pair, experiment)
         rows = list(importance.arms(experiments))
         found = importance.agreement(experiment)
         for words in importance.WITH_ITSELF.values():

@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 
 from attnlight.errors import InputError
-from tests.kept import DOCS, page
+from tests.kept import BLOCKS, PAGE, PLACE, page
 
 build_results = importlib.import_module("build_results")
 findings = page("findings")
-PAGE = (DOCS / "results.md").read_text(encoding="utf-8")
-PLACE = re.compile(r"<!-- (\w+): begin -->\n(.*?)<!-- \1: end -->", re.DOTALL)
-BLOCKS = {name: text.strip("\n") + "\n" for name, text in PLACE.findall(PAGE)}
 # Figures in the page's own prose: settings, published figures, and the one run that is not kept.
 SETTINGS = {
     *("0.834", "0.850", "0.870", "0.884", "0.885", "0.887", "0.888", "0.961"),  # IMDb, seed 0

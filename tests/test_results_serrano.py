@@ -145,7 +145,10 @@ class TestErasure:
         columns = {f"flip_top_{name}": values for name, values in flips.items()}
         tested, key = hand("ag_news_flan_conv", **columns), ("more flips", "gradient")
         assert tested.estimate(*key).mean == pytest.approx(-30 / 31)
-        assert (claims.said(tested, *key), claims.CLAIMS[key].published) == ("holds", "14 of 24")
+        assert (claims.judgement(tested, *key), claims.CLAIMS[key].published) == (
+            "holds",
+            "14 of 24",
+        )
 
 
 class TestRemoval:
@@ -251,7 +254,7 @@ class TestVerdicts:
         )
         key = ("box", "gradient", "listwise")
         assert tested.estimate(*key).mean == pytest.approx(np.median(attention) - 0.4)
-        assert claims.said(tested, *key) == said
+        assert claims.judgement(tested, *key) == said
         row = cells(table_of("par", model=tested), "HANnoenc", "left out")
         assert row[:3] == [
             "200",
@@ -294,7 +297,7 @@ class TestVerdicts:
         found = step.estimate("fall", "attention", "listwise")
         assert found.mean == pytest.approx(0.3)
         assert found.defined == 2
-        assert claims.said(step, "fall", "attention", "listwise") == "holds"
+        assert claims.judgement(step, "fall", "attention", "listwise") == "holds"
 
     def test_falling_refuses_other_texts(self) -> None:
         first = hand("yelp_han_rnn", index=[0, 1])
@@ -323,7 +326,10 @@ class TestVerdicts:
         )
         keys = [("shift", name, "listwise") for name in ("gradient", "gradient_x_attention")]
         assert [tested.estimate(*key).mean for key in keys] == pytest.approx([0.25, 0.2])
-        assert [claims.said(tested, *key) for key in keys] == ["holds (open)", "does not (open)"]
+        assert [claims.judgement(tested, *key) for key in keys] == [
+            "holds (open)",
+            "does not (open)",
+        ]
 
     def test_encoder_steps_need_both_models(self, found: dict[str, Any]) -> None:
         words = [step.words[1] for step in serrano.cases(found)["steps"]]

@@ -81,7 +81,7 @@ def verdict(found: MeanInterval, claimed: tuple[float, float]) -> str:
     return word if inside or outside else f"{word} ({OPEN})"
 
 
-def said(case: Case, *key: str) -> str:
+def judgement(case: Case, *key: str) -> str:
     """Whether a claim holds of a case; a dash where it is not made of it."""
     made = CLAIMS[key].of != "encoder" or case.encoder
     return verdict(case.estimate(*key), CLAIMS[key].claimed) if made else DASH
@@ -109,7 +109,7 @@ FORMS: dict[str, Callable[..., str]] = {
     "share": lambda case, *key: percent(case.estimate(*key)),
     "estimate": lambda case, *key: interval(case.estimate(*key)),
     "fine": lambda case, *key: interval(case.estimate(*key), 3),
-    "claim": said,
+    "claim": judgement,
     "median": _median,
     "box": _box,
     "alone": lambda case: f"{(case.rows['length'] == 1).sum():,}",
@@ -174,7 +174,7 @@ def case_rows(found: Sequence[Case], spec: Mapping[str, Any]) -> Iterator[Row]:
 def summary(of: Mapping[str, Sequence[Case]]) -> Iterator[Row]:
     """How often each claim holds of its cases, here and in the paper."""
     for key, claim in CLAIMS.items():
-        if found := [said(case, *key) for case in of[claim.of]]:
+        if found := [judgement(case, *key) for case in of[claim.of]]:
             counts = Counter(one.removesuffix(f" ({OPEN})") for one in found)
             yield {
                 "claim": claim.words,

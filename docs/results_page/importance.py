@@ -27,6 +27,8 @@ PAIRS = {
     "attention, leave-one-out": ("tau_attention_loo", "loo"),
     "gradient, leave-one-out": ("tau_input_gradient_loo", "gradient_loo"),
 }
+P_VALUES = ("p_attention_input_gradient", "p_attention_loo")
+JS = ("worst_js", "worst_share", "search_js")
 AGREEMENT = "reliability.parquet"  # beside the kept runs of an experiment
 WITH_ITSELF = {  # columns of what `attnlight reliability` writes, and what the page calls them
     "tau_attention": "attention with itself, across seeds",
@@ -34,12 +36,10 @@ WITH_ITSELF = {  # columns of what `attnlight reliability` writes, and what the 
     "tau_loo": "leave-one-out with itself, across seeds",
     "tau_shuffled_attention": "attention with another seed's, shuffled",
 }
+# The experiments with a BiLSTM and with the average encoder.
 ARMS = {
-    "random vectors, N(0, 0.1²)": {"BiLSTM": "sst_bilstm", "average": "sst_average"},
-    "vectors trained on IMDb and SST": {
-        "BiLSTM": "sst_bilstm_vectors",
-        "average": "sst_average_vectors",
-    },
+    "random vectors, N(0, 0.1²)": ("sst_bilstm", "sst_average"),
+    "vectors trained on IMDb and SST": ("sst_bilstm_vectors", "sst_average_vectors"),
 }
 # Experiments whose vectors start from N(0, 0.1²); with _scale_0.3 behind the name, from N(0, 0.3²).
 SCALED = {
@@ -49,13 +49,14 @@ SCALED = {
 }
 WIDER = "_scale_0.3"
 # Arm and encoder of each experiment whose tau is shown by epoch.
-_EPOCHS = {name: (arm, encoder) for arm, names in ARMS.items() for encoder, name in names.items()}
-_EPOCHS |= {
+_EPOCHS = {
+    name: (arm, encoder)
+    for arm, names in ARMS.items()
+    for name, encoder in zip(names, ("BiLSTM", "average"), strict=True)
+} | {
     f"sst_average_scaled_dot{end}": (f"random vectors, N(0, {scale}²)", "average, scaled dot")
     for end, scale in (("", 0.1), (WIDER, 0.3))
 }
-
-
 # What the page calls each of Jain & Wallace's experiments.
 MODELS = {
     f"{c}_{e}{end}": {"corpus": corpus, "encoder": encoder, "attention": attention}
@@ -107,8 +108,7 @@ def adversaries(kept: Kept) -> Iterator[Row]:
         for place, predicted in enumerate(CLASSES):
             members = columns["prediction"] == place
             worst, share, searched = (
-                np.where(members, columns.get(measure, np.nan), np.nan)
-                for measure in ("worst_js", "worst_share", "search_js")
+                np.where(members, columns.get(measure, np.nan), np.nan) for measure in JS
             )
             above = np.where(np.isnan(worst), np.nan, worst > 0.6)
             yield {
@@ -168,7 +168,7 @@ def arms(kept: Kept) -> Iterator[Row]:
     """Tau of both encoders over seeds, their difference, and the published means."""
     published = kept.published["tau_overall"]
     for arm, names in ARMS.items():
-        both = [kept[name].test("importance_correlation") for name in names.values()]
+        both = [kept[name].test("importance_correlation") for name in names]
         for place, (pair, (column, key)) in enumerate(PAIRS.items()):
             bilstm, average = (columns[column] for columns in both)
             yield {
@@ -182,7 +182,7 @@ def arms(kept: Kept) -> Iterator[Row]:
                 "average, published": published["average"][key],
             }
         # How far each score agrees with itself across seeds: without it a tau means little.
-        bilstm, average = (agreement(kept[name]) for name in names.values())
+        bilstm, average = (agreement(kept[name]) for name in names)
         for words in WITH_ITSELF.values():
             yield {
                 "tau between": words,

@@ -20,28 +20,24 @@ from results_page import importance, planted, predictions, serrano, studies
 Columns = Sequence[str] | None  # None: all
 KEYS = ("index", "position", "prediction")
 TAU = (*KEYS, *(column for column, _ in importance.PAIRS.values()))
-_ARMS = [name for names in importance.ARMS.values() for name in names.values()]
+_ARMS = [name for names in importance.ARMS.values() for name in names]
 _WIDER = [f"{name}{importance.WIDER}" for name in importance.SCALED]
-# Which columns of which tests' records the page needs of which experiments; a later line wins.
-_NEEDED: list[tuple[Iterable[str], dict[str, Columns]]] = [
-    ((*predictions.TEXT, *planted.NAMES, *planted.MINIMAL), {"predictions": None}),
-    ((*predictions.TEXT, *planted.NAMES, *planted.MINIMAL), {"attention_permutation": None}),
-    ((*_ARMS, *_WIDER), {"importance_correlation": TAU}),
-    (
-        importance.MODELS,
-        {
-            "importance_correlation": (*TAU, "p_attention_input_gradient", "p_attention_loo"),
-            "adversarial_attention": (*KEYS, "worst_js", "worst_share", "search_js"),
-        },
-    ),
-    ((*serrano.MODELS, *predictions.TAGGERS), {"predictions": (*KEYS, "label")}),
-    (serrano.MODELS, {"single_erasure": (*KEYS, *serrano.ERASURE)}),
-    (serrano.MODELS, {"decision_flip": (*KEYS, *serrano.REMOVAL)}),
-]
-NEEDED: dict[str, dict[str, Columns]] = {}  # the same by experiment
-for _names, _tests in _NEEDED:
-    for _name in _names:
-        NEEDED.setdefault(_name, {}).update(_tests)
+_CLASSIFIERS = (*predictions.TEXT, *planted.NAMES, *planted.MINIMAL)
+# Which columns of which test's records the page needs of which experiments; a later line wins.
+_NEEDED: tuple[tuple[Iterable[str], str, Columns], ...] = (
+    (_CLASSIFIERS, "predictions", None),
+    (_CLASSIFIERS, "attention_permutation", None),
+    ((*_ARMS, *_WIDER), "importance_correlation", TAU),
+    (importance.MODELS, "importance_correlation", (*TAU, *importance.P_VALUES)),
+    (importance.MODELS, "adversarial_attention", (*KEYS, *importance.JS)),
+    ((*serrano.MODELS, *predictions.TAGGERS), "predictions", (*KEYS, "label")),
+    (serrano.MODELS, "single_erasure", (*KEYS, *serrano.ERASURE)),
+    (serrano.MODELS, "decision_flip", (*KEYS, *serrano.REMOVAL)),
+)
+NEEDED: dict[str, dict[str, Columns]] = {}  # columns by test, of each experiment
+for _experiments, _test, _columns in _NEEDED:
+    for _name in _experiments:
+        NEEDED.setdefault(_name, {})[_test] = _columns
 # Columns of what `attnlight predict` wrote of the planted corpora.
 _PREDICTED: dict[str, Columns] = dict.fromkeys(planted.NAMES, planted.COLUMNS)
 _PREDICTED |= dict.fromkeys(planted.MINIMAL, (*planted.COLUMNS, *planted.MINIMAL_COLUMNS))

@@ -72,15 +72,11 @@ def accuracy(kept: Kept) -> Iterator[Row]:
         columns, masks = kept[name].test("predictions"), groups(kept[name].predicted()[0])
         right = columns["prediction"] == columns["label"]
         counts = " / ".join(f"{masks[group].sum():,}" for group in GROUPS[1:])
-        known = {"corpus and model": words, "seeds": len(right)}
-        yield (
-            known
-            | {"texts, not negated / negated": counts}
-            | {
-                group: of_means(right[:, mask]) if mask.any() else None
-                for group, mask in masks.items()
-            }
-        )
+        row = {"corpus and model": words, "seeds": len(right)}
+        row["texts, not negated / negated"] = counts
+        for group, mask in masks.items():
+            row[group] = of_means(right[:, mask]) if mask.any() else None
+        yield row
 
 
 def evidence(kept: Kept) -> Iterator[Row]:

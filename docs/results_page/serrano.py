@@ -16,11 +16,10 @@ from attnlight.errors import InputError
 from attnlight.report import erasure
 from attnlight.report.erasure import ALL, ORDERS, SCORES
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means, percentile_interval
-from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.paired import ratio_of_shares
-from attnlight.statistics.seed_bootstrap import resampled_means
 from results_page.kept import Kept
 from results_page.measures import resampled_quantile
+from results_page.predictions import measured
 from results_page.tables import Row, interval, number, over_seeds
 
 Values = NDArray[np.float64]
@@ -200,15 +199,13 @@ def cases(models: Mapping[str, Case]) -> dict[str, list[Case]]:
 def accuracy(kept: Kept) -> Iterator[Row]:
     """Accuracy beside the published, macro F1 and epochs."""
     for name in (name for name in MODELS if name in kept):
-        columns, (curves,) = kept[name].test("predictions"), kept[name].validation
-        label, prediction = columns["label"], columns["prediction"]
-        classes = int(max(label.max(), prediction.max())) + 1
+        (curves,), (epoch,) = kept[name].validation, kept[name].chosen
         yield MODELS[name] | {
-            "test texts": len(label),
-            "epoch chosen": f"{kept[name].chosen[0] + 1} of {len(curves['accuracy'])}",
-            "accuracy": over_seeds(resampled_means((prediction == label).astype(float))),
+            "test texts": len(kept[name].test("predictions")["label"]),
+            "epoch chosen": f"{epoch + 1} of {len(curves['accuracy'])}",
+            "accuracy": over_seeds(measured(kept[name], "accuracy")),
             "published": kept.published["serrano_accuracy"].get(name),
-            "macro F1": over_seeds(resampled_f1(prediction, label, classes)),
+            "macro F1": over_seeds(measured(kept[name], "f1")),
         }
 
 

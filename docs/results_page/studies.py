@@ -10,11 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlight.report.study.conditions import (
-    exclusivity_tables,
-    exclusivity_verdicts,
-    read_conditions,
-)
+from attnlight.report.study import conditions
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.groups import guides
@@ -64,9 +60,10 @@ def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
         else:
             name = path.name.removesuffix(f"-{condition}")
             compared.setdefault(name, {})[condition] = path
-    for name, conditions in compared.items():
-        held, absent = read_conditions(conditions)
-        blocks |= placed(name, exclusivity_tables(held), exclusivity_verdicts(held, absent))
+    for name, folders in compared.items():
+        collected, absent = conditions.read_conditions(folders)
+        answers = conditions.exclusivity_verdicts(collected, absent)
+        blocks |= placed(name, conditions.exclusivity_tables(collected), answers)
     return blocks
 
 
@@ -76,8 +73,8 @@ def placed(name: str, tables: Mapping[str, Table], found: Sequence[Verdict]) -> 
         stem: markdown_table(one.head, one.rows) + (f"\n{one.note}\n" if one.note else "")
         for stem, one in tables.items()
     }
-    said = [f"* **{one.question}** {' '.join(one.sentences)}\n" for one in found]
-    blocks["verdict"] = "".join(said)
+    answers = [f"* **{one.question}** {' '.join(one.sentences)}\n" for one in found]
+    blocks["verdict"] = "".join(answers)
     return {f"{name.replace('-', '_')}_{stem}": text for stem, text in blocks.items()}
 
 
@@ -107,30 +104,20 @@ def with_published(
         lam = f"{2 * float(best['lambda']):.3g}, the published λ = {best['lambda']} converted"
         name = f"best adversary (KL, λ = {lam}; {source})"
         below["table4"] = [[name, DASH, best["f1"], best["tvd"], best["js"]]]
-    if study.words.quality == "chunk F1":
-        yang = published["chunk_f1"]
-        theirs = {
-            "models": {
-                "trained attention": [yang["base"]],
-                "a probe that ignores its attention": yang["probes"],
-            },
-            "adversaries": {
-                f"KL (released scale), λ = {lam:g}": [f1] for lam, f1 in yang["adversary"].items()
-            },
-        }
-        for stem, figures in theirs.items():
-            head = tables[stem].head[1:]
-            below[stem] = [
-                [f"{name} (Yang 2020)", *(f1 if word == "chunk F1" else DASH for word in head)]
-                for name, column in figures.items()
-                for f1 in column
-            ]
+    for stem, figures in published["chunk_f1"].items() if study.words.quality == "chunk F1" else ():
+        head = tables[stem].head[1:]
+        below[stem] = [
+            [f"{name} (Yang 2020)", *(f1 if word == "chunk F1" else DASH for word in head)]
+            for name, column in figures.items()
+            for f1 in column
+        ]
     found = {}
     for stem, one in tables.items():
         head, rows = one.head, [*one.rows, *below.get(stem, [])]
         if stem == "table3" and given:
-            told = [given.get(name, DASH) for name in guides(study)]
-            head, rows = [*head, source], [[*row, f1] for row, f1 in zip(rows, told, strict=True)]
+            figures = [given.get(name, DASH) for name in guides(study)]
+            rows = [[*row, f1] for row, f1 in zip(rows, figures, strict=True)]
+            head = [*head, source]
         place = "lambdas" if stem == "adversaries" and not study.losses else stem
         found[place] = Table.of(one.title, head, rows, one.note)
     return found
