@@ -282,7 +282,7 @@ class TestKeptRuns:
 
     def test_no_run_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="holds no seed"):
-            kept.Experiment.read(tmp_path, "sst_bilstm")
+            kept.Kept(tmp_path, {})["sst_bilstm"]
 
     def test_keeping_a_kept_run_changes_nothing_but_the_mark(self, tmp_path: Path) -> None:
         run = PLANTED[0]

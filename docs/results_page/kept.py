@@ -111,3 +111,6 @@ class Kept(dict[str, Experiment]):
         names = sorted({path.parents[1].name for path in root.glob("*/seed*/fit.yaml")})
         super().__init__({name: Experiment.read(root, name) for name in names})
         self.root, self.published = root, published
+
+    def __missing__(self, name: str) -> Experiment:
+        return Experiment.read(self.root, name)  # which says that there is no run

@@ -40,16 +40,11 @@ REMOVAL = (
 WORST_CASE = "worst_case.parquet"
 # JS in nats that counts as nothing found; the least gain that is no rounding.
 _NOTHING, _GAIN = 0.01, 1e-6
-
-
 # What the page, like the paper, calls each experiment's corpus and architecture.
+_CORPORA = {"yelp": "Yelp", "20_newsgroups": "20 Newsgroups", "ag_news": "AG News"}
 MODELS = {
     f"{c}_{k}_{e}": {"corpus": corpus, "model": f"{kind}{encoder}"}
-    for c, corpus in {
-        "yelp": "Yelp",
-        "20_newsgroups": "20 Newsgroups",
-        "ag_news": "AG News",
-    }.items()
+    for c, corpus in _CORPORA.items()
     for k, kind in {"han": "HAN", "flan": "FLAN"}.items()
     for e, encoder in {"rnn": "rnn", "conv": "conv", "none": "noenc"}.items()
 }
@@ -138,7 +133,7 @@ def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
         values["flips", score] = rows[f"flip_top_{score}"]
         values["more flips", score] = rows[f"flip_top_{score}"] - top
     for order in ORDERS:
-        values["excess", order] = erasure.steps(rows, order) - least
+        values["excess", order] = erasure.beyond_minimum(rows, order)
     for ranking in ALL:
         values["never", ranking] = erasure.never_flips(rows, ranking)
         values["needs all", ranking] = erasure.removed(rows, "needs_all", ranking)
