@@ -133,27 +133,29 @@ def test_targets_are_held_against_what_the_study_says(tmp_path: Path, published:
     assert {row["found"] for row in rows[:3]} == {0.808, 0.860, 0.889}
     js, between, best, tvd, f1 = (row["found"] for row in rows[-5:])
     study = read_study(tmp_path / "wiegreffe_pinter_sst")
-    adversaries = study.finished("adversary", term="kl")
-    by_lambda = {
-        lam: np.mean(study.values(runs, "attention_js")) for lam, runs in adversaries.groupby("lam")
-    }
+    every = study.measures.join(study.runs[["role", "term", "lam"]], on="run")
+    every = every[every["role"] == "adversary"]
+    by_lambda = every[every["term"] == "kl"].groupby("lam")["attention_js"].mean().to_dict()
     floor = by_lambda.pop(0.0)
     assert js == pytest.approx(max(by_lambda.values()), abs=6e-4)
     assert between == sum(floor < mean < 0.6 for mean in by_lambda.values())
     term, lam = study.selected
-    chosen = study.finished("adversary", term=term, lam=lam)
-    twins = study.finished("adversary", lam=0.0)
-    assert best == pytest.approx(np.mean(study.values(chosen, "attention_js")), abs=6e-4)
-    moved = [np.mean(study.values(runs, "prediction_tvd")) for runs in (chosen, twins)]
-    assert tvd == pytest.approx(moved[0] - moved[1], abs=6e-4)
-    label = study.values(chosen, "label")[0]
+    chosen = every[(every["term"] == term) & (every["lam"] == lam)]
+    twins = every[every["lam"] == 0]
+    assert best == pytest.approx(chosen["attention_js"].mean(), abs=6e-4)
+    lost = chosen["prediction_tvd"].mean() - twins["prediction_tvd"].mean()
+    assert tvd == pytest.approx(lost, abs=6e-4)
+    judged = ("prediction", "label")
     scores = [
-        float(binary_f1_score(torch.tensor(row.astype(int)), torch.tensor(label)))
-        for runs in (chosen, twins)
-        for row in study.values(runs, "prediction")
+        np.mean(
+            [
+                float(binary_f1_score(*(torch.tensor(run[x].to_numpy()) for x in judged)))
+                for _, run in group.groupby("run")
+            ]
+        )
+        for group in (chosen, twins)
     ]
-    half = len(chosen)
-    assert f1 == pytest.approx(abs(np.mean(scores[:half]) - np.mean(scores[half:])), abs=6e-4)
+    assert f1 == pytest.approx(abs(scores[0] - scores[1]), abs=6e-4)
     assert [row["met"] == "yes" for row in rows[-5:]] == [
         *(js >= 0.6, between >= 3, best >= 0.4, tvd <= 0.04, f1 <= 0.02)
     ]
