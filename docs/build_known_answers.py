@@ -16,27 +16,31 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import lightning.pytorch as pl
 import numpy as np
 from build_results import put
 from known_models import MODELS, TEXTS, KnownTask, loader
 from numpy.typing import NDArray
-from results_page.measures import auroc
-from results_page.tables import DASH
+from results_page.tables import interval, number, table
+from scipy.stats import mannwhitneyu
 
 from attnlight import callbacks
 from attnlight.records import read_record
 from attnlight.report.figures import describe
-from attnlight.report.tables import markdown_table as table
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 
 PAGE = Path(__file__).parent / "known_answers.md"
-TESTS = ("AdversarialAttention", "AttentionPermutation", "DecisionFlip", "ImportanceCorrelation")
-TESTS = (*TESTS, "SingleErasure")  # all of a single model
+TESTS: tuple[str, ...] = (
+    "AdversarialAttention",
+    "AttentionPermutation",
+    "DecisionFlip",
+    "ImportanceCorrelation",
+)
+TESTS += ("SingleErasure",)  # all of a single model
 EFFECT = 0.9  # least area under the ROC curve over texts by which a measure tells D from F
 _NUMBER = re.compile(r"-?\d+\.\d{4}")
 _ROUNDING = 5e-4
@@ -45,47 +49,24 @@ _DIGITS = 5  # of a value: beyond them rounding would order texts that are alike
 _OF_ONE_ERASURE = re.compile(r"_loo$|^outdone_")
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """One measure of one test on every model.
 
     Attributes:
         test: The test's name in snake case.
         measure: Its column.
         values: The value of each text by name of the model, NaN where undefined.
+        means: Mean and interval by name of the model.
+        effect: Area under the ROC curve of D against the nearest F, all three from one side: the
+            chance that D's value of a text is the larger one (of a measure that is smaller under D:
+            the smaller one), ties half. 0.5 says nothing; NaN where a model has no value.
     """
 
     test: str
     measure: str
     values: Mapping[str, NDArray[np.float64]]
-
-    @cached_property
-    def lines(self) -> dict[str, MeanInterval]:
-        """Mean and interval by name of the model."""
-        texts = np.arange(TEXTS)
-        return {m: bootstrap_means(v[:, None], texts)[0] for m, v in self.values.items()}
-
-    @property
-    def effect(self) -> float:
-        """Area under the ROC curve of D against the nearest F, all three from one side.
-
-        It is the chance that D's value of a text is the larger one (of a measure that is smaller
-        under D: the smaller one), ties half. 0.5 says nothing; NaN where a model has no value.
-        """
-        (off,), on = ([self.values[m.name] for m in MODELS if m.kind == kind] for kind in "DF")
-        areas = []
-        for faithful in on:
-            both = np.concatenate([off, faithful])
-            label, known = np.repeat([1, 0], [len(off), len(faithful)]), ~np.isnan(both)
-            with np.errstate(invalid="ignore"):
-                area = auroc(label[known], both[known], np.ones((1, known.sum()), dtype=int))
-            areas.append(float(area[0]))
-        return max(min(areas), min(1 - area for area in areas))
-
-    @property
-    def separates(self) -> bool:
-        """Whether the measure tells a text of D from one of any F, mostly."""
-        return self.effect >= EFFECT
+    means: Mapping[str, MeanInterval]
+    effect: float
 
 
 def measure_all() -> list[Measured]:
@@ -110,45 +91,40 @@ def measure_all() -> list[Measured]:
             for path in sorted((Path(folder) / "records/test").glob("*.parquet")):
                 record = read_record(path)
                 for measure in record.metadata["measures"]:
-                    of_models = found.setdefault((path.stem, measure), {})
-                    values = record.columns[measure].astype(np.float64)
-                    exact = known.kind != "R" or not _OF_ONE_ERASURE.search(measure)
-                    of_models[known.name] = values.round(_DIGITS) if exact else values * np.nan
-    return [Measured(*key, values) for key, values in found.items()]
+                    values = record.columns[measure].astype(np.float64).round(_DIGITS)
+                    if known.kind == "R" and _OF_ONE_ERASURE.search(measure):
+                        values[:] = np.nan
+                    found.setdefault((path.stem, measure), {})[known.name] = values
+    measured = []
+    for key, of_models in found.items():
+        columns = np.stack([*of_models.values()], axis=1)
+        means = dict(zip(of_models, bootstrap_means(columns, np.arange(TEXTS)), strict=True))
+        defined = {name: own[~np.isnan(own)] for name, own in of_models.items()}
+        (off,), on = ([defined[model.name] for model in MODELS if model.kind == x] for x in "DF")
+        areas = [np.nan]
+        if all(map(len, (off, *on))):
+            areas = [mannwhitneyu(off, own).statistic / (len(off) * len(own)) for own in on]
+        measured.append(Measured(*key, of_models, means, max(min(areas), 1 - max(areas))))
+    return measured
 
 
-def measures_table(found: Sequence[Measured]) -> str:
-    """Mean and interval of each measure on each model, and whether it tells F from D."""
-    rows, before = [], ""
-    for row in found:
-        title = "" if row.test == before else describe(row.test).title
-        means = [row.lines[known.name] for known in MODELS]
-        cells = [
-            f"{_number(m.mean)} [{_number(m.low)}, {_number(m.high)}]" if m.defined else DASH
-            for m in means
-        ]
-        told = "yes" if row.separates else "**no**"
-        rows.append([title, f"`{row.measure}`", *cells, _number(row.effect), told])
-        before = row.test
-    head = ["test", "measure", *(known.name for known in MODELS), "AUROC", "tells F from D"]
-    return table(head, rows, 2)
-
-
-def verdict(found: Sequence[Measured]) -> str:
-    """Which measures tell F from D and which do not, test by test."""
-    lines = []
-    for test in dict.fromkeys(row.test for row in found):
-        words = []
-        for told, label in ((True, "tells F from D by"), (False, "does not tell them apart by")):
-            mine = [row for row in found if row.test == test and row.separates == told]
-            if mine:
-                words.append(f"{label}: {', '.join(f'`{row.measure}`' for row in mine)}")
-        lines.append(f"* **{describe(test).title}** {'; '.join(words)}.\n")
-    return "".join(lines)
-
-
-def _number(value: float) -> str:
-    return DASH if np.isnan(value) else f"{value + 0.0:.4f}".replace("-0.0000", "0.0000")
+def blocks(found: Sequence[Measured]) -> dict[str, str]:
+    """Mean and interval of each measure on each model, and which measures tell F from D."""
+    rows, verdict = [], ""
+    for test, measures in groupby(found, key=lambda one: one.test):
+        title = describe(test).title
+        told: dict[str, list[str]] = {"yes": [], "**no**": []}
+        for one in measures:
+            measure, tells = f"`{one.measure}`", "yes" if one.effect >= EFFECT else "**no**"
+            row = {"test": "" if any(told.values()) else title, "measure": measure}
+            row |= {model.name: interval(one.means[model.name], 4) for model in MODELS}
+            rows.append(row | {"AUROC": number(one.effect, 4), "tells F from D": tells})
+            told[tells].append(measure)
+        words = ("tells F from D by", "does not tell them apart by")
+        both = zip(words, told.values(), strict=True)
+        said = [f"{label}: {', '.join(names)}" for label, names in both if names]
+        verdict += f"* **{title}** {'; '.join(said)}.\n"
+    return {"measures": table(rows, 2), "verdict": verdict}
 
 
 def agree(page: str, other: str) -> bool:
@@ -164,9 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build docs/known_answers.md.")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     arguments = parser.parse_args(argv)
-    found = measure_all()
-    blocks = {"measures": measures_table(found), "verdict": verdict(found)}
-    return put(PAGE, blocks, arguments.check, agree)
+    return put(PAGE, blocks(measure_all()), arguments.check, agree)
 
 
 if __name__ == "__main__":

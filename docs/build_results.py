@@ -7,7 +7,8 @@
 
 What stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->` is written here, from the records
 alone; so is every sentence that claims something of them. One that its tables no longer bear out is
-left out and named, and the command fails until docs/results_page/findings.md.jinja says something else. The other prose of the page is its own.
+left out and named, and the command fails until docs/results_page/findings.md.jinja says something
+else. The other prose of the page is its own.
 """
 
 from __future__ import annotations
@@ -16,34 +17,46 @@ import argparse
 import difflib
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import eq
 from pathlib import Path
 
 import yaml
-from results_page import (
-    arms,
-    chunking,
-    claims,
-    classification,
-    planted,
-    posthoc,
-    reliability,
-    serrano,
-    several_classes,
-    studies,
-    targets,
-)
-from results_page.cells import Tables
-from results_page.findings import findings, refused
+from results_page import claims, importance, planted, predictions, serrano, studies
+from results_page.findings import Tables, findings, refused
 from results_page.keeping import keep_all
 from results_page.kept import Kept
+from results_page.tables import Row, table
+from results_page.targets import targets
 
 from attnlight.errors import InputError
 from attnlight.files import write_text
 
 HERE = Path(__file__).parent
 PAGE, RECORDS = HERE / "results.md", HERE / "results"
+_PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
+
+
+# The rows of tables, and how many of its columns are aligned left.
+TABLES: dict[str, tuple[Callable[[Kept], Iterable[Row]], int]] = {
+    "accuracy": (predictions.accuracy, 2),
+    "seeds": (predictions.seeds, 1),
+    "epochs": (predictions.epochs, 1),
+    "permutation": (predictions.permutation, 1),
+    "bins": (predictions.bins, 3),
+    "planted": (planted.accuracy, 1),
+    "evidence": (planted.evidence, 3),
+    "minimal": (planted.minimal, 1),
+    "tau": (importance.correlation, 3),
+    "adversary": (importance.adversaries, 4),
+    "reliability": (importance.reliability, 3),
+    "arms": (importance.arms, 2),
+    "tau_epochs": (importance.by_epoch, 3),
+    "scale": (importance.by_scale, 1),
+    "chunking": (predictions.chunking, 2),
+    "serrano_accuracy": (serrano.accuracy, 2),
+    "several_classes": (serrano.several_classes, 2),
+}
 
 
 def blocks(records: Path) -> dict[str, str]:
@@ -56,30 +69,12 @@ def blocks(records: Path) -> dict[str, str]:
         InputError: Records are missing or do not belong together.
     """
     published = yaml.safe_load((records / "published.yaml").read_text(encoding="utf-8"))
-    kept, models = Kept(records), serrano.read_models(records)
-    found = {
-        "targets": targets.target_table(kept, published, records / studies.FOLDER),
-        "accuracy": classification.accuracy_table(kept, published),
-        "seeds": classification.seed_table(kept),
-        "permutation": classification.permutation_table(kept, classification.TEXT | planted.NAMES),
-        "epochs": classification.epoch_table(kept),
-        "bins": classification.bin_table(kept, published),
-        "planted": planted.accuracy_table(kept),
-        "evidence": planted.evidence_table(kept),
-        "minimal": planted.minimal_table(kept),
-        "tau": posthoc.correlation_table(kept, published),
-        "adversary": posthoc.adversary_table(kept, published),
-        "reliability": reliability.reliability_table(kept),
-        "several_classes": several_classes.several_classes_table(records),
-        "arms": arms.arms_table(kept, published),
-        "tau_epochs": arms.epochs_table(kept),
-        "chunking": chunking.f1_table(kept, published),
-        "scale": arms.scale_table(arms.read_scales(records)),
-        "serrano_accuracy": serrano.accuracy_table(models, published),
-        **claims.serrano_tables(models, published),
-        **studies.study_blocks(records / studies.FOLDER, published),
-    }
-    return found | findings(Tables(found))
+    kept = Kept(records, published)
+    found = {name: table(rows(kept), left) for name, (rows, left) in TABLES.items()}
+    found |= claims.serrano_tables(serrano.read_models(kept), published)
+    found |= studies.study_blocks(records / studies.FOLDER, published)
+    found["targets"] = table(targets(kept, Tables(found)), 2)
+    return found | findings(found)
 
 
 def fill(page: str, found: Mapping[str, str]) -> str:
@@ -88,14 +83,10 @@ def fill(page: str, found: Mapping[str, str]) -> str:
     Raises:
         InputError: The page has no place for a table, or one that no table belongs to.
     """
-    places = re.findall(r"<!-- (\w+): begin -->", page)
-    if sorted(places) != sorted(found):
+    places = sorted(place[2] for place in _PLACE.finditer(page))
+    if places != sorted(found):
         raise InputError(f"the page has places for {places}; the tables are {sorted(found)}.")
-    for name, table in found.items():
-        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-        head, _, rest = page.partition(begin)
-        page = head + begin + "\n" + table + "\n" + end + rest.partition(end)[2]
-    return page
+    return _PLACE.sub(lambda place: f"{place[1]}\n{found[place[2]]}\n{place[3]}", page)
 
 
 def put(

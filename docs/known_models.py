@@ -24,6 +24,8 @@ CLASSES = 4
 TEXTS = 300
 _VARIANTS = 64  # tokens of a kind and class that differ in nothing but their attention score
 _LENGTHS = (20, 31)
+# Token ids by kind (filler, signal), class that the token speaks for, and variant.
+_TOKENS = len(SPECIAL_TOKENS) + torch.arange(2 * CLASSES * _VARIANTS).reshape(2, CLASSES, -1)
 
 
 @dataclass(frozen=True)
@@ -60,16 +62,18 @@ MODELS = (
 
 
 def build(known: KnownAnswer) -> FlatClassifier:
-    """The classifier; token ids are `token(kind, label, variant)`."""
+    """The classifier of a model."""
     width = 1 + CLASSES
     model = FlatClassifier(
-        vocab_size=token(1, CLASSES - 1, _VARIANTS - 1) + 1,
+        vocab_size=int(_TOKENS.max()) + 1,
         num_classes=CLASSES,
         encoder="none",
         attention="dot",
         embedding_size=width,
     )
-    scores = known.spread * torch.randn(2, CLASSES, _VARIANTS, generator=_generator(0))
+    scores = known.spread * torch.randn(
+        2, CLASSES, _VARIANTS, generator=torch.Generator().manual_seed(0)
+    )
     scores[1] += known.signal_score
     logits = torch.tensor([known.filler_logit, known.signal_logit])
     with torch.no_grad():
@@ -78,7 +82,7 @@ def build(known: KnownAnswer) -> FlatClassifier:
         for label in range(CLASSES):
             rows[:, label, :, 1 + label] = logits[:, None]
         model.embedding.weight.zero_()
-        model.embedding.weight[token(0, 0, 0) :] = rows.flatten(0, 2)
+        model.embedding.weight[_TOKENS] = rows
         model.attention.key.weight.copy_(torch.eye(width)[:1])  # type: ignore[union-attr]
         model.decoder.weight.copy_(torch.eye(width)[1:])
         model.decoder.bias.copy_(torch.tensor([0.01, 0.0, 0.0, 0.0]))
@@ -86,43 +90,26 @@ def build(known: KnownAnswer) -> FlatClassifier:
     return model.double().eval()
 
 
-def token(kind: int, label: int, variant: int) -> int:
-    """Id of a filler (kind 0) or signal (kind 1) that speaks for a class."""
-    return len(SPECIAL_TOKENS) + (kind * CLASSES + label) * _VARIANTS + variant
-
-
-def texts(known: KnownAnswer) -> dict[int, tuple[int, Tensor, int]]:
-    """Random texts of 20 to 30 tokens, signals of the text's class and fillers of the others.
-
-    Returns:
-        Number, token ids and class of each by its number.
-    """
-    random, found = _generator(1), {}
+def loader(known: KnownAnswer) -> DataLoader[Any]:
+    """Padded batches of random texts of 20 to 30 tokens: signals of a text's class, other fillers."""
+    random, texts = torch.Generator().manual_seed(1), {}
     for number in range(TEXTS):
         label = 1 + number % (CLASSES - 1)
         length = int(torch.randint(*_LENGTHS, (), generator=random))
-        signals = known.signals or length
-        others = [other for other in range(1, CLASSES) if other != label]
-        drawn = torch.randint(len(others), (length,), generator=random).tolist()
-        variants = torch.randint(_VARIANTS, (length,), generator=random).tolist()
-        ids = [
-            token(1, label, variant) if item < signals else token(0, others[place], variant)
-            for item, (place, variant) in enumerate(zip(drawn, variants, strict=True))
-        ]
+        others = torch.tensor([other for other in range(1, CLASSES) if other != label])
+        other = others[torch.randint(len(others), (length,), generator=random)]
+        variant = torch.randint(_VARIANTS, (length,), generator=random)
+        signal = torch.arange(length) < (known.signals or length)
+        ids = torch.where(signal, _TOKENS[1, label, variant], _TOKENS[0, other, variant])
         order = torch.randperm(length, generator=random)
-        found[number] = (number, torch.tensor(ids)[order], label)
-    return found
-
-
-def loader(known: KnownAnswer) -> DataLoader[Any]:
-    """The texts of a model in padded batches."""
+        texts[number] = (number, ids[order], label)
 
     def collate(items: Sequence[tuple[int, Tensor, int]]) -> TextBatch:
         index, ids, labels = zip(*items, strict=True)
         tokens = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
         return TextBatch(torch.tensor(index), tokens, tokens != 0, torch.tensor(labels))
 
-    return DataLoader(texts(known), batch_size=64, collate_fn=collate)  # type: ignore[arg-type]
+    return DataLoader(texts, batch_size=64, collate_fn=collate)  # type: ignore[arg-type]
 
 
 class KnownTask(pl.LightningModule):
@@ -136,7 +123,3 @@ class KnownTask(pl.LightningModule):
     def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
         """What the model says of a batch."""
         return {"loss": torch.zeros(()), "output": self.model(batch)}
-
-
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)

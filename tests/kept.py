@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,9 @@ from tests.report.fake import Rows, rows_of, write_metrics, write_record
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
+PAGE = (DOCS / "results.md").read_text(encoding="utf-8")
+PLACE = re.compile(r"<!-- (\w+): begin -->\n(.*?)<!-- \1: end -->", re.DOTALL)
+BLOCKS = {name: text.strip("\n") + "\n" for name, text in PLACE.findall(PAGE)}
 
 
 def page(name: str) -> ModuleType:

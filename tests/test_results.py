@@ -22,17 +22,20 @@ from tests.kept import DOCS, page
 ROOT = DOCS.parent
 RECORDS = DOCS / "results"
 build_results = importlib.import_module("build_results")
-arms, chunking, keeping = map(page, ("arms", "chunking", "keeping"))
-kept, posthoc = map(page, ("kept", "posthoc"))
-classification, planted, reliability = map(page, ("classification", "planted", "reliability"))
-serrano = page("serrano")
+importance, keeping, kept = map(page, ("importance", "keeping", "kept"))
+planted, predictions, serrano = map(page, ("planted", "predictions", "serrano"))
+tables = page("tables")
 RUNS = sorted(path.parent for path in RECORDS.glob("*/seed*/fit.yaml"))
 WHOLE = [run for run in RUNS if (run / "records/test/attention_permutation.parquet").exists()]
 PLANTED = [run for run in RUNS if run.parent.name in planted.NAMES]
-SERRANO = {model.experiment: model for model in serrano.MODELS}
-POSTHOC = [model.experiment for model in posthoc.MODELS]
-SEVERAL = sorted({*arms.NAMES, *POSTHOC})
-SIX = [run for run in RUNS if run.parent.name in SERRANO]
+ARMS = [name for pair in importance.ARMS.values() for name in pair]
+SCALED = {f"{name}{importance.WIDER}": name for name in importance.SCALED}
+SEVERAL = sorted({*ARMS, *importance.MODELS})
+SIX = [run for run in RUNS if run.parent.name in serrano.MODELS]
+# What the runs of Serrano & Smith's models were given beside their files in configs/experiments.
+LEARNING_RATE = 1e-3
+EPOCHS = {"rnn": 8, "conv": 8, "none": 15}
+OTHER_EPOCHS = {"yelp_flan_conv": 15, "20_newsgroups_flan_rnn": 5, "20_newsgroups_han_rnn": 5}
 
 
 def names(run: Path) -> str:
@@ -59,7 +62,7 @@ def cells_of(table: str, *words: str) -> list[str]:
 
 def configuration(name: str) -> Path:
     """The file that an experiment was run with."""
-    return ROOT / f"configs/experiments/{arms.BASES.get(name, name)}.yaml"
+    return ROOT / f"configs/experiments/{SCALED.get(name, name)}.yaml"
 
 
 def holds(saved: Any, given: Any) -> bool:
@@ -121,7 +124,7 @@ class TestPage:
         )
         for name in ("sst_bilstm", "imdb_bilstm"):
             seeds = kept.Experiment.read(RECORDS, name).seeds
-            own = [row for row in rows if row[1] == classification.TEXT[name]]
+            own = [row for row in rows if row[1] == predictions.TEXT[name]]
             assert len(own) == 2
             for title, *cells in zip(head, *own, strict=True):
                 if title.startswith("here, seed "):
@@ -135,7 +138,7 @@ class TestPage:
 
     def test_names_the_command_of_every_experiment(self) -> None:
         commands = (DOCS / "results.md").read_text().partition("## The commands")[2]
-        for name in keeping.EXPERIMENTS:
+        for name in keeping.NEEDED:
             assert f"`{name}`" in commands
             assert configuration(name).is_file()
 
@@ -150,10 +153,9 @@ class TestPage:
         place = record.column_names.index("prediction")
         other = record.set_column(place, "prediction", record["prediction"].take([0] * len(record)))
         pq.write_table(other, path)
-        experiments = dict.fromkeys(
-            planted.NAMES, kept.Experiment.read(experiment.parent, experiment.name)
-        )
-        line = cells_of(planted.accuracy_table(experiments), "planted, no encoder")
+        (runs,) = kept.Kept(experiment.parent, {}).values()
+        changed = tables.table(planted.accuracy(dict.fromkeys(planted.NAMES, runs)))
+        line = cells_of(changed, "planted, no encoder")
         assert line != cells_of(found["planted"], "planted, no encoder")
 
 
@@ -163,40 +165,41 @@ class TestKeptRuns:
         for run in RUNS:
             seeds[run.parent.name].append(run.name)
         five = [f"seed{seed}" for seed in range(5)]
-        wanted = dict.fromkeys((*classification.TEXT, *planted.NAMES, *planted.MINIMAL), five[:3])
-        wanted |= dict.fromkeys(arms.NAMES, five) | dict.fromkeys(arms.BASES, five[:3])
-        wanted |= dict.fromkeys(chunking.NAMES, five[:3])
+        wanted = dict.fromkeys((*predictions.TEXT, *planted.NAMES, *planted.MINIMAL), five[:3])
+        wanted |= dict.fromkeys(ARMS, five) | dict.fromkeys(SCALED, five[:3])
+        wanted |= dict.fromkeys(predictions.TAGGERS, five[:3])
         wanted |= {"imdb_bilstm": ["seed1", "seed2"]}
-        for model in posthoc.MODELS:
-            imdb = model.corpus == "imdb"
-            wanted.setdefault(model.experiment, ["seed1", "seed2"] if imdb else ["seed0", "seed1"])
-        wanted |= {name: ["seed0"] for name in SERRANO if name in seeds}  # the page names others
+        for name in importance.MODELS:
+            imdb = name.startswith("imdb")
+            wanted.setdefault(name, ["seed1", "seed2"] if imdb else ["seed0", "seed1"])
+        wanted |= {name: ["seed0"] for name in serrano.MODELS}
         assert seeds == wanted
 
     @pytest.mark.parametrize("name", SEVERAL)
     def test_agreement_of_seeds_is_kept(self, name: str) -> None:
         experiment = kept.Experiment.read(RECORDS, name)
-        found = reliability.read_agreement(experiment)
-        index = experiment.test("importance_correlation", partial=True)["index"]
-        assert found is not None
-        assert found.rows[:, 0].tolist() == index.tolist()
+        index = experiment.test("importance_correlation", partial=True)["index"].tolist()
+        seeds = len(experiment.seeds)
+        found = pq.read_table(RECORDS / name / importance.AGREEMENT)["index"].to_pylist()
+        assert found == index * (seeds * (seeds - 1) // 2)
+        assert importance.agreement(experiment)["texts"] == len(index)
 
     @pytest.mark.parametrize("run", SIX, ids=names)
     def test_page_says_what_a_model_of_serrano_and_smith_logged(
         self, run: Path, found: dict[str, str]
     ) -> None:
         logged = logged_by_test(run)
-        experiment = kept.Experiment.read(RECORDS, run.parent.name)
-        tested = serrano.Tested(serrano.Model(*SERRANO[run.parent.name]), experiment)
-        row = cells_of(found["serrano_accuracy"], *tested.words)
+        name = run.parent.name
+        rows = serrano.read_models({name: kept.Experiment.read(RECORDS, name)})[name].rows
+        row = cells_of(found["serrano_accuracy"], *serrano.MODELS[name].values())
         said = {"accuracy": row[4], "f1_macro": row[6]}
         for name, cell in said.items():
             assert float(cell.split()[0]) == pytest.approx(float(logged[f"test/{name}"]), abs=5e-4)
         ours = {}
         for name in ("flip_top_attention", "flip_top_gradient_x_attention"):
-            ours[f"single_erasure/{name}"] = np.nanmean(tested.erasure[name])
+            ours[f"single_erasure/{name}"] = np.nanmean(rows[name])
         for name in ("removed_fraction_gradient", "removed_mass_attention", "minimal_count"):
-            ours[f"decision_flip/{name}"] = np.nanmean(tested.removal[name])
+            ours[f"decision_flip/{name}"] = np.nanmean(rows[name])
         for name, value in ours.items():
             assert value == pytest.approx(float(logged[f"test/{name}"]), abs=1e-5, rel=1e-5)
 
@@ -209,9 +212,9 @@ class TestKeptRuns:
         several = "test/f1_positive" not in logged  # classes, of which none is the positive one
         for ours, theirs in (
             ("accuracy", "accuracy"),
-            *(() if several else (("positive_f1", "f1_positive"), ("auroc", "auroc"))),
+            *(() if several else (("f1", "f1_positive"), ("auroc", "auroc"))),
         ):
-            value = classification.measured(found)[ours][0][seed]
+            value = predictions.measured(found, ours)[0][seed]
             assert value == pytest.approx(float(logged[f"test/{theirs}"]), abs=1e-5)
         shuffled = found.test("attention_permutation")
         for name in ("median_tvd", "flip_rate"):
@@ -228,11 +231,12 @@ class TestKeptRuns:
         model, data = (
             yaml.safe_load((path.parent / given[part]).read_text()) for part in ("model", "data")
         )
-        if name in arms.SCALES:
-            model["init_args"]["net"]["embedding_scale"] = arms.SCALES[name]
-        if name in SERRANO:
-            model["init_args"]["optimizer"]["learning_rate"] = serrano.LEARNING_RATE
-            given["trainer"]["max_epochs"] = SERRANO[name].epochs
+        if name in SCALED:
+            model["init_args"]["net"]["embedding_scale"] = 0.3
+        if name in serrano.MODELS:
+            model["init_args"]["optimizer"]["learning_rate"] = LEARNING_RATE
+            epochs = OTHER_EPOCHS.get(name, EPOCHS[name.rpartition("_")[2]])
+            given["trainer"]["max_epochs"] = epochs
         assert holds(section(saved["model"]), model)
         assert holds(saved["data"], data)
         assert holds(saved["trainer"], given["trainer"])
@@ -278,11 +282,11 @@ class TestKeptRuns:
 
     def test_no_run_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="holds no seed"):
-            kept.Experiment.read(tmp_path, "sst_bilstm")
+            kept.Kept(tmp_path, {})["sst_bilstm"]
 
     def test_keeping_a_kept_run_changes_nothing_but_the_mark(self, tmp_path: Path) -> None:
         run = PLANTED[0]
-        keeping.keep(run, tmp_path / "again", keeping.wanted(run.parent.name))
+        keeping.keep(run, tmp_path / "again")
         for source in run.rglob("*.*"):
             copy = tmp_path / "again" / source.relative_to(run)
             if source.suffix == ".parquet":
@@ -343,45 +347,42 @@ class TestMinimal:
         assert np.isnan(rest).all()
 
 
-class TestPosthoc:
+class TestImportance:
     def test_share_significant_by_hand(self) -> None:
         # Benjamini & Hochberg: 0.03, 0.06, 0.5
-        assert posthoc.significant(np.array([[0.01, 0.04, 0.5, np.nan]])) == "0.67 / 0.33"
-        assert posthoc.significant(np.array([[np.nan]])) == posthoc.DASH
+        assert importance.significant(np.array([[0.01, 0.04, 0.5, np.nan]])) == "0.67 / 0.33"
+        assert importance.significant(np.array([[np.nan]])) is None
 
     def test_published_figures_of_every_model(self) -> None:
         published = yaml.safe_load((RECORDS / "published.yaml").read_text())
-        for model in posthoc.MODELS:
-            theirs = published["tau"][model.published][model.corpus]
-            wanted = 2 if model.published.endswith("additive") else 1
-            assert {len(values) for values in theirs.values()} == {wanted}
+        for name in importance.MODELS:
+            wanted = 1 if name.endswith("scaled_dot") else 2
+            assert {len(values) for values in published["tau"][name].values()} == {wanted}
 
-    @pytest.mark.parametrize("model", posthoc.MODELS, ids=lambda model: model.experiment)
-    def test_page_says_what_the_model_s_run_logged(self, model: Any) -> None:
-        run = next(run for run in RUNS if run.parent.name == model.experiment)
+    @pytest.mark.parametrize("name", importance.MODELS)
+    def test_page_says_what_the_model_s_run_logged(self, name: str) -> None:
+        run = next(run for run in RUNS if run.parent.name == name)
         logged = logged_by_test(run)
-        record = pq.read_table(run / "records/test/importance_correlation.parquet")
-        for name in ("tau_attention_input_gradient", "tau_attention_loo"):
-            ours = np.nanmean(record[name].to_numpy().astype(np.float64))
-            assert ours == pytest.approx(
-                float(logged[f"test/importance_correlation/{name}"]), abs=1e-5
-            )
-        record = pq.read_table(run / "records/test/adversarial_attention.parquet")
-        theirs = float(logged["test/adversarial_attention/worst_js"])
-        assert record["worst_js"].to_numpy().mean() == pytest.approx(theirs, abs=1e-5)
+        for test, measure in (
+            ("importance_correlation", "tau_attention_input_gradient"),
+            ("importance_correlation", "tau_attention_loo"),
+            ("adversarial_attention", "worst_js"),
+        ):
+            record = pq.read_table(run / f"records/test/{test}.parquet")
+            ours = np.nanmean(record[measure].to_numpy().astype(np.float64))
+            assert ours == pytest.approx(float(logged[f"test/{test}/{measure}"]), abs=1e-5)
 
     def test_a_row_of_taus_is_over_all_seeds(self, found: dict[str, str]) -> None:
         lines = found["tau"].splitlines()[2:]
-        assert len(lines) == len(posthoc.MODELS)
-        for model, line in zip(posthoc.MODELS, lines, strict=True):
+        for (name, words), line in zip(importance.MODELS.items(), lines, strict=True):
             cells = [cell.strip() for cell in line[1:-2].split(" | ")]
-            runs = kept.Experiment.read(RECORDS, model.experiment).folders
+            runs = kept.Experiment.read(RECORDS, name).folders
             column = "tau_attention_input_gradient"
             means = []
             for run in runs:
                 record = pq.read_table(run / "records/test/importance_correlation.parquet")
                 means.append(np.nanmean(record[column].to_numpy().astype(np.float64)))
-            assert cells[:4] == [*model.words, str(len(runs))]
+            assert cells[:4] == [*words.values(), str(len(runs))]
             mean, low, high = map(float, re.findall(r"-?\d\.\d+", cells[5]))
             assert mean == pytest.approx(np.mean(means), abs=0.0051)
             assert [float(x) for x in cells[6].split(" / ")] == pytest.approx(means, abs=0.0051)
@@ -390,5 +391,5 @@ class TestPosthoc:
             assert low <= mean <= high
 
     def test_one_seed_has_no_spread(self) -> None:
-        assert arms.cell(np.array([[0.25, 0.25]])) == "0.25 [0.25, 0.25]"
-        assert arms.cell(np.array([[0.2, 0.2], [0.3, 0.3]])).endswith("± 0.07")
+        assert importance.with_deviation(np.array([[0.25, 0.25]])) == "0.25 [0.25, 0.25]"
+        assert importance.with_deviation(np.array([[0.2, 0.2], [0.3, 0.3]])).endswith("± 0.07")

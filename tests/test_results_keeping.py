@@ -1,7 +1,8 @@
 """What is kept of run folders is enough for the page, and unfinished runs are left alone."""
 
 import json
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,8 @@ from attnlight.errors import InputError
 from tests.kept import page, serrano_records, write_kept
 from tests.report.fake import Rows
 
-arms, keeping, kept = map(page, ("arms", "keeping", "kept"))
-claims, posthoc, several_classes = map(page, ("claims", "posthoc", "several_classes"))
-reliability, serrano, tables = map(page, ("reliability", "serrano", "tables"))
+importance, keeping, kept = map(page, ("importance", "keeping", "kept"))
+claims, serrano, tables = map(page, ("claims", "serrano", "tables"))
 NAME = "ag_news_han_rnn"
 
 
@@ -51,15 +51,16 @@ class TestKeep:
         for encoder in ("rnn", "conv"):
             name = f"ag_news_han_{encoder}"
             run = write_kept(tmp_path / "runs", name, serrano_records(seed=len(encoder)))
-            keeping.keep(run, tmp_path / "kept" / name / "seed0", keeping.wanted(name))
-        whole, kept_ones = (serrano.read_models(tmp_path / x) for x in ("runs", "kept"))
-        published: dict[str, Any] = {"serrano_accuracy": {}, "serrano_contingency": {}}
-        for tables_of in (serrano.accuracy_table, claims.serrano_tables):
-            assert tables_of(whole, published) == tables_of(kept_ones, published)
+            keeping.keep(run, tmp_path / "kept" / name / "seed0")
+        published: dict[str, Any] = {"serrano_accuracy": {}}
+        whole, small = (kept.Kept(tmp_path / x, published) for x in ("runs", "kept"))
+        assert list(serrano.accuracy(whole)) == list(serrano.accuracy(small))
+        found = [claims.serrano_tables(serrano.read_models(x), published) for x in (whole, small)]
+        assert found[0] == found[1]
 
     def test_columns_that_the_page_does_not_need_are_left_out(self, tmp_path: Path) -> None:
         run = write_kept(tmp_path / "runs", NAME, serrano_records())
-        keeping.keep(run, tmp_path / "kept", keeping.wanted(NAME))
+        keeping.keep(run, tmp_path / "kept")
         names = pq.read_schema(tmp_path / "kept/records/test/predictions.parquet").names
         assert names == ["index", "position", "prediction", "label"]
         names = pq.read_schema(tmp_path / "kept/records/test/decision_flip.parquet").names
@@ -68,12 +69,12 @@ class TestKeep:
 
     def test_path_of_the_machine_is_left_out(self, tmp_path: Path) -> None:
         run = write_kept(tmp_path / "runs", NAME, serrano_records())
-        keeping.keep(run, tmp_path / "kept", {})
+        keeping.keep(run, tmp_path / "kept")
         assert "root: checkpoints" in (tmp_path / "kept/fit.yaml").read_text()
 
     @pytest.mark.parametrize("name", ["sst_bilstm", "imdb_cnn", "sst_average", "planted_none"])
     def test_what_an_experiment_needs(self, name: str) -> None:
-        wanted = keeping.wanted(name)
+        wanted = keeping.NEEDED[name]
         assert ("attention_permutation" in wanted) == (name in ("sst_bilstm", "planted_none"))
         assert ("adversarial_attention" in wanted) == (name != "planted_none")
 
@@ -91,18 +92,17 @@ class TestKeep:
             "before_ms": [2.0, 4.0, 1.0],
             "now_ms": [20.0, 10.0, 1.0],
         }
-        pq.write_table(pa.table(columns), run / several_classes.FILE)
+        pq.write_table(pa.table(columns), run / serrano.WORST_CASE)
         assert keeping.keep_all(tmp_path / "runs", tmp_path / "results") == []
         kept_run = tmp_path / "results" / NAME / "seed0"
         assert not (kept_run / "predictions.parquet").exists()
-        row = several_classes.several_classes_table(tmp_path / "results").splitlines()[2]
-        cells = [cell.strip() for cell in row.strip("|").split("|")]
-        assert cells[:4] == ["AG News", "HANrnn", "2", "4"]
-        means = [float(cell.split(" ")[0]) for cell in cells[4:]]
+        (row,) = serrano.several_classes(kept.Kept(tmp_path / "results", {}))
+        assert [*row.values()][:4] == ["AG News", "HANrnn", 2, "4"]
+        means = [float(cell.split(" ")[0]) for cell in [*row.values()][4:]]
         assert means == [0.25, 0.375, 0.5, 0.5, 0.125, 0.5, 0.0, 3, 15]
 
     def test_every_experiment_needs_something(self) -> None:
-        assert all(keeping.wanted(name) for name in keeping.EXPERIMENTS)
+        assert all(keeping.NEEDED.values())
 
 
 class TestKeepAll:
@@ -125,8 +125,11 @@ class TestKeepAll:
         assert keeping.keep_all(runs, tmp_path / "results") == []
         folder = tmp_path / "results/sst_average_vectors"
         names = sorted(path.name for path in folder.iterdir())
-        assert names == [reliability.FILE, "seed0", "seed1", "seed2"]
-        types = {pq.read_schema(folder / reliability.FILE).field(x).type for x in reliability.ROWS}
+        assert names == [importance.AGREEMENT, "seed0", "seed1", "seed2"]
+        types = {
+            pq.read_schema(folder / importance.AGREEMENT).field(x).type
+            for x in importance.WITH_ITSELF
+        }
         assert types == {pa.float32()}
         record = pq.read_schema(folder / "seed0/records/test/importance_correlation.parquet")
         assert not any(name.startswith("scores") for name in record.names)
@@ -144,7 +147,7 @@ class TestKeepAll:
                 )
                 write_kept(tmp_path / "runs", name, records, seed=seed)
         assert keeping.keep_all(tmp_path / "runs", tmp_path / "results") == []
-        found = sorted((tmp_path / "results").glob(f"*/{reliability.FILE}"))
+        found = sorted((tmp_path / "results").glob(f"*/{importance.AGREEMENT}"))
         assert [path.parent.name for path in found] == ["imdb_cnn"]
 
 
@@ -165,63 +168,56 @@ class TestReliability:
         for first, second in combinations([values.to_pylist() for values in lists], 2):
             both = [pair for pair in zip(first, second, strict=True) if len(pair[0]) > 1]
             pairs.append(np.mean([kendalltau(a, b).statistic for a, b in both]))
-        cell = reliability.cell(reliability.read_agreement(experiment), f"tau_{score}")
-        mean, least, most = map(tables.rounded, (np.mean(pairs), min(pairs), max(pairs)))
+        cell = importance.agreement(experiment)[importance.WITH_ITSELF[f"tau_{score}"]]
+        mean, least, most = (tables.number(x, 2) for x in (np.mean(pairs), min(pairs), max(pairs)))
         assert cell.startswith(f"{mean} [")
         assert cell.endswith(f"], pairs {least} to {most}")
 
     def test_other_runs_than_those_kept_are_refused(self, experiment: Any) -> None:
-        fewer = kept.Experiment(experiment.name, experiment.folders[:2])
-        with pytest.raises(InputError, match="compares other runs"):
-            reliability.read_agreement(fewer)
-        renamed = kept.Experiment("sst_bilstm", experiment.folders)
-        with pytest.raises(InputError, match="compares other runs"):
-            reliability.read_agreement(renamed)
-
-    def test_nought_has_no_sign(self) -> None:
-        assert [tables.rounded(x) for x in (-0.001, -0.006, 0.004)] == ["0.00", "-0.01", "0.00"]
+        for changed in ({"folders": experiment.folders[:2]}, {"name": "sst_bilstm"}):
+            with pytest.raises(InputError, match="compares other runs"):
+                importance.agreement(replace(experiment, **changed))
 
     def test_nothing_kept_is_a_dash(self, tmp_path: Path) -> None:
         write_kept(tmp_path, "sst_bilstm", {"importance_correlation": correlations()})
-        experiment = kept.Experiment.read(tmp_path, "sst_bilstm")
-        found = reliability.read_agreement(experiment)
-        assert reliability.cell(found, "tau_loo") == "–"  # noqa: RUF001
+        found = importance.agreement(kept.Experiment.read(tmp_path, "sst_bilstm"))
+        nothing = dict.fromkeys(["texts", *importance.WITH_ITSELF.values()])
+        assert found == {"seeds": 1, **nothing}
 
-    def test_arms_show_it_beside_tau(self, experiment: Any) -> None:
+    def test_arms_show_it_beside_tau(self, experiment: Any, tmp_path: Path) -> None:
         theirs = dict.fromkeys(("gradient", "loo", "gradient_loo"), "0.5")
         published = {"tau_overall": {"bilstm": theirs, "average": theirs}}
-        table = arms.arms_table(dict.fromkeys(arms.NAMES, experiment), published)
-        found = reliability.read_agreement(experiment)
-        for name, words in reliability.ROWS.items():
-            cell = reliability.cell(found, name)
-            assert table.count(f"|  | {words} | 3 | {cell} | {cell} | – | – | – |") == 2  # noqa: RUF001
+        experiments = kept.Kept(tmp_path / "none", published)
+        for pair in importance.ARMS.values():
+            experiments |= dict.fromkeys(pair, experiment)
+        rows = list(importance.arms(experiments))
+        found = importance.agreement(experiment)
+        for words in importance.WITH_ITSELF.values():
+            cells = {"BiLSTM": found[words], "average encoder": found[words]}
+            own = [row for row in rows if row["tau between"] == words]
+            assert len(own) == 2
+            assert all(
+                row.items() >= (cells | {"seeds": 3, "difference": None}).items() for row in own
+            )
 
     def test_rows_are_models_and_one_seed_is_a_dash(self, experiment: Any, tmp_path: Path) -> None:
-        records = {"importance_correlation": correlations()}
-        write_kept(tmp_path / "one", "sst_cnn", records)
+        write_kept(tmp_path / "one", "sst_cnn", {"importance_correlation": correlations()})
         one = kept.Experiment.read(tmp_path / "one", "sst_cnn")
-        experiments = {model.experiment: one for model in posthoc.MODELS}
-        experiments["sst_average"] = experiment
-        lines = reliability.reliability_table(experiments).splitlines()[2:]
-        found = reliability.read_agreement(experiment)
-        cells = [reliability.cell(found, name) for name in reliability.ROWS]
+        experiments = dict.fromkeys(importance.MODELS, one) | {"sst_average": experiment}
+        lines = tables.table(importance.reliability(experiments), 3).splitlines()[2:]
+        cells = [importance.agreement(experiment)[x] for x in importance.WITH_ITSELF.values()]
         assert lines[2] == f"| SST | average | additive | 3 | 30 | {' | '.join(cells)} |"
         assert all("| 1 | – | – | – | – | – |" in line for line in lines[:2] + lines[3:])  # noqa: RUF001
 
 
-class TestScale:
-    def test_rows_are_scales_and_missing_ones_are_named(self, tmp_path: Path) -> None:
-        tau = [correlations(seed=seed, scores=False) for seed in range(2)]
-        for name in ("sst_bilstm", "sst_bilstm_scale_0.3"):
-            for seed in range(2):
-                write_kept(tmp_path, name, {"importance_correlation": tau[seed]}, seed=seed)
-        lines = arms.scale_table(arms.read_scales(tmp_path)).splitlines()[2:]
-        mean = np.mean([rows["tau_attention_loo"].mean() for rows in tau])
-        assert [line.split("|")[2].strip() for line in lines] == ["0.1", "0.3"] * 3
-        assert lines[0].startswith("| BiLSTM | 0.1 | 2 | 2 / 2 | 0.600 ± 0.000 | ")
-        assert lines[1].split("|")[7].strip().startswith(f"{mean:.2f} [")
-        assert sum("| not run |" in line for line in lines) == 4
-
-    def test_experiments_are_named_by_their_scale(self) -> None:
-        assert arms.SCALES["sst_average_scale_0.3"] == 0.3
-        assert set(arms.BASES.values()) == set(arms.ENCODERS)
+def test_tau_by_the_scale_of_the_vectors(tmp_path: Path) -> None:
+    tau = [correlations(seed=seed, scores=False) for seed in range(2)]
+    for name in importance.SCALED:
+        for seed, end in product(range(2), ("", importance.WIDER)):
+            write_kept(tmp_path, name + end, {"importance_correlation": tau[seed]}, seed=seed)
+    rows = list(importance.by_scale(kept.Kept(tmp_path, {})))
+    mean = np.mean([rows["tau_attention_loo"].mean() for rows in tau])
+    assert [row["initial scale"] for row in rows] == ["0.1", "0.3"] * 3
+    first = {"encoder": "BiLSTM", "initial scale": "0.1", "seeds": 2, "epochs chosen": "2 / 2"}
+    assert rows[0].items() >= (first | {"validation accuracy": "0.600 ± 0.000"}).items()
+    assert rows[1]["tau, attention, leave-one-out"].startswith(f"{mean:.2f} [")

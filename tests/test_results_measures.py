@@ -1,15 +1,24 @@
 """The statistics of the results page are what they are called."""
 
+import csv
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from seqeval.metrics import f1_score
 from torchmetrics.functional.classification import binary_auroc, binary_average_precision
 
-from attnlight.statistics.bootstrap import bootstrap_means
-from tests.kept import page
+from attnlight.records import read_metadata, read_record
+from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
+from tests.kept import DOCS, page, write_kept
+from tests.report.fake import write_record
 
-classification, measures, tables = map(page, ("classification", "measures", "tables"))
+kept, measures, predictions, tables = map(page, ("kept", "measures", "predictions", "tables"))
+TAGGED = sorted(run for x in predictions.TAGGERS for run in (DOCS / "results" / x).glob("seed*"))
 
 
 def resampled_rows(n: int) -> list[NDArray[np.intp]]:
@@ -109,11 +118,61 @@ class TestTables:
     def test_one_seed_has_no_spread(self) -> None:
         assert tables.of_means(np.array([[1.0, 1.0]])) == "1.000 [1.000, 1.000]"
 
-    def test_median_with_its_count(self) -> None:
-        values = np.array([3.0, 1.0, 2.0, 9.0])
-        assert classification.median(values, np.array([True, True, True, False])) == "2.000 (3)"
-        assert classification.median(values, np.zeros(4, bool)) == tables.DASH
+    def test_cells_by_type(self) -> None:
+        row = {"a": "x", "b": 1234, "c": np.int64(5), "d": 0.12345, "e": np.nan, "f": None}
+        last = {"a": "", "g": MeanInterval(-0.001, -np.inf, 0.256, 9), "f#2": 0.5}
+        head, _, first, second = tables.table([row, last]).splitlines()
+        assert head == "| a | b | c | d | e | f | g | f |"
+        assert first == "| x | 1,234 | 5 | 0.123 | – | – |  |  |"  # noqa: RUF001
+        assert second == "|  |  |  |  |  |  | 0.00 [-∞, 0.26] | 0.500 |"
 
-    def test_bins_hold_their_lower_ends(self) -> None:
+    def test_nought_has_no_sign(self) -> None:
+        found = [tables.number(x, 2) for x in (-0.001, -0.006, 0.004)]
+        assert found == ["0.00", "-0.01", "0.00"]
+
+
+class TestPredictions:
+    def test_bins_hold_their_lower_ends_and_medians_their_count(self, tmp_path: Path) -> None:
         heights = np.array([0.0, 0.2499, 0.25, 0.5, 0.74, 0.75, 1.0, 1.0000001])
-        assert classification.bins_of(heights).tolist() == [0, 0, 1, 2, 2, 3, 3, 3]
+        rows: dict[str, Any] = {name: np.arange(8) for name in ("index", "position")}
+        rows |= {"prediction": np.zeros(8, np.int64), "max_attention": heights}
+        rows["median_tvd"] = np.arange(8) / 8
+        write_kept(tmp_path, "sst_bilstm", {"attention_permutation": rows})
+        theirs = {"sst_bilstm": [["0.1", None, "0.2", "0.3"], ["0.1"] * 4]}
+        found = list(predictions.bins(kept.Kept(tmp_path, {"median_tvd": theirs})))
+        cells = [(row["Jain & Wallace"], row["here, seed 0"]) for row in found]
+        medians = ["0.062 (2)", "0.250 (1)", "0.438 (2)", "0.750 (3)"]
+        assert cells == [*zip(theirs["sst_bilstm"][0], medians, strict=True), *[("0.1", None)] * 4]
+
+    def test_chunk_f1_by_hand(self, tmp_path: Path) -> None:
+        """[NP NP] VP O | NP NP, of which [NP NP] O VP | [NP NP] is found: right 1 of 2 + 2, 0 of 3."""
+        rows = {
+            "index": np.array([4, 4, 4, 4, 9, 9]),
+            "position": np.array([0, 1, 2, 3, 0, 1]),
+            "label": np.array([1, 2, 3, 0, 1, 1]),
+            "prediction": np.array([1, 2, 0, 3, 1, 2]),
+        }
+        run = write_kept(tmp_path, "conll2000_text", {"predictions": rows})
+        path = run / "records/test/predictions.parquet"
+        known = {"test": "predictions", "stage": "test", "partial": False, "measures": []}
+        write_record(path, rows, **known, classes=["O", "B-NP", "I-NP", "B-VP"])
+        (held,), drawn = predictions.chunk_f1(kept.Experiment.read(tmp_path, "conll2000_text"))
+        assert held == pytest.approx(2 / 7)
+        assert sorted(set(drawn[:, 0])) == pytest.approx([0, 2 / 7, 2 / 4])
+
+    @pytest.mark.parametrize("run", TAGGED, ids=lambda run: f"{run.parent.name}-{run.name}")
+    def test_chunk_f1_is_seqeval_s_and_what_the_run_logged(self, run: Path) -> None:
+        path = run / "records/test/predictions.parquet"
+        columns, names = read_record(path).columns, read_metadata(path)["classes"]
+        rows = zip(*(columns[x].tolist() for x in ("index", "label", "prediction")), strict=True)
+        sentences = [[*group] for _, group in groupby(rows, key=lambda row: row[0])]
+        there, found = (
+            [[names[row[part]] for row in sentence] for sentence in sentences] for part in (1, 2)
+        )
+        experiment = kept.Experiment.read(DOCS / "results", run.parent.name)
+        said = predictions.chunk_f1(experiment)[0][experiment.folders.index(run)]
+        assert said == pytest.approx(f1_score(there, found), abs=1e-12)
+        with (run / "logs/version_1/metrics.csv").open() as file:
+            logged = [row["test/f1"] for row in csv.DictReader(file) if row["test/f1"]]
+        assert said == pytest.approx(float(logged[-1]), abs=1e-6)
+        assert len(there) == 2_012

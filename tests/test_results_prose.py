@@ -3,17 +3,14 @@
 import importlib
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.kept import DOCS, page
+from attnlight.errors import InputError
+from tests.kept import BLOCKS, PAGE, PLACE, page
 
 build_results = importlib.import_module("build_results")
-cells, findings = map(page, ("cells", "findings"))
-PAGE = (DOCS / "results.md").read_text(encoding="utf-8")
-PLACE = re.compile(r"<!-- (\w+): begin -->\n(.*?)<!-- \1: end -->", re.DOTALL)
-BLOCKS = {name: text.strip("\n") + "\n" for name, text in PLACE.findall(PAGE)}
+findings = page("findings")
 # Figures in the page's own prose: settings, published figures, and the one run that is not kept.
 SETTINGS = {
     *("0.834", "0.850", "0.870", "0.884", "0.885", "0.887", "0.888", "0.961"),  # IMDb, seed 0
@@ -29,13 +26,13 @@ def changed(name: str, old: str, new: str) -> dict[str, str]:
 
 
 def sentences(blocks: dict[str, str]) -> dict[str, str]:
-    found: dict[str, str] = findings.findings(cells.Tables(blocks))
+    found: dict[str, str] = findings.findings(blocks)
     return found
 
 
 class TestCells:
     def test_a_figure_with_its_interval(self) -> None:
-        cell = cells.Cell("-0.018 ± 0.01 [-0.034, -8.43e-04]")
+        cell = findings.Cell("-0.018 ± 0.01 [-0.034, -8.43e-04]")
         assert (cell.value, cell.number) == (-0.018, "-0.018")
         assert (cell.above, cell.below, cell.open) == (False, True, False)
         assert cell.size == "0.018 [8.43e-04, 0.034]"
@@ -43,18 +40,12 @@ class TestCells:
 
     def test_an_interval_that_holds_0_is_open(self) -> None:
         for text in ("0.1 [-0.1, 0.2]", "0.1 [0.000, 0.2]"):
-            assert cells.Cell(text).open
-        assert not cells.Cell("0.1").open
-        assert cells.Cell("1,821 [1,700, 1,900]").value == 1821
-
-    def test_beyond_is_apart(self) -> None:
-        low, high, wide = map(cells.Cell, ("1 [0, 2]", "4 [3, 5]", "2 [1, 4]"))
-        assert high.beyond(low)
-        assert not wide.beyond(low)
-        assert not low.beyond(high)
+            assert findings.Cell(text).open
+        assert not findings.Cell("0.1").open
+        assert findings.Cell("1,821 [1,700, 1,900]").value == 1821
 
     def test_rows_by_column(self) -> None:
-        tables = cells.Tables(
+        tables = findings.Tables(
             {"t": "| a | b | b |\n| --- | --- | --- |\n| x | 1 | 2 |\n|  | 3 | 4 |\n"}
         )
         assert tables.rows("t") == [
@@ -62,6 +53,8 @@ class TestCells:
             {"a": "x", "b": "3", "b 2": "4"},
         ]
         assert tables.cell("t", "b 2", "x", "3").value == 4
+        with pytest.raises(InputError, match="no row of y"):
+            tables.rows("t", "y")
 
 
 class TestPage:
@@ -149,7 +142,7 @@ class TestPage:
 def test_a_changed_row_refuses_its_sentence(
     place: str, table: str, column: str, words: tuple[str, ...], other: str, lost: str
 ) -> None:
-    row = cells.Tables(BLOCKS).row(table, *words)
+    row = findings.Tables(BLOCKS).rows(table, *words)[0]
     line = next(
         text
         for text in BLOCKS[table].splitlines()
@@ -192,13 +185,10 @@ def test_a_refused_sentence_fails_the_command(
     assert "The gradient's first item flips fewer decisions" in capsys.readouterr().err
 
 
-def test_refused_sentences_are_not_shown() -> None:
-    said = [findings.claim(True, "One."), findings.claim(False, "Two " * 60 + ".")]
-    text: Any = findings.wrapped([("", " ".join(said))])
-    assert text.startswith("One. <!-- refused: Two")
-    assert findings.refused(text) == [("Two " * 60).strip() + " ."]
-
-
-def test_a_list_is_wrapped_behind_its_marks() -> None:
-    first, second, *_ = findings.wrapped([("* ", "One " * 40), ("* ", "Two")]).splitlines()
-    assert (first[:5], second[:5]) == ("* One", "  One")
+def test_refused_sentences_are_marked_and_lists_are_wrapped_behind_their_marks() -> None:
+    name = "wiegreffe_pinter_imdb_verdict"
+    blocks = changed(name, "Attention is needed here", "Inconclusive")
+    text = sentences(blocks)["wiegreffe_pinter_imdb_findings"]
+    assert text.startswith("* <!-- refused: As in the paper")
+    assert {line[:2] for line in text.splitlines()} == {"* ", "  "}
+    assert max(map(len, text.splitlines())) <= 105

@@ -13,7 +13,7 @@ from attnlight.errors import InputError
 from attnlight.statistics.bootstrap import MeanInterval
 from tests.kept import DOCS, page, serrano_records, write_kept
 
-claims, serrano, tables = map(page, ("claims", "serrano", "tables"))
+claims, kept, serrano, tables = map(page, ("claims", "kept", "serrano", "tables"))
 PUBLISHED = yaml.safe_load((DOCS / "results/published.yaml").read_text())
 ALL = ("attention", "gradient", "gradient_x_attention", "random_first", "minimal")
 SIX = [f"yelp_{kind}_{encoder}" for kind in ("han", "flan") for encoder in ("rnn", "conv", "none")]
@@ -26,24 +26,29 @@ def records() -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def found(records: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+def experiments(records: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
     root = tmp_path_factory.mktemp("results")
     for name, rows in records.items():
         write_kept(root, name, rows)
-    models: list[Any] = serrano.read_models(root)
+    return kept.Kept(root, PUBLISHED)
+
+
+@pytest.fixture(scope="module")
+def found(experiments: Any) -> dict[str, Any]:
+    models: dict[str, Any] = serrano.read_models(experiments)
     return models
 
 
 @pytest.fixture(scope="module")
-def shown(found: list[Any]) -> dict[str, str]:
+def shown(found: dict[str, Any]) -> dict[str, str]:
     """The tables by place without its prefix."""
     return {
         x.removeprefix("serrano_"): t for x, t in claims.serrano_tables(found, PUBLISHED).items()
     }
 
 
-def table_of(place: str, *found: Any) -> str:
-    table: str = claims.serrano_tables(found, PUBLISHED)[f"serrano_{place}"]
+def table_of(place: str, **models: Any) -> str:
+    table: str = claims.serrano_tables(models, PUBLISHED)[f"serrano_{place}"]
     return table
 
 
@@ -54,43 +59,31 @@ def cells(table: str, model: str, never: str = "") -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")][3 if never else 2 :]
 
 
-def of(found: list[Any], name: str) -> Any:
-    return next(tested for tested in found if tested.model.experiment == name)
-
-
-def hand(model: tuple[str, str, str], **columns: list[float]) -> Any:
+def hand(name: str, **columns: list[float]) -> Any:
     """A model whose records are given; every column that is not is nought."""
     (size,) = {len(values) for values in columns.values()}
     names = [*serrano.ERASURE, *serrano.REMOVAL, *(f"removed_fraction_{name}" for name in ALL)]
     rows: dict[str, NDArray[Any]] = {name: np.zeros(size) for name in names}
     rows |= {"index": np.arange(size), "length": np.full(size, 10.0)}
     rows |= {name: np.array(values) for name, values in columns.items()}
-    tested = serrano.Tested(serrano.Model(*model), None)
-    tested.__dict__.update(erasure=rows, removal=rows)
-    return tested
+    return serrano.model_case(name, rows)
 
 
 class TestWhatWasRun:
-    def test_models_that_were_not_run_are_named(self, found: list[Any]) -> None:
-        table = serrano.accuracy_table(found, PUBLISHED)
-        assert len(found) == 5
-        assert table.count(f"| {serrano.NOT_RUN} |") == len(serrano.MODELS) - 5
-        assert "| Yelp | FLANnoenc | not run | – | – | 0.582 | – |" in table  # noqa: RUF001
-
-    def test_accuracy_by_hand(self, found: list[Any], records: dict[str, Any]) -> None:
-        rows = records["yelp_han_conv"]["predictions"]
-        right = [a == b for a, b in zip(rows["label"], rows["prediction"], strict=True)]
-        row = cells(serrano.accuracy_table(found, PUBLISHED), "HANconv")
-        assert row[:2] == ["80", "2 of 2"]
-        assert row[2].startswith(f"{sum(right) / 80:.3f} [")
-        assert row[3] == "0.610"
+    def test_accuracy_by_hand(self, experiments: Any, records: dict[str, Any]) -> None:
+        rows = {row["model"]: row for row in serrano.accuracy(experiments)}
+        assert list(rows) == ["HANrnn", "HANconv", "HANnoenc", "FLANrnn", "FLANconv"]
+        own, row = records["yelp_han_conv"]["predictions"], rows["HANconv"]
+        right = [a == b for a, b in zip(own["label"], own["prediction"], strict=True)]
+        assert (row["test texts"], row["epoch chosen"]) == (80, "2 of 2")
+        assert row["accuracy"].startswith(f"{sum(right) / 80:.3f} [")
+        assert row["published"] == "0.610"
 
     def test_no_run_at_all_gives_empty_tables(self) -> None:
-        assert {len(t.splitlines()) for t in claims.serrano_tables([], PUBLISHED).values()} == {2}
+        assert {len(t.splitlines()) for t in claims.serrano_tables({}, PUBLISHED).values()} == {2}
 
     def test_other_corpora_than_yelp_have_no_published_accuracy(self) -> None:
-        assert list(PUBLISHED["serrano_accuracy"]) == ["yelp"]
-        assert len(PUBLISHED["serrano_accuracy"]["yelp"]) == 6
+        assert set(PUBLISHED["serrano_accuracy"]) == set(SIX)
 
 
 class TestErasure:
@@ -119,7 +112,7 @@ class TestErasure:
         assert "as recalled, not verified" in lines[3]
 
     def test_p_values_are_mcnemar_s_corrected_over_the_models(
-        self, found: list[Any], records: dict[str, Any], shown: dict[str, str]
+        self, records: dict[str, Any], shown: dict[str, str]
     ) -> None:
         raw = []
         for name in FIVE:
@@ -130,17 +123,17 @@ class TestErasure:
         order = np.argsort(raw)
         adjusted = np.maximum.accumulate([raw[k] * (5 - i) for i, k in enumerate(order)])
         for k, p in zip(order, np.minimum(adjusted, 1), strict=True):
-            row = cells(shown["first"], found[k].model.words[1])
+            row = cells(shown["first"], serrano.MODELS[FIVE[k]]["model"])
             assert row[-1] == ("< 0.001" if p < 0.001 else f"{p:.3f}")
 
     def test_first_items_by_hand(self) -> None:
         tested = hand(
-            ("yelp", "han", "rnn"),
+            "yelp_han_rnn",
             flip_top_attention=[1.0, 0, 0, 0, np.nan],
             flip_top_gradient=[0.0, 0, 0, 1, np.nan],
             flip_top_gradient_x_attention=[1.0, 1, 1, 0, np.nan],
         )
-        row = cells(table_of("first", tested), "HANrnn")
+        row = cells(table_of("first", model=tested), "HANrnn")
         assert row[0] == "4"
         assert [cell.split()[0] for cell in row[1:5]] == ["25.0", "25.0", "75.0", "0.0"]
         assert row[5] == "does not (open)"  # as many as attention's are not fewer
@@ -150,9 +143,12 @@ class TestErasure:
     def test_fewer_flips_by_hand(self) -> None:
         flips = {"attention": [1.0] * 30 + [0.0], "gradient": [0.0] * 31}
         columns = {f"flip_top_{name}": values for name, values in flips.items()}
-        tested, key = hand(("ag_news", "flan", "conv"), **columns), ("more flips", "gradient")
+        tested, key = hand("ag_news_flan_conv", **columns), ("more flips", "gradient")
         assert tested.estimate(*key).mean == pytest.approx(-30 / 31)
-        assert (claims.said(tested, *key), claims.CLAIMS[key].published) == ("holds", "14 of 24")
+        assert (claims.judgement(tested, *key), claims.CLAIMS[key].published) == (
+            "holds",
+            "14 of 24",
+        )
 
 
 class TestRemoval:
@@ -252,14 +248,14 @@ class TestVerdicts:
     )
     def test_on_par_as_box_plots_have_it(self, attention: list[float], said: str) -> None:
         tested = hand(
-            ("yelp", "han", "none"),
+            "yelp_han_none",
             removed_fraction_attention=attention * 40,
             removed_fraction_gradient=[0.1, 0.2, 0.3, 0.4, 0.5] * 40,
         )
         key = ("box", "gradient", "listwise")
         assert tested.estimate(*key).mean == pytest.approx(np.median(attention) - 0.4)
-        assert claims.said(tested, *key) == said
-        row = cells(table_of("par", tested), "HANnoenc", "left out")
+        assert claims.judgement(tested, *key) == said
+        row = cells(table_of("par", model=tested), "HANnoenc", "left out")
         assert row[:3] == [
             "200",
             f"{np.median(attention):.2f} ({attention[1]:.2f} to {attention[3]:.2f})",
@@ -271,14 +267,14 @@ class TestVerdicts:
         # Gradient sooner twice (once attention never flips), as soon once, attention sooner once;
         # one text of one item and one that neither flips are left out.
         tested = hand(
-            ("yelp", "han", "rnn"),
+            "yelp_han_rnn",
             removed_count_gradient=[1, 2, 3, 5, 1, np.nan],
             removed_count_attention=[4, np.nan, 3, 4, 2, np.nan],
             never_flips_attention=[0, 1, 0, 0, 0, 1.0],
             never_flips_gradient=[0, 0, 0, 0, 0, 1.0],
             length=[10, 10, 10, 10, 1, 10.0],
         )
-        row = cells(table_of("sooner", tested), "HANrnn")
+        row = cells(table_of("sooner", model=tested), "HANrnn")
         assert row[0] == "4"
         assert [row[k].split()[0] for k in (1, 3, 4, 5)] == ["50.0", "25.0", "25.0", "2.00"]
         assert row[2] == "does not (open)"  # half is not over half
@@ -286,53 +282,56 @@ class TestVerdicts:
 
     def test_without_an_encoder_the_claims_on_sooner_are_not_made(self) -> None:
         counts = {"removed_count_gradient": [5.0] * 30, "removed_count_attention": [2.0] * 30}
-        row = cells(table_of("sooner", hand(("yelp", "han", "none"), **counts)), "HANnoenc")
+        row = cells(table_of("sooner", model=hand("yelp_han_none", **counts)), "HANnoenc")
         assert (row[2], row[6]) == (tables.DASH, tables.DASH)
 
     def test_falling_pairs_texts(self) -> None:
         # The third text is not flipped under conv, so it is no pair: (0.2 + 0.4) / 2.
-        first = hand(("yelp", "han", "rnn"), removed_fraction_attention=[0.5, 0.9, 1.0])
+        first = hand("yelp_han_rnn", removed_fraction_attention=[0.5, 0.9, 1.0])
         second = hand(
-            ("yelp", "han", "conv"),
+            "yelp_han_conv",
             removed_fraction_attention=[0.3, 0.5, 0.1],
             never_flips_gradient=[0, 0, 1.0],
         )
-        (step,) = serrano.cases([first, second])["steps"]
+        (step,) = serrano.cases({"yelp_han_rnn": first, "yelp_han_conv": second})["steps"]
         found = step.estimate("fall", "attention", "listwise")
         assert found.mean == pytest.approx(0.3)
         assert found.defined == 2
-        assert claims.said(step, "fall", "attention", "listwise") == "holds"
+        assert claims.judgement(step, "fall", "attention", "listwise") == "holds"
 
     def test_falling_refuses_other_texts(self) -> None:
-        first = hand(("yelp", "han", "rnn"), index=[0, 1])
-        second = hand(("yelp", "han", "conv"), index=[0, 2])
+        first = hand("yelp_han_rnn", index=[0, 1])
+        second = hand("yelp_han_conv", index=[0, 2])
         with pytest.raises(InputError, match="different texts"):
-            serrano.Step(first, second).estimate("fall", "attention", "listwise")
+            serrano.step_case(first, second)
 
     def test_a_text_that_never_flips_counts_as_1_where_it_is_not_left_out(self) -> None:
-        first = hand(("yelp", "han", "rnn"), removed_fraction_attention=[0.5, 0.9])
+        first = hand("yelp_han_rnn", removed_fraction_attention=[0.5, 0.9])
         second = hand(
-            ("yelp", "han", "conv"),
+            "yelp_han_conv",
             removed_fraction_attention=[0.3, np.nan],
             never_flips_attention=[0, 1.0],
         )
-        step = serrano.Step(first, second)
+        step = serrano.step_case(first, second)
         found = [step.estimate("fall", "attention", never) for never in serrano.NEVER]
         assert [one.mean for one in found] == pytest.approx([0.2, (0.2 - 0.1) / 2])
         assert [one.defined for one in found] == [1, 2]
 
     def test_mass_is_shifted_by_the_difference_of_the_medians(self) -> None:
         tested = hand(
-            ("yelp", "han", "rnn"),
+            "yelp_han_rnn",
             removed_mass_attention=[0.9, 0.8, 0.1],
             removed_mass_gradient=[0.6, 0.5, 0.55],
             removed_mass_gradient_x_attention=[0.6, 0.61, 0.0],
         )
-        keys = [("shift", name, "listwise") for name in claims.GRADIENTS]
+        keys = [("shift", name, "listwise") for name in ("gradient", "gradient_x_attention")]
         assert [tested.estimate(*key).mean for key in keys] == pytest.approx([0.25, 0.2])
-        assert [claims.said(tested, *key) for key in keys] == ["holds (open)", "does not (open)"]
+        assert [claims.judgement(tested, *key) for key in keys] == [
+            "holds (open)",
+            "does not (open)",
+        ]
 
-    def test_encoder_steps_need_both_models(self, found: list[Any]) -> None:
+    def test_encoder_steps_need_both_models(self, found: dict[str, Any]) -> None:
         words = [step.words[1] for step in serrano.cases(found)["steps"]]
         assert words == ["HANrnn − HANconv", "HANconv − HANnoenc", "FLANrnn − FLANconv"]  # noqa: RUF001
 

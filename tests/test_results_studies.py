@@ -1,8 +1,6 @@
 """The blocks of docs/results.md that come from kept studies."""
 
-import importlib
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,14 +17,12 @@ from attnlight.errors import InputError
 from attnlight.report.study import read_study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.verdict import verdicts
+from tests.kept import BLOCKS, DOCS, page
 from tests.report.study import fake_tagging as tagging
 from tests.report.study.fake import whole
 
-DOCS = Path(__file__).parents[1] / "docs"
-sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
-keeping = importlib.import_module("results_page.keeping")
-studies = importlib.import_module("results_page.studies")
-study_targets = importlib.import_module("results_page.study_targets")
+findings, importance, keeping = map(page, ("findings", "importance", "keeping"))
+kept_records, studies, targets = map(page, ("kept", "studies", "targets"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -88,14 +84,6 @@ def test_ours_stands_beside_theirs(blocks: dict[str, str], kept: Path) -> None:
     assert last[2:] == ["0.823", "0.036", "0.514"]
 
 
-@pytest.mark.parametrize("lam", [0.0, 0.3])
-def test_a_converted_lambda_weighs_as_theirs_does(lam: float) -> None:
-    """Half the TVD less lambda times the divergence is half of TVD less the converted one."""
-    tvd, divergence = 0.4, 0.7
-    ours = tvd - float(studies.converted(str(lam))) * divergence
-    assert ours / 2 == pytest.approx(tvd / 2 - lam * divergence)
-
-
 def test_every_row_is_as_long_as_its_head(blocks: dict[str, str]) -> None:
     for name, text in blocks.items():
         assert len({len(row) for row in cells(text)}) == (0 if name.endswith("verdict") else 1)
@@ -134,33 +122,43 @@ def test_what_is_kept_of_a_study_gives_the_same_blocks(
         assert files == ["study.json", "study.parquet"]
 
 
-def test_targets_are_held_against_what_the_study_says(tmp_path: Path) -> None:
-    for name in (*study_targets.GRIDS, *study_targets.IMITATIONS):
+def test_targets_are_held_against_what_the_study_says(tmp_path: Path, published: Any) -> None:
+    for name in ("wiegreffe_pinter_sst", "wiegreffe_pinter_sst_vectors"):
         whole(seeds=2, bases=1, texts=40).write(tmp_path / name)
-    js, between, best, tvd, f1 = study_targets.target_rows(tmp_path)
+    experiments = kept_records.Kept(tmp_path, published)
+    for name in (name for names in importance.ARMS.values() for name in names):
+        experiments[name] = kept_records.Experiment.read(DOCS / "results", name)
+    blocks = findings.Tables(BLOCKS | studies.study_blocks(tmp_path, published))
+    rows = list(targets.targets(experiments, blocks))
+    assert {row["found"] for row in rows[:3]} == {0.808, 0.860, 0.889}
+    js, between, best, tvd, f1 = (row["found"] for row in rows[-5:])
     study = read_study(tmp_path / "wiegreffe_pinter_sst")
-    adversaries = study.finished("adversary", term="kl")
-    by_lambda = {
-        lam: np.mean(study.values(runs, "attention_js")) for lam, runs in adversaries.groupby("lam")
-    }
+    every = study.measures.join(study.runs[["role", "term", "lam"]], on="run")
+    every = every[every["role"] == "adversary"]
+    by_lambda = every[every["term"] == "kl"].groupby("lam")["attention_js"].mean().to_dict()
     floor = by_lambda.pop(0.0)
-    assert js[3] == f"{max(by_lambda.values()):.3f}"
-    assert float(between[3]) == sum(floor < mean < 0.6 for mean in by_lambda.values())
+    assert js == pytest.approx(max(by_lambda.values()), abs=6e-4)
+    assert between == sum(floor < mean < 0.6 for mean in by_lambda.values())
     term, lam = study.selected
-    chosen = study.finished("adversary", term=term, lam=lam)
-    twins = study.finished("adversary", lam=0.0)
-    assert best[3] == f"{np.mean(study.values(chosen, 'attention_js')):.3f}"
-    moved = [np.mean(study.values(runs, "prediction_tvd")) for runs in (chosen, twins)]
-    assert tvd[3] == f"{moved[0] - moved[1]:.3f}"
-    label = study.values(chosen, "label")[0]
+    chosen = every[(every["term"] == term) & (every["lam"] == lam)]
+    twins = every[every["lam"] == 0]
+    assert best == pytest.approx(chosen["attention_js"].mean(), abs=6e-4)
+    lost = chosen["prediction_tvd"].mean() - twins["prediction_tvd"].mean()
+    assert tvd == pytest.approx(lost, abs=6e-4)
+    judged = ("prediction", "label")
     scores = [
-        float(binary_f1_score(torch.tensor(row.astype(int)), torch.tensor(label)))
-        for runs in (chosen, twins)
-        for row in study.values(runs, "prediction")
+        np.mean(
+            [
+                float(binary_f1_score(*(torch.tensor(run[x].to_numpy()) for x in judged)))
+                for _, run in group.groupby("run")
+            ]
+        )
+        for group in (chosen, twins)
     ]
-    half = len(chosen)
-    assert f1[3] == f"{abs(np.mean(scores[:half]) - np.mean(scores[half:])):.3f}"
-    assert study_targets.target_rows(tmp_path / "none") == []
+    assert f1 == pytest.approx(abs(scores[0] - scores[1]), abs=6e-4)
+    assert [row["met"] == "yes" for row in rows[-5:]] == [
+        *(js >= 0.6, between >= 3, best >= 0.4, tvd <= 0.04, f1 <= 0.02)
+    ]
 
 
 def test_nothing_kept_is_nothing_shown(tmp_path: Path, published: Any) -> None:
@@ -180,14 +178,10 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def tagger_blocks(root: Path, published: Any) -> dict[str, str]:
-    blocks: dict[str, str] = studies.study_blocks(root, published)
-    return blocks
-
-
 @pytest.fixture(scope="module")
 def found(collected: Path, published: Any) -> dict[str, str]:
-    return tagger_blocks(collected, published)
+    blocks: dict[str, str] = studies.study_blocks(collected, published)
+    return blocks
 
 
 class TestTaggers:
@@ -201,11 +195,8 @@ class TestTaggers:
         assert len(cells(found["study_exclusivity"])) == 2 + 12
 
     def test_published_f1_stands_below_ours(self, found: dict[str, str], published: Any) -> None:
-        theirs = published["chunk_f1"]
-        for name, figures in (
-            ("models", [theirs["base"], *theirs["probes"]]),
-            ("adversaries", list(theirs["adversary"].values())),
-        ):
+        for name, theirs in published["chunk_f1"].items():
+            figures = [f1 for column in theirs.values() for f1 in column]
             head, _, *rows = cells(found[f"chunking_small_{name}"])
             place = head.index("chunk F1")
             assert [row[place] for row in rows if "(Yang 2020)" in row[0]] == figures
@@ -216,7 +207,7 @@ class TestTaggers:
     ) -> None:
         """Words and counts to the letter, means to a step of the last digit shown."""
         assert keeping.keep_all(collected, tmp_path) == []
-        again = tagger_blocks(tmp_path / studies.FOLDER, published)
+        again = studies.study_blocks(tmp_path / studies.FOLDER, published)
         assert again.keys() == found.keys()
         number = re.compile(r"-?\d+\.\d+(?:e-\d+)?")
         for name, text in found.items():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from results_page.cells import Cell, Tables
+from attnlight.errors import InputError
 
 # Studies of classifiers in the order of the page.
 STUDIES = {
@@ -27,7 +27,107 @@ _ANSWERS = {
     "Attention is not shown to be needed here": "not shown to be needed",
 }
 _REFUSED = re.compile(r"<!-- refused: (.*?) -->", re.DOTALL)
+_NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 _WRAPPED: dict[str, Any] = {"width": 105, "break_long_words": False, "break_on_hyphens": False}
+
+
+class Cell:
+    """A figure of a table.
+
+    Attributes:
+        number: The first number of the cell as it is written, `nan` where it has none.
+        ends: Ends of its interval as they are written, `nan` where it has none.
+        value, low, high: The number and the ends.
+        above, below, open: Whether the interval is above 0, below 0, or holds 0.
+        deviation: What stands behind ±, 0 where nothing does.
+        count: The last integer: of a cell of seeds, how many trained models they are.
+    """
+
+    def __init__(self, text: str) -> None:
+        interval = re.search(rf"\[({_NUMBER}), ({_NUMBER})\]", text)
+        deviation = re.search(rf"± ({_NUMBER})", text)
+        self.number = next(iter(re.findall(_NUMBER, text)), "nan")
+        self.ends = interval.groups() if interval else ("nan", "nan")
+        written = (self.number, *self.ends)
+        self.value, self.low, self.high = (float(x.replace(",", "")) for x in written)
+        self.above, self.below = self.low > 0, self.high < 0
+        self.open = self.low <= 0 <= self.high
+        self.deviation = float(deviation[1]) if deviation else 0.0
+        self.count = int(next(iter(re.findall(r"\d+", text)[::-1]), 0))
+
+    def __str__(self) -> str:
+        return self.number + ("" if "nan" in self.ends else f" [{', '.join(self.ends)}]")
+
+    @property
+    def size(self) -> str:
+        """The number with its interval, without the sign of the number."""
+        if self.value >= 0:
+            return str(self)
+        written = (self.number, *reversed(self.ends))
+        number, *ends = (x[1:] if x[0] == "-" else f"-{x}" if x.strip("0.") else x for x in written)
+        return str(Cell(f"{number} [{', '.join(ends)}]"))
+
+
+class Tables(dict[str, str]):
+    """What stands in each place of the page, by its name; the tables are read by row and column."""
+
+    def rows(self, name: str, *words: str) -> list[dict[str, str]]:
+        """The rows of a table by column; a column whose name occurs again is `NAME 2`.
+
+        An empty first cell is that of the row above.
+
+        Args:
+            name: The table.
+            words: Each is a cell of the rows that are wanted, or a cell begins with it and a
+                semicolon.
+
+        Raises:
+            InputError: No row has these words.
+        """
+        lines = [line for line in self[name].splitlines() if line.startswith("|")]
+        head, _, *found = ([cell.strip() for cell in line[1:-2].split(" | ")] for line in lines)
+        names = [
+            f"{title} {head[:place].count(title) + 1}" if title in head[:place] else title
+            for place, title in enumerate(head)
+        ]
+        for above, row in pairwise(found):
+            row[0] = row[0] or above[0]
+        rows = [
+            dict(zip(names, row, strict=True))
+            for row in found
+            if all(any(f"{cell};".startswith(f"{word};") for cell in row) for word in words)
+        ]
+        if words and not rows:
+            raise InputError(f"the table {name} has no row of {', '.join(words)}.")
+        return rows
+
+    def cell(self, name: str, column: str, *words: str) -> Cell:
+        """A cell of the first row of some words; a column may be named by its beginning."""
+        row = self.rows(name, *words)[0]
+        title = column if column in row else next(x for x in row if x.startswith(column))
+        return Cell(row[title])
+
+    def cells(self, name: str, column: str) -> dict[str, Cell]:
+        """A column by the first cell of each row, without what follows a semicolon there."""
+        first = [next(iter(row.values())) for row in self.rows(name)]
+        return {x.partition(";")[0]: self.cell(name, column, x) for x in first}
+
+    def answer(self, study: str) -> str:
+        """What a study's first verdict says of attention, or that seeds are few."""
+        said = re.match(r"\* \*\*.*?\?\*\* ([^:.]*)", self[f"{study}_verdict"])
+        return _ANSWERS.get(said[1] if said else "", "without enough seeds to say")
+
+    def needed(self) -> str:
+        """On which corpora of classification attention is needed, a sentence."""
+        by_answer: dict[str, list[str]] = {}
+        for study, words in STUDIES.items():
+            by_answer.setdefault(self.answer(study), []).append(words)
+        found = []
+        for said, (*most, last) in by_answer.items():
+            found.append(f"{said} on {' and '.join(filter(None, [', '.join(most), last]))}")
+        return f"Over the studies of classification attention is {'; '.join(found)}."
+
+
 # What the conditions of sentences ask of the rows and cells of a table.
 _FILTERS: dict[str, Callable[..., Any]] = {
     "all": all,
@@ -40,65 +140,42 @@ _FILTERS: dict[str, Callable[..., Any]] = {
 _TESTS = {"starting": str.startswith, "ending": str.endswith, "holding": str.__contains__}
 
 
-def findings(tables: Tables) -> dict[str, str]:
-    """The sentences of each place: a paragraph, or a list where its name ends in `findings`."""
-    folder = FileSystemLoader(Path(__file__).parent)
+def findings(blocks: Mapping[str, str]) -> dict[str, str]:
+    """The sentences of each place: a paragraph, or a list where its name ends in `findings`.
+
+    Args:
+        blocks: The tables and the studies' verdicts by the name of their place.
+    """
+    tables, folder = Tables(blocks), FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=folder, undefined=StrictUndefined, autoescape=False)
     environment.filters |= _FILTERS
     environment.tests |= _TESTS
     template, found = environment.get_template("findings.md.jinja"), {}
+    names = ("rows", "cell", "cells", "answer", "needed")
+    known = {name: getattr(tables, name) for name in names} | {"claim": claim}
     for place, block in template.blocks.items():
-        said: list[str] = []
-
-        def add(holds: bool, caller: Callable[[], str], said: list[str] = said) -> str:
-            said.append(claim(holds, " ".join(caller().split())))
-            return ""
-
-        names = {"row": tables.row, "rows": tables.rows, "cell": tables.cell, "cells": tables.cells}
-        names |= {"answer": partial(answer, tables), "needed": partial(needed, tables)}
-        "".join(block(template.new_context(names | {"claim": add})))
-        lines = [("* ", one) for one in said] if place.endswith("s") else [("", " ".join(said))]
-        found[place] = wrapped(lines)
+        lines = "".join(block(template.new_context(known))).splitlines()
+        said = [line.strip() for line in lines if line.strip()]
+        mark = "* " if place.endswith("s") else ""
+        paragraphs = said if mark else [" ".join(said)]
+        found[place] = "".join(
+            f"{textwrap.fill(mark + text, subsequent_indent=' ' * len(mark), **_WRAPPED)}\n"
+            for text in paragraphs
+        )
     return found
 
 
-def claim(holds: bool, sentence: str) -> str:
-    """A sentence, or a mark in its place that the page does not show and a check refuses.
+def claim(holds: bool, caller: Callable[[], str]) -> str:
+    """A sentence on a line of its own, or a mark in its place that is not shown and fails a check.
 
     Args:
         holds: Whether the tables bear the sentence out.
-        sentence: The sentence, its figures taken from the tables.
+        caller: The sentence, its figures taken from the tables.
     """
+    sentence = " ".join(caller().split())
     return sentence if holds else f"<!-- refused: {sentence} -->"
 
 
 def refused(page: str) -> list[str]:
     """The sentences of a page that its records do not bear out."""
     return [" ".join(found.split()) for found in _REFUSED.findall(page)]
-
-
-def wrapped(lines: Iterable[tuple[str, str]]) -> str:
-    """Lines, each after its mark, wrapped at the page's width."""
-    filled = (
-        textwrap.fill(f"{mark}{text}", subsequent_indent=" " * len(mark), **_WRAPPED)
-        for mark, text in lines
-    )
-    return "".join(f"{text}\n" for text in filled)
-
-
-def answer(tables: Tables, study: str) -> str:
-    """What a study's first verdict says of attention: a value of `_ANSWERS`, or that seeds are few."""
-    said = re.match(r"\* \*\*.*?\?\*\* ([^:.]*)", tables.blocks[f"{study}_verdict"])
-    return _ANSWERS.get(said[1] if said else "", "without enough seeds to say")
-
-
-def needed(tables: Tables) -> str:
-    """On which corpora of classification attention is needed."""
-    by_answer: dict[str, list[str]] = {}
-    for study, words in STUDIES.items():
-        by_answer.setdefault(answer(tables, study), []).append(words)
-    found = [
-        f"{said} on {' and '.join([', '.join(names[:-1]), names[-1]] if names[1:] else names)}"
-        for said, names in by_answer.items()
-    ]
-    return f"Over the studies of classification attention is {'; '.join(found)}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,56 +15,32 @@ import pyarrow.parquet as pq
 from attnlight.files import replacing, write_text
 from attnlight.records.parquet import read_table, write_table
 from attnlight.report.agreement import agreement, read_scores, write_agreement
-from results_page import (
-    arms,
-    chunking,
-    classification,
-    planted,
-    posthoc,
-    reliability,
-    serrano,
-    several_classes,
-    studies,
-)
+from results_page import importance, planted, predictions, serrano, studies
 
 Columns = Sequence[str] | None  # None: all
-PREDICTED = ("index", "label", "tokens", "attention", "evidence")  # of `attnlight predict`
 KEYS = ("index", "position", "prediction")
-TAU = (*KEYS, *(column for column, _ in arms.PAIRS.values()))
-_POSTHOC = [model.experiment for model in posthoc.MODELS]
-_SERRANO = [model.experiment for model in serrano.MODELS]
-_SEVERAL_CLASSES = [model.experiment for model in several_classes.MODELS]
-# Which columns of which tests' records the page needs of which experiments; a later line wins.
-_NEEDED: list[tuple[Iterable[str], dict[str, Columns]]] = [
-    (
-        (*classification.TEXT, *planted.NAMES, *planted.MINIMAL),
-        {"predictions": None, "attention_permutation": None},
-    ),
-    ((*arms.NAMES, *arms.BASES), {"importance_correlation": TAU}),
-    (
-        _POSTHOC,
-        {
-            "importance_correlation": (*TAU, "p_attention_input_gradient", "p_attention_loo"),
-            "adversarial_attention": (*KEYS, "worst_js", "worst_share", "search_js"),
-        },
-    ),
-    (
-        _SERRANO,
-        {
-            "predictions": (*KEYS, "label"),
-            "single_erasure": (*KEYS, *serrano.ERASURE),
-            "decision_flip": (*KEYS, *serrano.REMOVAL),
-        },
-    ),
-    (chunking.NAMES, {"predictions": chunking.COLUMNS}),
-]
-EXPERIMENTS = tuple(dict.fromkeys(name for names, _ in _NEEDED for name in names))
-
-
-def wanted(name: str) -> dict[str, Columns]:
-    """The tests of an experiment that the page needs, with their columns."""
-    parts = [tests for names, tests in _NEEDED if name in names]
-    return {test: columns for tests in parts for test, columns in tests.items()}
+TAU = (*KEYS, *(column for column, _ in importance.PAIRS.values()))
+_ARMS = [name for names in importance.ARMS.values() for name in names]
+_WIDER = [f"{name}{importance.WIDER}" for name in importance.SCALED]
+_CLASSIFIERS = (*predictions.TEXT, *planted.NAMES, *planted.MINIMAL)
+# Which columns of which test's records the page needs of which experiments; a later line wins.
+_NEEDED: tuple[tuple[Iterable[str], str, Columns], ...] = (
+    (_CLASSIFIERS, "predictions", None),
+    (_CLASSIFIERS, "attention_permutation", None),
+    ((*_ARMS, *_WIDER), "importance_correlation", TAU),
+    (importance.MODELS, "importance_correlation", (*TAU, *importance.P_VALUES)),
+    (importance.MODELS, "adversarial_attention", (*KEYS, *importance.JS)),
+    ((*serrano.MODELS, *predictions.TAGGERS), "predictions", (*KEYS, "label")),
+    (serrano.MODELS, "single_erasure", (*KEYS, *serrano.ERASURE)),
+    (serrano.MODELS, "decision_flip", (*KEYS, *serrano.REMOVAL)),
+)
+NEEDED: dict[str, dict[str, Columns]] = {}  # columns by test, of each experiment
+for _experiments, _test, _columns in _NEEDED:
+    for _name in _experiments:
+        NEEDED.setdefault(_name, {})[_test] = _columns
+# Columns of what `attnlight predict` wrote of the planted corpora.
+_PREDICTED: dict[str, Columns] = dict.fromkeys(planted.NAMES, planted.COLUMNS)
+_PREDICTED |= dict.fromkeys(planted.MINIMAL, (*planted.COLUMNS, *planted.MINIMAL_COLUMNS))
 
 
 def keep_all(runs: Path, records: Path) -> list[str]:
@@ -78,20 +54,26 @@ def keep_all(runs: Path, records: Path) -> list[str]:
         A line for each run that was left out because it is not finished.
     """
     left_out: list[str] = []
-    for name in EXPERIMENTS:
-        extra = planted.MINIMAL_COLUMNS if name in planted.MINIMAL else ()
-        columns = () if name in _SEVERAL_CLASSES else (*PREDICTED, *extra)
+    for name, tests in NEEDED.items():
         scored = []
         for run in sorted((runs / name).glob("seed*")):
-            if lacking := _lacking(run, wanted(name)):
+            if lacking := _lacking(run, tests):
                 left_out.append(f"{run} {lacking}: not taken over.")
                 continue
-            keep(run, records / name / run.name, wanted(name), columns)
-            if name in (*arms.NAMES, *_POSTHOC):
+            keep(run, records / name / run.name)
+            if name in (*_ARMS, *importance.MODELS):
                 there = pq.read_schema(run / "records/test/importance_correlation.parquet").names
                 scored += [run] if any(column.startswith("scores_") for column in there) else []
         if len(scored) > 1:
-            keep_agreement(scored, records / name / reliability.FILE)
+            # How far runs agree: the scores themselves are many times as large. Tau is kept as
+            # float32, which changes no digit that is shown.
+            target = records / name / importance.AGREEMENT
+            write_agreement(agreement(read_scores(scored)), target)
+            columns = ["index", "first", "second", *importance.WITH_ITSELF]
+            table = read_table(target, columns)
+            taus = dict.fromkeys(importance.WITH_ITSELF, pa.float32())
+            fields = [field.with_type(taus.get(field.name, field.type)) for field in table.schema]
+            _write(table.cast(pa.schema(fields)), target)
     for path in sorted(runs.glob("*/study.json")):
         keep_study(path.parent, records / studies.FOLDER / path.parent.name)
     return left_out
@@ -108,19 +90,12 @@ def _lacking(run: Path, tests: Iterable[str]) -> str:
     return f"was not tested by {', '.join(missing)}" if missing else ""
 
 
-def keep(
-    run: Path,
-    target: Path,
-    tests: Mapping[str, Columns],
-    predicted: Sequence[str] = PREDICTED,
-) -> None:
-    """Copy what the page needs of a run folder that was fitted and tested.
+def keep(run: Path, target: Path) -> None:
+    """Copy what the page needs of a run folder, `<experiment>/seed<k>`, that was fitted and tested.
 
     Args:
         run: The run folder.
         target: Its folder in docs/results, replaced.
-        tests: Which of the tests' records, and their columns.
-        predicted: Columns of what `attnlight predict` wrote; none: leave it out.
 
     Raises:
         InputError: A file cannot be written.
@@ -134,38 +109,15 @@ def keep(
         copy = target / source.relative_to(run)
         copy.parent.mkdir(parents=True)
         shutil.copyfile(source, copy)
-    places = {f"records/test/{test}.parquet": columns for test, columns in tests.items()}
-    places[several_classes.FILE] = None
-    if predicted:
-        places["predictions.parquet"] = predicted
+    name = run.parent.name
+    places = {f"records/test/{test}.parquet": columns for test, columns in NEEDED[name].items()}
+    places[serrano.WORST_CASE] = None
+    places |= {"predictions.parquet": _PREDICTED[name]} if name in _PREDICTED else {}
     for place, columns in places.items():
         if (run / place).exists():
             there = pq.read_schema(run / place).names
             names = [name for name in columns or there if name in there]
             _write(read_table(run / place, names), target / place)
-
-
-def keep_agreement(runs: Sequence[Path], target: Path) -> None:
-    """Keep how far runs of one experiment agree: `attnlight reliability RUN... --output`.
-
-    The scores themselves are many times as large. Tau is kept as float32, which changes no digit
-    that is shown.
-
-    Raises:
-        InputError: A run lacks its scores, or the runs are not of the same texts.
-    """
-    found = agreement(read_scores(runs))
-    scratch = target.with_suffix(".scores")
-    try:
-        write_agreement(found, scratch)
-        table = read_table(scratch)
-    finally:
-        scratch.unlink(missing_ok=True)
-    fields = [
-        field.with_type(pa.float32()) if pa.types.is_floating(field.type) else field
-        for field in table.select(reliability.COLUMNS).schema
-    ]
-    _write(table.select(reliability.COLUMNS).cast(pa.schema(fields)), target)
 
 
 def keep_study(study: Path, target: Path) -> None:

@@ -1,45 +1,40 @@
-"""What the numbers of the page are, each tested against another way to it.
-
-A resampled statistic is a pair: its value for each of S runs, (S,), and in each of B bootstrap
-resamples of the texts, (B, S), on the draws of `attnlight.statistics.seed_bootstrap`.
-"""
+"""Statistics of the page, each tested against another way to it."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from attnlight.statistics.bootstrap import CONFIDENCE, resampled_counts
+from results_page.tables import Resampled
 
 Values = NDArray[np.floating]
-Resampled = tuple[NDArray[np.float64], NDArray[np.float64]]
 TIE = 1e-5  # of an instance's largest score; what is closer is a tie (design: rounding orders nothing)
 
 
-def auroc(label: NDArray[np.int64], score: Values, counts: NDArray[np.integer]) -> Values:
-    """Share of pairs of a positive and a negative that the score orders rightly, ties half, (B,).
+def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
+    """Share of pairs of a positive and a negative that each run orders rightly, ties half.
 
     Args:
         label: 1 for a positive, (n,).
-        score: What orders them, (n,).
-        counts: How often each counts, (B, n).
+        scores: What orders them under each run, (S, n).
     """
-    order = np.argsort(score)
-    ends = np.flatnonzero(np.append(np.diff(score[order]) > 0, True))  # of each run of ties
-    positive, negative = (
-        np.diff((counts[:, order] * members[order]).cumsum(axis=1)[:, ends], prepend=0)
-        for members in (label == 1, label != 1)
-    )
-    pairs = positive.sum(axis=1) * negative.sum(axis=1)
-    below = negative.cumsum(axis=1) - negative / 2
-    return np.asarray((positive * below).sum(axis=1) / pairs)
-
-
-def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
-    """AUROC of each run from its scores (S, n)."""
-    once, drawn = np.ones((1, len(label)), np.uint8), resampled_counts(len(label))
-    held = [auroc(label, score, once)[0] for score in scores]
-    return np.array(held), np.stack([auroc(label, score, drawn) for score in scores], axis=1)
+    # How often each text counts: once, then as each resample draws it.
+    counts = np.concatenate([np.ones((1, len(label)), np.uint8), resampled_counts(len(label))])
+    areas = []
+    for score in scores:
+        order = np.argsort(score)
+        ends = np.flatnonzero(np.append(np.diff(score[order]) > 0, True))  # of each run of ties
+        positive, negative = (
+            np.diff((counts[:, order] * members[order]).cumsum(axis=1)[:, ends], prepend=0)
+            for members in (label == 1, label != 1)
+        )
+        below = negative.cumsum(axis=1) - negative / 2
+        pairs = positive.sum(axis=1) * negative.sum(axis=1)
+        areas.append((positive * below).sum(axis=1) / pairs)
+    held, *drawn = np.stack(areas, axis=1)
+    return held, np.array(drawn)
 
 
 def resampled_quantile(values: Values, level: float = 0.5) -> Resampled:
@@ -93,8 +88,6 @@ def median_interval(values: Values) -> tuple[float, float]:
     Args:
         values: The values (n,), all defined.
     """
-    from scipy.stats import binom
-
     n, ascending = len(values), np.sort(values)
     draws = binom(n, np.arange(1, n + 1) / n)
     tail = (1 - CONFIDENCE) / 2

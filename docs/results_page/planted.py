@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import comb
 from typing import Any
@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from attnlight.errors import InputError
 from attnlight.functional import minimal_flip_set
-from attnlight.report.tables import markdown_table as table
-from results_page.kept import Experiment
+from results_page.kept import Kept
 from results_page.measures import average_precision
-from results_page.tables import DASH, of_means
+from results_page.tables import Row, of_means
 
 NAMES = {
     "planted_bilstm": "planted, BiLSTM",
@@ -26,12 +25,13 @@ NAMES = {
     "planted_negation_none": "planted with negation, no encoder",
 }
 MINIMAL = {"planted_4class_none": "planted, 4 classes, no encoder"}
-MINIMAL_COLUMNS = ("probabilities", "item_logits", "bias")  # of `attnlight predict`
+# What the page needs of `attnlight predict`, and of the last experiment.
+COLUMNS = ("index", "label", "tokens", "attention", "evidence")
+MINIMAL_COLUMNS = ("probabilities", "item_logits", "bias")
 GROUPS = ("all", "not negated", "negated")
 _NEGATOR, _KEYWORD = re.compile(r"not\d+"), re.compile(r"(good|bad)\d+")
 _EVIDENCE = {"for or against the label": np.not_equal, "for the label": np.greater}
 
-Experiments = Mapping[str, Experiment]
 Text = Mapping[str, Any]  # as `attnlight predict` wrote it
 Floats = NDArray[np.float64]
 
@@ -66,29 +66,28 @@ def plausibility(runs: Sequence[Sequence[Text]], kind: str) -> tuple[Floats, Flo
     return np.array(attention), np.array(uniform), np.array([found.mean() for found in evidence])
 
 
-def accuracy_table(experiments: Experiments) -> str:
+def accuracy(kept: Kept) -> Iterator[Row]:
     """Accuracy on all texts, on those that are not negated and on those that are."""
-    rows = []
     for name, words in NAMES.items():
-        columns = experiments[name].test("predictions")
+        columns, masks = kept[name].test("predictions"), groups(kept[name].predicted()[0])
         right = columns["prediction"] == columns["label"]
-        masks = groups(experiments[name].predicted()[0])
-        found = [of_means(right[:, mask]) if mask.any() else DASH for mask in masks.values()]
         counts = " / ".join(f"{masks[group].sum():,}" for group in GROUPS[1:])
-        rows.append([words, str(len(right)), counts, *found])
-    return table(["corpus and model", "seeds", "texts, not negated / negated", *GROUPS], rows)
+        row = {"corpus and model": words, "seeds": len(right)}
+        row["texts, not negated / negated"] = counts
+        for group, mask in masks.items():
+            row[group] = of_means(right[:, mask]) if mask.any() else None
+        yield row
 
 
-def evidence_table(experiments: Experiments) -> str:
+def evidence(kept: Kept) -> Iterator[Row]:
     """Average precision of attention beside its base rate and that of uniform attention.
 
     Raises:
         InputError: Attention and predictions are of different texts.
     """
-    rows = []
     for name, words in NAMES.items():
-        runs = experiments[name].predicted()
-        index = experiments[name].test("predictions")["index"].tolist()
+        runs = kept[name].predicted()
+        index = kept[name].test("predictions")["index"].tolist()
         if any([text["index"] for text in texts] != index for texts in runs):
             raise InputError(f"{name}: predict and test saw different texts.")
         masks = groups(runs[0])
@@ -96,11 +95,15 @@ def evidence_table(experiments: Experiments) -> str:
             attention, uniform, base_rate = plausibility(runs, kind)
             for group in GROUPS if masks["negated"].any() else GROUPS[:1]:
                 mask = masks[group]
-                means = [f"{part[mask].mean():.3f}" for part in (base_rate, uniform)]
-                ours = of_means(attention[:, mask])
-                rows.append([words, kind, group, f"{mask.sum():,}", *means, ours])
-    head = ["corpus and model", "evidence", "texts", "n", "base rate", "AUPRC of uniform attention"]
-    return table([*head, "AUPRC of the model's attention"], rows, 3)
+                yield {
+                    "corpus and model": words,
+                    "evidence": kind,
+                    "texts": group,
+                    "n": mask.sum(),
+                    "base rate": base_rate[mask].mean(),
+                    "AUPRC of uniform attention": uniform[mask].mean(),
+                    "AUPRC of the model's attention": of_means(attention[:, mask]),
+                }
 
 
 def inside(text: Text) -> tuple[float, ...]:
@@ -129,15 +132,19 @@ def inside(text: Text) -> tuple[float, ...]:
     return (1.0, size, evidence[members[0].numpy()].all(), evidence[top].all(), chance)
 
 
-def minimal_table(experiments: Experiments) -> str:
+def minimal(kept: Kept) -> Iterator[Row]:
     """The share of minimal sets inside the evidence beside attention's and chance."""
-    rows = []
     for name, words in MINIMAL.items():
-        runs = [list(map(inside, texts)) for texts in experiments[name].predicted()]
-        flips, size, minimal, attention, chance = np.moveaxis(np.array(runs, float), -1, 0)
-        right = " / ".join(f"{count:,}" for count in (~np.isnan(flips)).sum(axis=1))
-        parts = (flips, size, minimal, attention, minimal - attention)
-        rows.append([words, right, *map(of_means, parts), f"{np.nanmean(chance):.3f}"])
-    head = ["corpus and model", "texts classified right, by seed", "share that flips"]
-    head += ["size of the minimal set", "minimal set inside the evidence"]
-    return table([*head, "attention's items inside", "difference", "random items inside"], rows)
+        runs = [list(map(inside, texts)) for texts in kept[name].predicted()]
+        flips, size, smallest, attention, chance = np.moveaxis(np.array(runs, float), -1, 0)
+        right = map("{:,}".format, (~np.isnan(flips)).sum(axis=1))
+        yield {
+            "corpus and model": words,
+            "texts classified right, by seed": " / ".join(right),
+            "share that flips": of_means(flips),
+            "size of the minimal set": of_means(size),
+            "minimal set inside the evidence": of_means(smallest),
+            "attention's items inside": of_means(attention),
+            "difference": of_means(smallest - attention),
+            "random items inside": float(np.nanmean(chance)),
+        }

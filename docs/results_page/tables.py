@@ -1,50 +1,63 @@
-"""How the page writes figures; its tables are the report's."""
+"""How the page writes numbers; its tables are the report's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.report.tables import markdown_table
 from attnlight.statistics.bootstrap import MeanInterval, percentile_interval
 from attnlight.statistics.seed_bootstrap import resampled_means
-from results_page.measures import Resampled
 
 DASH = "–"  # noqa: RUF001
 CLASSES = ("negative", "positive")
+# A statistic of S runs, (S,), and the same in each of B bootstrap resamples of the texts, (B, S),
+# on the draws of `attnlight.statistics.seed_bootstrap`.
+Resampled = tuple[NDArray[np.float64], NDArray[np.float64]]
+Row = Mapping[str, object]  # cells by heading
 
 
-def outcome(
-    name: str,
-    measure: str,
-    bound: float,
-    values: Sequence[float],
-    most: bool = False,
-    digits: int = 3,
-) -> list[str]:
-    """A row that holds the mean of some values against a bound."""
-    found = float(np.mean(values))
-    met = found <= bound if most else found >= bound
-    words = f"{'at most' if most else 'at least'} {bound:g}"
-    return [name, measure, words, f"{found:.{digits}f}", "yes" if met else "**no**"]
+def table(rows: Iterable[Row], left: int = 1) -> str:
+    """A Markdown table, the first columns aligned left.
+
+    Args:
+        rows: The cells of each row by heading: text as it is; counts with commas; a number with
+            three decimals; an estimate with its interval, two decimals each; None, or NaN, as a
+            dash. A cell that a row lacks is empty. What follows # in a heading is not shown, so
+            that two columns may have one heading.
+        left: How many columns are aligned left.
+    """
+    rows = [*rows]
+    head = list(dict.fromkeys(heading for row in rows for heading in row))
+    cells = [[_text(row.get(heading, "")) for heading in head] for row in rows]
+    return markdown_table([heading.partition("#")[0] for heading in head], cells, left)
 
 
-def number(value: float) -> str:
-    """Three decimals; a dash where undefined."""
-    return DASH if np.isnan(value) else f"{value:.3f}"
+def _text(cell: object) -> str:
+    match cell:
+        case None:
+            return DASH
+        case MeanInterval():
+            return interval(cell)
+        case int() | np.integer():
+            return f"{cell:,}"
+        case float():
+            return number(cell)
+    return str(cell)
 
 
-def rounded(value: float, places: int = 2) -> str:
-    """So many decimals, nought without a sign."""
-    return f"{round(value, places) + 0.0:.{places}f}"
+def number(value: float, places: int = 3) -> str:
+    """So many decimals, nought without a sign; a dash where undefined."""
+    return DASH if np.isnan(value) else f"{round(value, places) + 0.0:.{places}f}"
 
 
-def shown(found: MeanInterval, places: int = 2) -> str:
+def interval(found: MeanInterval, places: int = 2) -> str:
     """An estimate with its interval; a dash where undefined."""
     if np.isnan(found.mean):
         return DASH
-    mean, low, high = (rounded(value, places) for value in found[:3])
+    mean, low, high = (number(value, places) for value in found[:3])
     return f"{mean} [{low}, {high}]".replace("inf", "∞")
 
 

@@ -1,0 +1,229 @@
+"""Jain & Wallace's questions: does attention agree with other importance, and with itself?
+
+Tau with gradients and leave-one-out and between seeds, of SST by vectors, epoch and initial scale,
+and adversarial attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, zip_longest
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import false_discovery_control
+
+from attnlight.errors import InputError
+from attnlight.records.parquet import read_table
+from attnlight.statistics import difference_of_groups, seeds_then_instances
+from attnlight.statistics.agreement import mean_over_pairs
+from results_page.kept import Experiment, Kept
+from results_page.tables import CLASSES, DASH, Row, interval, number
+
+_SIGNIFICANT = 0.05
+# Tau between two scores, and its key in published.yaml.
+PAIRS = {
+    "attention, gradient": ("tau_attention_input_gradient", "gradient"),
+    "attention, leave-one-out": ("tau_attention_loo", "loo"),
+    "gradient, leave-one-out": ("tau_input_gradient_loo", "gradient_loo"),
+}
+P_VALUES = ("p_attention_input_gradient", "p_attention_loo")
+JS = ("worst_js", "worst_share", "search_js")
+AGREEMENT = "reliability.parquet"  # beside the kept runs of an experiment
+WITH_ITSELF = {  # columns of what `attnlight reliability` writes, and what the page calls them
+    "tau_attention": "attention with itself, across seeds",
+    "tau_input_gradient": "gradient with itself, across seeds",
+    "tau_loo": "leave-one-out with itself, across seeds",
+    "tau_shuffled_attention": "attention with another seed's, shuffled",
+}
+# The experiments with a BiLSTM and with the average encoder.
+ARMS = {
+    "random vectors, N(0, 0.1²)": ("sst_bilstm", "sst_average"),
+    "vectors trained on IMDb and SST": ("sst_bilstm_vectors", "sst_average_vectors"),
+}
+# Experiments whose vectors start from N(0, 0.1²); with _scale_0.3 behind the name, from N(0, 0.3²).
+SCALED = {
+    "sst_bilstm": "BiLSTM",
+    "sst_average": "average",
+    "sst_average_scaled_dot": "average, scaled dot",
+}
+WIDER = "_scale_0.3"
+# Arm and encoder of each experiment whose tau is shown by epoch.
+_EPOCHS = {
+    name: (arm, encoder)
+    for arm, names in ARMS.items()
+    for name, encoder in zip(names, ("BiLSTM", "average"), strict=True)
+} | {
+    f"sst_average_scaled_dot{end}": (f"random vectors, N(0, {scale}²)", "average, scaled dot")
+    for end, scale in (("", 0.1), (WIDER, 0.3))
+}
+# What the page calls each of Jain & Wallace's experiments.
+MODELS = {
+    f"{c}_{e}{end}": {"corpus": corpus, "encoder": encoder, "attention": attention}
+    for c, corpus in {"sst": "SST", "imdb": "IMDb"}.items()
+    for end, attention in {"": "additive", "_scaled_dot": "scaled dot"}.items()
+    for e, encoder in {"bilstm": "BiLSTM", "cnn": "CNN", "average": "average"}.items()
+}
+
+
+def correlation(kept: Kept) -> Iterator[Row]:
+    """Tau of attention with either importance over all seeds, ours beside the published."""
+    for name, words in MODELS.items():
+        columns = kept[name].test("importance_correlation", partial=True)
+        seeds, texts = columns["prediction"].shape
+        row: dict[str, object] = {**words, "seeds": seeds, "texts": texts}
+        for pair in ("attention, gradient", "attention, leave-one-out"):
+            (column, key), other = PAIRS[pair], pair.partition(", ")[2]
+            theirs = (figure or DASH for figure in kept.published["tau"][name][key])
+            tau, p = columns[column], columns[column.replace("tau", "p", 1)]
+            by_seed = (number(mean, 2) for mean in np.nanmean(tau, axis=1))
+            row |= {
+                f"tau with {other}": seeds_then_instances(tau),
+                f"each seed#{other}": " / ".join(by_seed),
+                f"published#{other}": " / ".join(theirs),
+                f"significant#{other}": significant(p),
+            }
+        tau = columns["tau_input_gradient_loo"]
+        yield row | {"tau of the two importances": seeds_then_instances(tau)}
+
+
+def significant(p: NDArray[np.float64]) -> str | None:
+    """Share with p at most 0.05, (S, n), as it is and corrected (Benjamini & Hochberg) by seed.
+
+    None where no p-value is defined.
+    """
+    known = [defined for run in p if len(defined := run[~np.isnan(run)])]
+    if not known:
+        return None
+    plain = np.mean([(run <= _SIGNIFICANT).mean() for run in known])
+    corrected = [(false_discovery_control(run) <= _SIGNIFICANT).mean() for run in known]
+    return f"{plain:.2f} / {np.mean(corrected):.2f}"
+
+
+def adversaries(kept: Kept) -> Iterator[Row]:
+    """The largest JS by predicted class: exact, as a share of its ceiling, and as searched."""
+    for name, words in MODELS.items():
+        columns = kept[name].test("adversarial_attention", partial=True)
+        theirs = kept.published["search_js"].get(name, [None, None])
+        for place, predicted in enumerate(CLASSES):
+            members = columns["prediction"] == place
+            worst, share, searched = (
+                np.where(members, columns.get(measure, np.nan), np.nan) for measure in JS
+            )
+            above = np.where(np.isnan(worst), np.nan, worst > 0.6)
+            yield {
+                **(dict.fromkeys(words, "") if place else words),
+                "predicted": predicted,
+                "seeds": len(members),
+                "texts": f"{members.sum(axis=1).mean():,.0f}",
+                "worst JS": seeds_then_instances(worst),
+                "share of ceiling": seeds_then_instances(share),
+                "share above 0.6": number(np.nanmean(np.nanmean(above, axis=1)), 2),
+                "texts searched": f"{(~np.isnan(searched)).sum(axis=1).mean():,.0f}",
+                "JS of the search": seeds_then_instances(searched),
+                "exact less search": seeds_then_instances(worst - searched),
+                "search, published": theirs[place],
+            }
+
+
+def agreement(experiment: Experiment) -> dict[str, object]:
+    """Tau between the seeds of an experiment, one cell for each of `WITH_ITSELF`.
+
+    A cell holds the mean over pairs of seeds with an interval that resamples seeds and texts (of
+    two seeds texts alone), then the lowest and the highest pair.
+
+    Returns:
+        `seeds`, `texts` and the cells by their words; where no agreement was kept, all but `seeds`
+        are None.
+
+    Raises:
+        InputError: The runs compared are not those that were kept.
+    """
+    path = experiment.folders[0].parent / AGREEMENT
+    if not path.exists():
+        return {"seeds": 1, "texts": None, **dict.fromkeys(WITH_ITSELF.values())}
+    held = read_table(path).to_pandas()
+    pairs = [*combinations([f"{experiment.name}/{run.name}" for run in experiment.folders], 2)]
+    size = len(held) // max(len(pairs), 1)
+    compared = [*zip(held["first"], held["second"], strict=True)]
+    if compared != [pair for pair in pairs for _ in range(size)]:
+        raise InputError(f"{path} compares other runs than those kept beside it; keep them again.")
+    found: dict[str, object] = {"seeds": len(experiment.seeds), "texts": size}
+    for name, words in WITH_ITSELF.items():
+        tau = held[name].to_numpy(np.float64).reshape(-1, size)
+        mean = mean_over_pairs(tau, len(experiment.seeds), held["index"][:size].to_numpy())
+        by_pair = np.nanmean(tau, axis=1)
+        ends = f", pairs {number(by_pair.min(), 2)} to {number(by_pair.max(), 2)}"
+        found[words] = interval(mean) + (ends if len(by_pair) > 1 else "")
+    return found
+
+
+def reliability(kept: Kept) -> Iterator[Row]:
+    """How far seeds of each model agree; a dash where one seed was trained."""
+    for name, words in MODELS.items():
+        yield words | agreement(kept[name])
+
+
+def arms(kept: Kept) -> Iterator[Row]:
+    """Tau of both encoders over seeds, their difference, and the published means."""
+    published = kept.published["tau_overall"]
+    for arm, names in ARMS.items():
+        both = [kept[name].test("importance_correlation") for name in names]
+        for place, (pair, (column, key)) in enumerate(PAIRS.items()):
+            bilstm, average = (columns[column] for columns in both)
+            yield {
+                "arm": "" if place else arm,
+                "tau between": pair,
+                "seeds": len(bilstm),
+                "BiLSTM": with_deviation(bilstm),
+                "average encoder": with_deviation(average),
+                "difference": difference_of_groups(average, bilstm),
+                "BiLSTM, published": published["bilstm"][key],
+                "average, published": published["average"][key],
+            }
+        # How far each score agrees with itself across seeds: without it a tau means little.
+        bilstm, average = (agreement(kept[name]) for name in names)
+        for words in WITH_ITSELF.values():
+            yield {
+                "tau between": words,
+                "seeds": bilstm["seeds"],
+                "BiLSTM": bilstm[words],
+                "average encoder": average[words],
+                **dict.fromkeys(("difference", "BiLSTM, published", "average, published")),
+            }
+
+
+def by_epoch(kept: Kept) -> Iterator[Row]:
+    """Tau on validation by epoch of training, mean over the seeds that trained as long."""
+    for name, words in _EPOCHS.items():
+        for place, column in enumerate(("input_gradient", "loo")):
+            curve = f"importance_correlation/tau_attention_{column}"
+            row = dict(zip(("arm", "encoder"), ("", "") if place else words, strict=True))
+            row["attention with"] = column.replace("_", " ")
+            taus = zip_longest(*(run[curve] for run in kept[name].validation))
+            for epoch, found in enumerate(taus, start=1):
+                known = [tau for tau in found if tau is not None]
+                row[str(epoch)] = f"{np.mean(known):.2f} ({len(known)})"
+            yield row
+
+
+def by_scale(kept: Kept) -> Iterator[Row]:
+    """Tau of each encoder for each scale of the random vectors that training starts from."""
+    for base, encoder in SCALED.items():
+        for scale, name in (("0.1", base), ("0.3", base + WIDER)):
+            columns = kept[name].test("importance_correlation")
+            best = [max(curves["accuracy"]) for curves in kept[name].validation]
+            yield {
+                "encoder": encoder,
+                "initial scale": scale,
+                "seeds": len(best),
+                "epochs chosen": " / ".join(str(epoch + 1) for epoch in kept[name].chosen),
+                "validation accuracy": f"{np.mean(best):.3f} ± {np.std(best, ddof=1):.3f}",
+                **{f"tau, {pair}": with_deviation(columns[x]) for pair, (x, _) in PAIRS.items()},
+            }
+
+
+def with_deviation(tau: NDArray[np.float64]) -> str:
+    """Mean of tau (S, n) with its interval over seeds and texts, ± the deviation over seeds."""
+    found = interval(seeds_then_instances(tau))
+    return found if len(tau) == 1 else f"{found} ± {np.nanmean(tau, axis=1).std(ddof=1):.2f}"

@@ -1,0 +1,178 @@
+"""How well classifiers and taggers predict, and how far shuffling attention moves predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import torch
+
+from attnlight.functional.spans import find_chunks
+from attnlight.problems.tagging import tag_scheme
+from attnlight.records import read_metadata
+from attnlight.statistics.bootstrap import resampled_ratios
+from attnlight.statistics.f1 import resampled_f1
+from attnlight.statistics.seed_bootstrap import resampled_means
+from results_page.kept import Experiment, Kept
+from results_page.measures import resampled_auroc, resampled_quantile
+from results_page.planted import NAMES
+from results_page.tables import CLASSES, Resampled, Row, of_means, over_seeds
+
+TEXT = {
+    "sst_bilstm": "SST, sentences",
+    "sst_phrases_bilstm": "SST, with phrases",
+    "imdb_bilstm": "IMDb, 7 to 399 words",
+}
+MEASURES = {"accuracy": "accuracy", "f1": "F1 of the positive class", "auroc": "AUROC"}
+# Curves on validation, and what the page calls them.
+_CURVES = {
+    "accuracy": "accuracy",
+    "auroc": "AUROC",
+    "predictions/max_attention": "maximum attention",
+    "attention_permutation/median_tvd": "median TVD",
+    "attention_permutation/flip_rate": "flip rate",
+}
+# Jain & Wallace's bins of maximum attention.
+_BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
+_EDGES = (0.25, 0.5, 0.75)
+_FEW, _POS = "words, four suffixes, case", "words, four suffixes, case, POS tags"
+# What each tagger is, and what it reads.
+TAGGERS = {
+    "conll2000_study": ("`study`: the released encoder", _POS),
+    "conll2000_study_no_pos": ("`study`", _FEW),
+    "conll2000_residual": ("`residual`: affine, with the token's own path", _POS),
+    "conll2000_text": ("`text`: affine, heads alone", _POS),
+    "conll2000_bilstm": ("BiLSTM below `residual`", f"{_FEW}, characters, POS tags"),
+}
+
+
+@cache
+def measured(experiment: Experiment, measure: str) -> Resampled:
+    """One of `MEASURES` on the test split; F1 is the mean over classes where there are several."""
+    columns = experiment.test("predictions")
+    label, prediction = columns["label"], columns["prediction"]
+    if measure == "auroc":
+        return resampled_auroc(label, columns["probabilities"][..., 1])
+    if measure == "accuracy":
+        return resampled_means((prediction == label).astype(np.float64))
+    return resampled_f1(prediction, label, int(max(label.max(), prediction.max())) + 1)
+
+
+def accuracy(kept: Kept) -> Iterator[Row]:
+    """Ours beside the published figures."""
+    sources = {"here": "here"} | kept.published["sources"]
+    for name, corpus in TEXT.items():
+        texts, seeds = np.bincount(kept[name].test("predictions")["label"]), kept[name].seeds
+        ours = {"source": "here", "texts": texts, "seeds": len(seeds)}
+        ours |= {measure: over_seeds(measured(kept[name], measure)) for measure in MEASURES}
+        for place, figures in enumerate([ours, *kept.published["accuracy"].get(name, ())]):
+            texts = " / ".join(map("{:,}".format, figures.get("texts", ())))
+            yield {
+                "corpus": "" if place else corpus,
+                "from": sources[figures["source"]],
+                "test texts, negative / positive": texts or None,
+                "seeds": figures.get("seeds"),
+                **{words: figures.get(key) for key, words in MEASURES.items()},
+            }
+
+
+def _runs(kept: Kept) -> Iterator[tuple[Row, Experiment, int]]:
+    """Corpus, on its first row, and seed; the experiment; the run's place in it."""
+    for name, corpus in TEXT.items():
+        for run, seed in enumerate(kept[name].seeds):
+            yield {"corpus": "" if run else corpus, "seed": seed}, kept[name], run
+
+
+def seeds(kept: Kept) -> Iterator[Row]:
+    """Every run: which epoch validation chose, and what it gave."""
+    for known, runs, run in _runs(kept):
+        curves, epoch = runs.validation[run], runs.chosen[run]
+        yield {
+            **known,
+            "epoch chosen": f"{epoch + 1} of {len(curves['auroc'])}",
+            "validation accuracy": curves["accuracy"][epoch],
+            "validation AUROC": curves["auroc"][epoch],
+            **{f"test {words}": measured(runs, key)[0][run] for key, words in MEASURES.items()},
+        }
+
+
+def epochs(kept: Kept) -> Iterator[Row]:
+    """What the choice of the epoch means, on validation: the epoch chosen beside the last one."""
+    for known, runs, run in _runs(kept):
+        curves, epoch = runs.validation[run], runs.chosen[run]
+        row = {**known, "epoch, chosen / last": f"{epoch + 1} / {len(curves['auroc'])}"}
+        for name, words in _CURVES.items():
+            row |= {f"{words}, chosen": curves[name][epoch], f"last#{words}": curves[name][-1]}
+        yield row
+
+
+def permutation(kept: Kept) -> Iterator[Row]:
+    """How far shuffling attention moves the prediction, over all texts."""
+    for name, words in (TEXT | NAMES).items():
+        columns = kept[name].test("attention_permutation")
+        tvd = columns["median_tvd"]
+        yield {
+            "corpus": words,
+            "texts": len(columns["index"]),
+            "maximum attention, mean": of_means(columns["max_attention"]),
+            "median TVD, median over texts": over_seeds(resampled_quantile(tvd)),
+            "median TVD, mean over texts": of_means(tvd),
+            "flip rate, mean": of_means(columns["flip_rate"]),
+        }
+
+
+def bins(kept: Kept) -> Iterator[Row]:
+    """Medians by bin of maximum attention and predicted class, a column per seed."""
+    for name, theirs in kept.published["median_tvd"].items():
+        columns = kept[name].test("attention_permutation")
+        places = np.digitize(columns["max_attention"], _EDGES)
+        for predicted, place in np.ndindex(len(CLASSES), len(_BINS)):
+            members = (columns["prediction"] == predicted) & (places == place)
+            row: dict[str, object] = {
+                "corpus": "" if place else TEXT[name],
+                "predicted": "" if place else CLASSES[predicted],
+                "maximum attention": _BINS[place],
+                "Jain & Wallace": theirs[predicted][place],
+            }
+            for seed, own, tvd in zip(
+                kept[name].seeds, members, columns["median_tvd"], strict=True
+            ):
+                median = f"{np.median(tvd[own]):.3f} ({own.sum():,})" if own.any() else None
+                row[f"here, seed {seed}"] = median
+            yield row
+
+
+def chunking(kept: Kept) -> Iterator[Row]:
+    """Chunk F1 of taggers on the development sentences and on CoNLL-2000's official test split."""
+    (base,) = kept.published["chunk_f1"]["models"]["trained attention"]
+    for name, (model, reads) in TAGGERS.items():
+        columns = kept[name].test("predictions")
+        best = [max(curves["f1"]) for curves in kept[name].validation]
+        yield {
+            "model": model,
+            "reads": reads,
+            "seeds": len(best),
+            "F1, development": np.mean(best),
+            "F1, test": over_seeds(chunk_f1(kept[name])),
+            "token accuracy, test": (columns["prediction"] == columns["label"]).mean(),
+            "paper": base if name == "conll2000_study" else None,
+        }
+
+
+def chunk_f1(experiment: Experiment) -> Resampled:
+    """Chunk F1 of each run, 2 x right / (found + there), as it is and with sentences resampled."""
+    columns = experiment.test("predictions")
+    metadata = read_metadata(experiment.folders[0] / "records/test/predictions.parquet")
+    scheme = tag_scheme([str(name) for name in metadata["classes"]])
+    begins = torch.from_numpy(np.diff(columns["index"], prepend=-1) != 0)
+    there, *runs = (
+        np.stack([part.numpy() for part in find_chunks(torch.from_numpy(tokens), begins, scheme)])
+        for tokens in (columns["label"], *columns["prediction"])
+    )
+    sentence, tops, bottoms = begins.cumsum(0).numpy() - 1, [], []
+    for found in runs:
+        right = (there[0] >= 0) & (there == found).all(axis=0)
+        tops.append(2 * np.bincount(sentence, right))
+        bottoms.append(np.bincount(sentence, np.add(there[0] >= 0, found[0] >= 0, dtype=float)))
+    return resampled_ratios(np.stack(tops, axis=1), np.stack(bottoms, axis=1))
