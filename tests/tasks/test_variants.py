@@ -1,7 +1,6 @@
 """A variant is its base in all but one respect."""
 
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +8,13 @@ import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from attnlight import compatibility
-from attnlight.__main__ import main
 from attnlight.callbacks import BaseDivergence, ImportanceCorrelation
-from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
-from attnlight.records import read_metadata, read_record
-from attnlight.reference import Reference, outputs, read_base
+from attnlight.records import read_record
+from attnlight.reference import Reference, read_base
 from attnlight.tasks import (
     AdversarialVariant,
     GuidedVariant,
@@ -27,9 +23,8 @@ from attnlight.tasks import (
 )
 from attnlight.tasks.from_base import FromBase
 from tests.bases import Planted, batch_of, running, save, save_base, trainer
-from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two, experiment
 from tests.tasks.conftest import Scene
-from tests.tasks.tagged import arguments, corpus, save_tagger
+from tests.tasks.tagged import corpus, save_tagger
 
 Kind = tuple[type[FromBase], dict[str, Any]]
 KINDS: dict[str, Kind] = {
@@ -446,119 +441,3 @@ def test_of_a_corpus_with_one_answer_a_sentence(
         make(kind, scene, path)
     with pytest.raises(InputError, match=f"has target tokens, the corpus in `data` {target}"):
         make(kind, Scene(one, save_tagger), base)
-
-
-SIZES = {"train_size": 60, "validation_size": 30, "test_size": 31}
-
-
-class TestCommands:
-    """`fit` and `test` as a user gives them."""
-
-    sizes = tuple(f"--data.{name}={size}" for name, size in SIZES.items())
-    divergence = ("-c", f"{CONFIGS}/tests/base_divergence.yaml")
-
-    @pytest.fixture
-    def here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["attnlight"])
-        monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
-        return tmp_path
-
-    @pytest.fixture
-    def base(self, here: Path) -> Path:
-        return save_base(here / "base.ckpt", PlantedEvidence(**SIZES))  # type: ignore[arg-type]
-
-    def fit(self, name: str, *options: str) -> int:
-        short = ["--trainer.max_epochs=2", "--trainer.logger=false", "--run=r", *CPU, *QUIET]
-        return main(["fit", *experiment(name), *self.sizes, *short, *options])
-
-    def fit_tagger(self, scene: Scene, base: Path, root: Path) -> list[str]:
-        """A short `fit` of a tagger's adversary with its divergence from the base."""
-        model = f"--model={CONFIGS}/models/tagger_adversarial.yaml"
-        start = ["-c", f"{CONFIGS}/trainer.yaml", model, *self.divergence]
-        given = [*arguments(scene.corpus), f"--model.base={base}"]  # type: ignore[arg-type]
-        short = ["--trainer.max_epochs=2", "--trainer.logger=false", *QUIET]
-        return [*start, *given, *short, f"--root={root}", "--experiment=e", "--run=r"]
-
-    @pytest.mark.parametrize("kind", ["texts", "tokens"])
-    def test_a_run_is_tested_when_its_base_is_gone(
-        self, kind: str, here: Path, scenes: dict[str, Scene]
-    ) -> None:
-        if kind == "texts":
-            base = save_base(here / "base.ckpt", texts := PlantedEvidence(**SIZES))
-            name, count = "planted_adversarial", len(texts.dataset("test"))
-            options = [*experiment(name), *self.sizes, *self.divergence, f"--model.base={base}"]
-            options += ["--trainer.max_epochs=2", "--trainer.logger=false", "--run=r", *QUIET]
-            run = here / "checkpoints" / name / "r"
-        else:
-            base = scenes["tokens"].base(here, betas=(0.9, 0.98))
-            options, run = self.fit_tagger(scenes["tokens"], base, here), here / "e" / "r"
-            count = int(scenes["tokens"].corpus.dataset("test").lengths.sum())
-        assert main(["fit", *options, *CPU]) == 0
-        said = yaml.safe_load((run / "fit.yaml").read_text())["model"]["init_args"]
-        assert said["inherited"]["base"] == read_base(base).identity.held()
-        command = ["test", "-c", f"{run}/fit.yaml", *self.divergence, *CPU, *QUIET]
-        command += [f"--ckpt_path={run}/best.ckpt"]
-        assert main(command) == 0  # evaluates the base on the test split
-        base.unlink()
-        assert main(command) == 0
-        record = read_record(run / "records/test/base_divergence.parquet").columns
-        assert len(record["index"]) == count
-        assert kind == "texts" or len(record["attention_js_heads"][0]) == 2
-        for epoch in range(2):
-            assert (run / f"records/val/base_divergence-{epoch}.parquet").exists()
-
-    @pytest.mark.parametrize(
-        ("name", "monitor"), [("adversarial", "val/loss"), ("uniform", "val/accuracy")]
-    )
-    def test_the_task_says_which_epoch_is_best(
-        self, base: Path, name: str, monitor: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        read: list[str] = []
-        monkeypatch.setattr(outputs, "read_base", lambda p: read.append(str(p)) or read_base(p))  # type: ignore[func-returns-value]
-        assert self.fit(f"planted_{name}", f"--model.base={base}") == 0
-        saved = torch.load(f"checkpoints/planted_{name}/r/last.ckpt", weights_only=True)
-        best = [state for key, state in saved["callbacks"].items() if "ModelCheckpoint" in key]
-        assert monitor in [state["monitor"] for state in best]
-        assert len(read) == 1 or name == "adversarial"  # whose steps read the base's outputs
-
-    @pytest.mark.parametrize(
-        ("options", "sentence"),
-        [
-            ([], "the following arguments are required: base."),
-            (["--model.base=none.ckpt"], "no checkpoint none.ckpt (did you mean 'base.ckpt'?)"),
-            (["--model.base=base.ckpt", "--model.lambda_=-1"], "lambda_ is -1.0; it must be"),
-            (["--model.base=base.ckpt", "--model.training.momentm=1"], "momentm"),
-            (["--model.base=base.ckpt", "--data.corpus_seed=3"], "on another corpus"),
-        ],
-    )
-    def test_mistakes_are_one_sentence(
-        self, base: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert self.fit("planted_adversarial", *options) == 2
-        told = capsys.readouterr().err.strip().splitlines()[-1]
-        assert told.startswith("attnlight: ")
-        assert sentence in told
-
-    @pytest.mark.ddp
-    @pytest.mark.slow
-    @TOKENS
-    def test_two_devices(self, scene: Scene, tmp_path: Path) -> None:
-        """Plain ddp; one process evaluates the base; both match heads alike."""
-        base = scene.base(tmp_path)
-        cache = str(tmp_path / "cache")
-        place: Any = {"cwd": tmp_path, "ATTNLIGHT_CACHE": cache, "ATTNLIGHT_DATA": ""}
-        said = attnlight_on_two("fit", *self.fit_tagger(scene, base, tmp_path), **place)
-        assert said.count("validation texts, once") == said.count("train texts, once") == 1
-        found = []
-        for call in (attnlight_on_two, attnlight_on_one):
-            run = tmp_path / "e" / "r"
-            best = f"--ckpt_path={run}/best.ckpt"
-            call("test", "-c", f"{run}/fit.yaml", *self.divergence, best, *QUIET, **place)
-            path = run / "records/test/base_divergence.parquet"
-            found.append((read_record(path).columns, read_metadata(path)["heads"]))
-        (two, order), (one, alone_order) = found
-        assert order == alone_order
-        assert two["index"].tolist() == one["index"].tolist()
-        for name, values in one.items():
-            np.testing.assert_allclose(values, two[name], atol=5e-6, err_msg=name)
