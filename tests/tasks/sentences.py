@@ -17,7 +17,6 @@ from torchmetrics.classification import MulticlassAccuracy
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.datamodules import PlantedEvidence
-from attnlight.functional import erase_each
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding
 from attnlight.problems import Problem, Words
@@ -106,12 +105,6 @@ class SentenceNet(nn.Module):
             weights.squeeze(1) @ output.states[texts_of_rows(output.rows)]
         )
         return logits
-
-    def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
-        assert output.item_logits is not None
-        logits = erase_each(output.weights, output.item_logits, output.bias, output.mask)
-        own = nn.functional.one_hot(output.rows[:, 1], output.mask.shape[1]).bool()
-        return logits.masked_fill((own | ~output.mask).unsqueeze(-1), torch.nan)
 
 
 class Labelled:

@@ -1,8 +1,7 @@
 """How tasks of each kind are optimised."""
 
-import inspect
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from attnlight.compatibility import arguments
 from attnlight.errors import InputError
-from attnlight.models import FlatClassifier, HierarchicalClassifier
-from attnlight.models.options import ClassifierNet
 from attnlight.tasks import AttentionTask, ChunkTagger
 from attnlight.tasks.options import Optimizer
 from tests.bases import classifier, spec
@@ -59,16 +56,6 @@ class RememberRates(pl.Callback):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
-
-
-def test_options_are_all_that_the_models_are_made_of() -> None:
-    flat, hierarchical = (
-        set(inspect.signature(kind).parameters) - {"vocab_size", "num_classes"}
-        for kind in (FlatClassifier, HierarchicalClassifier)
-    )
-    assert hierarchical - flat == {"sentence_dropout"}
-    assert not flat - hierarchical
-    assert {field.name for field in fields(ClassifierNet)} == hierarchical | {"hierarchical"}
 
 
 @pytest.mark.parametrize(("option", "value"), [("dropout_on", "logits"), ("attention_size", 3)])

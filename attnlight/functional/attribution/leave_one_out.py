@@ -114,8 +114,8 @@ def reencode(
         text, position = require_rows_of_tokens(batch, output), output.rows[:, 1]
         row_at = position.new_zeros(seen.shape)
         row_at[text, position] = torch.arange(len(text), device=text.device)
-        alone = torch.zeros_like(seen)
-        alone[text, position] = text.bincount(minlength=len(batch))[text] == 1
+        is_row = torch.zeros_like(seen).index_put((text, position), seen.new_ones(()))
+        alone = is_row & (is_row.sum(-1, keepdim=True) == 1)
         items = torch.zeros_like(seen).index_copy(0, text, output.mask)
     for texts, places in deletions(items, ends, budget // tokens):
         if not whole:  # without its only row a text has no prediction to compare
@@ -126,10 +126,11 @@ def reencode(
         left = model(shortened).logits.to(logits.dtype)
         rows = texts
         if not whole:
-            # Of neighbours, which may be one text, a single row at different places does not tell.
-            short, after = shortened.instances().nonzero().unbind(-1)
-            places = places[short]
-            rows = row_at[texts[short], after + (after >= places)]
+            # Not from the rows of the shortened: of neighbours, which may be one text, a single row
+            # at different places does not tell.
+            short, place = is_row[texts].nonzero().unbind(-1)
+            short, place = (found[place != places[short]] for found in (short, place))
+            rows, places = row_at[texts[short], place], places[short]
         logits[rows, places] = left
     return logits
 
