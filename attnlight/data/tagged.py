@@ -96,6 +96,7 @@ class TaggedReader:
         """
         import pyarrow
 
+        source = str(self.source)  # once: it looks at the disk
         strings = pyarrow.list_(pyarrow.string())
         stored = [*self.columns, *([LINE] if self.file is not None else [])]
         for chunk, table in read_columns(self.rows, stored, rows):
@@ -107,7 +108,7 @@ class TaggedReader:
                     known = dict(enumerate(names))
                     values = [[known.get(number) for number in found] for found in values]
                 lists.append(values)
-            places = [f"sentence {row} of {self.source}" for row in chunk]
+            places = [f"sentence {row} of {source}" for row in chunk]
             if self.file is not None:
                 lines = table[LINE].to_pylist()
                 places = [f"the sentence from line {line} of {self.file}" for line in lines]
