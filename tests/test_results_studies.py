@@ -19,8 +19,7 @@ from attnlight.errors import InputError
 from attnlight.report.study import read_study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.verdict import verdicts
-from tests.report.study import fake_tagging as tagging
-from tests.report.study.fake import whole
+from tests.report.study.fake import conditions, whole, whole_tagger
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
@@ -175,8 +174,8 @@ def test_nothing_kept_is_nothing_shown(tmp_path: Path, published: Any) -> None:
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of taggers and one that has conditions."""
     root = tmp_path_factory.mktemp("taggers")
-    tagging.whole(sentences=40).write(root / "chunking-small")
-    tagging.conditions(root, sentences=20)
+    whole_tagger(sentences=40).write(root / "chunking-small")
+    conditions(root, sentences=20)
     return root
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.study.marks import legend_above
-from attnlight.report.style import COLUMN_WIDTH, INK, MUTED, PALETTE, PAPER, new_figure, styled
+from attnlight.report.study.series import panels
+from attnlight.report.style import INK, MUTED, PALETTE, PAPER
 from attnlight.statistics.exclusivity import COST, Curve, Runs, exclusivity_curve
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
 ASKED = {"tokens": "every token's tag", "marked": "one marked token's tag"}
 ASKED |= {"sentence": "a class of the sentence"}
-_COLORS = {"tokens": PALETTE[0], "marked": PALETTE[5], "sentence": PALETTE[2]}
-_MARKS = {"tokens": "o", "marked": "s", "sentence": "^"}
+_LOOKS = {"tokens": (PALETTE[0], "o"), "marked": (PALETTE[5], "s"), "sentence": (PALETTE[2], "^")}
 _REACH = 5 * COST  # of the axis, beyond which nothing is read
 
 
@@ -32,36 +32,26 @@ def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
         return None
     parts = zip(*(one.setting for one in found), strict=True)
     readouts, features = (list(dict.fromkeys(part)) for part in parts)
-    size = len(readouts), len(features)
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, max(2.2 * len(readouts), 2.9) + 0.9)
-        panels = figure.subplots(*size, sharex=True, sharey=True, squeeze=False)
-        for place, axes in np.ndenumerate(panels):
-            setting = readouts[place[0]], features[place[1]]
+    ticks = np.arange(0, _REACH + COST / 2, COST)
+    height, size = max(2.2 * len(readouts), 2.9) + 0.9, (len(readouts), len(features))
+    with panels(height, *size, sharex=True, sharey=True) as (figure, shown):
+        for axes, setting in zip(shown, product(readouts, features), strict=True):
             own = [one for one in found if one.setting == setting]
             axes.set_visible(bool(own))
             axes.set_title(", ".join(setting), loc="left")
-            _dress(axes)
+            axes.axvline(COST, color=MUTED, lw=1.0, ls=":", zorder=2)
+            axes.set(xlim=(-0.03 * _REACH, _REACH), ylim=(0, 1))
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             for one in own:
                 _draw(axes, one)
         figure.supxlabel("TVD of predictions above that of λ = 0", fontsize=10, color=INK)
         figure.supylabel("JS of attention, share of the largest", fontsize=10, color=INK)
-        legend_above(figure, *panels.flat)
     return figure
-
-
-def _dress(axes: Axes) -> None:
-    axes.axvline(COST, color=MUTED, lw=1.0, ls=":", zorder=2)
-    axes.set(xlim=(-0.03 * _REACH, _REACH), ylim=(0, 1))
-    ticks = [step * COST for step in range(round(_REACH / COST) + 1)]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.grid()
-    axes.set_axisbelow(True)
 
 
 def _draw(axes: Axes, one: Condition) -> None:
     """The curve of each seed, their mean, and the exclusivity that is read from them."""
-    color, mark, found = _COLORS[one.target], _MARKS[one.target], one.found
+    (color, mark), found = _LOOKS[one.target], one.found
     if one.runs is None or found is None:
         return
     curves = curves_of(one.runs)

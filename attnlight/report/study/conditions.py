@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,13 +13,12 @@ from attnlight.errors import InputError
 from attnlight.report.study.condition_figure import ASKED, draw_exclusivity
 from attnlight.report.study.estimates import SHARE, TVD, Estimate, Estimates
 from attnlight.report.study.frame import ACCURACY, FILE, read_study
-from attnlight.report.study.groups import Spec, kl_first, role_words
-from attnlight.report.study.marks import Drawing
-from attnlight.report.study.page import Head
+from attnlight.report.study.groups import KL, Spec, label_name
+from attnlight.report.study.page import write_files
+from attnlight.report.study.series import drawing
 from attnlight.report.study.tables import TEXT
 from attnlight.report.study.texts import text
-from attnlight.report.study.verdict import Row, Verdict, capital, outcome_of
-from attnlight.report.study.writing import write_files
+from attnlight.report.study.verdict import Row, Verdict, judge
 from attnlight.report.tables import Table, number
 from attnlight.statistics.bootstrap import RESAMPLES
 from attnlight.statistics.exclusivity import (
@@ -34,7 +32,6 @@ from attnlight.statistics.exclusivity import (
 if TYPE_CHECKING:
     import pandas as pd
 
-QUESTION = "Is tagging every token more exclusive than one decision a sentence?"
 _DASH = number(float("nan"))
 _POS = {True: "with POS", False: "without POS", None: "POS unknown"}
 
@@ -46,96 +43,38 @@ class Condition:
     Attributes:
         name: Its name.
         estimates: The estimates of its study.
+        target: What is asked for.
+        setting: Readout and features, which conditions that are compared have in common.
+        curves: Its finished adversaries that are on a curve, those of one curve together.
+        lacking: Base and seed of the others.
+        runs: What the adversaries came to; None where there is no curve.
+        found: Its exclusivity; None where there is no curve.
     """
 
     name: str
     estimates: Estimates
-
-    @property
-    def target(self) -> str:
-        """What is asked for."""
-        return str(self.estimates.study.facts["target"])
-
-    @property
-    def setting(self) -> tuple[str, str]:
-        """Readout and features, which conditions that are compared have in common."""
-        facts = self.estimates.study.facts
-        return f"{facts['readout'] or 'unknown'} readout", _POS[facts["pos"]]
-
-    @cached_property
-    def adversaries(self) -> pd.DataFrame:
-        """Finished adversaries, of KL where there are any, with `curve`, `tvd` and `share`.
-
-        Those of a base and seed are a `curve`, numbered from 0, where one of lambda 0 is measured
-        and there are others; elsewhere it is -1.
-        """
-        every = self.estimates.study.finished("adversary")
-        terms = every["term"].fillna("")
-        runs = every[terms == min(terms, key=kl_first, default="")]
-        values = {
-            m: self.estimates.per_seed(runs, of) for m, of in (("tvd", TVD), ("share", SHARE))
-        }
-        runs = runs.assign(lam=runs["lam"].fillna(0.0), **values)
-        zero = (runs["lam"] == 0) & np.isfinite(runs[["tvd", "share"]]).all(axis=1)
-        seeds = [runs["base"].fillna(""), runs["seed"]]
-        whole = zero.groupby(seeds).transform("any")
-        whole &= (runs["lam"] > 0).groupby(seeds).transform("any")
-        curved = runs[whole].groupby(["base", "seed"], sort=False).ngroup()
-        return runs.assign(curve=curved.reindex(runs.index, fill_value=-1))
-
-    @property
-    def curves(self) -> pd.DataFrame:
-        """The adversaries that are on a curve, those of one curve together."""
-        every = self.adversaries
-        return every[every["curve"] >= 0].sort_values("curve", kind="stable")
-
-    @cached_property
-    def runs(self) -> Runs | None:
-        """What its adversaries came to; None where there is no curve."""
-        points = self.curves
-        if not len(points):
-            return None
-        return Runs(*(points[name].to_numpy() for name in ("curve", "lam", "tvd", "share")))
-
-    @cached_property
-    def found(self) -> Exclusivity | None:
-        """Its exclusivity; None where there is no curve."""
-        return None if self.runs is None else exclusivity(self.runs, resamples=RESAMPLES)
-
-    @property
-    def seeds(self) -> int:
-        """How many curves it has."""
-        return 0 if self.found is None else self.found.seeds
+    target: str
+    setting: tuple[str, str]
+    curves: pd.DataFrame
+    lacking: Sequence[tuple[str, int]]
+    runs: Runs | None
+    found: Exclusivity | None
 
 
 class Pair(NamedTuple):
     """Every token's tag and one marked token's under one readout and choice of features.
 
     Attributes:
-        setting: The readout and features.
         tokens: The condition of every token.
         marked: That of one marked token.
         less: Exclusivity of tokens less that of marked; None where either has no curve.
+        row: The comparison with its outcome.
     """
 
-    setting: str
     tokens: Condition
     marked: Condition
     less: Exclusivity | None
-
-    @property
-    def row(self) -> Row:
-        """The comparison with its outcome."""
-        sides, values = (self.tokens, self.marked), (np.nan,) * 3
-        if self.less is not None:
-            values = self.less.value, self.less.low, self.less.high
-        mean, low, high = values
-        units = self.tokens.seeds, self.marked.seeds
-        found = Estimate(mean, np.nan, low, high, min(units))
-        means = [one.found.value if one.found else np.nan for one in sides]
-        named = [(ASKED[one.target], one.curves) for one in sides]
-        spec = Spec("exclusivity", *named[0], *named[1], SHARE, self.setting)
-        return Row(spec, found, (means[0], means[1]), outcome_of(found, units), units, "")
+    row: Row
 
 
 def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
@@ -153,25 +92,24 @@ def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
         InputError: No condition is collected, a file is damaged or cannot be written, or two
             conditions have one target, readout and choice of features.
     """
+    import pandas as pd
+
     conditions, absent = read_conditions(folders)
-    first = conditions[0].estimates.study
-    lead = text("conditions", "lead")
-    facts = {"Experiment": first.experiment, "Corpus": first.corpus}
+    study, figure = conditions[0].estimates.study, draw_exclusivity(conditions)
+    facts = {"Experiment": study.experiment, "Corpus": study.corpus}
     facts["Conditions"] = ", ".join(one.name for one in conditions)
-    figure = draw_exclusivity(conditions)
-    title, caption = (
-        "Attention's divergence at a given cost",
-        text("captions", "exclusivity", cost=COST),
-    )
-    drawings = [] if figure is None else [Drawing(title, "curves", figure, caption)]
-    compared = [pair.row for pair in find_pairs(conditions)]
+    head = {"title": output.resolve().name, "kind": "conditions of a study", "facts": facts}
+    head["lead"] = text("leads", "conditions")
+    points = pd.concat(one.curves.reset_index().assign(condition=one.name) for one in conditions)
+    points = points.rename(columns={"lam": "lambda"})
+    points = points[["condition", "run", "base", "seed", "lambda", "tvd", "share"]]
     return write_files(
         output,
-        Head(output.resolve().name, "conditions of a study", lead, facts),
-        (compared, exclusivity_verdicts(conditions, absent)),
+        head,
+        ([pair.row for pair in find_pairs(conditions)], exclusivity_verdicts(conditions, absent)),
         exclusivity_tables(conditions),
-        drawings,
-        ("runs.csv", runs_csv(conditions)),
+        [] if figure is None else [drawing("exclusivity", figure, cost=COST)],
+        {"runs.csv": points.to_csv(index=False, lineterminator="\n")},
     )
 
 
@@ -193,7 +131,7 @@ def read_conditions(folders: Mapping[str, Path]) -> tuple[list[Condition], list[
         raise InputError(
             f"no condition of {', '.join(folders)} is collected: run `attnlight study`."
         )
-    found = [Condition(name, Estimates(read_study(path))) for name, path in there.items()]
+    found = [_read_condition(name, path) for name, path in there.items()]
     seen: dict[tuple[str, tuple[str, str]], str] = {}
     for one in found:
         if one.target not in ASKED:
@@ -207,63 +145,86 @@ def read_conditions(folders: Mapping[str, Path]) -> tuple[list[Condition], list[
     return found, [name for name in folders if name not in there]
 
 
+def _read_condition(name: str, path: Path) -> Condition:
+    """A condition with its curves, of KL where there are adversaries of it.
+
+    A base and seed have a curve where one run of lambda 0 is measured and there are others.
+    """
+    study = read_study(path)
+    estimates, every = Estimates(study), study.finished("adversary")
+    terms = every["term"].fillna("")
+    runs = every[terms == (KL if KL in set(terms) else terms.min())]
+    points = {key: estimates.per_seed(runs, of) for key, of in (("tvd", TVD), ("share", SHARE))}
+    runs = runs.assign(lam=runs["lam"].fillna(0.0), **points)
+    zero = (runs["lam"] == 0) & np.isfinite(runs[["tvd", "share"]]).all(axis=1)
+    seeds = [runs["base"].fillna(""), runs["seed"]]
+    whole = zero.groupby(seeds).transform("any")
+    whole &= (runs["lam"] > 0).groupby(seeds).transform("any")
+    curves, rest = runs[whole], runs[~whole]
+    curves = curves.assign(curve=curves.groupby(["base", "seed"], sort=False).ngroup())
+    curves = curves.sort_values("curve", kind="stable")
+    columns = (curves[key].to_numpy() for key in ("curve", "lam", "tvd", "share"))
+    measured = Runs(*columns) if len(curves) else None
+    found = None if measured is None else exclusivity(measured, resamples=RESAMPLES)
+    lacking = list(dict.fromkeys(zip(rest["base"], rest["seed"], strict=True)))
+    setting = f"{study.facts['readout'] or 'unknown'} readout", _POS[study.facts["pos"]]
+    target = str(study.facts["target"])
+    return Condition(name, estimates, target, setting, curves, lacking, measured, found)
+
+
 def find_pairs(conditions: Sequence[Condition]) -> list[Pair]:
     """The pairs of which both conditions are there."""
     by = {(one.setting, one.target): one for one in conditions}
     found = []
     for setting in dict.fromkeys(one.setting for one in conditions):
-        a, b = by.get((setting, "tokens")), by.get((setting, "marked"))
-        if a and b:
-            less = None
-            if a.runs is not None and b.runs is not None:
-                less = exclusivity_difference(a.runs, b.runs, resamples=RESAMPLES)
-            found.append(Pair(", ".join(setting), a, b, less))
+        sides = [by[setting, name] for name in ("tokens", "marked") if (setting, name) in by]
+        if len(sides) < 2:
+            continue
+        a, b = sides
+        less, values = None, (np.nan,) * 3
+        if a.runs is not None and b.runs is not None:
+            less = exclusivity_difference(a.runs, b.runs, resamples=RESAMPLES)
+            values = less.value, less.low, less.high
+        units = [one.found.seeds if one.found else 0 for one in sides]
+        means = [one.found.value if one.found else np.nan for one in sides]
+        groups = [(ASKED[one.target], one.curves) for one in sides]
+        spec = Spec("exclusivity", *groups[0], *groups[1], SHARE, ", ".join(setting))
+        estimate = Estimate(values[0], np.nan, *values[1:], min(units))
+        row = judge(spec, estimate, (means[0], means[1]), (units[0], units[1]), "")
+        found.append(Pair(a, b, less, row))
     return found
 
 
 def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
     """Every table by the stem of its files."""
-    pairs = find_pairs(conditions)
-    paired = [
-        [
-            pair.setting,
-            *(str(one.seeds) for one in (pair.tokens, pair.marked)),
-            *(told(one.found) for one in (pair.tokens, pair.marked)),
-            told(pair.less, difference=True),
-        ]
-        for pair in pairs
-    ]
-    head = ["setting", "seeds, tokens", "seeds, marked", "every token", "one marked token"]
-    return {
-        "exclusivity": _conditions_table(conditions),
-        "tokens_less_marked": Table.of(
-            "Exclusivity of every token's tag less that of one marked token's",
-            [*head, "difference"],
-            paired,
-            _note(text("conditions", "paired"), text_note([pair.tokens for pair in pairs])),
-        ),
-    }
-
-
-def _conditions_table(conditions: Sequence[Condition]) -> Table:
-    rows = []
+    how = text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES)
+    rows, paired, pairs = [], [], find_pairs(conditions)
     for one in conditions:
-        found, estimates = one.found, one.estimates
-        known = [one.name, ASKED[one.target], *one.setting]
-        counts = [_DASH, _DASH] if found is None else [str(found.seeds), str(found.censored)]
         control = one.curves[one.curves["lam"] == 0]
-        means = [(control, SHARE), (control, TVD), (estimates.study.finished("base"), ACCURACY)]
-        cells = [str(estimates.of(runs, measure)) for runs, measure in means]
-        rows.append([*known, *counts, told(found), *cells])
+        bases = one.estimates.study.finished("base")
+        means = [(control, SHARE), (control, TVD), (bases, ACCURACY)]
+        cells = [str(one.estimates.of(runs, measure)) for runs, measure in means]
+        counts = [str(one.found.seeds), str(one.found.censored)] if one.found else [_DASH, _DASH]
+        known = [one.name, ASKED[one.target], *one.setting, *counts]
+        rows.append([*known, exclusivity_cell(one.found), *cells])
+    for a, b, less, row in pairs:
+        told = [exclusivity_cell(one.found) for one in (a, b)]
+        told.append(exclusivity_cell(less, difference=True))
+        paired.append([row.spec.about, *map(str, row.units), *told])
     head = ["condition", "answer", "readout", "features", "seeds", "censored"]
     head += [f"exclusivity at {COST:g}", "share at λ = 0", "TVD at λ = 0", "accuracy of the base"]
-    said = _note(text("conditions", "control"), text_note(conditions))
-    return Table.of("Exclusivity of attention", head, rows, said)
-
-
-def _note(*said: str) -> str:
-    how = text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES)
-    return " ".join(filter(None, (how, *said)))
+    own = [how, text("conditions", "control"), text_note(conditions)]
+    both = [how, text("conditions", "paired"), text_note([pair.tokens for pair in pairs])]
+    heading = ["setting", "seeds, tokens", "seeds, marked", "every token", "one marked token"]
+    title = "Exclusivity of every token's tag less that of one marked token's"
+    return {
+        "exclusivity": Table.of(
+            "Exclusivity of attention", head, rows, " ".join(filter(None, own))
+        ),
+        "tokens_less_marked": Table.of(
+            title, [*heading, "difference"], paired, " ".join(filter(None, both))
+        ),
+    }
 
 
 def exclusivity_verdicts(
@@ -276,80 +237,62 @@ def exclusivity_verdicts(
         absent: Names of those that are not yet.
     """
     pairs = find_pairs(conditions)
-    neither = text("conditions", "neither")
+    rules = [text("conditions", "rule")]
+    if any(one.target == "sentence" for one in conditions):
+        rules.append(text("conditions", "sentence"))
+    rules += filter(None, [text_note(conditions)])
+    for a, b, less, row in pairs:
+        grids = [one.curves["lam"].value_counts().to_dict() for one in (a, b)]
+        if less is not None and grids[0] != grids[1]:
+            rules.append(text("conditions", "other_grid", setting=row.spec.about))
+    answers = [_sentence(pair) for pair in pairs] or [text("conditions", "neither")]
     lacking = [*_missing(conditions), *(f"Not collected yet: {name}." for name in absent)]
-    found = [
-        Verdict(QUESTION, [_sentence(pair) for pair in pairs] or [neither]),
-        Verdict("What may be compared?", list(_rules(conditions, pairs))),
-    ]
-    return [*found, Verdict("What is missing?", lacking)] if lacking else found
+    found = {"exclusivity": answers, "compared": rules} | ({"missing": lacking} if lacking else {})
+    return [Verdict(text("questions", name), said) for name, said in found.items()]
 
 
 def _sentence(pair: Pair) -> str:
     sides = pair.tokens, pair.marked
     one_base = all(one.curves["base"].nunique() == 1 for one in sides)
-    ends = told(pair.less, difference=True)
+    ends = exclusivity_cell(pair.less, difference=True)
     difference = f"the difference is {ends}."
     if pair.less is not None and pair.less.censored:
         bounds = ends.partition(" ")[2]
         difference = f"the difference is within {bounds}, for some curves end before that cost."
     return pair.row.sentence(
-        setting=capital(pair.setting),
         bases=", of one base each" if one_base else "",
         no_curve=" nor of ".join(ASKED[one.target] for one in sides if one.found is None),
-        numbers=f"at a cost of {COST:g} the share of the largest JS is {told(sides[0].found)} for "
-        f"every token's tag and {told(sides[1].found)} for one marked token's; {difference}",
+        numbers=f"at a cost of {COST:g} the share of the largest JS is "
+        f"{exclusivity_cell(sides[0].found)} for every token's tag and "
+        f"{exclusivity_cell(sides[1].found)} for one marked token's; {difference}",
     )
 
 
-def _rules(conditions: Sequence[Condition], pairs: Sequence[Pair]) -> Iterator[str]:
-    yield text("conditions", "rule")
-    if any(one.target == "sentence" for one in conditions):
-        yield text("conditions", "sentence")
-    if text_note(conditions):
-        yield text_note(conditions)
-    for pair in pairs:
-        grids = [one.curves["lam"].value_counts().to_dict() for one in (pair.tokens, pair.marked)]
-        if pair.less is not None and grids[0] != grids[1]:
-            yield text("conditions", "other_grid", setting=capital(pair.setting))
-
-
 def _missing(conditions: Sequence[Condition]) -> Iterator[str]:
+    words = text("roles", "adversary")
     for one in conditions:
         study = one.estimates.study
-        words, planned = role_words(study)["adversary"], len(study.planned("adversary"))
-        waiting = planned - len(study.finished("adversary"))
+        planned, finished = (len(find("adversary")) for find in (study.planned, study.finished))
         if not planned:
             yield f"{one.name}: the study has no {words}."
-        elif waiting:
-            yield f"{one.name}: not finished, {waiting} of {planned} {words}."
-        without = one.adversaries[one.adversaries["curve"] < 0]
-        for base, seed in dict.fromkeys(zip(without["base"], without["seed"], strict=True)):
+        elif finished < planned:
+            yield f"{one.name}: not finished, {planned - finished} of {planned} {words}."
+        for base, seed in one.lacking:
             yield f"{one.name}: no curve of {base}, seed {seed}, which lacks λ = 0 or any other λ."
 
 
 def text_note(conditions: Sequence[Condition]) -> str:
     """What to bear in mind where a condition has the readout `text`; empty where none has."""
-    texts = [one for one in conditions if one.estimates.study.facts["readout"] == TEXT]
-    return text("notes", "text_readout") if texts else ""
+    for study in (one.estimates.study for one in conditions):
+        if study.facts["readout"] == TEXT:
+            instance = study.words.instance
+            return text("notes", "text_readout", instance=instance, label=label_name(study))
+    return ""
 
 
-def told(found: Exclusivity | None, difference: bool = False) -> str:
+def exclusivity_cell(found: Exclusivity | None, difference: bool = False) -> str:
     """Exclusivity with its interval: a lower bound or, of a difference, bounds where censored."""
     if found is None:
         return _DASH
     bound = "≥ " if found.censored and not difference else ""
     return bound + Estimate(found.value, np.nan, found.low, found.high, found.seeds).signed
-
-
-def runs_csv(conditions: Sequence[Condition]) -> str:
-    """Every point of every curve as CSV, numbers in full."""
-    import pandas as pd
-
-    head = {"condition": "condition", "run": "run", "base": "base", "seed": "seed"}
-    head |= {"lam": "lambda", "tvd": "tvd", "share": "share"}
-    every = pd.concat(
-        one.curves.rename_axis("run").reset_index().assign(condition=one.name) for one in conditions
-    )
-    every = every[list(head)].rename(columns=head)
-    return str(every.to_csv(index=False, lineterminator="\n"))

@@ -12,18 +12,19 @@ import pytest
 from attnlight.errors import InputError
 from attnlight.report.study.condition_figure import curves_of, draw_exclusivity, mean_curve
 from attnlight.report.study.conditions import (
-    QUESTION,
     exclusivity_tables,
     exclusivity_verdicts,
     read_conditions,
     write_exclusivity,
 )
+from attnlight.report.study.texts import text
 from tests.report.study.conftest import RESAMPLES
-from tests.report.study.fake_tagging import REACH, FakeTagging, condition, conditions
+from tests.report.study.fake import REACH, FakeTagging, condition, conditions
 from tests.report.study.naive import ends, mean, measure
 from tests.report.test_command import ATTACK, Page, files
 
 COST = 0.02
+QUESTION = text("questions", "exclusivity")
 RULES, MISSING = "What may be compared?", "What is missing?"
 
 

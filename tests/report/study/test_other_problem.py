@@ -12,7 +12,7 @@ from attnlight.report.study.frame import read_study
 from attnlight.report.study.tables import Tables
 from attnlight.report.study.texts import texts
 from attnlight.report.study.verdict import rows, verdicts
-from tests.report.study.fake import FakeStudy
+from tests.report.study.fake import FakeTexts
 from tests.report.test_command import ATTACK, Page
 
 WORDS = {
@@ -26,7 +26,7 @@ WORDS = {
 RIGHT = {"uniform": 0.8, "base": 0.9, "shuffled": 0.6, "adversary": 0.5}
 
 
-class FakeSentences(FakeStudy):
+class FakeSentences(FakeTexts):
     """Right answers are counted, three to a text; there are no labels."""
 
     def write(self, folder: Path) -> Path:
