@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from attnlight.report.study.series import panels
 from attnlight.report.style import INK, MUTED, PALETTE, PAPER
-from attnlight.statistics.exclusivity import COST, Curve, Runs, exclusivity_curve
+from attnlight.statistics.exclusivity import COST, Curve, exclusivity_curve
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -27,7 +28,7 @@ _REACH = 5 * COST  # of the axis, beyond which nothing is read
 
 def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
     """Curves by target; None where no condition has one."""
-    found = [one for one in conditions if one.runs is not None]
+    found = [one for one in conditions if one.found.seeds]
     if not found:
         return None
     parts = zip(*(one.setting for one in found), strict=True)
@@ -52,9 +53,7 @@ def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
 def _draw(axes: Axes, one: Condition) -> None:
     """The curve of each seed, their mean, and the exclusivity that is read from them."""
     (color, mark), found = _LOOKS[one.target], one.found
-    if one.runs is None or found is None:
-        return
-    curves = curves_of(one.runs)
+    curves = curves_of(one.curves)
     for curve in curves:
         whole = np.append(curve.cost, curve.end), np.append(curve.share, curve.share[-1])
         axes.plot(*whole, "-", color=color, lw=0.7, alpha=0.5, zorder=4)
@@ -65,10 +64,10 @@ def _draw(axes: Axes, one: Condition) -> None:
     axes.plot(COST, found.value, mark, ms=6, mfc=fill, mec=edge, mew=1, zorder=7)
 
 
-def curves_of(runs: Runs) -> list[Curve]:
-    """The curve of each seed."""
-    each = (runs.seeds == seed for seed in np.unique(runs.seeds))
-    return [exclusivity_curve(runs.lambdas[o], runs.tvd[o], runs.share[o]) for o in each]
+def curves_of(runs: pd.DataFrame) -> list[Curve]:
+    """The curve of each base and seed."""
+    points = (own[["lam", "tvd", "share"]].to_numpy().T for _, own in runs.groupby("curve"))
+    return [exclusivity_curve(*own) for own in points]
 
 
 def mean_curve(curves: Sequence[Curve]) -> NDArray[np.float64]:

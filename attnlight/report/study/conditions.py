@@ -17,7 +17,7 @@ from attnlight.report.study.groups import KL, Spec, label_name
 from attnlight.report.study.page import write_files
 from attnlight.report.study.series import drawing
 from attnlight.report.study.tables import TEXT
-from attnlight.report.study.texts import text
+from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import Row, Verdict, judge
 from attnlight.report.tables import Table, number
 from attnlight.statistics.bootstrap import RESAMPLES
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _DASH = number(float("nan"))
+_NOTHING = Exclusivity(np.nan, np.nan, np.nan, 0, 0)
+_CURVE = ("curve", "lam", "tvd", "share")  # columns that `Runs` are made of
 _POS = {True: "with POS", False: "without POS", None: "POS unknown"}
 
 
@@ -47,8 +49,7 @@ class Condition:
         setting: Readout and features, which conditions that are compared have in common.
         curves: Its finished adversaries that are on a curve, those of one curve together.
         lacking: Base and seed of the others.
-        runs: What the adversaries came to; None where there is no curve.
-        found: Its exclusivity; None where there is no curve.
+        found: Its exclusivity; of no seeds where there is no curve.
     """
 
     name: str
@@ -57,8 +58,7 @@ class Condition:
     setting: tuple[str, str]
     curves: pd.DataFrame
     lacking: Sequence[tuple[str, int]]
-    runs: Runs | None
-    found: Exclusivity | None
+    found: Exclusivity
 
 
 class Pair(NamedTuple):
@@ -67,13 +67,13 @@ class Pair(NamedTuple):
     Attributes:
         tokens: The condition of every token.
         marked: That of one marked token.
-        less: Exclusivity of tokens less that of marked; None where either has no curve.
+        less: Exclusivity of tokens less that of marked; of no seeds where either has no curve.
         row: The comparison with its outcome.
     """
 
     tokens: Condition
     marked: Condition
-    less: Exclusivity | None
+    less: Exclusivity
     row: Row
 
 
@@ -163,13 +163,12 @@ def _read_condition(name: str, path: Path) -> Condition:
     curves, rest = runs[whole], runs[~whole]
     curves = curves.assign(curve=curves.groupby(["base", "seed"], sort=False).ngroup())
     curves = curves.sort_values("curve", kind="stable")
-    columns = (curves[key].to_numpy() for key in ("curve", "lam", "tvd", "share"))
-    measured = Runs(*columns) if len(curves) else None
-    found = None if measured is None else exclusivity(measured, resamples=RESAMPLES)
+    measured = Runs(*(curves[name].to_numpy() for name in _CURVE))
+    found = exclusivity(measured, resamples=RESAMPLES) if len(curves) else _NOTHING
     lacking = list(dict.fromkeys(zip(rest["base"], rest["seed"], strict=True)))
     setting = f"{study.facts['readout'] or 'unknown'} readout", _POS[study.facts["pos"]]
     target = str(study.facts["target"])
-    return Condition(name, estimates, target, setting, curves, lacking, measured, found)
+    return Condition(name, estimates, target, setting, curves, lacking, found)
 
 
 def find_pairs(conditions: Sequence[Condition]) -> list[Pair]:
@@ -180,51 +179,43 @@ def find_pairs(conditions: Sequence[Condition]) -> list[Pair]:
         sides = [by[setting, name] for name in ("tokens", "marked") if (setting, name) in by]
         if len(sides) < 2:
             continue
-        a, b = sides
-        less, values = None, (np.nan,) * 3
-        if a.runs is not None and b.runs is not None:
-            less = exclusivity_difference(a.runs, b.runs, resamples=RESAMPLES)
-            values = less.value, less.low, less.high
-        units = [one.found.seeds if one.found else 0 for one in sides]
-        means = [one.found.value if one.found else np.nan for one in sides]
-        groups = [(ASKED[one.target], one.curves) for one in sides]
-        spec = Spec("exclusivity", *groups[0], *groups[1], SHARE, ", ".join(setting))
-        estimate = Estimate(values[0], np.nan, *values[1:], min(units))
-        row = judge(spec, estimate, (means[0], means[1]), (units[0], units[1]), "")
+        (a, b), less = sides, _NOTHING
+        if a.found.seeds and b.found.seeds:
+            one, two = (Runs(*(x.curves[name].to_numpy() for name in _CURVE)) for x in sides)
+            less = exclusivity_difference(one, two, resamples=RESAMPLES)
+        groups = ASKED[a.target], a.curves, ASKED[b.target], b.curves
+        spec = Spec("exclusivity", *groups, SHARE, ", ".join(setting))
+        units = a.found.seeds, b.found.seeds
+        estimate = Estimate(less.value, np.nan, less.low, less.high, min(units))
+        row = judge(spec, estimate, (a.found.value, b.found.value), units, "")
         found.append(Pair(a, b, less, row))
     return found
 
 
 def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
     """Every table by the stem of its files."""
-    how = text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES)
-    rows, paired, pairs = [], [], find_pairs(conditions)
+    pairs = find_pairs(conditions)
+    rows: dict[str, list[list[str]]] = {"exclusivity": [], "tokens_less_marked": []}
     for one in conditions:
-        control = one.curves[one.curves["lam"] == 0]
+        control, found = one.curves[one.curves["lam"] == 0], one.found
         bases = one.estimates.study.finished("base")
         means = [(control, SHARE), (control, TVD), (bases, ACCURACY)]
         cells = [str(one.estimates.of(runs, measure)) for runs, measure in means]
-        counts = [str(one.found.seeds), str(one.found.censored)] if one.found else [_DASH, _DASH]
+        counts = [str(n) if found.seeds else _DASH for n in (found.seeds, found.censored)]
         known = [one.name, ASKED[one.target], *one.setting, *counts]
-        rows.append([*known, exclusivity_cell(one.found), *cells])
+        rows["exclusivity"].append([*known, exclusivity_cell(found), *cells])
     for a, b, less, row in pairs:
-        told = [exclusivity_cell(one.found) for one in (a, b)]
+        told = [exclusivity_cell(a.found), exclusivity_cell(b.found)]
         told.append(exclusivity_cell(less, difference=True))
-        paired.append([row.spec.about, *map(str, row.units), *told])
-    head = ["condition", "answer", "readout", "features", "seeds", "censored"]
-    head += [f"exclusivity at {COST:g}", "share at λ = 0", "TVD at λ = 0", "accuracy of the base"]
-    own = [how, text("conditions", "control"), text_note(conditions)]
-    both = [how, text("conditions", "paired"), text_note([pair.tokens for pair in pairs])]
-    heading = ["setting", "seeds, tokens", "seeds, marked", "every token", "one marked token"]
-    title = "Exclusivity of every token's tag less that of one marked token's"
-    return {
-        "exclusivity": Table.of(
-            "Exclusivity of attention", head, rows, " ".join(filter(None, own))
-        ),
-        "tokens_less_marked": Table.of(
-            title, [*heading, "difference"], paired, " ".join(filter(None, both))
-        ),
-    }
+        rows["tokens_less_marked"].append([row.spec.about, *map(str, row.units), *told])
+    compared = {"exclusivity": conditions, "tokens_less_marked": [pair.tokens for pair in pairs]}
+    tables = {}
+    for stem, spec in texts()["condition_tables"].items():
+        notes = (text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES), spec["note"])
+        note = " ".join(filter(None, (*notes, text_note(compared[stem]))))
+        head = [name.format(cost=COST) for name in spec["head"]]
+        tables[stem] = Table.of(spec["title"], head, rows[stem], note)
+    return tables
 
 
 def exclusivity_verdicts(
@@ -243,7 +234,7 @@ def exclusivity_verdicts(
     rules += filter(None, [text_note(conditions)])
     for a, b, less, row in pairs:
         grids = [one.curves["lam"].value_counts().to_dict() for one in (a, b)]
-        if less is not None and grids[0] != grids[1]:
+        if less.seeds and grids[0] != grids[1]:
             rules.append(text("conditions", "other_grid", setting=row.spec.about))
     answers = [_sentence(pair) for pair in pairs] or [text("conditions", "neither")]
     lacking = [*_missing(conditions), *(f"Not collected yet: {name}." for name in absent)]
@@ -252,19 +243,15 @@ def exclusivity_verdicts(
 
 
 def _sentence(pair: Pair) -> str:
-    sides = pair.tokens, pair.marked
+    sides, ends = pair[:2], exclusivity_cell(pair.less, difference=True)
     one_base = all(one.curves["base"].nunique() == 1 for one in sides)
-    ends = exclusivity_cell(pair.less, difference=True)
-    difference = f"the difference is {ends}."
-    if pair.less is not None and pair.less.censored:
-        bounds = ends.partition(" ")[2]
-        difference = f"the difference is within {bounds}, for some curves end before that cost."
+    tokens, marked = (exclusivity_cell(one.found) for one in sides)
+    kind = "bounds" if pair.less.censored else "difference"
+    difference = text("conditions", kind, ends=ends, bounds=ends.partition(" ")[2])
     return pair.row.sentence(
         bases=", of one base each" if one_base else "",
-        no_curve=" nor of ".join(ASKED[one.target] for one in sides if one.found is None),
-        numbers=f"at a cost of {COST:g} the share of the largest JS is "
-        f"{exclusivity_cell(sides[0].found)} for every token's tag and "
-        f"{exclusivity_cell(sides[1].found)} for one marked token's; {difference}",
+        no_curve=" nor of ".join(ASKED[one.target] for one in sides if not one.found.seeds),
+        numbers=f"{text('conditions', 'shares', cost=COST, tokens=tokens, marked=marked)} {difference}",
     )
 
 
@@ -290,9 +277,9 @@ def text_note(conditions: Sequence[Condition]) -> str:
     return ""
 
 
-def exclusivity_cell(found: Exclusivity | None, difference: bool = False) -> str:
+def exclusivity_cell(found: Exclusivity, difference: bool = False) -> str:
     """Exclusivity with its interval: a lower bound or, of a difference, bounds where censored."""
-    if found is None:
+    if not found.seeds:
         return _DASH
     bound = "≥ " if found.censored and not difference else ""
     return bound + Estimate(found.value, np.nan, found.low, found.high, found.seeds).signed

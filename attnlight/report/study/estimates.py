@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.report.study.frame import ACCURACY, F1, INSTANCES, Study
-from attnlight.report.tables import number
+from attnlight.report.tables import interval, number
 from attnlight.statistics.bootstrap import (
     RESAMPLES,
+    MeanInterval,
     percentile_interval,
     resampled_ratios,
 )
@@ -51,15 +52,15 @@ class Estimate(NamedTuple):
     seeds: int
 
     def __str__(self) -> str:
-        if np.isnan(self.mean):
-            return number(self.mean)
         spread = "" if np.isnan(self.std) else f" ± {number(self.std)}"
-        return f"{number(self.mean)}{spread} [{number(self.low)}, {number(self.high)}]"
+        mean, ends = self.signed.split(" ", 1)
+        return mean if np.isnan(self.mean) else f"{mean}{spread} {ends}"
 
     @property
     def signed(self) -> str:
-        """The mean with its interval."""
-        return f"{number(self.mean)} [{number(self.low)}, {number(self.high)}]"
+        """The mean with its interval, which an undefined mean may have, too."""
+        ends = interval(MeanInterval(self.mean, self.low, self.high, self.seeds))
+        return f"{number(self.mean)} {ends}"
 
 
 class Estimates:
@@ -109,9 +110,11 @@ class Estimates:
             return Estimate(nan, nan, nan, nan, 0)
         resampled = []
         for group in groups:
-            held, drawn = self._resampled(group, measure)
-            named = list(group["model"])
-            resampled.append((mean_of_models(held, named), mean_of_models(drawn, named)))
+            pair = self._resampled(group, measure)
+            if not group["model"].is_unique:
+                held, drawn = (mean_of_models(part, list(group["model"])) for part in pair)
+                pair = held, drawn
+            resampled.append(pair)
         (mean, drawn), *other = resample_seeds(resampled)
         values, spread = resampled[0][0], nan
         values = values[~np.isnan(values)]

@@ -74,16 +74,15 @@ def figures(estimates: Estimates) -> Iterator[Drawing]:
 
 
 def _of_bounds(estimates: Estimates, base: str) -> Iterator[Drawing]:
-    study, chosen = estimates.study, estimates.study.selected
+    study, chosen, plain = estimates.study, estimates.study.selected, named(estimates.study, base)
     made = draw_figure5(estimates, base)
     if made is not None:
         yield drawing("figure5", made, base=base)
     best = f"adversaries ({term_name(*chosen)})" if chosen else ""
     for group, name, stem in ((SEEDS, SEEDS, "seeds"), (BEST, best, "adversary")):
-        runs = named(study, base)[group]
-        made = draw_violins(study, base, runs)
+        made, count = draw_violins(study, base, plain[group]), len(plain[group])
         if made is not None:
-            words = f"{len(runs)} {name}" if len(runs) > 1 else f"one of the {name}"
+            words = f"{count} {name}" if count > 1 else f"one of the {name}"
             yield drawing("violins", made, base=base, runs=words, group=name, stem=stem)
 
 

@@ -83,16 +83,20 @@ def _guide_specs(study: Study) -> Iterator[Spec]:
     """Guided models against those with three other guides, each told in a table or a sentence."""
     for context in contexts(study):
         found = guides(study, context)
-        for name in dict.fromkeys((*found, "adversary")):
-            for other in ("base", "uniform", "shuffled"):
+        others, about = ("base", "uniform", "shuffled"), guided_name(study, context)
+        every = dict.fromkeys((*found, "adversary", *others))
+        sides = {
+            guide: (guide_name(study, guide), found.get(guide, study.runs.iloc[:0]))
+            for guide in every
+        }
+        for guide in dict.fromkeys((*found, "adversary")):
+            for other in others:
                 question = TABLE
-                if name == "adversary" and other != "shuffled":
+                if guide == "adversary" and other != "shuffled":
                     question = "guides"
-                elif name in found and name in _OF_MODELS and other == "shuffled":
+                elif guide in found and guide in _OF_MODELS and other == "shuffled":
                     question = "informs"
-                one, two = (found.get(guide, study.runs.iloc[:0]) for guide in (name, other))
-                sides = guide_name(study, name), one, guide_name(study, other), two
-                yield Spec(question, *sides, study.quality, guided_name(study, context))
+                yield Spec(question, *sides[guide], *sides[other], study.quality, about)
 
 
 def named(study: Study, base: str | None = None) -> dict[str, Runs]:
@@ -168,7 +172,7 @@ def guide_name(study: Study, guide: str, form: str = "sentence") -> str:
 
 def guided(study: Study) -> str:
     """What guided models are called in general, without an article."""
-    in_context = study.planned("guide")["context"].notna().any()
+    in_context = study.runs["context"].notna().any()
     return "probe" if in_context else study.words.guided.partition(" ")[2]
 
 

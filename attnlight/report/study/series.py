@@ -74,15 +74,14 @@ class Series(NamedTuple):
 
 def series(study: Study, base: str) -> dict[str, Series]:
     """What was trained from a base and is finished: adversaries by term, and groups by name."""
-    found = {}
+    found, plain = {}, named(study, base)
     for term, path in paths(study, base).items():
         name, color = f"adversary, {term_name(term)}", TERMS.get(term, OTHER_TERM)
         groups, lambdas = [cell.runs for cell in path], [cell.lam for cell in path]
         found[term] = Series(name, color, "o", groups, lambdas)
     for name, color in COLORS.items():
-        runs = named(study, base)[name]
-        if len(runs):
-            found[name] = Series(name, color, MARKERS[name], [runs])
+        if len(plain[name]):
+            found[name] = Series(name, color, MARKERS[name], [plain[name]])
     return found
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from attnlight.report.study import groups
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, Estimate, Estimates
-from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, Spec
+from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, TABLE, Spec
 from attnlight.report.study.shapes import LOSSES, bend_sentence, find_bend
 from attnlight.report.study.texts import capital, text
 from attnlight.report.tables import number
@@ -40,7 +40,7 @@ class Row(NamedTuple):
         outcome: Of the difference: `above` or `below` 0, `not shown`, `too few` models on a side,
             or `no runs` on one.
         units: Number of trained models on each side.
-        words: What its sentence may name.
+        words: What its sentence may name; empty where none tells it.
     """
 
     spec: Spec
@@ -88,6 +88,8 @@ def judge(
     outcome = ABOVE if found.low > 0 else BELOW if found.high < 0 else NOT_SHOWN
     if min(units) < FEWEST:
         outcome = TOO_FEW if min(units) else NO_RUNS
+    if spec.question == TABLE:
+        return Row(spec, found, sides, outcome, units, {})
     counts = [seeds_in_words(runs) for runs in (spec.runs, spec.other)]
     lacking = [n for n, r in ((spec.group, spec.runs), (spec.against, spec.other)) if not len(r)]
     both = zip(sides, (spec.group, spec.against), counts, strict=True)

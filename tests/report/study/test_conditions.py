@@ -179,7 +179,6 @@ class TestVerdict:
             run["state"] = run["state"] if run["role"] == "base" else "failed"
         paths["b"] = other.write(tmp_path / "b")
         found, _ = read_conditions(paths)
-        assert found[0].found is not None
         assert found[0].found.seeds == 2
         said = self.answers(paths)
         assert said[QUESTION] == [
@@ -212,7 +211,6 @@ class TestFigure:
         ]
         assert len(figure.legends[0].get_texts()) == len(REACH)
         (tokens,) = [one for one in found if one.name == "tokens-residual-pos"]
-        assert tokens.found is not None
         points = [
             (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
             for line in figure.axes[0].lines
@@ -223,8 +221,7 @@ class TestFigure:
     def test_a_mean_curve_is_that_of_each_seed(self, tmp_path: Path) -> None:
         fake = condition("tokens", sentences=30)
         found, _ = read_conditions({"a": fake.write(tmp_path)})
-        assert found[0].runs is not None
-        curves = curves_of(found[0].runs)
+        curves = curves_of(found[0].curves)
         x, y = mean_curve(curves)
         assert x[-1] == min(curve.end for curve in curves)
         for cost in (0.01, 0.02, 0.05):
