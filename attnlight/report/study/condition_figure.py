@@ -15,7 +15,6 @@ from attnlight.statistics.exclusivity import COST, Curve, exclusivity_curve
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from attnlight.report.study.conditions import Condition
@@ -27,14 +26,18 @@ _REACH = 5 * COST  # of the axis, beyond which nothing is read
 
 
 def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
-    """Curves by target; None where no condition has one."""
+    """Curves of seeds by target, their mean, and what is read from them.
+
+    Returns:
+        The figure; None where no condition has a curve.
+    """
     found = [one for one in conditions if one.found.seeds]
     if not found:
         return None
     parts = zip(*(one.setting for one in found), strict=True)
     readouts, features = (list(dict.fromkeys(part)) for part in parts)
-    ticks = np.arange(0, _REACH + COST / 2, COST)
     height, size = max(2.2 * len(readouts), 2.9) + 0.9, (len(readouts), len(features))
+    ticks = np.arange(0, _REACH + COST / 2, COST)
     with panels(height, *size, sharex=True, sharey=True) as (figure, shown):
         for axes, setting in zip(shown, product(readouts, features), strict=True):
             own = [one for one in found if one.setting == setting]
@@ -44,24 +47,20 @@ def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
             axes.set(xlim=(-0.03 * _REACH, _REACH), ylim=(0, 1))
             axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             for one in own:
-                _draw(axes, one)
+                (color, mark), curves = _LOOKS[one.target], curves_of(one.curves)
+                for cost, share, end in curves:
+                    whole = np.append(cost, end), np.append(share, share[-1])
+                    axes.plot(*whole, "-", color=color, lw=0.7, alpha=0.5, zorder=4)
+                    axes.plot(cost, share, mark, ms=2.5, color=color, alpha=0.5, mew=0)
+                line = mean_curve(curves)
+                axes.plot(*line, "-", color=color, lw=1.8, zorder=5, label=ASKED[one.target])
+                ends = one.found.low, one.found.high
+                axes.plot([COST, COST], ends, "-", color=color, lw=2.6, zorder=6)
+                fill, edge = (PAPER, color) if one.found.censored else (color, PAPER)
+                axes.plot(COST, one.found.value, mark, ms=6, mfc=fill, mec=edge, mew=1, zorder=7)
         figure.supxlabel("TVD of predictions above that of λ = 0", fontsize=10, color=INK)
         figure.supylabel("JS of attention, share of the largest", fontsize=10, color=INK)
     return figure
-
-
-def _draw(axes: Axes, one: Condition) -> None:
-    """The curve of each seed, their mean, and the exclusivity that is read from them."""
-    (color, mark), found = _LOOKS[one.target], one.found
-    curves = curves_of(one.curves)
-    for curve in curves:
-        whole = np.append(curve.cost, curve.end), np.append(curve.share, curve.share[-1])
-        axes.plot(*whole, "-", color=color, lw=0.7, alpha=0.5, zorder=4)
-        axes.plot(curve.cost, curve.share, mark, ms=2.5, color=color, alpha=0.5, mew=0)
-    axes.plot(*mean_curve(curves), "-", color=color, lw=1.8, zorder=5, label=ASKED[one.target])
-    axes.plot([COST, COST], [found.low, found.high], "-", color=color, lw=2.6, zorder=6)
-    fill, edge = (PAPER, color) if found.censored else (color, PAPER)
-    axes.plot(COST, found.value, mark, ms=6, mfc=fill, mec=edge, mew=1, zorder=7)
 
 
 def curves_of(runs: pd.DataFrame) -> list[Curve]:

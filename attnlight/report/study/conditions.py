@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,7 @@ from attnlight.errors import InputError
 from attnlight.report.study.condition_figure import ASKED, draw_exclusivity
 from attnlight.report.study.estimates import SHARE, TVD, Estimate, Estimates
 from attnlight.report.study.frame import ACCURACY, FILE, read_study
-from attnlight.report.study.groups import KL, Spec, label_name
+from attnlight.report.study.groups import KL, Spec, words
 from attnlight.report.study.page import write_files
 from attnlight.report.study.series import drawing
 from attnlight.report.study.tables import TEXT
@@ -237,7 +237,20 @@ def exclusivity_verdicts(
         if less.seeds and grids[0] != grids[1]:
             rules.append(text("conditions", "other_grid", setting=row.spec.about))
     answers = [_sentence(pair) for pair in pairs] or [text("conditions", "neither")]
-    lacking = [*_missing(conditions), *(f"Not collected yet: {name}." for name in absent)]
+    lacking = []
+    for one in conditions:
+        study = one.estimates.study
+        planned, finished = (len(find("adversary")) for find in (study.planned, study.finished))
+        if finished < planned:
+            lacking.append(
+                f"{one.name}: not finished, {planned - finished} of {planned} adversaries."
+            )
+        elif not planned:
+            lacking.append(f"{one.name}: the study has no adversaries.")
+        for base, seed in one.lacking:
+            said = f"no curve of {base}, seed {seed}, which lacks λ = 0 or any other λ."
+            lacking.append(f"{one.name}: {said}")
+    lacking += (f"Not collected yet: {name}." for name in absent)
     found = {"exclusivity": answers, "compared": rules} | ({"missing": lacking} if lacking else {})
     return [Verdict(text("questions", name), said) for name, said in found.items()]
 
@@ -255,26 +268,13 @@ def _sentence(pair: Pair) -> str:
     )
 
 
-def _missing(conditions: Sequence[Condition]) -> Iterator[str]:
-    words = text("roles", "adversary")
-    for one in conditions:
-        study = one.estimates.study
-        planned, finished = (len(find("adversary")) for find in (study.planned, study.finished))
-        if not planned:
-            yield f"{one.name}: the study has no {words}."
-        elif finished < planned:
-            yield f"{one.name}: not finished, {planned - finished} of {planned} {words}."
-        for base, seed in one.lacking:
-            yield f"{one.name}: no curve of {base}, seed {seed}, which lacks λ = 0 or any other λ."
-
-
 def text_note(conditions: Sequence[Condition]) -> str:
     """What to bear in mind where a condition has the readout `text`; empty where none has."""
-    for study in (one.estimates.study for one in conditions):
-        if study.facts["readout"] == TEXT:
-            instance = study.words.instance
-            return text("notes", "text_readout", instance=instance, label=label_name(study))
-    return ""
+    studies = (one.estimates.study for one in conditions)
+    said = (
+        text("notes", "text_readout", **words(s)) for s in studies if s.facts["readout"] == TEXT
+    )
+    return next(said, "")
 
 
 def exclusivity_cell(found: Exclusivity, difference: bool = False) -> str:

@@ -112,6 +112,11 @@ class Study:
         own = every[every["term"] == term]
         return own if len(own) else every
 
+    def values(self, runs: Runs, column: str) -> NDArray[Any]:
+        """A column of some finished runs for each test cluster, (S, n)."""
+        held = self.measures[column].unstack("index").loc[list(runs.index)]
+        return np.asarray(held)
+
 
 def read_study(folder: Path) -> Study:
     """Read `study.json` and `study.parquet` of a study's folder.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from attnlight.report.study.estimates import JS, TAU, TVD
@@ -167,18 +168,20 @@ def guide_name(study: Study, guide: str, form: str = "sentence") -> str:
     """Whose attention a guide is: in a `sentence`, after "attention" (`of`), or as a `name`."""
     if guide not in texts()["guides"]:
         return guide
-    return text("guides", guide, form, cluster=study.words.cluster, guided=guided(study))
+    return text("guides", guide, form, **words(study))
 
 
-def guided(study: Study) -> str:
-    """What guided models are called in general, without an article."""
+def words(study: Study) -> dict[str, str]:
+    """What texts may name of a study: the fields of `Words`, and what follows from them.
+
+    Without an article, `model` is a guided model and `guided` what those are called in general;
+    `label` is what an instance is given.
+    """
+    found = asdict(study.words)
+    model = study.words.guided.partition(" ")[2]
     in_context = study.runs["context"].notna().any()
-    return "probe" if in_context else study.words.guided.partition(" ")[2]
-
-
-def label_name(study: Study) -> str:
-    """What the label of an instance is called."""
-    return str(texts()["labels"].get(study.words.instance, "label"))
+    label = texts()["labels"].get(study.words.instance, "label")
+    return found | {"model": model, "guided": "probe" if in_context else model, "label": label}
 
 
 def cells(study: Study, base: str) -> list[Cell]:
@@ -215,14 +218,15 @@ def term_name(term: str | None, lam: float | None = None) -> str:
 
 def missing(study: Study, roles: Sequence[str] = ROLES) -> list[str]:
     """A sentence for each of some roles that is not planned or has not finished."""
-    found, model = [], study.words.guided.partition(" ")[2].removeprefix("guided ")
+    found, known = [], words(study)
+    known["model"] = known["model"].removeprefix("guided ")
     for role in roles:
-        planned, words = study.planned(role), text("roles", role, model=model)
+        planned, called = study.planned(role), text("roles", role, **known)
         waiting = list(planned.index[planned["state"] != FINISHED])
         if not len(planned):
-            found.append(f"The study has no {words}.")
+            found.append(f"The study has no {called}.")
         elif waiting:
             more = len(waiting) - _MOST
             names = ", ".join(waiting[:_MOST]) + (f" and {more} more" if more > 0 else "")
-            found.append(f"Not finished: {len(waiting)} of {len(planned)} {words} ({names}).")
+            found.append(f"Not finished: {len(waiting)} of {len(planned)} {called} ({names}).")
     return found

@@ -6,17 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnlight.report.study import series
 from attnlight.report.study.estimates import JS, NLL_BASE, NLL_GOLD, TAU, TVD, Estimates
 from attnlight.report.study.groups import CONTROL, SEEDS, UNIFORM
-from attnlight.report.study.series import (
-    LAMBDA,
-    draw,
-    draw_bands,
-    lambda_axis,
-    means,
-    panels,
-    series,
-)
 from attnlight.report.study.shapes import NO_BEND, Bend, find_bend
 from attnlight.report.study.texts import capital
 from attnlight.report.style import INK, MUTED, POOLED
@@ -26,50 +18,47 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from attnlight.statistics.changepoint import Segments
+
 _NAMES = {NLL_BASE: "NLL of the base's labels (nats)", NLL_GOLD: "NLL of gold labels (nats)"}
 _EACH = ("a run", "mean over seeds")
 _LINES = {"line": ":", "kink": "-", "jump": (0, (5, 2))}
-_ROOM = 0.08  # above and below what is drawn, in shares of it
 _MEAN_JS = "Mean JS from the base's attention (nats)"
 
 
 def draw_outcome(estimates: Estimates, base: str, term: str) -> Figure:
     """Quality and TVD of the adversaries of a base and attention term, against lambda."""
-    study, every = estimates.study, series(estimates.study, base)
-    bands = [every[name] for name in (UNIFORM, SEEDS, CONTROL) if name in every]
-    with panels(5.6, 2) as (figure, (above, below)):
+    study, every = estimates.study, series.of_base(estimates.study, base)
+    with series.panels(5.6, 2) as (figure, (above, below)):
         for axes, measure in ((above, study.quality), (below, TVD)):
-            draw_bands(axes, estimates, bands, measure)
-            draw(axes, estimates, every[term], "lam", measure, names=_EACH)
-            axes.margins(y=_ROOM)
-            lambda_axis(axes, every[term].lambdas, named=axes is below)
-        below.set(xlabel=LAMBDA, ylabel="TVD from the base")
+            series.draw_bands(axes, estimates, every, [UNIFORM, SEEDS, CONTROL], measure)
+            series.draw(axes, estimates, every[term], "lam", measure, names=_EACH)
+            series.lambda_axis(axes, every[term].lambdas, named=axes is below)
+        below.set(xlabel=series.LAMBDA, ylabel="TVD from the base")
         above.set_ylabel(capital(study.words.quality))
     return figure
 
 
 def draw_heads(estimates: Estimates, base: str, term: str) -> Figure | None:
     """JS of each head against lambda, a panel a head; None where the study has no heads."""
-    every, heads = series(estimates.study, base), estimates.study.heads
+    every, heads = series.of_base(estimates.study, base), estimates.study.heads
     measures = [f"{JS}_heads_{head}" for head in range(heads)]
-    bands = [every[name] for name in (SEEDS,) if name in every]
     if not measures:
         return None
     columns = min(2, heads)
     rows = -(-heads // columns)
-    with panels(1.75 * rows + 0.9, rows, columns, names=4, sharey=True) as (figure, shown):
+    with series.panels(1.75 * rows + 0.9, rows, columns, names=4, sharey=True) as (figure, shown):
         for head, axes in enumerate(shown):
             axes.set_visible(head < heads)
             if head == heads:
                 break
             for other in (name for name in measures if name != measures[head]):
-                at = means(estimates, every[term], "lam", other)
+                at = series.means(estimates, every[term], "lam", other)
                 axes.plot(*at, "-", color=POOLED, alpha=0.5, lw=1.1, zorder=3)
-            draw_bands(axes, estimates, bands, measures[head])
-            draw(axes, estimates, every[term], "lam", measures[head], names=_EACH)
-            axes.margins(y=_ROOM)
+            series.draw_bands(axes, estimates, every, [SEEDS], measures[head])
+            series.draw(axes, estimates, every[term], "lam", measures[head], names=_EACH)
             last = head + columns >= heads
-            lambda_axis(axes, every[term].lambdas, named=last)
+            series.lambda_axis(axes, every[term].lambdas, named=last)
             axes.set_title(f"head {head}", loc="left")
             axes.set_xlabel("λ" if last else "")
         figure.supylabel("JS from the base's head (nats)", fontsize=10, color=INK)
@@ -85,69 +74,64 @@ def draw_ranking(estimates: Estimates, base: str, term: str, bend: Bend) -> Figu
         term: The attention term.
         bend: What shape the loss of the same runs has.
     """
-    every = series(estimates.study, base)
-    if np.isnan(means(estimates, every[term], "lam", TAU)[1]).all():
+    every = series.of_base(estimates.study, base)
+    if np.isnan(series.means(estimates, every[term], "lam", TAU)[1]).all():
         return None
-    bands = [every[name] for name in (SEEDS, CONTROL) if name in every]
-    with panels(5.7, 2, sharey=True) as (figure, (above, below)):
+    with series.panels(5.7, 2, sharey=True) as (figure, (above, below)):
         for axes, x, mean in ((above, "lam", 5), (below, JS, 0)):
-            draw_bands(axes, estimates, bands, TAU)
-            draw(axes, estimates, every[term], x, TAU, mean=mean, names=_EACH)
+            series.draw_bands(axes, estimates, every, [SEEDS, CONTROL], TAU)
+            series.draw(axes, estimates, every[term], x, TAU, mean=mean, names=_EACH)
             axes.set_ylabel("Tau with the base")
-            axes.margins(y=_ROOM)
-        lambda_axis(above, every[term].lambdas)
-        above.set_xlabel(LAMBDA)
+        series.lambda_axis(above, every[term].lambdas)
+        above.set_xlabel(series.LAMBDA)
         below.set_xlabel(_MEAN_JS)
-        if bend.fits is not None and bend.shape != NO_BEND:
-            sides = [estimates.of(runs, TAU).mean for runs in bend.sides]
-            _draw_sides(below, bend.fits.preferred.place, sides, bend.shape)
+        if bend.fits is None or bend.shape == NO_BEND:
+            return figure
+        place, ends = bend.fits.preferred.place, below.get_xlim()
+        below.axvline(place, color=MUTED, lw=1.0, ls=":", zorder=2)
+        for start, end, runs in zip((ends[0], place), (place, ends[1]), bend.sides, strict=True):
+            tau = estimates.of(runs, TAU).mean
+            below.plot([start, end], [tau, tau], color=MUTED, lw=1.1, zorder=4)
+        below.set_xlim(*ends)
+        left = place > sum(ends) / 2  # the name stands on the side where there is more room
+        at: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        at |= {"xytext": (-4 if left else 4, -1), "ha": "right" if left else "left", "va": "top"}
+        name = f"{bend.shape} at {number(place)}"
+        below.annotate(name, (place, 1), fontsize=9, color=MUTED, **at)
     return figure
 
 
-def _draw_sides(axes: Axes, place: float, heights: list[float], name: str) -> None:
-    """A vertical line at a bend, and a mean on each of its sides."""
-    ends = axes.get_xlim()
-    axes.axvline(place, color=MUTED, lw=1.0, ls=":", zorder=2)
-    for start, end, mean in zip((ends[0], place), (place, ends[1]), heights, strict=True):
-        axes.plot([start, end], [mean, mean], color=MUTED, lw=1.1, zorder=4)
-    axes.set_xlim(*ends)
-    left = place > sum(ends) / 2  # on the side where there is more room
-    at: dict[str, Any] = {"xy": (place, 1), "xycoords": ("data", "axes fraction"), "va": "top"}
-    at |= {"xytext": (-4 if left else 4, -1), "textcoords": "offset points"}
-    at |= {"ha": "right" if left else "left", "fontsize": 9, "color": MUTED}
-    axes.annotate(f"{name} at {number(place)}", **at)
-
-
 def draw_tradeoff(estimates: Estimates, base: str) -> Figure:
-    """Both losses against JS, with a line, a kink and a jump."""
-    every = series(estimates.study, base)
-    with panels(6.0, 2, sharex=True) as (figure, shown):
+    """Both losses against JS, with a line, a kink and a jump, that of the least BIC in front."""
+    every = series.of_base(estimates.study, base)
+    sizes = {CONTROL: (5, 0), SEEDS: (0, 7), UNIFORM: (0, 7)}  # of runs and of their mean
+    with series.panels(6.0, 2, sharex=True) as (figure, shown):
         for axes, (measure, name) in zip(shown, _NAMES.items(), strict=True):
             for group, one in every.items():
                 above = [g for g, lam in zip(one.groups, one.lambdas, strict=False) if lam > 0]
-                run, mean = {CONTROL: (5, 0), SEEDS: (0, 7), UNIFORM: (0, 7)}.get(group, (3.6, 0))
+                run, mean = sizes.get(group, (3.6, 0))
                 drawn = one._replace(groups=above or one.groups)
-                draw(axes, estimates, drawn, JS, measure, run=run, mean=mean)
+                series.draw(axes, estimates, drawn, JS, measure, run=run, mean=mean)
             axes.set_ylabel(name)
-            axes.margins(y=_ROOM)
-            _draw_fits(axes, find_bend(estimates, base, measure))
+            bend = find_bend(estimates, base, measure)
+            if bend.fits is not None:
+                _draw_fits(axes, bend.fits, bend.js.min(), bend.js.max())
         shown[-1].set_xlabel(_MEAN_JS)
     return figure
 
 
-def _draw_fits(axes: Axes, bend: Bend) -> None:
-    """The fitted shapes, the one with the least BIC in front, and a legend of their own."""
-    if bend.fits is None:
-        return
-    best, low, high, lines = bend.fits.preferred, bend.js.min(), bend.js.max(), {}
-    for fit in bend.fits:
-        more = "least BIC" if fit is best else f"BIC +{fit.bic - best.bic:.1f}"
+def _draw_fits(axes: Axes, fits: Segments, low: float, high: float) -> None:
+    """Fitted shapes with a legend of their own."""
+    lines = {}
+    for fit in fits:
+        best = fit is fits.preferred
+        more = "least BIC" if best else f"BIC +{fit.bic - fits.preferred.bic:.1f}"
         where = "" if fit.shape == "line" else f" at {number(fit.place)}"
-        look: dict[str, Any] = {"color": INK if fit is best else MUTED, "ls": _LINES[fit.shape]}
+        look: dict[str, Any] = {"color": INK if best else MUTED, "lw": 1.6 if best else 1.1}
         x = np.array([low, high] if fit.shape == "line" else [low, *[fit.place] * 3, high])
         y = fit.at(x)
         if fit.shape == "jump":
             y[2:4] = np.nan, y[2] + fit.change  # parted at the jump
-        (line,) = axes.plot(x, y, zorder=4, lw=1.6 if fit is best else 1.1, **look)
+        (line,) = axes.plot(x, y, zorder=4, ls=_LINES[fit.shape], **look)
         lines[f"{fit.shape}{where}, {more}"] = line
     axes.legend(lines.values(), lines, loc="upper left", handlelength=2.6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -72,7 +72,7 @@ class Series(NamedTuple):
     lambdas: Sequence[float] = ()
 
 
-def series(study: Study, base: str) -> dict[str, Series]:
+def of_base(study: Study, base: str) -> dict[str, Series]:
     """What was trained from a base and is finished: adversaries by term, and groups by name."""
     found, plain = {}, named(study, base)
     for term, path in paths(study, base).items():
@@ -136,11 +136,16 @@ def draw(
 
 
 def draw_bands(
-    axes: Axes, estimates: Estimates, every: Iterable[Series], measure: str, across: bool = False
+    axes: Axes,
+    estimates: Estimates,
+    every: Mapping[str, Series],
+    names: Iterable[str],
+    measure: str,
+    across: bool = False,
 ) -> None:
-    """The mean of each group as a line within its 95 % interval; across: measured on the x axis."""
+    """The mean of some groups as a line within its 95 % interval; across: measured on the x axis."""
     band, line = (axes.axvspan, axes.axvline) if across else (axes.axhspan, axes.axhline)
-    for one in every:
+    for one in (every[name] for name in names if name in every):
         found = estimates.of(one.groups[0], measure)
         if not np.isnan(found.mean):
             band(found.low, found.high, color=one.color, alpha=0.16, lw=0, zorder=1)
@@ -169,6 +174,8 @@ def panels(
     with styled():
         figure = new_figure(COLUMN_WIDTH, height)
         every = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
+        for axes in every:
+            axes.margins(y=0.08)
         yield figure, every
         labelled: dict[str, Artist] = {}
         for axes in every:

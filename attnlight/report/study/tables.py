@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from attnlight.report.study import groups
@@ -15,7 +14,7 @@ from attnlight.report.study.verdict import collapse_note, selection
 from attnlight.report.tables import Table, number
 
 if TYPE_CHECKING:
-    from attnlight.report.study.frame import Runs
+    from attnlight.report.study.frame import Runs, Study
 
 TEXT = "text"  # the readout
 _DASH = number(float("nan"))
@@ -28,15 +27,19 @@ class Line(NamedTuple):
 
     Attributes:
         labels: The cells that name it.
-        runs: The group whose means it tells.
-        less: The group whose means are taken off, in a row of differences.
+        runs: The runs whose means it tells.
+        group: What comparisons call these runs.
+        against: The group whose means are taken off, in a row of differences; else empty.
+        about: What else names a comparison.
         base: The base, as a group of one run, for the columns `base: <measure>`.
         cells: Text of the columns that are no measures.
     """
 
     labels: Sequence[str]
     runs: Runs
-    less: Runs | None = None
+    group: str = ""
+    against: str = ""
+    about: str = ""
     base: Runs | None = None
     cells: Mapping[str, str] = {}
 
@@ -50,46 +53,38 @@ class Tables:
 
     def __init__(self, estimates: Estimates) -> None:
         self.estimates, self.study = estimates, estimates.study
-        self.held = {*estimates.measures, *estimates.study.measures}
-        self.lines, self.known = _lines(estimates), _notes(estimates)
+        self.specs = {(s.group, s.against, s.about, s.measure): s for s in groups.specs(self.study)}
+        self.lines = _lines(self.study) | _lines_by_base(estimates)
+        self.known, self.held = _notes(estimates), {*estimates.measures, *self.study.measures}
 
     def all(self) -> dict[str, Table]:
         """Every table by the stem of its files.
 
         A table stands where the study has the measure that it needs and not the one for which
-        others stand instead.
+        others stand instead; a column of the base where the study has its measure.
         """
-        found = {}
+        found, known = {}, self.known
+        heads = [measure for measure in self.estimates.measures if measure.startswith(_HEAD)]
         for spec in texts()["tables"]:
-            if spec.get("needs", self.study.quality) not in self.held:
+            needed = spec.get("needs", self.study.quality) in self.held
+            if not needed or spec.get("unless") in self.held:
                 continue
-            if spec.get("unless") not in self.held:
-                columns = self._columns(spec["columns"])
-                lines = [line for kind in spec["rows"] for line in self.lines[kind]]
-                rows = [[*ln.labels, *(self._cell(ln, name) for name in columns)] for ln in lines]
-                notes = [spec["note"].format(**self.known)]
-                said = self.known["text_readout"]
-                if self.study.facts["readout"] == TEXT and said not in notes[0]:
-                    notes.append(said)
-                notes += groups.missing(self.study, spec["roles"])
-                title, head = (
-                    spec["title"].format(**self.known),
-                    [*spec["names"], *columns.values()],
-                )
-                found[spec["stem"]] = Table.of(title, head, rows, " ".join(" ".join(notes).split()))
-        return found
-
-    def _columns(self, declared: Mapping[str, str | None]) -> dict[str, str]:
-        """Heading of each column, of a base where the study has its measure."""
-        found: dict[str, str] = {}
-        for name, heading in declared.items():
-            every = [name.replace("quality", self.study.quality)]
-            if name == "heads":
-                every = [one for one in self.estimates.measures if one.startswith(_HEAD)]
-            for one in every:
-                if not one.startswith(_BASE) or one.removeprefix(_BASE) in self.held:
-                    default = texts()["headings"].get(one, one.replace(_HEAD, "head "))
-                    found.setdefault(one, (heading or default).format(**self.known))
+            columns: dict[str, str] = {}
+            for name, heading in spec["columns"].items():
+                every = heads if name == "heads" else [name.replace("quality", self.study.quality)]
+                for one in every:
+                    if not one.startswith(_BASE) or one.removeprefix(_BASE) in self.held:
+                        default = texts()["headings"].get(one, one.replace(_HEAD, "head "))
+                        columns.setdefault(one, (heading or default).format(**known))
+            lines = [line for kind in spec["rows"] for line in self.lines[kind]]
+            rows = [[*line.labels, *(self._cell(line, one) for one in columns)] for line in lines]
+            note, more = spec["note"].format(**known), known["text_readout"]
+            if self.study.facts["readout"] == TEXT and more not in note:
+                note += f" {more}"
+            note = " ".join([note, *groups.missing(self.study, spec["roles"])])
+            head = [*spec["names"], *columns.values()]
+            title, note = spec["title"].format(**known), " ".join(note.split())
+            found[spec["stem"]] = Table.of(title, head, rows, note)
         return found
 
     def _cell(self, line: Line, column: str) -> str:
@@ -98,55 +93,51 @@ class Tables:
         if column == "seeds":
             units = line.runs["model"].nunique()
             guided = "" if units == len(line.runs) else f" (guided by {units})"
-            return _DASH if line.less is not None else f"{len(line.runs)}{guided}"
+            return _DASH if line.against else f"{len(line.runs)}{guided}"
+        if column.startswith("less ") or line.against:
+            against, measure = line.against, column
+            if not against:
+                other, measure = column.removeprefix("less "), self.study.quality
+                against = TRAINED if other == "trained" else groups.guide_name(self.study, other)
+            spec = self.specs.get((line.group, against, line.about, measure))
+            if spec is None or line.group == against:
+                return _DASH
+            return str(self.estimates.of(spec.runs, measure, spec.other))
         if line.base is not None and column.startswith(_BASE):
             return str(self.estimates.of(line.base, column.removeprefix(_BASE)))
-        if column in DISTANCE and line.less is None and "base" in set(line.runs["role"]):
+        if column in DISTANCE and "base" in set(line.runs["role"]):
             return _DASH  # a base is no distance from itself
-        return str(self.estimates.of(line.runs, column, line.less))
+        return str(self.estimates.of(line.runs, column))
 
 
-def _lines(estimates: Estimates) -> dict[str, list[Line]]:
-    """The rows of all tables by what a table calls them."""
-    study, named = estimates.study, groups.named(estimates.study)
-    less = {
-        (spec.group, spec.against, spec.about): str(
-            estimates.of(spec.runs, spec.measure, spec.other)
-        )
-        for spec in groups.specs(study)
-        if spec.measure == study.quality
-    }
+def _lines(study: Study) -> dict[str, list[Line]]:
+    """Rows of the first base's groups, by what a table calls them."""
+    named = groups.named(study)
     found = {name: [Line([name], runs)] for name, runs in named.items()}
-    best = "best adversary"
     found["imitation"] = [Line(["imitation control (λ = 0)"], named[IMITATION])]
-    label = f"{best} ({groups.term_name(*study.selected)})" if study.selected else best
-    found["best of each term"] = [Line([label], named[BEST])]
+    label = f" ({groups.term_name(*study.selected)})" if study.selected else ""
+    found["best of each term"] = [Line([f"best adversary{label}"], named[BEST])]
     for term, lam in study.best.items():
         if study.selected and term != study.selected[0]:
             label = f"best of its term ({groups.term_name(term, lam)})"
             runs = study.finished("adversary", base=study.bases[0], term=term, lam=lam)
             found["best of each term"].append(Line([label], runs))
-    for label, one, other in (
+    for label, group, against in (
         ("uniform less trained", UNIFORM, TRAINED),
         ("best less λ = 0", BEST, IMITATION),
         ("best less other seeds", BEST, SEEDS),
     ):
-        found[label] = [Line([label], named[one], named[other])]
-    found["models"] = [
-        Line([name], runs, cells={"less trained": less.get((name, TRAINED, ""), _DASH)})
-        for _, name, runs in groups.models(study)
-    ]
+        found[label] = [Line([label], named[group], group, against)]
+    found["models"] = [Line([name], runs, name) for _, name, runs in groups.models(study)]
     found["variants"] = found["models"][1:]  # bases are no distance from themselves
     found["guides"] = []
     for context in groups.contexts(study):
         about = groups.guided_name(study, context)
         for guide, runs in groups.guides(study, context).items():
             label = groups.guide_name(study, guide, "name") + (f", {about}" if context else "")
-            one, *others = (groups.guide_name(study, g) for g in (guide, "uniform", "shuffled"))
-            own = [_DASH if o == one else less.get((one, o, about), _DASH) for o in others]
-            cells = dict(zip(("less uniform", "less shuffled"), own, strict=True))
-            found["guides"].append(Line([label], runs, cells=cells))
-    return found | _lines_by_base(estimates)
+            group = groups.guide_name(study, guide)
+            found["guides"].append(Line([label], runs, group, about=about))
+    return found
 
 
 def _lines_by_base(estimates: Estimates) -> dict[str, list[Line]]:
@@ -190,14 +181,18 @@ def _lines_by_base(estimates: Estimates) -> dict[str, list[Line]]:
 def _notes(estimates: Estimates) -> dict[str, str]:
     """What titles, headings and notes may name."""
     study, base = estimates.study, estimates.study.bases[0]
-    known = {**asdict(study.words), "base": base, "guided": groups.guided(study)}
-    known["label"] = groups.label_name(study)
-    known |= {"resamples": f"{estimates.resamples:,}", "selection": selection(study)}
+    known = groups.words(study) | {"base": base, "selection": selection(study)}
+    known["resamples"] = f"{estimates.resamples:,}"
     known["epochs"] = "epochs" if study.runs["epochs"].notna().any() else "epoch chosen"
     planned = [base for base in study.bases if groups.cells(study, base)]
     several = "{0}: {1}" if len(study.bases) > 1 else "{1}"
     collapses = (several.format(base, collapse_note(study, base)) for base in planned)
-    known |= {"collapses": " ".join(collapses), "gaps": " ".join(_gaps(estimates))}
+    gaps, (low, high) = [], _GAP
+    for term, path in sorted(groups.paths(study, base).items()):
+        means = [estimates.of(cell.runs, JS).mean for cell in path if cell.lam > 0]
+        if max(means) >= high and not any(low < mean < high for mean in means):
+            gaps.append(text("answers", "gap", term=groups.term_name(term), low=low, high=high))
+    known |= {"collapses": " ".join(collapses), "gaps": " ".join(gaps)}
     there = {
         "search": "search_js" in study.measures or "worst_js" in study.measures,
         "alone": "tokens" in groups.contexts(study),
@@ -205,16 +200,6 @@ def _notes(estimates: Estimates) -> dict[str, str]:
     for name, note in texts()["notes"].items():
         known[name] = note.format(**known) if there.get(name, True) else ""
     return known
-
-
-def _gaps(estimates: Estimates) -> Iterator[str]:
-    """Whether the grid jumps over the middle: a sentence for each term where it does."""
-    study = estimates.study
-    for term, path in sorted(groups.paths(study, study.bases[0]).items()):
-        means = [estimates.of(cell.runs, JS).mean for cell in path if cell.lam > 0]
-        if max(means) >= _GAP[1] and not any(_GAP[0] < mean < _GAP[1] for mean in means):
-            low, high = (f"{end:g}" for end in _GAP)
-            yield text("answers", "gap", term=groups.term_name(term), low=low, high=high)
 
 
 def estimates_csv(estimates: Estimates) -> str:

@@ -179,9 +179,9 @@ def selection(study: Study) -> str:
     if study.selected is None or not len(best):
         return text("answers", "unchosen" if study.selected is None else "unfinished")
     reached = best["validation_attention_js"].mean()
-    known = {"term": groups.term_name(study.selected[0]), "reached": REACHED}
+    known = groups.words(study) | {"term": groups.term_name(study.selected[0])}
     name = "fell_short" if reached < REACHED else "chosen"  # NaN where the study does not say
-    return text("answers", name, **known, criterion=study.words.criterion)
+    return text("answers", name, **known, reached=REACHED)
 
 
 def _lost(found: Sequence[Row]) -> Iterator[str]:
@@ -206,8 +206,7 @@ def collapse_note(study: Study, base: str) -> str:
     if own["unknown"]:
         return f"Which runs collapsed cannot be told: {own['unknown']}."
     known = {name: number(own[name]) for name in ("threshold", "ignorant")}
-    label = groups.label_name(study)
-    return text("answers", "collapsed", **known, instance=study.words.instance, label=label)
+    return text("answers", "collapsed", **known, **groups.words(study))
 
 
 def _collapsed(study: Study) -> Iterator[str]:
