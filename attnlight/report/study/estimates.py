@@ -79,13 +79,14 @@ class Estimates:
     Attributes:
         study: The study.
         resamples: Number of resamples B.
+        heads: For each head of the base, its divergence from the head that is matched with it.
         measures: What is told of every group.
     """
 
     def __init__(self, study: Study) -> None:
         self.study, self.resamples = study, RESAMPLES
-        heads = [f"{JS}_heads_{head}" for head in range(study.heads)]
-        known = (*PREDICTION, *DISTANCE, *heads) if study.losses else (F1, ACCURACY, TVD, JS)
+        self.heads = [str(name) for name in study.measures if str(name).startswith(f"{JS}_heads_")]
+        known = (*PREDICTION, *DISTANCE, *self.heads) if study.losses else (F1, ACCURACY, TVD, JS)
         self.measures = [name for name in known if name != F1 or study.quality == F1]
         self._runs: dict[str, dict[str, tuple[Floats, Floats]]] = {}
         self._held: dict[tuple[object, ...], Estimate] = {}

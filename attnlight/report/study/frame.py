@@ -86,11 +86,6 @@ class Study:
         """Whether the study holds the losses of its models."""
         return "nll_gold" in self.measures
 
-    @property
-    def heads(self) -> int:
-        """Of how many heads there is a divergence from the base's."""
-        return sum(str(name).startswith("attention_js_heads_") for name in self.measures)
-
     def planned(self, *roles: str, **which: object) -> Runs:
         """The runs of some roles, of those whose columns are as given; None: null."""
         kept = self.runs["role"].isin(roles)

@@ -41,8 +41,8 @@ def draw_outcome(estimates: Estimates, base: str, term: str) -> Figure:
 
 def draw_heads(estimates: Estimates, base: str, term: str) -> Figure | None:
     """JS of each head against lambda, a panel a head; None where the study has no heads."""
-    every, heads = series.of_base(estimates.study, base), estimates.study.heads
-    measures = [f"{JS}_heads_{head}" for head in range(heads)]
+    every, measures = series.of_base(estimates.study, base), estimates.heads
+    heads = len(measures)
     if not measures:
         return None
     columns = min(2, heads)

@@ -64,14 +64,14 @@ class Tables:
         others stand instead; a column of the base where the study has its measure.
         """
         found, known = {}, self.known
-        heads = [measure for measure in self.estimates.measures if measure.startswith(_HEAD)]
         for spec in texts()["tables"]:
             needed = spec.get("needs", self.study.quality) in self.held
             if not needed or spec.get("unless") in self.held:
                 continue
             columns: dict[str, str] = {}
             for name, heading in spec["columns"].items():
-                every = heads if name == "heads" else [name.replace("quality", self.study.quality)]
+                every = [name.replace("quality", self.study.quality)]
+                every = self.estimates.heads if name == "heads" else every
                 for one in every:
                     if not one.startswith(_BASE) or one.removeprefix(_BASE) in self.held:
                         default = texts()["headings"].get(one, one.replace(_HEAD, "head "))

@@ -166,9 +166,9 @@ def _beyond(estimates: Estimates, found: Sequence[Row], price: Sequence[Row]) ->
     if all(row.outcome != NO_RUNS for row in price):
         tvd, quality = price
         yield text("answers", "price", tvd=tvd.estimate.signed, **quality.words)
-    best, heads = groups.chosen(estimates.study), range(estimates.study.heads)
-    if len(best) and len(heads) > 1:
-        means = [number(estimates.of(best, f"{JS}_heads_{head}").mean) for head in heads]
+    best = groups.chosen(estimates.study)
+    if len(best) and len(estimates.heads) > 1:
+        means = [number(estimates.of(best, measure).mean) for measure in estimates.heads]
         each = ", ".join(f"{mean} (head {head})" for head, mean in enumerate(means))
         yield f"By head the mean JS of the best adversary is {each}."
 

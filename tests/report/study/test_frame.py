@@ -163,7 +163,7 @@ class TestTaggers:
     def test_lists_become_columns(self, tmp_path: Path) -> None:
         fake = tagger(sentences=20)
         study = read_study(fake.write(tmp_path))
-        assert (study.heads, study.losses) == (4, True)
+        assert study.losses
         assert len(study.measures) == 20 * len(fake.rows)
         for name, rows in fake.rows.items():
             found = study.measures.loc[name]

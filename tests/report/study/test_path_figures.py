@@ -143,7 +143,6 @@ class TestHeads:
             add_adversary(fake, "kl", lam, 0)
             fake.rows[f"adversary-kl-l{lam:g}-s0"]["attention_js_heads"][:] = np.nan
         study = read_study(fake.write(tmp_path))
-        assert study.heads == 0
         assert draw_heads(Estimates(study), *OF_KL) is None
 
 
