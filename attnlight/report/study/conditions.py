@@ -1,4 +1,4 @@
-"""The conditions of a study together: what adversaries reach at a cost in each, and who pays more."""
+"""The conditions of a study together: what adversaries reach at a given cost in each."""
 
 from __future__ import annotations
 
@@ -260,11 +260,12 @@ def _sentence(pair: Pair) -> str:
     one_base = all(one.curves["base"].nunique() == 1 for one in sides)
     tokens, marked = (exclusivity_cell(one.found) for one in sides)
     kind = "bounds" if pair.less.censored else "difference"
+    shares = text("conditions", "shares", cost=COST, tokens=tokens, marked=marked)
     difference = text("conditions", kind, ends=ends, bounds=ends.partition(" ")[2])
     return pair.row.sentence(
         bases=", of one base each" if one_base else "",
         no_curve=" nor of ".join(ASKED[one.target] for one in sides if not one.found.seeds),
-        numbers=f"{text('conditions', 'shares', cost=COST, tokens=tokens, marked=marked)} {difference}",
+        numbers=f"{shares} {difference}",
     )
 
 

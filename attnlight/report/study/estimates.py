@@ -67,8 +67,8 @@ class Estimates:
     """Estimates of one study, each computed once.
 
     The unit of a mean and of its interval is the trained model that it is about: runs that one
-    adversary or one other seed guides are averaged first. The value of a run is a ratio of sums over
-    its test clusters, of which resamples draw whole clusters.
+    adversary or one other seed guides are averaged first. The value of a run is a ratio of sums
+    over its test clusters, which resamples draw whole.
 
     Measures are `f1` (of chunks, or by class: of the second of two, else the mean over classes),
     `accuracy`, `agreement` and the other columns of `study.parquet`.
@@ -159,7 +159,7 @@ class Estimates:
 
 
 def _ratios(rows: pd.DataFrame) -> dict[str, tuple[Floats, Floats]]:
-    """Numerator and denominator of each measure for each cluster, (n,) each, NaN where undefined."""
+    """Numerator and denominator of each measure by cluster, (n,) each, NaN where undefined."""
     held = {str(n): rows[n].where(np.isfinite(rows[n])).to_numpy(float) for n in rows}
     if "prediction" in held and "correct" not in held:
         right = held["prediction"] == held["label"]

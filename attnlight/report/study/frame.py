@@ -1,4 +1,4 @@
-"""A study as the report reads it: a frame of its runs, and one of what each says of the test split."""
+"""A study as the report reads it: a frame of runs, and one of their measures by test cluster."""
 
 from __future__ import annotations
 

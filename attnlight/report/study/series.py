@@ -143,7 +143,7 @@ def draw_bands(
     measure: str,
     across: bool = False,
 ) -> None:
-    """The mean of some groups as a line within its 95 % interval; across: measured on the x axis."""
+    """The mean of some groups as a line in its 95 % interval; across: measured on the x axis."""
     band, line = (axes.axvspan, axes.axvline) if across else (axes.axhspan, axes.axhline)
     for one in (every[name] for name in names if name in every):
         found = estimates.of(one.groups[0], measure)

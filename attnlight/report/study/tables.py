@@ -1,4 +1,4 @@
-"""Tables of a study, as `texts.yaml` declares them: which groups are rows, which measures columns."""
+"""Tables of a study, as `texts.yaml` declares them: groups as rows, measures as columns."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _heads(found: Sequence[Row]) -> Iterator[str]:
 
 
 def _beyond(estimates: Estimates, found: Sequence[Row], price: Sequence[Row]) -> Iterator[str]:
-    """How the best adversary was chosen, what it reached, and the price, without a claim on that."""
+    """How the best adversary was chosen, what it reached and, without a claim, the price."""
     yield selection(estimates.study)
     yield from (row.sentence() for row in found)
     if all(row.outcome != NO_RUNS for row in price):

@@ -1,4 +1,4 @@
-"""Studies whose runs are simulated: of a classifier, and of a tagger in the shape of the published one.
+"""Simulated studies: of a classifier, and of a tagger in the shape of the published one.
 
 Yang's (2020) losses lie on two levels, 0.22 to 0.26 and 0.47 to 0.50 nats, the second that of runs
 whose training collapsed; F1 is 0.90, and 0.75 after a collapse.

@@ -104,7 +104,8 @@ def guided(kind: type[FakeStudy], right: dict[str, float], seeds: int = 5) -> Fa
 
 def guiding(fake: FakeStudy, folder: Path) -> list[str]:
     """What is said of the guided models."""
-    return answers(fake, folder)[text("questions", "guides", about=GUIDED[type(fake)])]  # type: ignore[index]
+    name = next(name for kind, name in GUIDED.items() if isinstance(fake, kind))
+    return answers(fake, folder)[text("questions", "guides", about=name)]
 
 
 class TestNeeded:
