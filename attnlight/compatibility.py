@@ -1,7 +1,8 @@
 """What the first format calls classes, options and hyperparameters, and what they are called now.
 
 This table translates that format wherever it is read: `section` and `option` for configurations and
-commands, `hyperparameters` for checkpoints and for what runs keep of their base.
+commands, `hyperparameters` for checkpoints and for what runs keep of their base, `study` for
+`study.json`.
 """
 
 from __future__ import annotations
@@ -82,6 +83,19 @@ TEST_OPTIONS = {
         "spread": "search.spread",
     }
 }
+# Words of the problem of a study by its task, then by its task and target: `study.json` had none.
+_WORDS = {
+    "classification": {"instance": "text", "cluster": "text", "guided": "an MLP"},
+    "tagging": {
+        "instance": "token",
+        "cluster": "sentence",
+        "guided": "a tagger",
+        "quality": "accuracy",
+        "criterion": "macro F1",
+    },
+    "tagging tokens": {"quality": "chunk F1", "criterion": "chunk F1"},
+}
+_CONTEXTS = {"tagging": "full"}  # what guided models read where a study does not say
 GROUPS = frozenset(path.partition(".")[0] for path in OPTIONS.values())
 _SPEC = ("vocab_size", "num_classes", "tags", "features", "target")
 _OURS = re.compile(r"(attnlight\.tasks(?:\.\w+)*\.)?(\w+)")
@@ -200,3 +214,23 @@ def hyperparameters(held: Mapping[str, Any]) -> dict[str, Any]:
         **groups,
         **arguments(own),
     }
+
+
+def study(held: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a `study.json`, with the words of its problem.
+
+    Raises:
+        KeyError: The study has no classes or runs.
+    """
+    if held.get("problem"):
+        return dict(held)
+    task, classes = held.get("task", "classification"), held["classes"]
+    quality = f"F1 of {classes[1]}" if len(classes) == 2 else "macro F1"
+    words = {"problem": task, "quality": quality, "criterion": quality}
+    words |= _WORDS.get(task, {}) | _WORDS.get(f"{task} {held.get('target')}", {})
+    guided = {"context": _CONTEXTS.get(task)}
+    runs = [
+        run | guided if run.get("role") == "guide" and run.get("context") is None else run
+        for run in held["runs"]
+    ]
+    return {**held, "problem": words, "runs": runs}

@@ -18,8 +18,7 @@ from attnlight.report.study import read_study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.verdict import verdicts
 from tests.kept import BLOCKS, DOCS, page
-from tests.report.study import fake_tagging as tagging
-from tests.report.study.fake import whole
+from tests.report.study.fake import conditions, whole, whole_tagger
 
 findings, importance, keeping = map(page, ("findings", "importance", "keeping"))
 kept_records, studies, targets = map(page, ("kept", "studies", "targets"))
@@ -173,8 +172,8 @@ def test_nothing_kept_is_nothing_shown(tmp_path: Path, published: Any) -> None:
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of taggers and one that has conditions."""
     root = tmp_path_factory.mktemp("taggers")
-    tagging.whole(sentences=40).write(root / "chunking-small")
-    tagging.conditions(root, sentences=20)
+    whole_tagger(sentences=40).write(root / "chunking-small")
+    conditions(root, sentences=20)
     return root
 
 

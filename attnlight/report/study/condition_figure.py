@@ -3,82 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.study.marks import legend_above
-from attnlight.report.style import COLUMN_WIDTH, INK, MUTED, PALETTE, PAPER, new_figure, styled
-from attnlight.statistics.exclusivity import COST, Curve, Runs, exclusivity_curve
+from attnlight.report.study.series import panels
+from attnlight.report.style import INK, MUTED, PALETTE, PAPER
+from attnlight.statistics.exclusivity import COST, Curve, exclusivity_curve
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from attnlight.report.study.conditions import Condition
 
 ASKED = {"tokens": "every token's tag", "marked": "one marked token's tag"}
 ASKED |= {"sentence": "a class of the sentence"}
-_COLORS = {"tokens": PALETTE[0], "marked": PALETTE[5], "sentence": PALETTE[2]}
-_MARKS = {"tokens": "o", "marked": "s", "sentence": "^"}
+_LOOKS = {"tokens": (PALETTE[0], "o"), "marked": (PALETTE[5], "s"), "sentence": (PALETTE[2], "^")}
 _REACH = 5 * COST  # of the axis, beyond which nothing is read
 
 
 def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
-    """Curves by target; None where no condition has one."""
-    found = [one for one in conditions if one.runs is not None]
+    """Curves of seeds by target, their mean, and what is read from them.
+
+    Returns:
+        The figure; None where no condition has a curve.
+    """
+    found = [one for one in conditions if one.found.seeds]
     if not found:
         return None
     parts = zip(*(one.setting for one in found), strict=True)
     readouts, features = (list(dict.fromkeys(part)) for part in parts)
-    size = len(readouts), len(features)
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, max(2.2 * len(readouts), 2.9) + 0.9)
-        panels = figure.subplots(*size, sharex=True, sharey=True, squeeze=False)
-        for place, axes in np.ndenumerate(panels):
-            setting = readouts[place[0]], features[place[1]]
+    height, size = max(2.2 * len(readouts), 2.9) + 0.9, (len(readouts), len(features))
+    ticks = np.arange(0, _REACH + COST / 2, COST)
+    with panels(height, *size, sharex=True, sharey=True) as (figure, shown):
+        for axes, setting in zip(shown, product(readouts, features), strict=True):
             own = [one for one in found if one.setting == setting]
             axes.set_visible(bool(own))
             axes.set_title(", ".join(setting), loc="left")
-            _dress(axes)
+            axes.axvline(COST, color=MUTED, lw=1.0, ls=":", zorder=2)
+            axes.set(xlim=(-0.03 * _REACH, _REACH), ylim=(0, 1))
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             for one in own:
-                _draw(axes, one)
+                (color, mark), curves = _LOOKS[one.target], curves_of(one.curves)
+                for cost, share, end in curves:
+                    whole = np.append(cost, end), np.append(share, share[-1])
+                    axes.plot(*whole, "-", color=color, lw=0.7, alpha=0.5, zorder=4)
+                    axes.plot(cost, share, mark, ms=2.5, color=color, alpha=0.5, mew=0)
+                line = mean_curve(curves)
+                axes.plot(*line, "-", color=color, lw=1.8, zorder=5, label=ASKED[one.target])
+                ends = one.found.low, one.found.high
+                axes.plot([COST, COST], ends, "-", color=color, lw=2.6, zorder=6)
+                fill, edge = (PAPER, color) if one.found.censored else (color, PAPER)
+                axes.plot(COST, one.found.value, mark, ms=6, mfc=fill, mec=edge, mew=1, zorder=7)
         figure.supxlabel("TVD of predictions above that of λ = 0", fontsize=10, color=INK)
         figure.supylabel("JS of attention, share of the largest", fontsize=10, color=INK)
-        legend_above(figure, *panels.flat)
     return figure
 
 
-def _dress(axes: Axes) -> None:
-    axes.axvline(COST, color=MUTED, lw=1.0, ls=":", zorder=2)
-    axes.set(xlim=(-0.03 * _REACH, _REACH), ylim=(0, 1))
-    ticks = [step * COST for step in range(round(_REACH / COST) + 1)]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.grid()
-    axes.set_axisbelow(True)
-
-
-def _draw(axes: Axes, one: Condition) -> None:
-    """The curve of each seed, their mean, and the exclusivity that is read from them."""
-    color, mark, found = _COLORS[one.target], _MARKS[one.target], one.found
-    if one.runs is None or found is None:
-        return
-    curves = curves_of(one.runs)
-    for curve in curves:
-        whole = np.append(curve.cost, curve.end), np.append(curve.share, curve.share[-1])
-        axes.plot(*whole, "-", color=color, lw=0.7, alpha=0.5, zorder=4)
-        axes.plot(curve.cost, curve.share, mark, ms=2.5, color=color, alpha=0.5, mew=0)
-    axes.plot(*mean_curve(curves), "-", color=color, lw=1.8, zorder=5, label=ASKED[one.target])
-    axes.plot([COST, COST], [found.low, found.high], "-", color=color, lw=2.6, zorder=6)
-    fill, edge = (PAPER, color) if found.censored else (color, PAPER)
-    axes.plot(COST, found.value, mark, ms=6, mfc=fill, mec=edge, mew=1, zorder=7)
-
-
-def curves_of(runs: Runs) -> list[Curve]:
-    """The curve of each seed."""
-    each = (runs.seeds == seed for seed in np.unique(runs.seeds))
-    return [exclusivity_curve(runs.lambdas[o], runs.tvd[o], runs.share[o]) for o in each]
+def curves_of(runs: pd.DataFrame) -> list[Curve]:
+    """The curve of each base and seed."""
+    points = (own[["lam", "tvd", "share"]].to_numpy().T for _, own in runs.groupby("curve"))
+    return [exclusivity_curve(*own) for own in points]
 
 
 def mean_curve(curves: Sequence[Curve]) -> NDArray[np.float64]:

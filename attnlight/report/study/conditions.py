@@ -1,10 +1,9 @@
-"""The conditions of a study together: what adversaries reach at a cost in each, and who pays more."""
+"""The conditions of a study together: what adversaries reach at a given cost in each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,13 +13,12 @@ from attnlight.errors import InputError
 from attnlight.report.study.condition_figure import ASKED, draw_exclusivity
 from attnlight.report.study.estimates import SHARE, TVD, Estimate, Estimates
 from attnlight.report.study.frame import ACCURACY, FILE, read_study
-from attnlight.report.study.groups import Spec, kl_first, role_words
-from attnlight.report.study.marks import Drawing
-from attnlight.report.study.page import Head
+from attnlight.report.study.groups import KL, Spec, words
+from attnlight.report.study.page import write_files
+from attnlight.report.study.series import drawing
 from attnlight.report.study.tables import TEXT
-from attnlight.report.study.texts import text
-from attnlight.report.study.verdict import Row, Verdict, capital, outcome_of
-from attnlight.report.study.writing import write_files
+from attnlight.report.study.texts import text, texts
+from attnlight.report.study.verdict import Row, Verdict, judge
 from attnlight.report.tables import Table, number
 from attnlight.statistics.bootstrap import RESAMPLES
 from attnlight.statistics.exclusivity import (
@@ -34,8 +32,9 @@ from attnlight.statistics.exclusivity import (
 if TYPE_CHECKING:
     import pandas as pd
 
-QUESTION = "Is tagging every token more exclusive than one decision a sentence?"
 _DASH = number(float("nan"))
+_NOTHING = Exclusivity(np.nan, np.nan, np.nan, 0, 0)
+_CURVE = ("curve", "lam", "tvd", "share")  # columns that `Runs` are made of
 _POS = {True: "with POS", False: "without POS", None: "POS unknown"}
 
 
@@ -46,96 +45,36 @@ class Condition:
     Attributes:
         name: Its name.
         estimates: The estimates of its study.
+        target: What is asked for.
+        setting: Readout and features, which conditions that are compared have in common.
+        curves: Its finished adversaries that are on a curve, those of one curve together.
+        lacking: Base and seed of the others.
+        found: Its exclusivity; of no seeds where there is no curve.
     """
 
     name: str
     estimates: Estimates
-
-    @property
-    def target(self) -> str:
-        """What is asked for."""
-        return str(self.estimates.study.facts["target"])
-
-    @property
-    def setting(self) -> tuple[str, str]:
-        """Readout and features, which conditions that are compared have in common."""
-        facts = self.estimates.study.facts
-        return f"{facts['readout'] or 'unknown'} readout", _POS[facts["pos"]]
-
-    @cached_property
-    def adversaries(self) -> pd.DataFrame:
-        """Finished adversaries, of KL where there are any, with `curve`, `tvd` and `share`.
-
-        Those of a base and seed are a `curve`, numbered from 0, where one of lambda 0 is measured
-        and there are others; elsewhere it is -1.
-        """
-        every = self.estimates.study.finished("adversary")
-        terms = every["term"].fillna("")
-        runs = every[terms == min(terms, key=kl_first, default="")]
-        values = {
-            m: self.estimates.per_seed(runs, of) for m, of in (("tvd", TVD), ("share", SHARE))
-        }
-        runs = runs.assign(lam=runs["lam"].fillna(0.0), **values)
-        zero = (runs["lam"] == 0) & np.isfinite(runs[["tvd", "share"]]).all(axis=1)
-        seeds = [runs["base"].fillna(""), runs["seed"]]
-        whole = zero.groupby(seeds).transform("any")
-        whole &= (runs["lam"] > 0).groupby(seeds).transform("any")
-        curved = runs[whole].groupby(["base", "seed"], sort=False).ngroup()
-        return runs.assign(curve=curved.reindex(runs.index, fill_value=-1))
-
-    @property
-    def curves(self) -> pd.DataFrame:
-        """The adversaries that are on a curve, those of one curve together."""
-        every = self.adversaries
-        return every[every["curve"] >= 0].sort_values("curve", kind="stable")
-
-    @cached_property
-    def runs(self) -> Runs | None:
-        """What its adversaries came to; None where there is no curve."""
-        points = self.curves
-        if not len(points):
-            return None
-        return Runs(*(points[name].to_numpy() for name in ("curve", "lam", "tvd", "share")))
-
-    @cached_property
-    def found(self) -> Exclusivity | None:
-        """Its exclusivity; None where there is no curve."""
-        return None if self.runs is None else exclusivity(self.runs, resamples=RESAMPLES)
-
-    @property
-    def seeds(self) -> int:
-        """How many curves it has."""
-        return 0 if self.found is None else self.found.seeds
+    target: str
+    setting: tuple[str, str]
+    curves: pd.DataFrame
+    lacking: Sequence[tuple[str, int]]
+    found: Exclusivity
 
 
 class Pair(NamedTuple):
     """Every token's tag and one marked token's under one readout and choice of features.
 
     Attributes:
-        setting: The readout and features.
         tokens: The condition of every token.
         marked: That of one marked token.
-        less: Exclusivity of tokens less that of marked; None where either has no curve.
+        less: Exclusivity of tokens less that of marked; of no seeds where either has no curve.
+        row: The comparison with its outcome.
     """
 
-    setting: str
     tokens: Condition
     marked: Condition
-    less: Exclusivity | None
-
-    @property
-    def row(self) -> Row:
-        """The comparison with its outcome."""
-        sides, values = (self.tokens, self.marked), (np.nan,) * 3
-        if self.less is not None:
-            values = self.less.value, self.less.low, self.less.high
-        mean, low, high = values
-        units = self.tokens.seeds, self.marked.seeds
-        found = Estimate(mean, np.nan, low, high, min(units))
-        means = [one.found.value if one.found else np.nan for one in sides]
-        named = [(ASKED[one.target], one.curves) for one in sides]
-        spec = Spec("exclusivity", *named[0], *named[1], SHARE, self.setting)
-        return Row(spec, found, (means[0], means[1]), outcome_of(found, units), units, "")
+    less: Exclusivity
+    row: Row
 
 
 def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
@@ -153,25 +92,24 @@ def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
         InputError: No condition is collected, a file is damaged or cannot be written, or two
             conditions have one target, readout and choice of features.
     """
+    import pandas as pd
+
     conditions, absent = read_conditions(folders)
-    first = conditions[0].estimates.study
-    lead = text("conditions", "lead")
-    facts = {"Experiment": first.experiment, "Corpus": first.corpus}
+    study, figure = conditions[0].estimates.study, draw_exclusivity(conditions)
+    facts = {"Experiment": study.experiment, "Corpus": study.corpus}
     facts["Conditions"] = ", ".join(one.name for one in conditions)
-    figure = draw_exclusivity(conditions)
-    title, caption = (
-        "Attention's divergence at a given cost",
-        text("captions", "exclusivity", cost=COST),
-    )
-    drawings = [] if figure is None else [Drawing(title, "curves", figure, caption)]
-    compared = [pair.row for pair in find_pairs(conditions)]
+    head = {"title": output.resolve().name, "kind": "conditions of a study", "facts": facts}
+    head["lead"] = text("leads", "conditions")
+    points = pd.concat(one.curves.reset_index().assign(condition=one.name) for one in conditions)
+    points = points.rename(columns={"lam": "lambda"})
+    points = points[["condition", "run", "base", "seed", "lambda", "tvd", "share"]]
     return write_files(
         output,
-        Head(output.resolve().name, "conditions of a study", lead, facts),
-        (compared, exclusivity_verdicts(conditions, absent)),
+        head,
+        ([pair.row for pair in find_pairs(conditions)], exclusivity_verdicts(conditions, absent)),
         exclusivity_tables(conditions),
-        drawings,
-        ("runs.csv", runs_csv(conditions)),
+        [] if figure is None else [drawing("exclusivity", figure, cost=COST)],
+        {"runs.csv": points.to_csv(index=False, lineterminator="\n")},
     )
 
 
@@ -193,7 +131,7 @@ def read_conditions(folders: Mapping[str, Path]) -> tuple[list[Condition], list[
         raise InputError(
             f"no condition of {', '.join(folders)} is collected: run `attnlight study`."
         )
-    found = [Condition(name, Estimates(read_study(path))) for name, path in there.items()]
+    found = [_read_condition(name, path) for name, path in there.items()]
     seen: dict[tuple[str, tuple[str, str]], str] = {}
     for one in found:
         if one.target not in ASKED:
@@ -207,63 +145,77 @@ def read_conditions(folders: Mapping[str, Path]) -> tuple[list[Condition], list[
     return found, [name for name in folders if name not in there]
 
 
+def _read_condition(name: str, path: Path) -> Condition:
+    """A condition with its curves, of KL where there are adversaries of it.
+
+    A base and seed have a curve where one run of lambda 0 is measured and there are others.
+    """
+    study = read_study(path)
+    estimates, every = Estimates(study), study.finished("adversary")
+    terms = every["term"].fillna("")
+    runs = every[terms == (KL if KL in set(terms) else terms.min())]
+    points = {key: estimates.per_seed(runs, of) for key, of in (("tvd", TVD), ("share", SHARE))}
+    runs = runs.assign(lam=runs["lam"].fillna(0.0), **points)
+    zero = (runs["lam"] == 0) & np.isfinite(runs[["tvd", "share"]]).all(axis=1)
+    seeds = [runs["base"].fillna(""), runs["seed"]]
+    whole = zero.groupby(seeds).transform("any")
+    whole &= (runs["lam"] > 0).groupby(seeds).transform("any")
+    curves, rest = runs[whole], runs[~whole]
+    curves = curves.assign(curve=curves.groupby(["base", "seed"], sort=False).ngroup())
+    curves = curves.sort_values("curve", kind="stable")
+    measured = Runs(*(curves[name].to_numpy() for name in _CURVE))
+    found = exclusivity(measured, resamples=RESAMPLES) if len(curves) else _NOTHING
+    lacking = list(dict.fromkeys(zip(rest["base"], rest["seed"], strict=True)))
+    setting = f"{study.facts['readout'] or 'unknown'} readout", _POS[study.facts["pos"]]
+    target = str(study.facts["target"])
+    return Condition(name, estimates, target, setting, curves, lacking, found)
+
+
 def find_pairs(conditions: Sequence[Condition]) -> list[Pair]:
     """The pairs of which both conditions are there."""
     by = {(one.setting, one.target): one for one in conditions}
     found = []
     for setting in dict.fromkeys(one.setting for one in conditions):
-        a, b = by.get((setting, "tokens")), by.get((setting, "marked"))
-        if a and b:
-            less = None
-            if a.runs is not None and b.runs is not None:
-                less = exclusivity_difference(a.runs, b.runs, resamples=RESAMPLES)
-            found.append(Pair(", ".join(setting), a, b, less))
+        sides = [by[setting, name] for name in ("tokens", "marked") if (setting, name) in by]
+        if len(sides) < 2:
+            continue
+        (a, b), less = sides, _NOTHING
+        if a.found.seeds and b.found.seeds:
+            one, two = (Runs(*(x.curves[name].to_numpy() for name in _CURVE)) for x in sides)
+            less = exclusivity_difference(one, two, resamples=RESAMPLES)
+        groups = ASKED[a.target], a.curves, ASKED[b.target], b.curves
+        spec = Spec("exclusivity", *groups, SHARE, ", ".join(setting))
+        units = a.found.seeds, b.found.seeds
+        estimate = Estimate(less.value, np.nan, less.low, less.high, min(units))
+        row = judge(spec, estimate, (a.found.value, b.found.value), units, "")
+        found.append(Pair(a, b, less, row))
     return found
 
 
 def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
     """Every table by the stem of its files."""
     pairs = find_pairs(conditions)
-    paired = [
-        [
-            pair.setting,
-            *(str(one.seeds) for one in (pair.tokens, pair.marked)),
-            *(told(one.found) for one in (pair.tokens, pair.marked)),
-            told(pair.less, difference=True),
-        ]
-        for pair in pairs
-    ]
-    head = ["setting", "seeds, tokens", "seeds, marked", "every token", "one marked token"]
-    return {
-        "exclusivity": _conditions_table(conditions),
-        "tokens_less_marked": Table.of(
-            "Exclusivity of every token's tag less that of one marked token's",
-            [*head, "difference"],
-            paired,
-            _note(text("conditions", "paired"), text_note([pair.tokens for pair in pairs])),
-        ),
-    }
-
-
-def _conditions_table(conditions: Sequence[Condition]) -> Table:
-    rows = []
+    rows: dict[str, list[list[str]]] = {"exclusivity": [], "tokens_less_marked": []}
     for one in conditions:
-        found, estimates = one.found, one.estimates
-        known = [one.name, ASKED[one.target], *one.setting]
-        counts = [_DASH, _DASH] if found is None else [str(found.seeds), str(found.censored)]
-        control = one.curves[one.curves["lam"] == 0]
-        means = [(control, SHARE), (control, TVD), (estimates.study.finished("base"), ACCURACY)]
-        cells = [str(estimates.of(runs, measure)) for runs, measure in means]
-        rows.append([*known, *counts, told(found), *cells])
-    head = ["condition", "answer", "readout", "features", "seeds", "censored"]
-    head += [f"exclusivity at {COST:g}", "share at λ = 0", "TVD at λ = 0", "accuracy of the base"]
-    said = _note(text("conditions", "control"), text_note(conditions))
-    return Table.of("Exclusivity of attention", head, rows, said)
-
-
-def _note(*said: str) -> str:
-    how = text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES)
-    return " ".join(filter(None, (how, *said)))
+        control, found = one.curves[one.curves["lam"] == 0], one.found
+        bases = one.estimates.study.finished("base")
+        means = [(control, SHARE), (control, TVD), (bases, ACCURACY)]
+        cells = [str(one.estimates.of(runs, measure)) for runs, measure in means]
+        counts = [str(n) if found.seeds else _DASH for n in (found.seeds, found.censored)]
+        known = [one.name, ASKED[one.target], *one.setting, *counts]
+        rows["exclusivity"].append([*known, exclusivity_cell(found), *cells])
+    for a, b, less, row in pairs:
+        told = [exclusivity_cell(a.found), exclusivity_cell(b.found)]
+        told.append(exclusivity_cell(less, difference=True))
+        rows["tokens_less_marked"].append([row.spec.about, *map(str, row.units), *told])
+    compared = {"exclusivity": conditions, "tokens_less_marked": [pair.tokens for pair in pairs]}
+    tables = {}
+    for stem, spec in texts()["condition_tables"].items():
+        notes = (text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES), spec["note"])
+        note = " ".join(filter(None, (*notes, text_note(compared[stem]))))
+        head = [name.format(cost=COST) for name in spec["head"]]
+        tables[stem] = Table.of(spec["title"], head, rows[stem], note)
+    return tables
 
 
 def exclusivity_verdicts(
@@ -276,80 +228,59 @@ def exclusivity_verdicts(
         absent: Names of those that are not yet.
     """
     pairs = find_pairs(conditions)
-    neither = text("conditions", "neither")
-    lacking = [*_missing(conditions), *(f"Not collected yet: {name}." for name in absent)]
-    found = [
-        Verdict(QUESTION, [_sentence(pair) for pair in pairs] or [neither]),
-        Verdict("What may be compared?", list(_rules(conditions, pairs))),
-    ]
-    return [*found, Verdict("What is missing?", lacking)] if lacking else found
+    rules = [text("conditions", "rule")]
+    if any(one.target == "sentence" for one in conditions):
+        rules.append(text("conditions", "sentence"))
+    rules += filter(None, [text_note(conditions)])
+    for a, b, less, row in pairs:
+        grids = [one.curves["lam"].value_counts().to_dict() for one in (a, b)]
+        if less.seeds and grids[0] != grids[1]:
+            rules.append(text("conditions", "other_grid", setting=row.spec.about))
+    answers = [_sentence(pair) for pair in pairs] or [text("conditions", "neither")]
+    lacking = []
+    for one in conditions:
+        study = one.estimates.study
+        planned, finished = (len(find("adversary")) for find in (study.planned, study.finished))
+        if finished < planned:
+            lacking.append(
+                f"{one.name}: not finished, {planned - finished} of {planned} adversaries."
+            )
+        elif not planned:
+            lacking.append(f"{one.name}: the study has no adversaries.")
+        for base, seed in one.lacking:
+            said = f"no curve of {base}, seed {seed}, which lacks λ = 0 or any other λ."
+            lacking.append(f"{one.name}: {said}")
+    lacking += (f"Not collected yet: {name}." for name in absent)
+    found = {"exclusivity": answers, "compared": rules} | ({"missing": lacking} if lacking else {})
+    return [Verdict(text("questions", name), said) for name, said in found.items()]
 
 
 def _sentence(pair: Pair) -> str:
-    sides = pair.tokens, pair.marked
+    sides, ends = pair[:2], exclusivity_cell(pair.less, difference=True)
     one_base = all(one.curves["base"].nunique() == 1 for one in sides)
-    ends = told(pair.less, difference=True)
-    difference = f"the difference is {ends}."
-    if pair.less is not None and pair.less.censored:
-        bounds = ends.partition(" ")[2]
-        difference = f"the difference is within {bounds}, for some curves end before that cost."
+    tokens, marked = (exclusivity_cell(one.found) for one in sides)
+    kind = "bounds" if pair.less.censored else "difference"
+    shares = text("conditions", "shares", cost=COST, tokens=tokens, marked=marked)
+    difference = text("conditions", kind, ends=ends, bounds=ends.partition(" ")[2])
     return pair.row.sentence(
-        setting=capital(pair.setting),
         bases=", of one base each" if one_base else "",
-        no_curve=" nor of ".join(ASKED[one.target] for one in sides if one.found is None),
-        numbers=f"at a cost of {COST:g} the share of the largest JS is {told(sides[0].found)} for "
-        f"every token's tag and {told(sides[1].found)} for one marked token's; {difference}",
+        no_curve=" nor of ".join(ASKED[one.target] for one in sides if not one.found.seeds),
+        numbers=f"{shares} {difference}",
     )
-
-
-def _rules(conditions: Sequence[Condition], pairs: Sequence[Pair]) -> Iterator[str]:
-    yield text("conditions", "rule")
-    if any(one.target == "sentence" for one in conditions):
-        yield text("conditions", "sentence")
-    if text_note(conditions):
-        yield text_note(conditions)
-    for pair in pairs:
-        grids = [one.curves["lam"].value_counts().to_dict() for one in (pair.tokens, pair.marked)]
-        if pair.less is not None and grids[0] != grids[1]:
-            yield text("conditions", "other_grid", setting=capital(pair.setting))
-
-
-def _missing(conditions: Sequence[Condition]) -> Iterator[str]:
-    for one in conditions:
-        study = one.estimates.study
-        words, planned = role_words(study)["adversary"], len(study.planned("adversary"))
-        waiting = planned - len(study.finished("adversary"))
-        if not planned:
-            yield f"{one.name}: the study has no {words}."
-        elif waiting:
-            yield f"{one.name}: not finished, {waiting} of {planned} {words}."
-        without = one.adversaries[one.adversaries["curve"] < 0]
-        for base, seed in dict.fromkeys(zip(without["base"], without["seed"], strict=True)):
-            yield f"{one.name}: no curve of {base}, seed {seed}, which lacks λ = 0 or any other λ."
 
 
 def text_note(conditions: Sequence[Condition]) -> str:
     """What to bear in mind where a condition has the readout `text`; empty where none has."""
-    texts = [one for one in conditions if one.estimates.study.facts["readout"] == TEXT]
-    return text("notes", "text_readout") if texts else ""
+    studies = (one.estimates.study for one in conditions)
+    said = (
+        text("notes", "text_readout", **words(s)) for s in studies if s.facts["readout"] == TEXT
+    )
+    return next(said, "")
 
 
-def told(found: Exclusivity | None, difference: bool = False) -> str:
+def exclusivity_cell(found: Exclusivity, difference: bool = False) -> str:
     """Exclusivity with its interval: a lower bound or, of a difference, bounds where censored."""
-    if found is None:
+    if not found.seeds:
         return _DASH
     bound = "≥ " if found.censored and not difference else ""
     return bound + Estimate(found.value, np.nan, found.low, found.high, found.seeds).signed
-
-
-def runs_csv(conditions: Sequence[Condition]) -> str:
-    """Every point of every curve as CSV, numbers in full."""
-    import pandas as pd
-
-    head = {"condition": "condition", "run": "run", "base": "base", "seed": "seed"}
-    head |= {"lam": "lambda", "tvd": "tvd", "share": "share"}
-    every = pd.concat(
-        one.curves.rename_axis("run").reset_index().assign(condition=one.name) for one in conditions
-    )
-    every = every[list(head)].rename(columns=head)
-    return str(every.to_csv(index=False, lineterminator="\n"))

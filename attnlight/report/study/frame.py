@@ -1,4 +1,4 @@
-"""A study as the report reads it: a frame of its runs, and one of what each says of the test split."""
+"""A study as the report reads it: a frame of runs, and one of their measures by test cluster."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight import compatibility
 from attnlight.errors import InputError
 from attnlight.problems.words import Words
+from attnlight.statistics.collapse import collapse_share
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -35,10 +36,10 @@ TARGETS = {
     "marked": "the chunk tag of one marked token of a sentence",
     "sentence": "whether a sentence has a chunk of one type",
 }
-FULL = "full"  # the context of a probe that has the base's encoder
 _WHOLE = ("label", "prediction")
-_TEXTS = ("role", "base", "guide", "guided_by", "context", "term", "state")
-_NUMBERS = ("head", "lam", "epoch", "epochs", "ignorant")
+_TEXTS = ("base", "guide", "context", "term")
+_VALIDATION = ("validation_attention_js", "validation_nll_base")  # there in every study
+_NUMBERS = ("head", "lam", "epoch", "epochs", "ignorant", *_VALIDATION)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +52,18 @@ class Study:
         corpus: The corpus.
         classes: Names of the classes.
         words: What pages call its instances, its quality and its guided models.
+        quality: The measure of quality.
         selected: Term and lambda of the adversary that validation chose; None before it can.
         best: Lambda that validation chose of each attention term, where the study says.
         facts: What else `study.json` says of it: `options` (its condition), `target`, `readout`,
             `pos`.
-        runs: One row per planned run, by name: `role`, `seed`, `base`, `guide`, `guided_by`,
-            `context`, `head`, `term`, `lam`, `state`, `epoch` (from 0), `epochs`, `ignorant` (loss
-            in nats of knowing only how frequent labels are), `frontier` (TVD and JS of its corners),
-            `model` (the trained model that the run counts for: that which guides it, else itself)
-            and `validation_<measure>`. What does not apply is null.
+        bases: The bases; runs that need a single base use the first.
+        runs: One row per planned run, by name: `role`, `seed`, `base` (its own name of a base),
+            `guide`, `guided_by`, `context`, `head`, `term`, `lam`, `state`, `epoch` (from 0),
+            `epochs`, `ignorant` (loss in nats of knowing only how frequent labels are), `frontier`
+            (TVD and JS of its corners), `model` (the trained model that the run counts for: that
+            which guides it, else itself), `validation_<measure>`, `collapsed`, and of a base
+            `threshold` and `unknown`. What does not apply is null.
         measures: One row per finished run and test cluster, by `run` and `index`, both ascending;
             NaN where undefined, -1 for no label.
     """
@@ -69,63 +73,30 @@ class Study:
     corpus: str
     classes: Sequence[str]
     words: Words
+    quality: str
     selected: tuple[str, float] | None
     best: Mapping[str, float]
     facts: Mapping[str, Any]
+    bases: Sequence[str]
     runs: Runs
     measures: pd.DataFrame
-
-    @property
-    def bases(self) -> list[str]:
-        """The bases; runs that need a single base use the first."""
-        return list(self.planned("base").index)
-
-    @property
-    def quality(self) -> str:
-        """The measure of quality."""
-        return ACCURACY if self.words.quality == ACCURACY else F1
 
     @property
     def losses(self) -> bool:
         """Whether the study holds the losses of its models."""
         return "nll_gold" in self.measures
 
-    @cached_property
-    def tested(self) -> pd.Index:
-        """Names of the finished runs in the order of `measures`."""
-        return self.measures.index.unique(level="run")
-
-    @property
-    def clusters(self) -> int:
-        """Number of test texts or sentences n."""
-        return len(self.measures) // len(self.tested)
-
-    @property
-    def heads(self) -> int:
-        """Of how many heads there is a divergence from the base's."""
-        return sum(str(name).startswith("attention_js_heads_") for name in self.measures)
-
-    def planned(self, role: str, **which: object) -> Runs:
-        """The runs of a role, of those whose columns are as given; None: null."""
-        kept = self.runs["role"] == role
+    def planned(self, *roles: str, **which: object) -> Runs:
+        """The runs of some roles, of those whose columns are as given; None: null."""
+        kept = self.runs["role"].isin(roles)
         for column, value in which.items():
             held = self.runs[column]
             kept &= held.isna() if value is None else held == value
         return self.runs[kept]
 
-    def finished(self, role: str, **which: object) -> Runs:
+    def finished(self, *roles: str, **which: object) -> Runs:
         """The finished ones of `planned`."""
-        found = self.planned(role, **which)
-        return found[found["state"] == FINISHED]
-
-    def itself(self, base: str) -> Runs:
-        """A base as a group of one run, empty where it is not finished."""
-        found = self.runs.loc[[base]]
-        return found[found["state"] == FINISHED]
-
-    def architecture(self, base: str) -> Runs:
-        """A base with its seed variants: one architecture over several seeds."""
-        return self.runs.loc[[*self.itself(base).index, *self.finished("seed", base=base).index]]
+        return self.planned(*roles, state=FINISHED, **which)
 
     def controls(self, base: str, term: str | None = None) -> Runs:
         """Imitations without a divergence term, lambda 0, where the term makes no difference.
@@ -137,18 +108,9 @@ class Study:
         return own if len(own) else every
 
     def values(self, runs: Runs, column: str) -> NDArray[Any]:
-        """A column of some finished runs, (S, n); NaN where the study does not have it."""
-        if column not in self.measures:
-            return np.full((len(runs), self.clusters), np.nan)
-        held: NDArray[Any] = self.measures[column].to_numpy().reshape(len(self.tested), -1)
-        found: NDArray[Any] = held[self.tested.get_indexer(runs.index)]
-        return found
-
-
-def validation(runs: Runs, measure: str) -> NDArray[np.float64]:
-    """A measure of some runs on the validation split, (S,), NaN where the study does not say."""
-    name = f"validation_{measure}"
-    return runs[name].to_numpy(float) if name in runs else np.full(len(runs), np.nan)
+        """A column of some finished runs for each test cluster, (S, n)."""
+        held = self.measures[column].unstack("index").loc[list(runs.index)]
+        return np.asarray(held)
 
 
 def read_study(folder: Path) -> Study:
@@ -158,35 +120,7 @@ def read_study(folder: Path) -> Study:
         InputError: A file is missing or damaged or of another schema, the two do not belong
             together, or no run is finished yet.
     """
-    path, held = folder / FILE, _read_json(folder / FILE)
-    try:
-        runs = _runs(held["runs"])
-        selected = held["selected"] and (
-            held["selected"]["term"],
-            float(held["selected"]["lambda"]),
-        )
-        best = {str(t): float(of["lambda"]) for t, of in (held.get("best") or {}).items() if of}
-        name, experiment, corpus = (str(held[key]) for key in ("study", "experiment", "corpus"))
-        classes = [str(name) for name in held["classes"]]
-        words = _words(held, classes)
-    except KeyError as error:
-        raise InputError(f"{path} has no key {error.args[0]!r}: collect the study again.") from None
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{path} is not as `attnlight study` writes it: {error}.") from None
-    _require_runs(path, runs)
-    facts = {key: held.get(key) for key in ("options", "target", "readout", "pos")}
-    if facts["target"] not in (None, *TARGETS):
-        known = ", ".join(TARGETS)
-        raise InputError(f"{path} has the target {facts['target']!r}, not one of {known}.")
-    if held.get("task") == "tagging":  # in the first format a probe may say nothing of its encoder
-        runs.loc[(runs["role"] == "guide") & runs["context"].isna(), "context"] = FULL
-    measures = _read_measures(folder / ROWS, runs.index[runs["state"] == FINISHED])
-    return Study(
-        name, experiment, corpus, classes, words, selected or None, best, facts, runs, measures
-    )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
+    path = folder / FILE
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -196,58 +130,98 @@ def _read_json(path: Path) -> dict[str, Any]:
     schema = held.get("schema") if isinstance(held, dict) else None
     if schema != SCHEMA:
         raise InputError(f"{path} is of schema {schema}; this version reads schema {SCHEMA}.")
-    return dict(held)
+    try:
+        held = compatibility.study(held)
+        runs = _read_runs(path, held["runs"])
+        name, experiment, corpus = (str(held[key]) for key in ("study", "experiment", "corpus"))
+        words, selected = Words(**held["problem"]), held["selected"] or None
+        if selected:
+            selected = selected["term"], float(selected["lambda"])
+        best = {str(t): float(of["lambda"]) for t, of in (held.get("best") or {}).items() if of}
+        classes = [str(name) for name in held["classes"]]
+    except KeyError as error:
+        raise InputError(f"{path} has no key {error.args[0]!r}: collect the study again.") from None
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path} is not as `attnlight study` writes it: {error}.") from None
+    facts = {key: held.get(key) for key in ("options", "target", "readout", "pos")}
+    if facts["target"] not in (None, *TARGETS):
+        known = ", ".join(TARGETS)
+        raise InputError(f"{path} has the target {facts['target']!r}, not one of {known}.")
+    quality = ACCURACY if words.quality == ACCURACY else F1
+    bases = list(runs.index[runs["role"] == "base"])
+    measures = _read_measures(folder / ROWS, list(runs.index[runs["state"] == FINISHED]))
+    about = name, experiment, corpus, classes, words, quality
+    return Study(*about, selected, best, facts, bases, runs, measures)
 
 
-def _words(held: Mapping[str, Any], classes: Sequence[str]) -> Words:
-    """The words of a study, also of one of the first format, which does not name its problem."""
-    if held.get("problem"):
-        return Words(**{key: str(word) for key, word in dict(held["problem"]).items()})
-    if held.get("task") == "tagging":
-        chunks = held.get("target") == "tokens"
-        quality, criterion = ("chunk F1", "chunk F1") if chunks else (ACCURACY, "macro F1")
-        return Words("tagging", "token", "sentence", quality, criterion, "a tagger")
-    quality = f"F1 of {classes[1]}" if len(classes) == 2 else "macro F1"
-    return Words("classification", "text", "text", quality, quality, "an MLP")
+def _read_runs(path: Path, entries: Sequence[Mapping[str, Any]]) -> Runs:
+    """The frame of runs from the entries of `study.json`.
 
-
-def _runs(entries: Sequence[Mapping[str, Any]]) -> Runs:
-    """The frame of runs from the entries of `study.json`."""
+    Raises:
+        InputError: A name is no name of a folder, for names become parts of file names, or stands
+            twice; a role is unknown; there is no base or no finished run.
+    """
     import pandas as pd
 
-    renamed = {"guided_by": "told_by", "lam": "lambda"}
-    names, rows = [str(entry["name"]) for entry in entries], []
-    for name, entry in zip(names, entries, strict=True):
-        row: dict[str, Any] = {"seed": int(entry["seed"])}
-        row |= {key: str(entry[key]) for key in ("role", "state")}
-        row |= {k: entry.get(renamed.get(k, k)) for k in (*_TEXTS, *_NUMBERS) if k not in row}
-        corners = entry.get("frontier") or {"tvd": []}
-        row["frontier"] = (corners["tvd"], corners["js"]) if corners["tvd"] else None
-        guided = row["guide"] in GUIDED_BY_RUNS
-        row["model"] = (row["guided_by"] or row["guide"]) if guided else name
-        measured = (entry.get("validation") or {}).items()
-        rows.append(row | {f"validation_{k}": v for k, v in measured if not isinstance(v, list)})
-    frame = pd.DataFrame(rows, index=pd.Index(names, name="run"))
-    numbers = [name for name in frame if name in _NUMBERS or str(name).startswith("validation_")]
-    return frame.astype(dict.fromkeys(numbers, float))
-
-
-def _require_runs(path: Path, runs: Runs) -> None:
-    """Names become parts of file names, and roles decide what a run counts for."""
-    if not len(runs) or "base" not in set(runs["role"]):
-        raise InputError(f"{path} names no base.")
-    if not runs.index.is_unique:
-        raise InputError(f"{path} names a run twice.")
-    for name, role in runs["role"].items():
-        if not re.fullmatch(r"[\w.+-]*[\w+-]", str(name)):
+    rows: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        name, seed, role = str(entry["name"]), int(entry["seed"]), str(entry["role"])
+        if not re.fullmatch(r"[\w.+-]*[\w+-]", name):
             raise InputError(f"{path} names a run {name!r}, which is no name of a folder.")
+        if name in rows:
+            raise InputError(f"{path} names a run twice.")
         if role not in ROLES:
             raise InputError(f"{path} gives {name} the role {role!r}, not one of {ROLES}.")
-    if FINISHED not in set(runs["state"]):
+        row = {key: entry.get(key) for key in (*_TEXTS, *_NUMBERS)}
+        row |= {"seed": seed, "role": role, "state": str(entry["state"])}
+        row |= {"guided_by": entry.get("told_by"), "lam": entry.get("lambda")}
+        row |= {"base": name} if role == "base" else {}
+        corners = entry.get("frontier") or {"tvd": []}
+        row["frontier"] = (corners["tvd"], corners["js"]) if corners["tvd"] else None
+        guide = row["guided_by"] or row["guide"]
+        row["model"] = guide if row["guide"] in GUIDED_BY_RUNS else name
+        measured = (entry.get("validation") or {}).items()
+        rows[name] = row | {f"validation_{k}": v for k, v in measured if not isinstance(v, list)}
+    frame = pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="run"))
+    if not len(frame) or "base" not in set(frame["role"]):
+        raise InputError(f"{path} names no base.")
+    if FINISHED not in set(frame["state"]):
         raise InputError(f"{path} names no finished run: run `attnlight study` first.")
+    numbers = [name for name in frame if name in _NUMBERS or str(name).startswith("validation_")]
+    return _mark_collapses(frame.astype(dict.fromkeys(numbers, float)))
 
 
-def _read_measures(path: Path, finished: pd.Index) -> pd.DataFrame:
+def _mark_collapses(runs: Runs) -> Runs:
+    """The runs with what adversaries collapsed, judged by the loss on validation.
+
+    A finished run whose loss the study does not have had no finite one.
+
+    Returns:
+        With `collapsed`, bool, and of each base `threshold`, the loss in nats above which an
+        adversary has collapsed, and `unknown`, why that cannot be told.
+    """
+    runs = runs.assign(collapsed=False, threshold=np.nan, unknown=None)
+    adversaries = runs[(runs["role"] == "adversary") & (runs["state"] == FINISHED)]
+    for base in runs.index[runs["role"] == "base"]:
+        own, ignorant = adversaries[adversaries["base"] == base], runs.at[base, "ignorant"]
+        lambdas, losses = own["lam"].fillna(0.0), own["validation_nll_base"]
+        if not np.isfinite(losses[lambdas == 0]).any():
+            runs.at[base, "unknown"] = "no finished run of λ = 0 has a loss on validation"
+        elif np.isnan(ignorant):
+            runs.at[base, "unknown"] = "the study does not say what knowing nothing loses"
+        else:
+            try:
+                found = collapse_share(lambdas.to_numpy(), losses.to_numpy(), ignorant)
+            except InputError as error:
+                runs.at[base, "unknown"] = str(error).rstrip(".")
+            else:
+                runs.at[base, "threshold"] = found.threshold
+                fallen = ~np.isfinite(losses) | (losses > found.threshold)
+                runs.loc[own.index[fallen], "collapsed"] = True
+    return runs
+
+
+def _read_measures(path: Path, finished: Sequence[str]) -> pd.DataFrame:
     """The rows of the finished runs.
 
     Raises:
@@ -275,9 +249,18 @@ def _read_measures(path: Path, finished: pd.Index) -> pd.DataFrame:
             columns |= _split(path, name, table[name])
         elif name != "run":
             columns[name] = table[name].to_numpy().astype(np.float64)
-    frame = pd.DataFrame(columns)
-    frame = frame[frame["run"].isin(finished)].set_index(["run", "index"]).sort_index()
-    _require_same_texts(path, frame, finished)
+    frame = pd.DataFrame(columns).set_index(["run", "index"]).sort_index()
+    frame = frame[frame.index.isin(finished, level="run")]
+    if not frame.index.is_unique:
+        name = frame.index[frame.index.duplicated()][0][0]
+        raise InputError(f"{path} holds a text of {name} twice.")
+    texts = frame.reset_index("index")[["index", *({"label"} & set(frame))]]
+    for name in finished:
+        if name not in texts.index:
+            said = f"{path} holds no rows of {name}, which is finished: collect it again."
+            raise InputError(said)
+        if not np.array_equal(texts.loc[[name]], texts.loc[[finished[0]]]):
+            raise InputError(f"{path} holds other texts of {name} than of {finished[0]}.")
     return frame
 
 
@@ -293,20 +276,3 @@ def _split(path: Path, name: str, lists: Any) -> dict[str, NDArray[np.float64]]:
     filled = np.full((len(lengths), *sizes), np.nan)
     filled[there] = pc.list_flatten(lists).to_numpy().reshape(-1, *sizes)
     return {f"{name}_{place}": filled[:, place] for place in range(sum(sizes))}
-
-
-def _require_same_texts(path: Path, frame: pd.DataFrame, finished: pd.Index) -> None:
-    if not frame.index.is_unique:
-        name = frame.index[frame.index.duplicated()][0][0]
-        raise InputError(f"{path} holds a text of {name} twice.")
-    first: Any = None
-    for name in finished:
-        if name not in frame.index:
-            raise InputError(
-                f"{path} holds no rows of {name}, which is finished: collect it again."
-            )
-        own = frame.loc[name]
-        own = own[["label"]] if "label" in own else own[[]]
-        first = own if first is None else first
-        if not own.equals(first):
-            raise InputError(f"{path} holds other texts of {name} than of {finished[0]}.")

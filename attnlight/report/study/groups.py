@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from attnlight.report.study.estimates import JS, TAU, TVD
-from attnlight.report.study.frame import ACCURACY, FINISHED, FULL, ROLES, Study
+from attnlight.report.study.frame import ACCURACY, FINISHED, ROLES, Study
+from attnlight.report.study.texts import text, texts
 
 if TYPE_CHECKING:
     from attnlight.report.study.frame import Runs
 
-KL, ALONE = "kl", "tokens"
-GUIDES = ("uniform", "learned", "base", "shuffled", "adversary", "other")
-OWNERS = {"base": "the base", "adversary": "the adversary", "other": "another seed"}
-CONTEXTS = {
-    FULL: "with the base's encoder",
-    ALONE: "that reads each token alone",
-    "query_key": "whose queries and keys are free",
-}
-BEST, SEEDS, CONTROL = "the best adversary", "other seeds", "λ = 0"
+KL = "kl"
+TRAINED, UNIFORM, SEEDS = "trained attention", "uniform attention", "other seeds"
+BEST, CONTROL = "the best adversary", "λ = 0"
 IMITATION = "imitation without a divergence term (λ = 0)"
-UNIFORM, TRAINED = "uniform attention", "trained attention"
 TABLE = "table"
+_OF_MODELS = ("base", "adversary", "other")  # guides whose attention a model has learned
 _MOST = 5  # names of unfinished runs; more are counted
 
 
@@ -33,11 +29,6 @@ class Cell(NamedTuple):
     term: str | None
     lam: float
     runs: Runs
-
-    @property
-    def name(self) -> str:
-        """What the term and its weight are called."""
-        return words_of(self.term, self.lam)
 
 
 class Spec(NamedTuple):
@@ -65,89 +56,61 @@ class Spec(NamedTuple):
 
 def specs(study: Study) -> Iterator[Spec]:
     """All that a study compares; tables and sentences tell these differences and no others."""
-    yield from _trained_specs(study)
-    yield from _best_specs(study)
-    for cell in (cell for term in terms(study, study.bases[0]) for cell in path(study, term=term)):
-        if cell.lam > 0 and study.losses:
-            zero, about = study.controls(cell.base, cell.term), term_name(cell.term or "")
-            yield Spec("lost", cell.name, cell.runs, CONTROL, zero, study.quality, about)
-    for context in contexts(study):
-        yield from _guide_specs(study, context)
-
-
-def _trained_specs(study: Study) -> Iterator[Spec]:
-    """Every model that is no adversary against trained attention."""
-    trained = study.architecture(study.bases[0])
-    questions = {UNIFORM: "needed"}
-    questions |= {head_name(head): "head" for head in uniform_heads(study)}
-    for name, runs in models(study):
+    base, quality, plain = study.bases[0], study.quality, named(study)
+    trained, best = plain[TRAINED], plain[BEST]
+    for key, name, runs in models(study):
         if not runs.index.isin(trained.index).any():
-            question = questions.get(name, TABLE)
-            yield Spec(question, name, runs, TRAINED, trained, study.quality)
-    if study.quality != ACCURACY:
-        yield Spec(TABLE, UNIFORM, uniforms(study), TRAINED, trained, ACCURACY)
-
-
-def _best_specs(study: Study) -> Iterator[Spec]:
-    """The best adversary of the first base against other seeds and against lambda 0."""
-    base, best = study.bases[0], chosen(study)
-    seeds = study.finished("seed", base=base)
-    control = study.controls(base, study.selected[0] if study.selected else None)
-    for against, other, question in ((SEEDS, seeds, TABLE), (IMITATION, control, "price")):
-        yield Spec("divergence", BEST, best, against, other, JS)
-        for measure in (TVD, study.quality):
-            yield Spec(question, BEST, best, against, other, measure)
+            question = "needed" if key == "uniform" else TABLE
+            question = "head" if key.startswith("uniform-head") else question
+            yield Spec(question, name, runs, TRAINED, trained, quality)
+    if quality != ACCURACY:
+        yield Spec(TABLE, UNIFORM, plain[UNIFORM], TRAINED, trained, ACCURACY)
+    for against, question in ((SEEDS, TABLE), (IMITATION, "price")):
+        yield Spec("divergence", BEST, best, against, plain[against], JS)
+        for measure in (TVD, quality):
+            yield Spec(question, BEST, best, against, plain[against], measure)
     if study.losses:
-        yield Spec("ranked", BEST, best, SEEDS, seeds, TAU)
+        yield Spec("ranked", BEST, best, SEEDS, plain[SEEDS], TAU)
+        for term, path in paths(study, base).items():
+            zero, about = study.controls(base, term), term_name(term)
+            for cell in path:
+                if cell.lam > 0:
+                    name = term_name(term, cell.lam)
+                    yield Spec("lost", name, cell.runs, CONTROL, zero, quality, about)
+    yield from _guide_specs(study)
 
 
-def _guide_specs(study: Study, context: str | None) -> Iterator[Spec]:
+def _guide_specs(study: Study) -> Iterator[Spec]:
     """Guided models against those with three other guides, each told in a table or a sentence."""
-    found, about = guides(study, context), reader(study, context)
-    for name in dict.fromkeys((*found, "adversary")):
-        for other in ("base", "uniform", "shuffled"):
-            question = TABLE
-            if name == "adversary" and other != "shuffled":
-                question = "guides"
-            elif name in OWNERS and name in found and other == "shuffled":
-                question = "informs"
-            sides = [(told(study, n), found.get(n, study.runs.iloc[:0])) for n in (name, other)]
-            yield Spec(question, *sides[0], *sides[1], study.quality, about)
-
-
-def models(study: Study) -> Iterator[tuple[str, Runs]]:
-    """Name and finished runs of all that is no adversary."""
-    finished = study.finished("base")
-    yield "trained attention, bases", finished
-    for base in study.bases:
-        if len(study.planned("seed", base=base)):
-            yield f"other seeds of {base}", study.finished("seed", base=base)
-    yield UNIFORM, uniforms(study)
-    for head, runs in uniform_heads(study).items():
-        yield head_name(head), runs
     for context in contexts(study):
-        for guide, runs in guides(study, context).items():
-            yield (
-                f"{reader(study, context).partition(' ')[2]}: attention {owned(study, guide)}",
-                runs,
-            )
+        found = guides(study, context)
+        others, about = ("base", "uniform", "shuffled"), guided_name(study, context)
+        every = dict.fromkeys((*found, "adversary", *others))
+        sides = {
+            guide: (guide_name(study, guide), found.get(guide, study.runs.iloc[:0]))
+            for guide in every
+        }
+        for guide in dict.fromkeys((*found, "adversary")):
+            for other in others:
+                question = TABLE
+                if guide == "adversary" and other != "shuffled":
+                    question = "guides"
+                elif guide in found and guide in _OF_MODELS and other == "shuffled":
+                    question = "informs"
+                yield Spec(question, *sides[guide], *sides[other], study.quality, about)
 
 
-def head_name(head: int) -> str:
-    """What models are called of which one head is uniform."""
-    return f"head {head} alone uniform"
-
-
-def uniforms(study: Study) -> Runs:
-    """The finished runs of the first base with uniform attention in every head."""
-    return study.finished("uniform", base=study.bases[0], head=None)
-
-
-def uniform_heads(study: Study) -> dict[int, Runs]:
-    """The finished runs of the first base with one head uniform, by planned head."""
-    planned = study.planned("uniform", base=study.bases[0])["head"].dropna()
-    heads = sorted(int(head) for head in planned.unique())
-    return {h: study.finished("uniform", base=study.bases[0], head=h) for h in heads}
+def named(study: Study, base: str | None = None) -> dict[str, Runs]:
+    """The finished runs of the groups of a base, by default the first, that have a name."""
+    base = base or study.bases[0]
+    return {
+        TRAINED: study.finished("base", "seed", base=base),
+        SEEDS: study.finished("seed", base=base),
+        UNIFORM: study.finished("uniform", base=base, head=None),
+        CONTROL: study.controls(base),
+        IMITATION: study.controls(base, study.selected[0] if study.selected else None),
+        BEST: chosen(study, base),
+    }
 
 
 def chosen(study: Study, base: str | None = None) -> Runs:
@@ -158,57 +121,67 @@ def chosen(study: Study, base: str | None = None) -> Runs:
     return study.finished("adversary", base=base or study.bases[0], term=term, lam=lam)
 
 
+def models(study: Study) -> Iterator[tuple[str, str, Runs]]:
+    """Key, name and finished runs of each group of models that are no adversaries."""
+    first = study.bases[0]
+    yield "bases", f"{TRAINED}, bases", study.finished("base")
+    for base in study.bases:
+        if len(study.planned("seed", base=base)):
+            yield "seeds", f"{SEEDS} of {base}", study.finished("seed", base=base)
+    yield "uniform", UNIFORM, named(study)[UNIFORM]
+    planned = study.planned("uniform", base=first)["head"].dropna()
+    for head in sorted(map(int, planned.unique())):
+        runs = study.finished("uniform", base=first, head=head)
+        yield f"uniform-head-{head}", f"head {head} alone uniform", runs
+    for context in contexts(study):
+        model = guided_name(study, context).partition(" ")[2]
+        for guide, runs in guides(study, context).items():
+            key = "-".join(filter(None, ("guide", guide, context)))
+            yield key, f"{model}: attention {guide_name(study, guide, 'of')}", runs
+
+
 def contexts(study: Study) -> list[str | None]:
-    """What guided models read beside the attention they are given; None: nothing else is told."""
+    """What guided models read beside the attention they are given; None: that is not told."""
     planned = study.planned("guide", base=study.bases[0])["context"]
-    found = {context if isinstance(context, str) else None for context in planned}
-    known = [name for name in (None, *CONTEXTS) if name in found]
-    return known + sorted(name for name in found - set(known) if name)
+    found = set(planned.dropna())
+    known = [name for name in texts()["contexts"] if name in found]
+    return [None] * bool(planned.isna().any()) + known + sorted(found - set(known))
 
 
 def guides(study: Study, context: str | None = None) -> dict[str, Runs]:
     """The finished guided models of the first base by planned guide, in a fixed order."""
-    known = {"base": study.bases[0], "context": context}
-    planned = set(study.planned("guide", **known)["guide"].dropna())
-    names = [name for name in GUIDES if name in planned] + sorted(planned - set(GUIDES))
-    return {name: study.finished("guide", guide=name, **known) for name in names}
+    which = {"base": study.bases[0], "context": context}
+    planned = set(study.planned("guide", **which)["guide"].dropna())
+    known = [name for name in texts()["guides"] if name in planned]
+    names = known + sorted(planned - set(known))
+    return {name: study.finished("guide", guide=name, **which) for name in names}
 
 
-def told(study: Study, guide: str) -> str:
-    """Whose attention a guide is, in a sentence."""
-    words = {
-        "uniform": "uniform attention",
-        "base": "the attention of this base",
-        "shuffled": f"the attention of this base shuffled within each {study.words.cluster}",
-        "adversary": "the attention of this base's adversary",
-        "other": "the attention of another seed of this base",
-    }
-    return words.get(guide, guide)
-
-
-def owned(study: Study, guide: str) -> str:
-    """Whose attention a guide is, after "attention"."""
-    if guide == "shuffled":
-        return f"of the base, shuffled within each {study.words.cluster}"
-    if guide == "learned":
-        return "learned by the probe itself"
-    return f"of {OWNERS[guide]}" if guide in OWNERS else guide
-
-
-def whose(study: Study, guide: str) -> str:
-    """Whose attention a guide is, as a name."""
-    if guide == "shuffled":
-        return f"the base's, shuffled within each {study.words.cluster}"
-    if guide == "learned":
-        return f"learned by the {study.words.guided.partition(' ')[2]} itself"
-    return f"{OWNERS[guide]}'s" if guide in OWNERS else guide
-
-
-def reader(study: Study, context: str | None) -> str:
+def guided_name(study: Study, context: str | None) -> str:
     """What a guided model is called, with its article."""
     if context is None:
         return study.words.guided
-    return f"a probe {CONTEXTS.get(context, f'of context {context}')}"
+    return str(texts()["contexts"].get(context, f"a probe of context {context}"))
+
+
+def guide_name(study: Study, guide: str, form: str = "sentence") -> str:
+    """Whose attention a guide is: in a `sentence`, after "attention" (`of`), or as a `name`."""
+    if guide not in texts()["guides"]:
+        return guide
+    return text("guides", guide, form, **words(study))
+
+
+def words(study: Study) -> dict[str, str]:
+    """What texts may name of a study: the fields of `Words`, and what follows from them.
+
+    Without an article, `model` is a guided model and `guided` what those are called in general;
+    `label` is what an instance is given.
+    """
+    found = asdict(study.words)
+    model = study.words.guided.partition(" ")[2]
+    in_context = study.runs["context"].notna().any()
+    label = texts()["labels"].get(study.words.instance, "label")
+    return found | {"model": model, "guided": "probe" if in_context else model, "label": label}
 
 
 def cells(study: Study, base: str) -> list[Cell]:
@@ -219,80 +192,41 @@ def cells(study: Study, base: str) -> list[Cell]:
         Cell(base, term if isinstance(term, str) else None, lam, runs[runs["state"] == FINISHED])
         for (term, lam), runs in planned.groupby(["term", "lam"], dropna=False)
     ]
-    return sorted(found, key=lambda cell: (cell.lam > 0, kl_first(cell.term), cell.lam))
+    return sorted(
+        found, key=lambda cell: (cell.lam > 0, cell.term != KL, cell.term or "", cell.lam)
+    )
 
 
-def terms(study: Study, base: str) -> list[str]:
-    """The attention terms of finished adversaries of a base at a lambda above 0, KL first."""
-    found = study.finished("adversary", base=base)
-    return sorted(found[found["lam"] > 0]["term"].dropna().unique(), key=kl_first)
+def paths(study: Study, base: str) -> dict[str, list[Cell]]:
+    """The cells of each attention term with finished runs, lambda rising, from lambda 0.
+
+    Terms have finished adversaries of the base at a lambda above 0; KL is the first.
+    """
+    found: dict[str, list[Cell]] = {}
+    for cell in cells(study, base):
+        if cell.term and cell.lam > 0 and len(cell.runs):
+            start = Cell(base, cell.term, 0.0, study.controls(base, cell.term))
+            found.setdefault(cell.term, [start] * bool(len(start.runs))).append(cell)
+    return found
 
 
-def path(study: Study, base: str | None = None, *, term: str) -> list[Cell]:
-    """The cells of a base, by default the first, and term that have finished runs, lambda rising."""
-    base = base or study.bases[0]
-    control = Cell(base, term, 0.0, study.controls(base, term))
-    own = [cell for cell in cells(study, base) if cell.term == term and cell.lam > 0]
-    return [cell for cell in (control, *own) if len(cell.runs)]
-
-
-def adversaries(study: Study, base: str, term: str | None = None) -> Runs:
-    """The finished adversaries of a base with its controls; None: of every term."""
-    if term is None:
-        return study.finished("adversary", base=base)
-    return study.runs.loc[
-        [name for cell in path(study, base, term=term) for name in cell.runs.index]
-    ]
-
-
-def every_group(study: Study) -> Iterator[tuple[str, str, Runs]]:
-    """Name, base and finished runs of every group."""
-    for base in study.bases:
-        yield "base", base, study.itself(base)
-        yield "seeds", base, study.finished("seed", base=base)
-    first = study.bases[0]
-    yield "uniform", first, uniforms(study)
-    for head, runs in uniform_heads(study).items():
-        yield f"uniform-head-{head}", first, runs
-    for context in contexts(study):
-        for guide, runs in guides(study, context).items():
-            yield f"guide-{guide}{f'-{context}' if context else ''}", first, runs
-    for cell in (cell for base in study.bases for cell in cells(study, base)):
-        yield f"adversary-{cell.term or 'none'}-{cell.lam:g}", cell.base, cell.runs
-
-
-def kl_first(term: str | None) -> tuple[bool, str]:
-    """The place of an attention term: KL, then the others by name."""
-    return term != KL, term or ""
-
-
-def words_of(term: str | None, lam: float) -> str:
-    """What an attention term and its weight are called."""
-    return f"{term_name(term)}, λ = {lam:g}" if term else f"λ = {lam:g}"
-
-
-def term_name(term: str) -> str:
-    """What an attention term is called."""
-    return "KL (released scale)" if term == "compat" else term.upper()
-
-
-def role_words(study: Study) -> dict[str, str]:
-    """What the runs of each role are called."""
-    guided = f"guided {study.words.guided.partition(' ')[2].removeprefix('guided ')}s"
-    words = ("bases", "runs with uniform attention", "other seeds of a base", guided, "adversaries")
-    return dict(zip(ROLES, words, strict=True))
+def term_name(term: str | None, lam: float | None = None) -> str:
+    """What an attention term is called, with its weight."""
+    name = "KL (released scale)" if term == "compat" else (term or "").upper()
+    return ", ".join(filter(None, (name, "" if lam is None else f"λ = {lam:g}")))
 
 
 def missing(study: Study, roles: Sequence[str] = ROLES) -> list[str]:
     """A sentence for each of some roles that is not planned or has not finished."""
-    found, known = [], role_words(study)
+    found, known = [], words(study)
+    known["model"] = known["model"].removeprefix("guided ")
     for role in roles:
-        planned, words = study.planned(role), known[role]
+        planned, called = study.planned(role), text("roles", role, **known)
         waiting = list(planned.index[planned["state"] != FINISHED])
         if not len(planned):
-            found.append(f"The study has no {words}.")
+            found.append(f"The study has no {called}.")
         elif waiting:
             more = len(waiting) - _MOST
             names = ", ".join(waiting[:_MOST]) + (f" and {more} more" if more > 0 else "")
-            found.append(f"Not finished: {len(waiting)} of {len(planned)} {words} ({names}).")
+            found.append(f"Not finished: {len(waiting)} of {len(planned)} {called} ({names}).")
     return found

@@ -1,65 +1,125 @@
-"""The page of a study: no script, and links to nothing but the report's own files."""
+"""From the two files of a study to its page, tables, figures and sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from attnlight.files import write_text
 from attnlight.report.markup import render
-from attnlight.report.page import Picture
-from attnlight.report.study.verdict import Verdict
-from attnlight.report.tables import Table
+from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.figures import figures
+from attnlight.report.study.frame import ROLES, TARGETS, read_study
+from attnlight.report.study.series import Drawing
+from attnlight.report.study.tables import Tables, estimates_csv
+from attnlight.report.study.texts import text
+from attnlight.report.study.verdict import Row, Verdict, rows, verdicts
+from attnlight.report.style import inline_svg, save_figure
+
+if TYPE_CHECKING:
+    from attnlight.report.tables import Table
+
+PAGE = "index.html"
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A figure on the page with its heading and the stem of its files beside the page."""
-
-    title: str
-    stem: str
-    picture: Picture
-
-
-class Head(NamedTuple):
-    """What stands at the top of a page, as plain text.
-
-    Attributes:
-        title: The name of the study.
-        kind: What it is.
-        lead: What it is about, a sentence or two.
-        facts: What it is of; empty ones are left out.
-    """
-
-    title: str
-    kind: str
-    lead: str
-    facts: Mapping[str, str]
-
-
-def build_page(
-    head: Head,
-    verdicts: Sequence[Verdict],
-    grids: Mapping[str, Table],
-    figures: Sequence[Shown],
-    full: str,
-) -> str:
-    """The whole page as HTML; all that came from files is escaped.
+def write_study(folder: Path, output: Path | None = None) -> list[Path]:
+    """Write the report of a study from its `study.json` and `study.parquet`.
 
     Args:
-        head: What stands at its top.
-        verdicts: What the study shows.
-        grids: Its tables by the stem of their files.
-        figures: Its figures.
-        full: The file that holds every mean in full.
+        folder: The study's folder.
+        output: Where to write; None: the folder's own `report`.
+
+    Returns:
+        The files, the page first.
+
+    Raises:
+        InputError: The study's files are missing or damaged, no run of it is finished, or a file
+            cannot be written.
     """
-    return render(
-        "study.html.jinja",
-        title=head.title,
-        head=head,
-        facts=[(name, [value]) for name, value in head.facts.items() if value],
-        verdicts=verdicts,
-        tables=grids,
-        figures=figures,
-        full=full,
-    )
+    study = read_study(folder)
+    estimates = Estimates(study)
+    compared, facts = rows(estimates), study.facts
+    counts = [f"{len(study.finished(r))} of {len(study.planned(r))} {r}" for r in ROLES]
+    head = {
+        "title": study.name,
+        "kind": "study",
+        "lead": text("leads", "study"),
+        "facts": {
+            "Experiment": study.experiment,
+            "Condition": facts["options"] or "",
+            "Corpus": study.corpus,
+            "Problem": study.words.problem,
+            "Answers": TARGETS.get(facts["target"], ""),
+            "Classes": ", ".join(study.classes),
+            "Readout": facts["readout"] or "",
+            "Part-of-speech tags": {True: "read", False: "not read"}.get(facts["pos"], ""),
+            f"Test {study.words.cluster}s": f"{study.measures.index.unique('index').size:,}",
+            "Finished runs": ", ".join(counts),
+        },
+    }
+    found = compared, verdicts(estimates, compared)
+    full = {"estimates.csv": estimates_csv(estimates)}
+    output = folder / "report" if output is None else output
+    return write_files(output, head, found, Tables(estimates).all(), figures(estimates), full)
+
+
+def write_files(
+    output: Path,
+    head: Mapping[str, object],
+    found: tuple[Sequence[Row], Sequence[Verdict]],
+    grids: Mapping[str, Table],
+    drawings: Iterable[Drawing],
+    full: Mapping[str, str],
+) -> list[Path]:
+    """Write a report.
+
+    Args:
+        output: The folder, made where it is missing.
+        head: What stands at the top of the page: its `title` and `kind`, a `lead` of a sentence or
+            two, and `facts` by name, of which empty ones are left out.
+        found: Comparisons, and the sentences that follow from them.
+        grids: Tables by the stem of their files.
+        drawings: Figures, each drawn when its turn comes.
+        full: Content of the file that holds every mean in full, by its name.
+
+    Returns:
+        The files, the page first.
+
+    Raises:
+        InputError: A file cannot be written.
+    """
+    compared, answers = found
+    said = [f"# {head['title']}\n"]
+    for verdict in answers:
+        sentences = "".join(f"* {sentence}\n" for sentence in verdict.sentences)
+        said += [f"## {verdict.question}\n", sentences]
+    texts = {"verdict.md": "\n".join(said), "verdict.csv": comparisons_csv(compared), **full}
+    for stem, grid in grids.items():
+        texts |= {f"{stem}.{ending}": content for ending, content in grid.to_texts().items()}
+    shown, files = [], []
+    for title, stem, figure, caption in drawings:
+        files += save_figure(figure, output / stem)
+        picture = {"svg": inline_svg(figure, stem, caption), "caption": caption}
+        shown.append({"title": title, "stem": stem, "picture": picture})
+    (name,) = full
+    page = {"verdicts": answers, "tables": grids, "figures": shown, "full": name}
+    texts[PAGE] = render("study.html.jinja", **head, **page)
+    for name, content in texts.items():
+        write_text(output / name, content)
+    return [output / PAGE, *(output / name for name in texts if name != PAGE), *files]
+
+
+def comparisons_csv(found: Sequence[Row]) -> str:
+    """Comparisons as CSV, numbers in full, so that others can hold sentences against them."""
+    import pandas as pd
+
+    head = ["question", "group", "against", "about", "measure", "mean", "low", "high"]
+    head += ["group_mean", "against_mean", "group_runs", "against_runs"]
+    head += ["group_models", "against_models", "outcome"]
+    lines = []
+    for spec, estimate, sides, outcome, units, _ in found:
+        known = (spec.question, spec.group, spec.against, spec.about, spec.measure)
+        numbers = (estimate.mean, estimate.low, estimate.high, *sides)
+        lines.append([*known, *numbers, len(spec.runs), len(spec.other), *units, outcome])
+    return str(pd.DataFrame(lines, columns=head).to_csv(index=False, lineterminator="\n"))

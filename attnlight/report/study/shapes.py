@@ -1,8 +1,7 @@
-"""What adversaries' losses show: which runs collapsed, and whether loss bends with divergence."""
+"""Whether the loss of adversaries bends as their attention diverges from the base's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,193 +9,114 @@ from numpy.typing import NDArray
 
 from attnlight.errors import InputError
 from attnlight.report.study.estimates import JS, NLL_BASE, NLL_GOLD, Estimates
-from attnlight.report.study.frame import validation
-from attnlight.report.study.groups import adversaries, term_name, terms
-from attnlight.report.study.texts import text
+from attnlight.report.study.groups import paths, term_name
+from attnlight.report.study.texts import capital, text
 from attnlight.report.tables import number
 from attnlight.statistics.changepoint import VERY_STRONG, Segments, fit_segments
-from attnlight.statistics.collapse import collapse_share
 
 if TYPE_CHECKING:
-    from attnlight.report.study.frame import Runs, Study
+    from attnlight.report.study.frame import Runs
 
 LOSSES = {NLL_BASE: "the base's labels", NLL_GOLD: "gold labels"}
 NO_BEND, KINK, JUMP, UNDECIDED = "no bend", "kink", "jump", "a bend, kink or jump"
-
-
-class Collapse(NamedTuple):
-    """Which adversaries of a base collapsed.
-
-    Attributes:
-        names: Names of those that did.
-        threshold: The loss above which a run has, in nats a token; NaN where it cannot be told.
-        ignorant: The loss of a prediction that knows nothing; NaN where the study does not say.
-        unknown: Why it cannot be told; empty where it can.
-    """
-
-    names: frozenset[str] = frozenset()
-    threshold: float = float("nan")
-    ignorant: float = float("nan")
-    unknown: str = ""
-
-    def of(self, runs: Runs) -> Runs:
-        """Those of some runs that collapsed."""
-        return runs[runs.index.isin(self.names)]
-
-    def rest(self, runs: Runs) -> Runs:
-        """Those of some runs that did not."""
-        return runs[~runs.index.isin(self.names)]
-
-    def share(self, runs: Runs) -> str:
-        """How many of some runs collapsed, in words; a dash where it cannot be told."""
-        if self.unknown or not len(runs):
-            return number(float("nan"))
-        return f"{len(self.of(runs))} of {len(runs)}"
-
-    @property
-    def note(self) -> str:
-        """What is called a collapse, a sentence."""
-        if self.unknown:
-            return f"Which runs collapsed cannot be told: {self.unknown}."
-        known = {"threshold": number(self.threshold), "ignorant": number(self.ignorant)}
-        return text("answers", "collapsed", **known)
-
-
-def find_collapses(study: Study, base: str) -> Collapse:
-    """Find the adversaries of a base, of all attention terms, whose training collapsed.
-
-    A finished run whose loss the study does not have had no finite one.
-    """
-    runs, ignorant = study.finished("adversary", base=base), study.runs.at[base, "ignorant"]
-    losses, lambdas = validation(runs, NLL_BASE), runs["lam"].fillna(0.0).to_numpy()
-    if not np.isfinite(losses[lambdas == 0]).any():
-        return Collapse(unknown="no finished run of λ = 0 has a loss on validation")
-    if np.isnan(ignorant):
-        return Collapse(unknown="the study does not say what knowing nothing loses")
-    try:
-        threshold = collapse_share(lambdas, losses, ignorant).threshold
-    except InputError as error:
-        return Collapse(unknown=str(error).rstrip("."))
-    fallen = ~np.isfinite(losses) | (losses > threshold)
-    return Collapse(frozenset(runs.index[fallen]), threshold, ignorant)
 
 
 class Bend(NamedTuple):
     """Three shapes fitted to a loss of some adversaries against the JS of their attention.
 
     Attributes:
-        term: Attention term of the runs; None: all terms.
+        points: What the points are, in words.
         measure: The loss.
-        whole: Whether collapsed runs are among them.
         runs: The adversaries whose loss and JS are finite.
         js: Mean JS of each, (P,).
         loss: Loss of each, (P,).
         fits: The shapes; None where there are too few points.
+        shape: What is shown: a kink or jump needs a BIC more than 10 less than any other shape's.
+        safe_point: The JS up to which the loss does not rise as it does beyond; None but at a kink
+            upwards.
+        sides: The runs of a JS up to the bend and beyond it; none where no bend is shown.
     """
 
-    term: str | None
+    points: str
     measure: str
-    whole: bool
     runs: Runs
     js: NDArray[np.float64]
     loss: NDArray[np.float64]
     fits: Segments | None
-
-    @property
-    def shape(self) -> str:
-        """What is shown: a kink or jump needs a BIC more than 10 less than any other shape's."""
-        if self.fits is None or self.fits.safe_point is None:
-            return NO_BEND
-        return self.fits.preferred.shape if self.fits.margin > VERY_STRONG else UNDECIDED
-
-    @property
-    def safe_point(self) -> float | None:
-        """The JS up to which the loss does not rise as it does beyond; None but at a kink upwards."""
-        if self.fits is None or self.shape != KINK or self.fits.kink.change <= 0:
-            return None
-        return self.fits.kink.place
-
-    @property
-    def sides(self) -> tuple[Runs, Runs]:
-        """The runs of a JS up to the bend and beyond it; none where no bend is shown."""
-        if self.fits is None or self.shape == NO_BEND:
-            return self.runs.iloc[:0], self.runs.iloc[:0]
-        beyond = self.js > self.fits.preferred.place
-        return self.runs[~beyond], self.runs[beyond]
-
-    @property
-    def points(self) -> str:
-        """What the points are, in words."""
-        name = "all terms" if self.term is None else term_name(self.term)
-        return name if self.whole else f"{name}, without collapsed runs"
+    shape: str
+    safe_point: float | None
+    sides: tuple[Runs, Runs]
 
 
 def find_bend(
-    estimates: Estimates,
-    base: str,
-    measure: str,
-    term: str | None = None,
-    without: Collapse | None = None,
+    estimates: Estimates, base: str, measure: str, term: str | None = None, whole: bool = True
 ) -> Bend:
-    """Fit the shapes to a loss of a base's adversaries and controls.
+    """Fit the shapes to a loss of a base's adversaries, those of lambda 0 included.
 
     Args:
         estimates: Estimates of the study.
         base: The base.
         measure: The loss.
         term: Their attention term; None: all.
-        without: Leave out those that collapsed.
+        whole: With those that collapsed.
     """
-    study = estimates.study
-    if term is None and len(terms(study, base)) == 1:
-        (term,) = terms(study, base)
-    runs = adversaries(study, base, term)
-    if without is not None:
-        runs = without.rest(runs)
+    by_term = paths(estimates.study, base)
+    if term is None and len(by_term) == 1:
+        (term,) = by_term
+    runs = estimates.study.finished("adversary", base=base)
+    if term is not None:
+        runs = runs.loc[[name for cell in by_term.get(term, []) for name in cell.runs.index]]
+    points = "all terms" if term is None else term_name(term)
+    if not whole:
+        runs, points = runs[~runs["collapsed"]], f"{points}, without collapsed runs"
     js, loss = (estimates.per_seed(runs, name) for name in (JS, measure))
     finite = np.isfinite(js) & np.isfinite(loss)
+    runs, js, loss = runs[finite], js[finite], loss[finite]
+    shape, safe, sides = NO_BEND, None, (runs.iloc[:0], runs.iloc[:0])
     try:
-        fits = fit_segments(js[finite], loss[finite])
+        fits = fit_segments(js, loss)
     except InputError:
-        fits = None
-    return Bend(term, measure, without is None, runs[finite], js[finite], loss[finite], fits)
+        return Bend(points, measure, runs, js, loss, None, shape, safe, sides)
+    if fits.safe_point is not None:
+        shape = fits.preferred.shape if fits.margin > VERY_STRONG else UNDECIDED
+        safe = fits.kink.place if shape == KINK and fits.kink.change > 0 else None
+        beyond = js > fits.preferred.place
+        sides = runs[~beyond], runs[beyond]
+    return Bend(points, measure, runs, js, loss, fits, shape, safe, sides)
 
 
-def find_bends(estimates: Estimates, base: str, collapse: Collapse) -> Iterator[Bend]:
+def find_bends(estimates: Estimates, base: str) -> list[Bend]:
     """Both losses, of all terms and of each, with collapsed runs and without."""
-    found = terms(estimates.study, base)
-    several: list[str | None] = [None] if len(found) > 1 else []
+    terms = list(paths(estimates.study, base))
+    several: list[str | None] = [None] if len(terms) > 1 else []
+    found = []
     for measure in LOSSES:
-        for term in [*several, *found]:
-            yield find_bend(estimates, base, measure, term)
-            if len(collapse.of(adversaries(estimates.study, base, term))):
-                yield find_bend(estimates, base, measure, term, collapse)
+        for term in [*several, *terms]:
+            found.append(find_bend(estimates, base, measure, term))
+            if found[-1].runs["collapsed"].any():
+                found.append(find_bend(estimates, base, measure, term, whole=False))
+    return found
 
 
-def told(bend: Bend, decides: bool = True) -> str:
-    """What shape the points have, a sentence; a safe point is named at a kink upwards alone.
+def bend_sentence(bend: Bend, decides: bool = True) -> str:
+    """What shape the points have; a safe point is named at a kink upwards alone.
 
     Args:
         bend: The fitted shapes.
         decides: Say whether there is a safe point: not of points of which some stand apart.
     """
-    points = bend.points[:1].upper() + bend.points[1:]
-    who = f"{points} ({len(bend.runs)} runs), loss against {LOSSES[bend.measure]}"
+    who = f"{capital(bend.points)} ({len(bend.runs)} runs), loss against {LOSSES[bend.measure]}"
     if bend.fits is None:
         return f"{who}: too few points for a bend."
-    safe = "the safe point" if bend.safe_point is not None else "no safe point"
-    return f"{who}: {_found(bend, bend.fits)}{f': {safe}' if decides else ''}."
-
-
-def _found(bend: Bend, fits: Segments) -> str:
-    best, shape = fits.preferred, bend.shape
+    best = bend.fits.preferred
     numbers = {
-        "less": f"{fits.line.bic - min(fits.kink.bic, fits.jump.bic):.1f}",
-        "over_line": f"{fits.over_line:.1f}",
-        "margin": f"{fits.margin:.1f}",
+        "less": f"{bend.fits.line.bic - min(bend.fits.kink.bic, bend.fits.jump.bic):.1f}",
+        "over_line": f"{bend.fits.over_line:.1f}",
+        "margin": f"{bend.fits.margin:.1f}",
         "place": number(best.place),
         "change": number(best.change),
         "slope": number(best.slope),
         "turned": number(best.slope + best.change),
     }
-    return text("shapes", shape, **numbers)
+    safe = "the safe point" if bend.safe_point is not None else "no safe point"
+    return f"{who}: {text('shapes', bend.shape, **numbers)}{f': {safe}' if decides else ''}."

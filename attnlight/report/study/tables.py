@@ -1,29 +1,16 @@
-"""Tables of a study: those of Wiegreffe & Pinter, or every group by every measure there is."""
+"""Tables of a study, as `texts.yaml` declares them: groups as rows, measures as columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from attnlight.report.study import groups
-from attnlight.report.study.estimates import (
-    DISTANCE,
-    JS,
-    PREDICTION,
-    TAU,
-    TVD,
-    Estimates,
-    seeds_cell,
-    to_csv,
-)
-from attnlight.report.study.frame import ACCURACY, F1
-from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, TRAINED, UNIFORM
-from attnlight.report.study.shapes import LOSSES, NO_BEND, Bend, find_bends, find_collapses
+from attnlight.report.study.estimates import DISTANCE, JS, TAU, Estimates
+from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM
+from attnlight.report.study.shapes import LOSSES, NO_BEND, find_bends
 from attnlight.report.study.texts import text, texts
-from attnlight.report.study.verdict import selection
+from attnlight.report.study.verdict import collapse_note, selection
 from attnlight.report.tables import Table, number
 
 if TYPE_CHECKING:
@@ -31,266 +18,208 @@ if TYPE_CHECKING:
 
 TEXT = "text"  # the readout
 _DASH = number(float("nan"))
+_HEAD, _BASE = f"{JS}_heads_", "base: "
 _GAP = (0.35, 0.6)  # mean JS between an imitation's and that of an adversary that got away
+
+
+class Line(NamedTuple):
+    """A row of a table.
+
+    Attributes:
+        labels: The cells that name it.
+        runs: The runs whose means it tells.
+        group: What comparisons call these runs.
+        against: The group whose means are taken off, in a row of differences; else empty.
+        about: What else names a comparison.
+        base: The base, as a group of one run, for the columns `base: <measure>`.
+        cells: Text of the columns that are no measures.
+    """
+
+    labels: Sequence[str]
+    runs: Runs
+    group: str = ""
+    against: str = ""
+    about: str = ""
+    base: Runs | None = None
+    cells: Mapping[str, str] = {}
 
 
 class Tables:
     """The tables of a study.
-
-    Where it holds the losses of its models, every group is told by every measure; otherwise
-    Wiegreffe & Pinter's tables 2, 3 and 4.
 
     Args:
         estimates: Estimates of the study.
     """
 
     def __init__(self, estimates: Estimates) -> None:
-        self.study, self.estimates = estimates.study, estimates
-        self.base = self.study.bases[0]
-        self._pairs = {
-            (s.group, s.against, s.measure, s.about): s for s in groups.specs(self.study)
-        }
-        self._prediction = [
-            self.study.quality,
-            *(m for m in PREDICTION[1:] if m != self.study.quality),
-        ]
-        self._short = [self.study.quality, TVD, JS]
+        self.estimates, self.study = estimates, estimates.study
+        self.specs = {(s.group, s.against, s.about, s.measure): s for s in groups.specs(self.study)}
+        self.lines = _lines(self.study) | _lines_by_base(estimates)
+        self.known, self.held = _notes(estimates), {*estimates.measures, *self.study.measures}
 
     def all(self) -> dict[str, Table]:
-        """Every table by the stem of its files."""
-        papers = (self.table2, self.table3, self.table4, self.seeds, self.adversaries)
-        whole = (self.models, self.distances, self.adversaries, self.adversary_distances)
-        every = (*whole, self.heads, self.segments) if self.study.losses else papers
-        return {make.__name__: make() for make in every}
+        """Every table by the stem of its files.
 
-    def table2(self) -> Table:
-        """Base and uniform attention."""
-        measures = list(dict.fromkeys((self.study.quality, ACCURACY)))
-        compared = {
-            TRAINED: self.study.architecture(self.base),
-            UNIFORM: groups.uniforms(self.study),
-        }
-        less = [self._less(UNIFORM, TRAINED, measure) for measure in measures]
-        rows = [*self._rows(compared, measures), ["uniform less trained", _DASH, *less]]
-        return self._grid("table2", rows, self._names(measures))
-
-    def table3(self) -> Table:
-        """Models whose attention is given, by whose it is."""
-        quality = [self.study.quality]
-        rows = []
-        for context in groups.contexts(self.study):
-            for name, runs in groups.guides(self.study, context).items():
-                where = f", {groups.reader(self.study, context)}" if context else ""
-                known = [f"{groups.whose(self.study, name)}{where}", seeds_cell(runs)]
-                less = [self._less_guide(name, o, context) for o in ("uniform", "shuffled")]
-                rows.append([*known, *self._cells(runs, quality), *less])
-        return self._grid("table3", rows, self._names(quality))
-
-    def table4(self) -> Table:
-        """The adversary that validation chose, between what bounds it on either side."""
-        study, selected = self.study, self.study.selected
-        term = selected[0] if selected else None
-        name = f"best adversary ({groups.words_of(*selected)})" if selected else "best adversary"
-        compared = {
-            TRAINED: study.architecture(self.base),
-            SEEDS: study.finished("seed", base=self.base),
-            UNIFORM: groups.uniforms(study),
-            "imitation control (λ = 0)": study.controls(self.base, term),
-            name: groups.chosen(study),
-        }
-        for other, lam in study.best.items():
-            if selected and other != term:
-                runs = study.finished("adversary", base=self.base, term=other, lam=lam)
-                compared[f"best of its term ({groups.words_of(other, lam)})"] = runs
-        rows = self._rows(compared, self._short)
-        rows[0][3:] = [_DASH, _DASH]  # the base is no distance from itself
-        for words, against in ((CONTROL, IMITATION), (SEEDS, SEEDS)):
-            less = [self._less(BEST, against, measure) for measure in self._short]
-            rows.append([f"best less {words}", _DASH, *less])
-        return self._grid("table4", rows, self._names(self._short), selection(study))
-
-    def seeds(self) -> Table:
-        """How far another seed is from each base, and how far attention over the base could be."""
-        bounds = [m for m in ("search_js", "worst_js") if m in self.study.measures]
-        rows = []
-        for base in self.study.bases:
-            own, other = self.study.itself(base), self.study.finished("seed", base=base)
-            first, *most = self._cells(own, [self.study.quality, *bounds])
-            rows.append([base, str(len(other)), first, *self._cells(other, self._short), *most])
-        said = text("notes", "search") if bounds else ""
-        return self._grid("seeds", rows, self._names(bounds), said)
-
-    def models(self) -> Table:
-        """What bases, uniform attention, other seeds and probes predict."""
-        rows = [
-            [
-                name,
-                seeds_cell(runs),
-                *self._cells(runs, self._prediction),
-                self._less(name, TRAINED),
-            ]
-            for name, runs in groups.models(self.study)
-        ]
-        alone = groups.ALONE in groups.contexts(self.study)
-        said = text("notes", "alone") if alone else ""
-        return self._grid("models", rows, self._names(self._prediction), said)
-
-    def distances(self) -> Table:
-        """How far uniform attention, other seeds and probes are from the base."""
-        _, *variants = groups.models(self.study)  # the bases are no distance from themselves
-        rows = [[name, seeds_cell(runs), *self._cells(runs, DISTANCE)] for name, runs in variants]
-        return self._grid("distances", rows, self._names(DISTANCE))
-
-    def adversaries(self) -> Table:
-        """What adversaries of every base, term and lambda predict, and how training went."""
-        study, losses = self.study, self.study.losses
-        measures = self._prediction if losses else self._short
-        epochs = "epochs" if study.runs["epochs"].notna().any() else "epoch chosen"
-        between, said = (
-            [],
-            [text("notes", "losses" if losses else "near", instance=study.words.instance)],
-        )
-        for base in study.bases:
-            collapse, own = find_collapses(study, base), groups.cells(study, base)
-            if losses and own:
-                said.append(f"{base}: " * (len(study.bases) > 1) + collapse.note)
-            for cell in own:
-                epoch = cell.runs["epochs"] if epochs == "epochs" else cell.runs["epoch"] + 1
-                share = [collapse.share(cell.runs)] if losses else []
-                between.append([*share, median_and_range(epoch.dropna())])
-        said += [selection(study) if losses else "Epochs count from 1.", *gaps(self.estimates)]
-        head = [*(["collapsed"] if losses else []), epochs, *self._names(measures)]
-        return self._grid("adversaries", self._by_lambda(measures, between), head, " ".join(said))
-
-    def adversary_distances(self) -> Table:
-        """How far adversaries of every base, attention term and lambda are from their base."""
-        rows = self._by_lambda(DISTANCE)
-        return self._grid("adversary_distances", rows, self._names(DISTANCE))
-
-    def heads(self) -> Table:
-        """How far each head of other seeds and adversaries is from the base's."""
-        measures = head_measures(self.study)
-        seeds = {base: self.study.finished("seed", base=base) for base in self.study.bases}
-        rows = [
-            [SEEDS, base, str(len(runs)), *self._cells(runs, measures)]
-            for base, runs in seeds.items()
-            if len(runs)
-        ]
-        head = [f"head {head}" for head in range(self.study.heads)]
-        return self._grid("heads", rows + self._by_lambda(measures), head)
-
-    def segments(self) -> Table:
-        """Line, kink and jump of each loss against mean JS, a point a run."""
-        rows = [
-            self._segments(base, bend)
-            for base in self.study.bases
-            if groups.cells(self.study, base)
-            for bend in find_bends(self.estimates, base, find_collapses(self.study, base))
-        ]
-        return self._grid("segments", rows, [])
-
-    def _segments(self, base: str, bend: Bend) -> list[str]:
-        known = [bend.points, base, LOSSES[bend.measure], str(len(bend.runs))]
-        if bend.fits is None:
-            return [*known, *[_DASH] * 3, "too few points", *[_DASH] * 4]
-        bent = bend.fits.preferred
-        known += [f"{fit.bic - bent.bic:.1f}" for fit in bend.fits]
-        if bend.shape == NO_BEND:
-            return [*known, NO_BEND, *[_DASH] * 4]
-        tau = [self.estimates.of(runs, TAU).signed for runs in bend.sides]
-        return [*known, bend.shape, number(bent.place), number(bent.change), *tau]
-
-    def _by_lambda(
-        self, measures: Sequence[str], between: Sequence[Sequence[str]] | None = None
-    ) -> list[list[str]]:
-        """A row for each planned cell of each base, with some cells between name and means."""
-        every = [cell for base in self.study.bases for cell in groups.cells(self.study, base)]
-        rows = []
-        for cell, more in zip(every, between or [[]] * len(every), strict=True):
-            best = cell.base == self.base and (cell.term, cell.lam) == self.study.selected
-            mark = "; chosen on validation" if best else ""
-            mark = mark if cell.lam else "; imitation control"
-            known = [f"{cell.name}{mark}", cell.base, str(len(cell.runs)), *more]
-            rows.append([*known, *self._cells(cell.runs, measures)])
-        return rows
-
-    def _rows(self, compared: dict[str, Runs], measures: Sequence[str]) -> list[list[str]]:
-        """Name, number of seeds and means of some groups."""
-        return [[n, str(len(runs)), *self._cells(runs, measures)] for n, runs in compared.items()]
-
-    def _less(self, group: str, against: str, measure: str | None = None, about: str = "") -> str:
-        """A difference that the study compares; a dash where it does not."""
-        spec = self._pairs.get((group, against, measure or self.study.quality, about))
-        if spec is None:
-            return _DASH
-        return str(self.estimates.difference(spec.runs, spec.other, spec.measure))
-
-    def _less_guide(self, guide: str, other: str, context: str | None) -> str:
-        sides = (groups.told(self.study, guide), groups.told(self.study, other))
-        about = groups.reader(self.study, context)
-        return _DASH if guide == other else self._less(*sides, about=about)
-
-    def _cells(self, runs: Runs, measures: Sequence[str]) -> list[str]:
-        return [str(self.estimates.of(runs, measure)) for measure in measures]
-
-    def _names(self, measures: Sequence[str]) -> list[str]:
-        quality = self.study.words.quality
-        return [quality if name == F1 else text("headings", name) for name in measures]
-
-    def _grid(self, stem: str, rows: list[list[str]], head: Sequence[str], said: str = "") -> Table:
-        """A table with its title, head and note from `texts.yaml`.
-
-        Args:
-            stem: Stem of its files.
-            rows: Its rows.
-            head: Names of the columns that depend on the study.
-            said: What else its note says.
+        A table stands where the study has the measure that it needs and not the one for which
+        others stand instead; a column of the base where the study has its measure.
         """
-        study, known = self.study, texts()["tables"][stem]
-        words = asdict(study.words) | {
-            "base": self.base,
-            "cells": self.estimates.note,
-            "said": said,
-        }
-        words |= {name: note.format(**words) for name, note in texts()["notes"].items()}
-        names = [[name.format(**words)] if name != "*" else head for name in known["head"]]
-        note = known["note"].format(**words).strip()
-        more = study.facts["readout"] == TEXT and words["text_readout"] not in note
-        notes = [note, *([words["text_readout"]] if more else [])]
-        notes += groups.missing(study, known["roles"])
-        return Table.of(known["title"], [n for part in names for n in part], rows, " ".join(notes))
+        found, known = {}, self.known
+        for spec in texts()["tables"]:
+            needed = spec.get("needs", self.study.quality) in self.held
+            if not needed or spec.get("unless") in self.held:
+                continue
+            columns: dict[str, str] = {}
+            for name, heading in spec["columns"].items():
+                every = [name.replace("quality", self.study.quality)]
+                every = self.estimates.heads if name == "heads" else every
+                for one in every:
+                    if not one.startswith(_BASE) or one.removeprefix(_BASE) in self.held:
+                        default = texts()["headings"].get(one, one.replace(_HEAD, "head "))
+                        columns.setdefault(one, (heading or default).format(**known))
+            lines = [line for kind in spec["rows"] for line in self.lines[kind]]
+            rows = [[*line.labels, *(self._cell(line, one) for one in columns)] for line in lines]
+            note, more = spec["note"].format(**known), known["text_readout"]
+            if self.study.facts["readout"] == TEXT and more not in note:
+                note += f" {more}"
+            note = " ".join([note, *groups.missing(self.study, spec["roles"])])
+            head = [*spec["names"], *columns.values()]
+            title, note = spec["title"].format(**known), " ".join(note.split())
+            found[spec["stem"]] = Table.of(title, head, rows, note)
+        return found
+
+    def _cell(self, line: Line, column: str) -> str:
+        if column in line.cells:
+            return line.cells[column]
+        if column == "seeds":
+            units = line.runs["model"].nunique()
+            guided = "" if units == len(line.runs) else f" (guided by {units})"
+            return _DASH if line.against else f"{len(line.runs)}{guided}"
+        if column.startswith("less ") or line.against:
+            against, measure = line.against, column
+            if not against:
+                other, measure = column.removeprefix("less "), self.study.quality
+                against = TRAINED if other == "trained" else groups.guide_name(self.study, other)
+            spec = self.specs.get((line.group, against, line.about, measure))
+            if spec is None or line.group == against:
+                return _DASH
+            return str(self.estimates.of(spec.runs, measure, spec.other))
+        if line.base is not None and column.startswith(_BASE):
+            return str(self.estimates.of(line.base, column.removeprefix(_BASE)))
+        if column in DISTANCE and "base" in set(line.runs["role"]):
+            return _DASH  # a base is no distance from itself
+        return str(self.estimates.of(line.runs, column))
+
+
+def _lines(study: Study) -> dict[str, list[Line]]:
+    """Rows of the first base's groups, by what a table calls them."""
+    named = groups.named(study)
+    found = {name: [Line([name], runs)] for name, runs in named.items()}
+    found["imitation"] = [Line(["imitation control (λ = 0)"], named[IMITATION])]
+    label = f" ({groups.term_name(*study.selected)})" if study.selected else ""
+    found["best of each term"] = [Line([f"best adversary{label}"], named[BEST])]
+    for term, lam in study.best.items():
+        if study.selected and term != study.selected[0]:
+            label = f"best of its term ({groups.term_name(term, lam)})"
+            runs = study.finished("adversary", base=study.bases[0], term=term, lam=lam)
+            found["best of each term"].append(Line([label], runs))
+    for label, group, against in (
+        ("uniform less trained", UNIFORM, TRAINED),
+        ("best less λ = 0", BEST, IMITATION),
+        ("best less other seeds", BEST, SEEDS),
+    ):
+        found[label] = [Line([label], named[group], group, against)]
+    found["models"] = [Line([name], runs, name) for _, name, runs in groups.models(study)]
+    found["variants"] = found["models"][1:]  # bases are no distance from themselves
+    found["guides"] = []
+    for context in groups.contexts(study):
+        about = groups.guided_name(study, context)
+        for guide, runs in groups.guides(study, context).items():
+            label = groups.guide_name(study, guide, "name") + (f", {about}" if context else "")
+            group = groups.guide_name(study, guide)
+            found["guides"].append(Line([label], runs, group, about=about))
+    return found
+
+
+def _lines_by_base(estimates: Estimates) -> dict[str, list[Line]]:
+    """Rows of each base: its other seeds, its adversaries by lambda, bends of their losses."""
+    study = estimates.study
+    found: dict[str, list[Line]] = {"bases": [], "seeds of bases": [], "cells": [], "bends": []}
+    for base in study.bases:
+        own, seeds = study.finished("base", base=base), study.finished("seed", base=base)
+        found["bases"].append(Line([base], seeds, base=own))
+        found["seeds of bases"] += [Line([SEEDS, base], seeds)] * bool(len(seeds))
+        for cell in groups.cells(study, base):
+            runs, name = cell.runs, groups.term_name(cell.term, cell.lam)
+            if base == study.bases[0] and (cell.term, cell.lam) == study.selected:
+                name += "; chosen on validation"
+            name += "" if cell.lam else "; imitation control"
+            told = len(runs) and not study.runs.at[base, "unknown"]
+            cells = {"collapsed": f"{runs['collapsed'].sum()} of {len(runs)}" if told else _DASH}
+            every = study.runs["epochs"].notna().any()
+            epochs = (runs["epochs"] if every else runs["epoch"] + 1).dropna()
+            middle, low, high = epochs.median(), epochs.min(), epochs.max()
+            spread = "" if low == high else f" ({low:g} to {high:g})"
+            cells["epochs"] = f"{middle:g}{spread}" if len(epochs) else _DASH
+            found["cells"].append(Line([name, base], runs, cells=cells))
+        for bend in find_bends(estimates, base) if study.losses else []:
+            cells = dict.fromkeys(("at JS", "change", "tau up to it", "tau beyond"), _DASH)
+            cells |= {"runs": str(len(bend.runs)), "shown": "too few points"}
+            cells |= {f"BIC of {shape}": _DASH for shape in ("line", "kink", "jump")}
+            if bend.fits is not None:
+                bent = bend.fits.preferred
+                cells |= {f"BIC of {f.shape}": f"{f.bic - bent.bic:.1f}" for f in bend.fits}
+                cells["shown"] = bend.shape
+                if bend.shape != NO_BEND:
+                    up_to, beyond = (estimates.of(runs, TAU).signed for runs in bend.sides)
+                    cells |= {"at JS": number(bent.place), "change": number(bent.change)}
+                    cells |= {"tau up to it": up_to, "tau beyond": beyond}
+            labels = [bend.points, base, LOSSES[bend.measure]]
+            found["bends"].append(Line(labels, bend.runs, cells=cells))
+    return found
+
+
+def _notes(estimates: Estimates) -> dict[str, str]:
+    """What titles, headings and notes may name."""
+    study, base = estimates.study, estimates.study.bases[0]
+    known = groups.words(study) | {"base": base, "selection": selection(study)}
+    known["resamples"] = f"{estimates.resamples:,}"
+    known["epochs"] = "epochs" if study.runs["epochs"].notna().any() else "epoch chosen"
+    planned = [base for base in study.bases if groups.cells(study, base)]
+    several = "{0}: {1}" if len(study.bases) > 1 else "{1}"
+    collapses = (several.format(base, collapse_note(study, base)) for base in planned)
+    gaps, (low, high) = [], _GAP
+    for term, path in sorted(groups.paths(study, base).items()):
+        means = [estimates.of(cell.runs, JS).mean for cell in path if cell.lam > 0]
+        if max(means) >= high and not any(low < mean < high for mean in means):
+            gaps.append(text("answers", "gap", term=groups.term_name(term), low=low, high=high))
+    known |= {"collapses": " ".join(collapses), "gaps": " ".join(gaps)}
+    there = {
+        "search": "search_js" in study.measures or "worst_js" in study.measures,
+        "alone": "tokens" in groups.contexts(study),
+    }
+    for name, note in texts()["notes"].items():
+        known[name] = note.format(**known) if there.get(name, True) else ""
+    return known
 
 
 def estimates_csv(estimates: Estimates) -> str:
-    """Every mean of the tables as CSV, numbers in full."""
-    study = estimates.study
-    measures = [study.quality, ACCURACY, TVD, JS]
-    if study.losses:
-        measures = [study.quality, *PREDICTION[1:], *DISTANCE, *head_measures(study)]
-    return to_csv(groups.every_group(study), list(dict.fromkeys(measures)), estimates)
+    """Every mean of the tables as CSV, numbers in full and empty where undefined."""
+    import pandas as pd
 
-
-def head_measures(study: Study) -> list[str]:
-    """For each head of the base, how far the attention that is matched with it is from it."""
-    return [f"attention_js_heads_{head}" for head in range(study.heads)]
-
-
-def median_and_range(numbers: Sequence[float]) -> str:
-    """The median with the least and largest; a dash where there is none."""
-    if not len(numbers):
-        return _DASH
-    middle, low, high = f"{np.median(numbers):g}", min(numbers), max(numbers)
-    return middle if low == high else f"{middle} ({low:g} to {high:g})"
-
-
-def gaps(estimates: Estimates) -> Iterator[str]:
-    """Whether the grid jumps over the middle: a sentence for each term where it does."""
-    study = estimates.study
-    own = [c for c in groups.cells(study, study.bases[0]) if len(c.runs) and c.lam > 0]
-    for term in sorted({cell.term for cell in own if cell.term}):
-        means = [estimates.of(cell.runs, JS).mean for cell in own if cell.term == term]
-        if max(means) >= _GAP[1] and not any(_GAP[0] < mean < _GAP[1] for mean in means):
-            yield (
-                f"No lambda of {groups.term_name(term)} has a mean JS between {_GAP[0]:g} and "
-                f"{_GAP[1]:g}."
-            )
+    study, first = estimates.study, estimates.study.bases[0]
+    every = []
+    for base in study.bases:
+        every += [("base", base, study.finished("base", base=base))]
+        every += [("seeds", base, study.finished("seed", base=base))]
+    every += [
+        (key, first, runs) for key, _, runs in groups.models(study) if key not in ("bases", "seeds")
+    ]
+    for cell in (cell for base in study.bases for cell in groups.cells(study, base)):
+        every += [(f"adversary-{cell.term or 'none'}-{cell.lam:g}", cell.base, cell.runs)]
+    rows = [
+        (name, base, measure, *estimates.of(runs, measure))
+        for name, base, runs in every
+        for measure in estimates.measures
+    ]
+    head = ["group", "base", "measure", "mean", "std", "low", "high", "seeds"]
+    return str(pd.DataFrame(rows, columns=head).to_csv(index=False, lineterminator="\n"))

@@ -9,18 +9,22 @@ from typing import Any
 import yaml
 
 
-def text(kind: str, *names: str, **fields: object) -> str:
+def text(*names: str, **fields: object) -> str:
     """A text with its fields filled in.
 
     Args:
-        kind: What it is, a key of the file.
-        names: Its name; of an outcome question and outcome.
-        fields: What stands in its braces.
+        names: Its place in the file.
+        fields: What stands in its braces; `{Name}` is the field `name` with a capital.
     """
-    found: Any = texts()[kind]
+    found: Any = texts()
     for name in names:
         found = found[name]
-    return str(found).format(**fields)
+    return str(found).format(**fields, **{n.capitalize(): capital(f) for n, f in fields.items()})
+
+
+def capital(words: object) -> str:
+    """Words with a capital at their beginning."""
+    return f"{str(words)[:1].upper()}{str(words)[1:]}"
 
 
 @cache

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnlight.report.study import groups
-from attnlight.report.study.estimates import JS, NLL_BASE, TAU, Estimate, Estimates, models
-from attnlight.report.study.frame import validation
-from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, Spec
-from attnlight.report.study.shapes import LOSSES, find_bend, find_collapses
-from attnlight.report.study.shapes import told as told_shape
-from attnlight.report.study.texts import text
+from attnlight.report.study.estimates import JS, NLL_BASE, TAU, Estimate, Estimates
+from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, TABLE, Spec
+from attnlight.report.study.shapes import LOSSES, bend_sentence, find_bend
+from attnlight.report.study.texts import capital, text
 from attnlight.report.tables import number
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ class Row(NamedTuple):
         outcome: Of the difference: `above` or `below` 0, `not shown`, `too few` models on a side,
             or `no runs` on one.
         units: Number of trained models on each side.
-        quality: What F1 is called.
+        words: What its sentence may name; empty where none tells it.
     """
 
     spec: Spec
@@ -50,38 +48,11 @@ class Row(NamedTuple):
     sides: tuple[float, float]
     outcome: str
     units: tuple[int, int]
-    quality: str
+    words: dict[str, str]
 
     def sentence(self, **more: str) -> str:
         """The comparison in words."""
         return text("outcomes", self.spec.question, self.outcome, **self.words, **more)
-
-    @property
-    def words(self) -> dict[str, str]:
-        """What a sentence may name."""
-        spec = self.spec
-        both = ((spec.group, spec.runs), (spec.against, spec.other))
-        lacking = " nor of ".join(name for name, runs in both if not len(runs))
-        means = [
-            f"{number(mean)} with {name} ({count(runs)})"
-            for mean, (name, runs) in zip(self.sides, both, strict=True)
-        ]
-        measure = "Mean JS" if spec.measure == JS else capital(self.quality)
-        return {
-            "quality": self.quality,
-            "Quality": capital(self.quality),
-            "group": spec.group,
-            "Group": capital(spec.group),
-            "against": spec.against,
-            "about": spec.about,
-            "level": LEVELS.get(spec.against, spec.against),
-            "less": self.estimate.signed,
-            "size": self.estimate.size,
-            "both": f"{measure}: {', '.join(means)}.",
-            "count": count(spec.runs),
-            "units": units(*self.units),
-            "lacking": f"no finished run of {lacking}.",
-        }
 
 
 class Verdict(NamedTuple):
@@ -93,23 +64,59 @@ class Verdict(NamedTuple):
 
 def rows(estimates: Estimates) -> list[Row]:
     """Every comparison of a study with its outcome."""
-    return [judge(estimates, spec) for spec in groups.specs(estimates.study)]
+    found = []
+    for spec in groups.specs(estimates.study):
+        less = estimates.of(spec.runs, spec.measure, spec.other)
+        one, two = (estimates.of(runs, spec.measure).mean for runs in (spec.runs, spec.other))
+        units = spec.runs["model"].nunique(), spec.other["model"].nunique()
+        found.append(judge(spec, less, (one, two), units, estimates.study.words.quality))
+    return found
 
 
-def judge(estimates: Estimates, spec: Spec) -> Row:
-    """The outcome of a comparison."""
-    found = estimates.difference(spec.runs, spec.other, spec.measure)
-    sides = [estimates.of(runs, spec.measure).mean for runs in (spec.runs, spec.other)]
-    trained = models(spec.runs), models(spec.other)
-    outcome, quality = outcome_of(found, trained), estimates.study.words.quality
-    return Row(spec, found, (sides[0], sides[1]), outcome, trained, quality)
+def judge(
+    spec: Spec, found: Estimate, sides: tuple[float, float], units: tuple[int, int], quality: str
+) -> Row:
+    """A comparison with its outcome.
 
-
-def outcome_of(found: Estimate, units: tuple[int, int]) -> str:
-    """What a difference shows, from its interval and the number of models on each side."""
+    Args:
+        spec: What is compared.
+        found: The difference.
+        sides: Mean of the group, and of that which it is compared with.
+        units: Number of trained models on each side.
+        quality: What F1 is called.
+    """
+    outcome = ABOVE if found.low > 0 else BELOW if found.high < 0 else NOT_SHOWN
     if min(units) < FEWEST:
-        return TOO_FEW if min(units) else NO_RUNS
-    return ABOVE if found.low > 0 else BELOW if found.high < 0 else NOT_SHOWN
+        outcome = TOO_FEW if min(units) else NO_RUNS
+    if spec.question == TABLE:
+        return Row(spec, found, sides, outcome, units, {})
+    counts = [seeds_in_words(runs) for runs in (spec.runs, spec.other)]
+    lacking = [n for n, r in ((spec.group, spec.runs), (spec.against, spec.other)) if not len(r)]
+    both = zip(sides, (spec.group, spec.against), counts, strict=True)
+    means = ", ".join(f"{number(mean)} with {name} ({count})" for mean, name, count in both)
+    turned = Estimate(-found.mean, found.std, -found.high, -found.low, found.seeds)
+    words = {
+        "quality": quality,
+        "group": spec.group,
+        "against": spec.against,
+        "about": spec.about,
+        "level": LEVELS.get(spec.against, spec.against),
+        "less": found.signed,
+        "size": (found if found.mean >= 0 else turned).signed,
+        "both": f"{'Mean JS' if spec.measure == JS else capital(quality)}: {means}.",
+        "count": counts[0],
+        "units": f"{units[0]} and {units[1]} trained models ({FEWEST} per side required)",
+        "lacking": f"no finished run of {' nor of '.join(lacking)}.",
+    }
+    return Row(spec, found, sides, outcome, units, words)
+
+
+def seeds_in_words(runs: Runs) -> str:
+    """How many seeds there are, and of how many trained models where those are fewer."""
+    every, trained = len(runs), runs["model"].nunique()
+    seeds = f"{every} seed{'' if every == 1 else 's'}"
+    guided = f", guided by {trained} model{'' if trained == 1 else 's'}"
+    return seeds if trained == every else seeds + guided
 
 
 def verdicts(estimates: Estimates, found: Sequence[Row] | None = None) -> list[Verdict]:
@@ -123,180 +130,121 @@ def verdicts(estimates: Estimates, found: Sequence[Row] | None = None) -> list[V
     by: dict[str, list[Row]] = {}
     for row in every:
         by.setdefault(row.spec.question, []).append(row)
-    needed = [*(row.sentence() for row in by["needed"]), *_heads_needed(by.get("head", []))]
-    beyond = [*(row.sentence() for row in by["divergence"]), *_price(by["price"])]
-    answers = [
-        Verdict("Is attention needed here?", needed),
-        Verdict(
-            "Is the adversary's divergence beyond seed variance?",
-            [selection(study), *beyond, *_divergence_by_head(estimates)],
-        ),
-    ]
+    answers = {"needed": [*(row.sentence() for row in by["needed"]), *_heads(by.get("head", []))]}
+    answers["beyond"] = list(_beyond(estimates, by["divergence"], by["price"]))
     if study.losses:
-        lost, ranked = _lost(study, by.get("lost", [])), _ranked(estimates, by["ranked"])
-        answers += [
-            Verdict(
-                "Up to which λ is nothing lost?", list(lost) or [text("answers", "no_adversary")]
-            ),
-            Verdict("Does training collapse?", list(_collapsed(study))),
-            Verdict(
-                "Is there a safe point?",
-                list(_safe(estimates)) or [text("answers", "no_adversary")],
-            ),
-            Verdict("Do rankings of words change?", list(ranked)),
-        ]
+        answers["lost"] = list(_lost(by.get("lost", [])))
+        answers["collapsed"] = list(_collapsed(study))
+        answers["safe"] = list(_safe(estimates))
+        answers["ranked"] = list(_ranked(estimates, by["ranked"]))
+    answered = [Verdict(text("questions", name), said) for name, said in answers.items()]
     for context in groups.contexts(study):
+        name = groups.guided_name(study, context)
         own = [*by.get("guides", []), *by.get("informs", [])]
-        name = groups.reader(study, context)
         said = [row.sentence() for row in own if row.spec.about == name]
-        answers.append(Verdict(f"Does given attention guide {name}?", said))
+        answered.append(Verdict(text("questions", "guides", about=name), said))
     lacking = groups.missing(study)
-    return [*answers, Verdict("What is missing?", lacking)] if lacking else answers
+    return [*answered, Verdict(text("questions", "missing"), lacking)] if lacking else answered
 
 
-def _heads_needed(found: Sequence[Row]) -> Iterator[str]:
+def _heads(found: Sequence[Row]) -> Iterator[str]:
     """Which heads are needed, in one sentence on all of them."""
     held = {row.spec.group.split()[1]: row for row in found if row.outcome != NO_RUNS}
-    if not held:
-        return
-    quality = next(iter(held.values())).quality
-    told_each = ", ".join(f"{row.estimate.signed} (head {head})" for head, row in held.items())
-    numbers = f"One head uniform, the others learned, {quality} differs by {told_each}."
-    few = [row for row in held.values() if row.outcome == TOO_FEW]
-    fallen = [head for head, row in held.items() if row.outcome == BELOW]
-    if few:
-        least = min(few, key=lambda row: len(row.spec.runs))
-        yield f"Inconclusive on single heads: {least.words['units']}. {numbers}"
-    elif fallen:
-        yield f"It falls without head {', '.join(fallen)}. {numbers}"
-    else:
-        yield f"For no head it is shown to fall. {numbers}"
+    if held:
+        few = [row for row in held.values() if row.outcome == TOO_FEW]
+        fallen = [head for head, row in held.items() if row.outcome == BELOW]
+        first = min(few, key=lambda row: len(row.spec.runs)) if few else next(iter(held.values()))
+        each = ", ".join(f"{row.estimate.signed} (head {head})" for head, row in held.items())
+        outcome = TOO_FEW if few else BELOW if fallen else NOT_SHOWN
+        yield text("heads", outcome, **first.words, each=each, fallen=", ".join(fallen))
 
 
-def _price(found: Sequence[Row]) -> Iterator[str]:
-    """What the divergence costs beside lambda 0, without a claim."""
-    if all(row.outcome != NO_RUNS for row in found):
-        tvd, quality = found
+def _beyond(estimates: Estimates, found: Sequence[Row], price: Sequence[Row]) -> Iterator[str]:
+    """How the best adversary was chosen, what it reached and, without a claim, the price."""
+    yield selection(estimates.study)
+    yield from (row.sentence() for row in found)
+    if all(row.outcome != NO_RUNS for row in price):
+        tvd, quality = price
         yield text("answers", "price", tvd=tvd.estimate.signed, **quality.words)
+    best = groups.chosen(estimates.study)
+    if len(best) and len(estimates.heads) > 1:
+        means = [number(estimates.of(best, measure).mean) for measure in estimates.heads]
+        each = ", ".join(f"{mean} (head {head})" for head, mean in enumerate(means))
+        yield f"By head the mean JS of the best adversary is {each}."
 
 
-def _divergence_by_head(estimates: Estimates) -> Iterator[str]:
-    best, heads = groups.chosen(estimates.study), estimates.study.heads
-    if len(best) and heads > 1:
-        means = [estimates.of(best, f"attention_js_heads_{head}").mean for head in range(heads)]
-        by_head = ", ".join(f"{number(mean)} (head {head})" for head, mean in enumerate(means))
-        yield f"By head the mean JS of the best adversary is {by_head}."
+def selection(study: Study) -> str:
+    """How the best adversary was chosen, and whether it is what the paper asks for."""
+    best = groups.chosen(study)
+    if study.selected is None or not len(best):
+        return text("answers", "unchosen" if study.selected is None else "unfinished")
+    reached = best["validation_attention_js"].mean()
+    known = groups.words(study) | {"term": groups.term_name(study.selected[0])}
+    name = "fell_short" if reached < REACHED else "chosen"  # NaN where the study does not say
+    return text("answers", name, **known, reached=REACHED)
 
 
-def _lost(study: Study, found: Sequence[Row]) -> Iterator[str]:
+def _lost(found: Sequence[Row]) -> Iterator[str]:
     """Of each term the least lambda that loses quality, where there are seeds enough to say."""
     for about in dict.fromkeys(row.spec.about for row in found):
         own = [row for row in found if row.spec.about == about]
-        most = min(own, key=lambda row: row.estimate.mean)
-        lowest = text("answers", "lowest", **most.words)
+        lowest = min(own, key=lambda row: row.estimate.mean)
         first = next((row for row in own if row.outcome == BELOW), own[0])
         if any(row.outcome in (TOO_FEW, NO_RUNS) for row in own):
             first = min(own, key=lambda row: len(row.spec.runs))
         elif first.outcome == ABOVE:
             first = first._replace(outcome=NOT_SHOWN)
-        yield first.sentence(lam=first.spec.group.rpartition(" ")[2], lowest=lowest)
+        lam = first.spec.group.rpartition(" ")[2]
+        yield first.sentence(lam=lam, lowest=text("answers", "lowest", **lowest.words))
+    if not found:
+        yield text("answers", "no_adversary")
+
+
+def collapse_note(study: Study, base: str) -> str:
+    """When an adversary of a base is said to have collapsed, or why that cannot be told."""
+    own = study.runs.loc[base]
+    if own["unknown"]:
+        return f"Which runs collapsed cannot be told: {own['unknown']}."
+    known = {name: number(own[name]) for name in ("threshold", "ignorant")}
+    return text("answers", "collapsed", **known, **groups.words(study))
 
 
 def _collapsed(study: Study) -> Iterator[str]:
     base = study.bases[0]
-    collapse = find_collapses(study, base)
-    yield collapse.note
-    if not collapse.unknown:
-        for term in groups.terms(study, base):
-            cells = groups.path(study, base, term=term)
-            fallen = [cell for cell in cells if len(collapse.of(cell.runs))]
-            where = ", ".join(f"{collapse.share(c.runs)} at λ = {c.lam:g}" for c in fallen)
-            whole = sum(len(cell.runs) for cell in cells)
-            yield f"{groups.term_name(term)}, of {whole} runs: {where or 'none'}."
+    yield collapse_note(study, base)
+    if not study.runs.at[base, "unknown"]:
+        for term, path in groups.paths(study, base).items():
+            fallen = [(cell, int(cell.runs["collapsed"].sum())) for cell in path]
+            where = [f"{n} of {len(cell.runs)} at λ = {cell.lam:g}" for cell, n in fallen if n]
+            whole = sum(len(cell.runs) for cell in path)
+            yield f"{groups.term_name(term)}, of {whole} runs: {', '.join(where) or 'none'}."
 
 
 def _safe(estimates: Estimates) -> Iterator[str]:
     """The shape of all runs, then of those that did not collapse, which decide."""
     base = estimates.study.bases[0]
-    if groups.terms(estimates.study, base):
-        collapse = find_collapses(estimates.study, base)
-        for measure in LOSSES:
-            whole = find_bend(estimates, base, measure)
-            fell = bool(len(collapse.of(whole.runs)))
-            yield told_shape(whole, decides=not fell)
-            if fell:
-                yield told_shape(find_bend(estimates, base, measure, without=collapse))
+    if not groups.paths(estimates.study, base):
+        yield text("answers", "no_adversary")
+        return
+    for measure in LOSSES:
+        whole = find_bend(estimates, base, measure)
+        fell = bool(whole.runs["collapsed"].any())
+        yield bend_sentence(whole, decides=not fell)
+        if fell:
+            yield bend_sentence(find_bend(estimates, base, measure, whole=False))
 
 
 def _ranked(estimates: Estimates, found: Sequence[Row]) -> Iterator[str]:
-    study, base = estimates.study, estimates.study.bases[0]
-    named: list[tuple[str, Runs]] = [
-        (SEEDS, study.finished("seed", base=base)),
-        (f"imitation ({CONTROL})", study.controls(base)),
-        (BEST, groups.chosen(study)),
-    ]
-    means = [(name, estimates.of(runs, TAU)) for name, runs in named]
-    held = [f"{mean} with {name}" for name, mean in means if not np.isnan(mean.mean)]
+    named = groups.named(estimates.study)
+    levels = {SEEDS: SEEDS, CONTROL: f"imitation ({CONTROL})", BEST: BEST}
+    taus = {name: estimates.of(named[group], TAU) for group, name in levels.items()}
+    held = [f"{tau} with {name}" for name, tau in taus.items() if not np.isnan(tau.mean)]
     if not held:
-        yield "No answer: the study has no tau of attention with the base's."
+        yield text("answers", "unranked")
         return
     yield f"Tau of attention with the base's: {', '.join(held)}."
     yield from (row.sentence() for row in found)
-    bend = find_bend(estimates, base, NLL_BASE)
+    bend = find_bend(estimates, estimates.study.bases[0], NLL_BASE)
     if all(len(side) for side in bend.sides):
         up_to, after = (estimates.of(runs, TAU).signed for runs in bend.sides)
         yield f"Up to the {bend.shape} of the loss tau is {up_to}, beyond it {after}."
-
-
-def selection(study: Study) -> str:
-    """How the best adversary was chosen, and whether it is what the paper asks for."""
-    if study.selected is None:
-        return "No adversary is chosen yet."
-    if not len(groups.chosen(study)):
-        return "No adversary of the chosen lambda is finished."
-    term, reached = groups.term_name(study.selected[0]), validation(groups.chosen(study), JS)
-    short = np.isfinite(reached).any() and np.nanmean(reached) < REACHED
-    name, known = "fell_short" if short else "chosen", {"term": term, "reached": REACHED}
-    return text("answers", name, **known, criterion=study.words.criterion)
-
-
-def to_markdown(title: str, found: Sequence[Verdict]) -> str:
-    """Verdicts as a Markdown page."""
-    parts = [f"# {title}\n"]
-    for verdict in found:
-        parts.append(f"## {verdict.question}\n")
-        parts.append("".join(f"* {sentence}\n" for sentence in verdict.sentences))
-    return "\n".join(parts)
-
-
-def to_csv(found: Sequence[Row]) -> str:
-    """Comparisons as CSV, numbers in full, so that others can hold sentences against them."""
-    import pandas as pd
-
-    head = ["question", "group", "against", "about", "measure", "mean", "low", "high"]
-    head += ["group_mean", "against_mean", "group_runs", "against_runs"]
-    head += ["group_models", "against_models", "outcome"]
-    lines = []
-    for spec, estimate, sides, outcome, trained, _ in found:
-        known = (spec.question, spec.group, spec.against, spec.about, spec.measure)
-        numbers = (estimate.mean, estimate.low, estimate.high, *sides)
-        lines.append([*known, *numbers, len(spec.runs), len(spec.other), *trained, outcome])
-    return str(pd.DataFrame(lines, columns=head).to_csv(index=False, lineterminator="\n"))
-
-
-def count(runs: Runs) -> str:
-    """How many seeds there are, and of how many trained models where those are fewer."""
-    every, trained = len(runs), models(runs)
-    seeds = f"{every} seed{'' if every == 1 else 's'}"
-    guided = f", guided by {trained} model{'' if trained == 1 else 's'}"
-    return seeds if trained == every else seeds + guided
-
-
-def units(one: int, other: int) -> str:
-    """The number of trained models on each side, and how many a claim needs."""
-    return f"{one} and {other} trained models ({FEWEST} per side required)"
-
-
-def capital(words: str) -> str:
-    """Words with a capital at their beginning."""
-    return words[:1].upper() + words[1:]

@@ -1,4 +1,4 @@
-"""A whole study of a classifier and one of a tagger for the tests that only look at them."""
+"""A whole study of a classifier or of a tagger for the tests that only look at it."""
 
 from collections.abc import Iterator
 from pathlib import Path

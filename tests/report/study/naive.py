@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tests.report.study.fake_tagging import FakeTagging
+from tests.report.study.fake import FakeStudy, Rows
 
 # Numerator and denominator of each measure.
 PARTS = {
@@ -23,26 +23,35 @@ PARTS = {
 }
 
 
-def measure(
-    fake: FakeTagging, run: str, name: str, sentences: Sequence[int] | None = None
-) -> float:
-    """A measure of a run over some sentences, all of them by default."""
+def measure(fake: FakeStudy, run: str, name: str, clusters: Sequence[int] | None = None) -> float:
+    """A measure of a run over some clusters, all of them by default."""
     rows = fake.rows[run]
-    chosen = range(len(fake.index)) if sentences is None else sentences
+    part = of_text if "label" in rows else of_sentence
     top = bottom = 0.0
-    for k in chosen:
-        if name == "f1":
-            up, down = 2.0 * rows["matched"][k], float(rows["gold"][k] + rows["found"][k])
-        elif name.startswith("attention_js_heads"):
-            head = int(name.rpartition("_")[2])
-            up = float(np.float32(rows["attention_js_heads"][k][head]))
-            down = float(rows["tokens"][k])
-        else:
-            above, below = PARTS[name]
-            up, down = float(np.float32(rows[above][k])), float(rows[below][k])
+    for k in range(len(fake.index)) if clusters is None else clusters:
+        up, down = part(rows, k, name)
         if not (math.isnan(up) or math.isnan(down)):
             top, bottom = top + up, bottom + down
     return top / bottom if bottom > 0 else math.nan
+
+
+def of_sentence(rows: Rows, k: int, name: str) -> tuple[float, float]:
+    """What a sentence adds to numerator and denominator."""
+    if name == "f1":
+        return 2.0 * rows["matched"][k], float(rows["gold"][k] + rows["found"][k])
+    if name.startswith("attention_js_heads"):
+        head = int(name.rpartition("_")[2])
+        return float(np.float32(rows["attention_js_heads"][k][head])), float(rows["tokens"][k])
+    above, below = PARTS[name]
+    return float(np.float32(rows[above][k])), float(rows[below][k])
+
+
+def of_text(rows: Rows, k: int, name: str) -> tuple[float, float]:
+    """The same of a text; F1 is that of class 1."""
+    label, prediction = rows["label"][k], rows["prediction"][k]
+    if name == "f1":
+        return 2.0 * (label == prediction == 1), float(label == 1) + float(prediction == 1)
+    return float(label == prediction) if name == "accuracy" else float(np.float32(rows[name][k])), 1
 
 
 def mean(values: Sequence[float]) -> float:
@@ -52,12 +61,12 @@ def mean(values: Sequence[float]) -> float:
 
 
 def drawn_means(
-    fake: FakeTagging, groups: Sequence[Sequence[str]], name: str, resamples: int
+    fake: FakeStudy, groups: Sequence[Sequence[str]], name: str, resamples: int
 ) -> list[list[float]]:
-    """Mean over drawn seeds on drawn sentences of each group in each resample, (groups, B)."""
+    """Mean over drawn seeds on drawn clusters of each group in each resample, (groups, B)."""
     n = len(fake.index)
-    sentences, seeds = np.random.default_rng(0), np.random.default_rng([0, 1])
-    chosen = [sentences.integers(0, n, n).tolist() for _ in range(resamples)]
+    clusters, seeds = np.random.default_rng(0), np.random.default_rng([0, 1])
+    chosen = [clusters.integers(0, n, n).tolist() for _ in range(resamples)]
     found = []
     for runs in groups:
         picked = seeds.integers(0, len(runs), (resamples, len(runs)))

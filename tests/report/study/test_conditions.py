@@ -12,18 +12,19 @@ import pytest
 from attnlight.errors import InputError
 from attnlight.report.study.condition_figure import curves_of, draw_exclusivity, mean_curve
 from attnlight.report.study.conditions import (
-    QUESTION,
     exclusivity_tables,
     exclusivity_verdicts,
     read_conditions,
     write_exclusivity,
 )
+from attnlight.report.study.texts import text
 from tests.report.study.conftest import RESAMPLES
-from tests.report.study.fake_tagging import REACH, FakeTagging, condition, conditions
+from tests.report.study.fake import REACH, FakeTagging, condition, conditions
 from tests.report.study.naive import ends, mean, measure
 from tests.report.test_command import ATTACK, Page, files
 
 COST = 0.02
+QUESTION = text("questions", "exclusivity")
 RULES, MISSING = "What may be compared?", "What is missing?"
 
 
@@ -178,7 +179,6 @@ class TestVerdict:
             run["state"] = run["state"] if run["role"] == "base" else "failed"
         paths["b"] = other.write(tmp_path / "b")
         found, _ = read_conditions(paths)
-        assert found[0].found is not None
         assert found[0].found.seeds == 2
         said = self.answers(paths)
         assert said[QUESTION] == [
@@ -211,7 +211,6 @@ class TestFigure:
         ]
         assert len(figure.legends[0].get_texts()) == len(REACH)
         (tokens,) = [one for one in found if one.name == "tokens-residual-pos"]
-        assert tokens.found is not None
         points = [
             (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
             for line in figure.axes[0].lines
@@ -222,8 +221,7 @@ class TestFigure:
     def test_a_mean_curve_is_that_of_each_seed(self, tmp_path: Path) -> None:
         fake = condition("tokens", sentences=30)
         found, _ = read_conditions({"a": fake.write(tmp_path)})
-        assert found[0].runs is not None
-        curves = curves_of(found[0].runs)
+        curves = curves_of(found[0].curves)
         x, y = mean_curve(curves)
         assert x[-1] == min(curve.end for curve in curves)
         for cost in (0.01, 0.02, 0.05):

@@ -8,8 +8,9 @@ import pytest
 
 from attnlight.report.study import Study, read_study
 from attnlight.report.study.estimates import Estimates
-from attnlight.report.study.figures import draw_figure5, draw_violins, series
-from tests.report.study.fake import FakeStudy, whole
+from attnlight.report.study.figures import draw_figure5, draw_violins
+from attnlight.report.study.series import of_base
+from tests.report.study.fake import FakeTexts, whole
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def drawn(axes: Any, label: str) -> Any:
     return line.get_xydata()
 
 
-def means(fake: FakeStudy, stem: str) -> Any:
+def means(fake: FakeTexts, stem: str) -> Any:
     """Mean TVD and JS of each run whose name starts so."""
     names = [name for name in fake.rows if name.startswith(stem)]
     columns = ("prediction_tvd", "attention_js")
@@ -33,25 +34,25 @@ def means(fake: FakeStudy, stem: str) -> Any:
 
 class TestFigure5:
     def test_a_line_goes_from_the_control_through_the_lambdas(
-        self, fake: FakeStudy, axes: Any
+        self, fake: FakeTexts, axes: Any
     ) -> None:
         for term in ("KL", "JS"):
             lambdas = [f"adversary-{term.lower()}-l{lam}-" for lam in (0.0005, 0.002, 0.01)]
             stems = ["adversary-kl-l0-", *lambdas]
             expected = np.stack([means(fake, stem).mean(axis=0) for stem in stems])
-            found = drawn(axes[0], f"adversary, {term}, by λ")
+            found = drawn(axes[0], f"adversary, {term}")
             np.testing.assert_allclose(found, expected, atol=1e-6)
 
     @pytest.mark.parametrize(
         ("label", "stem"),
         [
-            ("imitation control (λ = 0)", "adversary-kl-l0-"),
+            ("λ = 0", "adversary-kl-l0-"),
             ("other seeds", "seed-b0"),
             ("uniform attention", "uniform"),
         ],
     )
     def test_a_large_mark_is_the_mean_of_the_small_ones(
-        self, fake: FakeStudy, axes: Any, label: str, stem: str
+        self, fake: FakeTexts, axes: Any, label: str, stem: str
     ) -> None:
         each = means(fake, stem)
         np.testing.assert_allclose(drawn(axes[1], label), [each.mean(axis=0)], atol=1e-6)
@@ -64,12 +65,12 @@ class TestFigure5:
         np.testing.assert_allclose(found.T, [[*tvd, 1.0], [*js, js[-1]]])
         assert "adversaries may lie above it" in axes[0].get_title()
 
-    def test_the_search_is_a_point_of_the_base(self, fake: FakeStudy, axes: Any) -> None:
+    def test_the_search_is_a_point_of_the_base(self, fake: FakeTexts, axes: Any) -> None:
         rows = fake.rows["base-s0"]
         expected = [rows["search_tvd"].mean(), rows["search_js"].mean()]
         np.testing.assert_allclose(drawn(axes[0], "Jain & Wallace's search"), [expected], rtol=1e-6)
 
-    def test_lambdas_are_named_where_they_are(self, fake: FakeStudy, axes: Any) -> None:
+    def test_lambdas_are_named_where_they_are(self, fake: FakeTexts, axes: Any) -> None:
         names = sorted(text.get_text() for text in axes[1].texts)
         assert names == sorted(2 * ["λ = 0.0005", "λ = 0.002", "λ = 0.01"])
         assert axes[0].get_xlim()[1] == 0.7
@@ -78,19 +79,19 @@ class TestFigure5:
         assert ((runs > low) & (runs < high)).all()
 
     def test_another_base_has_its_own(self, study: Study) -> None:
-        found = {one.name: one for one in series(study, study.bases[1])}
-        assert "uniform attention" not in found
-        groups = found["adversary, KL, by λ"].groups
+        found = of_base(study, study.bases[1])
+        assert list(found) == ["kl", "js", "other seeds", "λ = 0"]
+        groups = found["kl"].groups
         assert {base for group in groups for base in group["base"]} == {"base-s1"}
 
     def test_a_study_of_one_base_alone_has_none(self, tmp_path: Path) -> None:
-        fake = FakeStudy(texts=8)
+        fake = FakeTexts(texts=8)
         fake.add("base-s0", "base")
         study = read_study(fake.write(tmp_path))
         assert draw_figure5(Estimates(study), study.bases[0]) is None
 
     def test_seeds_alone_without_frontier_and_search(self, tmp_path: Path) -> None:
-        fake = FakeStudy(texts=8)
+        fake = FakeTexts(texts=8)
         fake.add("base-s0", "base", frontier={"tvd": [], "js": []})
         fake.add("seed-b0-s1", "seed", js=0.3)
         for name in ("search_js", "search_tvd"):
@@ -103,7 +104,7 @@ class TestFigure5:
 
 
 class TestViolins:
-    def test_texts_are_binned_by_the_base(self, fake: FakeStudy, study: Study) -> None:
+    def test_texts_are_binned_by_the_base(self, fake: FakeTexts, study: Study) -> None:
         runs = study.finished("seed", base="base-s0")
         figure = draw_violins(study, study.bases[0], runs)
         assert figure is not None
@@ -120,7 +121,7 @@ class TestViolins:
         assert figure.axes[0].get_ylabel() == "Maximum attention weight of the base"
 
     def test_each_text_is_the_median_over_runs(self, tmp_path: Path) -> None:
-        fake = FakeStudy(texts=4)
+        fake = FakeTexts(texts=4)
         fake.add("base-s0", "base")
         for seed, js in enumerate((0.1, 0.2, 0.6)):
             fake.add(f"seed-b0-s{seed}", "seed", js=js)

@@ -1,5 +1,6 @@
 """A study of a problem that the package does not know: its words and columns say what is shown."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from attnlight.report.study.frame import read_study
 from attnlight.report.study.tables import Tables
 from attnlight.report.study.texts import texts
 from attnlight.report.study.verdict import rows, verdicts
-from tests.report.study.fake import FakeStudy
+from tests.report.study.fake import FakeTexts
 from tests.report.test_command import ATTACK, Page
 
 WORDS = {
@@ -26,7 +27,7 @@ WORDS = {
 RIGHT = {"uniform": 0.8, "base": 0.9, "shuffled": 0.6, "adversary": 0.5}
 
 
-class FakeSentences(FakeStudy):
+class FakeSentences(FakeTexts):
     """Right answers are counted, three to a text; there are no labels."""
 
     def write(self, folder: Path) -> Path:
@@ -97,6 +98,25 @@ def test_tables_hold_what_there_is(estimates: Estimates) -> None:
         "KL, λ = 0; imitation control",
         "KL, λ = 0.01; chosen on validation",
     ]
+
+
+def test_a_study_with_losses_is_told_in_its_own_words(fake: FakeSentences, tmp_path: Path) -> None:
+    rows_file = fake.write(tmp_path) / "study.parquet"
+    table = pd.read_parquet(rows_file)
+    table["nll_gold"], table["nll_base"] = 1.5 + table["attention_js"], 1.2
+    table.to_parquet(rows_file)
+    estimates = Estimates(read_study(tmp_path))
+    found = Tables(estimates).all()
+    assert list(found) == [
+        *("models", "distances", "adversaries", "adversary_distances", "heads", "segments")
+    ]
+    assert found["models"].head[2:5] == ["accuracy", "NLL, gold", "NLL, base"]
+    uniform = estimates.of(estimates.study.finished("uniform"), "nll_gold")
+    assert found["models"].rows[2][:4:3] == ["uniform attention", str(uniform)]
+    said = [sentence for verdict in verdicts(estimates) for sentence in verdict.sentences]
+    said += [part for grid in found.values() for part in (grid.title, *grid.to_texts().values())]
+    assert not re.search(r"\b(probe|tag|tagger|token)s?\b", " ".join(said))
+    assert "nats a sentence" in found["models"].note
 
 
 def test_the_page_and_the_rows_beside_it(folder: Path, tmp_path: Path) -> None:

@@ -10,31 +10,21 @@ import pytest
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.figures import draw_guides, figures
 from attnlight.report.study.frame import Study, read_study
-from attnlight.report.study.marks import lambda_axis
 from attnlight.report.study.path_figures import (
-    Along,
     draw_heads,
     draw_outcome,
     draw_ranking,
     draw_tradeoff,
 )
-from attnlight.report.study.shapes import Collapse, find_bend, find_collapses
+from attnlight.report.study.series import lambda_axis
+from attnlight.report.study.shapes import find_bend
 from attnlight.report.style import new_figure
 from attnlight.statistics.changepoint import fit_segments
-from tests.report.study.fake_tagging import FALLEN, GUIDES, KL, FakeTagging, add_adversary, whole
+from tests.report.study.fake import FALLEN, KL, PROBES, FakeTagging, add_adversary, whole_tagger
 from tests.report.study.naive import mean, measure
 
-WHOLE = whole
-
-
-@pytest.fixture(scope="module")
-def collapse(study: Study) -> Collapse:
-    return find_collapses(study, study.bases[0])
-
-
-@pytest.fixture(scope="module")
-def kl(study: Study, estimates: Estimates, collapse: Collapse) -> Along:
-    return Along(estimates, study.bases[0], "kl", collapse)
+WHOLE = whole_tagger
+OF_KL = ("base-s0", "kl")
 
 
 def lines(axes: Any, marker: str, size: float) -> list[Any]:
@@ -62,17 +52,14 @@ class TestLambdaAxis:
         np.testing.assert_allclose(steps, steps[0])
         assert 0 < places[0] < places[-1] < 1
 
-    def test_powers_of_ten_are_named(self, kl: Along) -> None:
-        above, below = draw_outcome(kl).axes
+    def test_powers_of_ten_are_named(self, estimates: Estimates) -> None:
+        above, below = draw_outcome(estimates, *OF_KL).axes
         assert labels(below) == ["0", "0.001", "0.01", "0.1", "1"]
         assert labels(above) == []
 
     @pytest.mark.parametrize("columns", [1, 2])
-    def test_names_do_not_overlap(
-        self, study: Study, estimates: Estimates, collapse: Collapse, columns: int
-    ) -> None:
-        along = Along(estimates, study.bases[0], "compat", collapse)
-        figure = draw_outcome(along) if columns == 1 else draw_heads(along)
+    def test_names_do_not_overlap(self, estimates: Estimates, columns: int) -> None:
+        figure = (draw_outcome if columns == 1 else draw_heads)(estimates, "base-s0", "compat")
         assert figure is not None
         figure.draw_without_rendering()
         renderer = figure._get_renderer()
@@ -86,17 +73,17 @@ class TestLambdaAxis:
 class TestOutcome:
     @pytest.mark.parametrize(("panel", "name"), [(0, "f1"), (1, "prediction_tvd")])
     def test_the_line_goes_through_runs_that_did_not_collapse(
-        self, fake: FakeTagging, kl: Along, panel: int, name: str
+        self, fake: FakeTagging, estimates: Estimates, panel: int, name: str
     ) -> None:
-        (drawn,) = lines(draw_outcome(kl).axes[panel], "o", 5)
+        (drawn,) = lines(draw_outcome(estimates, *OF_KL).axes[panel], "o", 5)
         for lam, (place, height) in zip(KL, drawn, strict=True):
             kept = [seed for seed in range(3) if seed not in FALLEN["kl"].get(lam, ())]
             each = [measure(fake, f"adversary-kl-l{lam:g}-s{seed}", name) for seed in kept]
             assert place == lam
             assert height == pytest.approx(mean(each), nan_ok=True)
 
-    def test_every_run_has_a_mark(self, fake: FakeTagging, kl: Along) -> None:
-        axes = draw_outcome(kl).axes[0]
+    def test_every_run_has_a_mark(self, fake: FakeTagging, estimates: Estimates) -> None:
+        axes = draw_outcome(estimates, *OF_KL).axes[0]
         kept, fallen = (np.concatenate(lines(axes, *style)) for style in (("o", 3), ("X", 5.5)))
         assert (len(kept), len(fallen)) == (33, 6)
         expected = [
@@ -106,13 +93,11 @@ class TestOutcome:
         ]
         np.testing.assert_allclose(sorted(fallen.tolist()), sorted(expected))
 
-    def test_bands_are_intervals_with_their_names(
-        self, study: Study, estimates: Estimates, kl: Along
-    ) -> None:
-        figure = draw_outcome(kl)
+    def test_bands_are_intervals_with_their_names(self, study: Study, estimates: Estimates) -> None:
+        figure = draw_outcome(estimates, *OF_KL)
         axes = figure.axes[0]
         groups = {
-            "uniform": study.finished("uniform", head=None),
+            "uniform attention": study.finished("uniform", head=None),
             "other seeds": study.finished("seed"),
             "λ = 0": study.finished("adversary", lam=0.0, term="kl"),
         }
@@ -130,15 +115,12 @@ class TestOutcome:
         for lam in (0.0, 0.1):
             add_adversary(fake, "kl", lam, 0)
         study = read_study(fake.write(tmp_path))
-        base = study.bases[0]
-        held = find_collapses(study, base)
-        along = Along(Estimates(study), base, "kl", held)
-        assert draw_outcome(along).axes[0].get_ylabel() == "Accuracy"
+        assert draw_outcome(Estimates(study), *OF_KL).axes[0].get_ylabel() == "Accuracy"
 
 
 class TestHeads:
-    def test_each_panel_is_a_head(self, fake: FakeTagging, kl: Along) -> None:
-        figure = draw_heads(kl)
+    def test_each_panel_is_a_head(self, fake: FakeTagging, estimates: Estimates) -> None:
+        figure = draw_heads(estimates, *OF_KL)
         assert figure is not None
         assert [labels(axes) != [] for axes in figure.axes] == [False, False, True, True]
         for head, axes in enumerate(figure.axes):
@@ -161,18 +143,13 @@ class TestHeads:
             add_adversary(fake, "kl", lam, 0)
             fake.rows[f"adversary-kl-l{lam:g}-s0"]["attention_js_heads"][:] = np.nan
         study = read_study(fake.write(tmp_path))
-        base, estimates = study.bases[0], Estimates(study)
-        along = Along(estimates, base, "kl", find_collapses(study, base))
-        assert study.heads == 0
-        assert draw_heads(along) is None
+        assert draw_heads(Estimates(study), *OF_KL) is None
 
 
 class TestRanking:
-    def test_tau_by_lambda_and_by_divergence(
-        self, fake: FakeTagging, study: Study, kl: Along
-    ) -> None:
-        bend = find_bend(kl.estimates, study.bases[0], "nll_base", "kl")
-        figure = draw_ranking(kl, bend)
+    def test_tau_by_lambda_and_by_divergence(self, fake: FakeTagging, estimates: Estimates) -> None:
+        bend = find_bend(estimates, "base-s0", "nll_base", "kl")
+        figure = draw_ranking(estimates, *OF_KL, bend)
         assert figure is not None
         above, below = figure.axes
         (drawn,) = lines(above, "o", 5)
@@ -202,14 +179,9 @@ class TestRanking:
 
 class TestTradeoff:
     def test_marks_are_runs_and_lines_are_fits(
-        self,
-        fake: FakeTagging,
-        study: Study,
-        estimates: Estimates,
-        collapse: Collapse,
+        self, fake: FakeTagging, estimates: Estimates
     ) -> None:
-        figure = draw_tradeoff(estimates, study.bases[0], collapse)
-        assert figure is not None
+        figure = draw_tradeoff(estimates, "base-s0")
         names = [name for name in fake.rows if name.startswith("adversary")]
         for axes, loss in zip(figure.axes, ("nll_base", "nll_gold"), strict=True):
             styles = (("o", 3.6), ("X", 5.5), ("D", 5))
@@ -219,7 +191,8 @@ class TestTradeoff:
             )
             np.testing.assert_allclose(sorted(points.tolist()), sorted(expected.tolist()))
             fits = fit_segments(*expected.T)
-            drawn = {line.get_label(): line for line in axes.lines if "BIC" in line.get_label()}
+            named = [text.get_text() for text in axes.get_legend().get_texts()]
+            drawn = dict(zip(named, axes.lines[-3:], strict=True))
             assert list(drawn) == [
                 f"line, BIC +{fits.line.bic - fits.jump.bic:.1f}",
                 f"kink at {fits.kink.place:.3f}, BIC +{fits.kink.bic - fits.jump.bic:.1f}",
@@ -233,16 +206,13 @@ class TestTradeoff:
             assert np.isnan(jump[2])
             assert jump[3] - jump[1] == pytest.approx(fits.jump.change)
 
-    def test_the_legend_names_each_group_once(
-        self, study: Study, estimates: Estimates, collapse: Collapse
-    ) -> None:
-        figure = draw_tradeoff(estimates, study.bases[0], collapse)
-        assert figure is not None
+    def test_the_legend_names_each_group_once(self, estimates: Estimates) -> None:
+        figure = draw_tradeoff(estimates, "base-s0")
         named = [text.get_text() for text in figure.legends[0].get_texts()]
         assert named == [
             "adversary, KL",
             "adversary, KL (released scale)",
-            "uniform",
+            "uniform attention",
             "other seeds",
             "λ = 0",
             "collapsed run",
@@ -258,7 +228,7 @@ class TestProbes:
         for axes, mark in zip(figure.axes, ("", "-tokens"), strict=True):
             means = np.concatenate(lines(axes, "o", 5.5))
             seeds = lines(axes, "o", 3)
-            for row, guide in enumerate(GUIDES):
+            for row, guide in enumerate(PROBES):
                 each = [measure(fake, f"guide-{guide}{mark}-s{seed}", "f1") for seed in range(3)]
                 assert means[row].tolist() == pytest.approx([mean(each), row])
                 assert seeds[row][:, 0] == pytest.approx(each)
@@ -274,7 +244,7 @@ class TestProbes:
             assert names[3] == "of the base, shuffled"
 
     def test_a_study_without_probes_has_none(self, tmp_path: Path) -> None:
-        fake = whole(seeds=1, variants=0, kl=(), compat=(), sentences=8)
+        fake = whole_tagger(seeds=1, variants=0, kl=(), compat=(), sentences=8)
         fake.runs = [run | {"state": "failed"} if run["guide"] else run for run in fake.runs]
         study = read_study(fake.write(tmp_path))
         assert draw_guides(Estimates(study)) is None

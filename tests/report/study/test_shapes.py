@@ -18,15 +18,15 @@ from attnlight.report.study.shapes import (
     NO_BEND,
     UNDECIDED,
     Bend,
-    Collapse,
+    bend_sentence,
     find_bend,
-    find_collapses,
-    told,
 )
-from tests.report.study.fake_tagging import FakeTagging, add_adversary, whole
+from attnlight.report.study.tables import Tables
+from attnlight.report.study.verdict import collapse_note
+from tests.report.study.fake import FakeTagging, add_adversary, whole_tagger
 from tests.report.study.naive import measure
 
-WHOLE = whole
+WHOLE = whole_tagger
 
 
 def shaped(loss: Callable[[float], float], noise: float = 0.002, points: int = 30) -> FakeTagging:
@@ -60,7 +60,7 @@ SHAPES: dict[str, Callable[[float], float]] = {
 def test_the_shape_is_found(tmp_path: Path, shape: str) -> None:
     bend = bend_of(shaped(SHAPES[shape]), tmp_path)
     assert bend.shape == shape
-    said = told(bend)
+    said = bend_sentence(bend)
     if shape == KINK:
         assert bend.safe_point == pytest.approx(0.3, abs=0.01)
         assert f"a kink at JS {bend.safe_point:.3f}" in said
@@ -90,7 +90,7 @@ def test_a_kink_downwards_is_no_safe_point(tmp_path: Path) -> None:
     bend = bend_of(shaped(lambda js: 0.5 - max(js - 0.3, 0.0)), tmp_path)
     assert bend.shape == KINK
     assert bend.safe_point is None
-    assert "where the slope turns from" in told(bend)
+    assert "where the slope turns from" in bend_sentence(bend)
 
 
 def test_a_bend_of_two_readings_is_left_open(tmp_path: Path) -> None:
@@ -99,15 +99,15 @@ def test_a_bend_of_two_readings_is_left_open(tmp_path: Path) -> None:
 
     bend = bend_of(shaped(steep, noise=0.0, points=12), tmp_path)
     assert bend.shape == UNDECIDED
-    assert "open whether it is a kink or a jump" in told(bend)
-    assert told(bend).endswith("no safe point.")
+    assert "open whether it is a kink or a jump" in bend_sentence(bend)
+    assert bend_sentence(bend).endswith("no safe point.")
 
 
 def test_too_few_points(tmp_path: Path) -> None:
     bend = bend_of(shaped(SHAPES[KINK], points=5), tmp_path)
     assert (bend.fits, bend.shape, bend.safe_point) == (None, NO_BEND, None)
     assert [len(side) for side in bend.sides] == [0, 0]
-    assert told(bend).endswith(
+    assert bend_sentence(bend).endswith(
         "(5 runs), loss against the base's labels: too few points for a bend."
     )
 
@@ -121,9 +121,9 @@ def test_a_run_without_a_finite_loss_is_no_point(tmp_path: Path) -> None:
 
 
 def test_points_are_the_runs(fake: FakeTagging, study: Study, estimates: Estimates) -> None:
-    collapse = find_collapses(study, study.bases[0])
-    bend = find_bend(estimates, study.bases[0], "nll_gold", "kl", collapse)
-    names = [n for n in fake.rows if n.startswith("adversary-kl") and n not in collapse.names]
+    bend = find_bend(estimates, study.bases[0], "nll_gold", "kl", whole=False)
+    fallen = collapsed(study)
+    names = [n for n in fake.rows if n.startswith("adversary-kl") and n not in fallen]
     assert sorted(bend.runs.index) == sorted(names)
     for run, js, loss in zip(bend.runs.index, bend.js, bend.loss, strict=True):
         assert js == pytest.approx(measure(fake, run, "attention_js"))
@@ -152,9 +152,8 @@ def losses(fake: FakeTagging) -> dict[str, float]:
     }
 
 
-def found(fake: FakeTagging, folder: Path) -> Collapse:
-    study = read_study(fake.write(folder))
-    return find_collapses(study, study.bases[0])
+def collapsed(study: Study) -> set[str]:
+    return set(study.runs.index[study.runs["collapsed"]])
 
 
 def small(**base: Any) -> FakeTagging:
@@ -170,23 +169,23 @@ def test_is_a_loss_nearer_to_knowing_nothing(fake: FakeTagging, study: Study) ->
     held = losses(fake)
     usual = statistics.median(held[f"adversary-kl-l0-s{seed}"] for seed in range(3))
     threshold = (usual + 0.62) / 2
-    collapse = find_collapses(study, study.bases[0])
-    assert collapse.threshold == pytest.approx(threshold)
-    assert collapse.names == {name for name, loss in held.items() if loss > threshold}
-    assert len(collapse.names) == 12
+    assert study.runs.at["base-s0", "threshold"] == pytest.approx(threshold)
+    assert collapsed(study) == {name for name, loss in held.items() if loss > threshold}
+    assert len(collapsed(study)) == 12
     runs = study.finished("adversary", term="compat", lam=3.1)
-    assert list(collapse.of(runs)["seed"]) == [0, 1]
-    assert collapse.share(runs) == "2 of 3"
-    assert collapse.share(runs.iloc[:0]) == "–"  # noqa: RUF001
-    assert f"above {threshold:.3f} nats a token" in collapse.note
+    assert list(runs["seed"][runs["collapsed"]]) == [0, 1]
+    assert f"above {threshold:.3f} nats a token" in collapse_note(study, "base-s0")
 
 
 def test_a_run_without_a_finite_loss_collapsed(tmp_path: Path) -> None:
     fake = small(ignorant=5.0)
-    assert not found(fake, tmp_path).names
+    assert not collapsed(read_study(fake.write(tmp_path)))
     fake.runs[-1]["validation"]["nll_base"] = None
     fake.runs[-2]["validation"] = None
-    assert found(fake, tmp_path).names == {"adversary-kl-l1-s1", "adversary-kl-l1-s2"}
+    assert collapsed(read_study(fake.write(tmp_path))) == {
+        "adversary-kl-l1-s1",
+        "adversary-kl-l1-s2",
+    }
 
 
 @pytest.mark.parametrize(
@@ -204,8 +203,8 @@ def test_why_it_cannot_be_told(
     for run in fake.runs:
         if run["role"] == "adversary" and run["lambda"] == lam:
             run["state"] = "failed"
-    collapse = found(fake, tmp_path)
-    assert not collapse.names
-    assert message in collapse.note
-    study = read_study(tmp_path)
-    assert collapse.share(study.finished("adversary")) == "–"  # noqa: RUF001
+    study = read_study(fake.write(tmp_path))
+    assert not collapsed(study)
+    assert message in collapse_note(study, "base-s0")
+    shares = Tables(Estimates(study)).all()["adversaries"].frame["collapsed"]
+    assert set(shares) == {"–"}  # noqa: RUF001

@@ -1,130 +1,172 @@
-"""What the tables say, against numbers taken from the fake's own rows."""
+"""What the tables say, against loops over the fake's own rows."""
 
 import csv
 import io
+import math
+import re
+import statistics
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from attnlight.report.study import Study, read_study
-from attnlight.report.study.estimates import JS, TVD, Estimate, Estimates, _deviation
-from attnlight.report.study.frame import ACCURACY, F1
+from attnlight.report.study.estimates import JS, TVD, Estimates
+from attnlight.report.study.frame import F1
 from attnlight.report.study.tables import Tables, estimates_csv
 from attnlight.report.study.verdict import selection
-from attnlight.statistics.seed_bootstrap import difference_of_groups, seeds_then_instances
+from attnlight.report.tables import Table
+from attnlight.statistics.changepoint import fit_segments
 from tests.report.study.conftest import RESAMPLES
-from tests.report.study.fake import FakeStudy, whole
+from tests.report.study.fake import (
+    HEADS,
+    FakeStudy,
+    FakeTagging,
+    FakeTexts,
+    whole,
+    whole_tagger,
+)
+from tests.report.study.naive import mean, measure
+
+DASH = "–"  # noqa: RUF001
+COLUMNS = {
+    "F1 of positive": "f1",
+    "chunk F1": "f1",
+    "accuracy": "accuracy",
+    "NLL, gold": "nll_gold",
+    "NLL, base": "nll_base",
+    "JS": "attention_js",
+    "JS of head mean": "attention_js_mean",
+    "share of largest": "attention_js_share",
+    "TVD": "prediction_tvd",
+    "agreement": "agreement",
+    "tau": "attention_tau",
+} | {f"head {head}": f"attention_js_heads_{head}" for head in range(HEADS)}
+# Table, the beginning of a row's name, and the runs that it is the mean of.
+MEANS = {
+    "texts": [
+        ("table2", "uniform attention", r"uniform-s\d"),
+        ("table3", "the adversary's", r"guide-adversary-s\d"),
+        ("table4", "best adversary", r"adversary-kl-l0.01-s\d"),
+        ("table4", "other seeds", r"seed-b0-s\d+"),
+        ("table4", "imitation control", r"adversary-kl-l0-s\d"),
+        ("adversaries", "JS, λ = 0.002", r"adversary-js-l0.002-s\d"),
+    ],
+    "tagging": [
+        ("models", "uniform attention", r"uniform-s\d"),
+        ("models", "head 2 alone uniform", r"uniform-h2-s\d"),
+        ("models", "other seeds of base-s0", r"seed-b0-s\d"),
+        (
+            "models",
+            "probe that reads each token alone: attention of the base, shuffled",
+            r"guide-shuffled-tokens-s\d",
+        ),
+        (
+            "distances",
+            "probe with the base's encoder: attention of the adv",
+            r"guide-adversary-s\d",
+        ),
+        ("adversaries", "KL, λ = 0.2848", r"adversary-kl-l0.2848-s\d"),
+        ("adversaries", "KL (released scale), λ = 2.6", r"adversary-compat-l2.6-s\d"),
+        ("adversary_distances", "KL, λ = 1", r"adversary-kl-l1-s\d"),
+        ("heads", "other seeds", r"seed-b0-s\d"),
+        ("heads", "KL (released scale), λ = 0.5", r"adversary-compat-l0.5-s\d"),
+    ],
+}
 
 
-def values(fake: FakeStudy, stem: str, column: str) -> Any:
-    """A column of the runs whose name starts so, (S, n)."""
-    rows = [rows[column] for name, rows in fake.rows.items() if name.startswith(stem)]
-    return np.stack(rows).astype(np.float32).astype(np.float64)
+@pytest.fixture(scope="module", params=list(MEANS))
+def fake(request: pytest.FixtureRequest) -> FakeStudy:
+    return whole(texts=80) if request.param == "texts" else whole_tagger()
 
 
-def positive_f1(label: Any, prediction: Any) -> float:
-    hits = ((label == 1) & (prediction == 1)).sum()
-    return float(2 * hits / ((label == 1).sum() + (prediction == 1).sum()))
+@pytest.fixture(scope="module")
+def grids(estimates: Estimates) -> dict[str, Table]:
+    return Tables(estimates).all()
 
 
-class TestEstimates:
-    def test_means_are_over_seeds_and_texts(
-        self, fake: FakeStudy, study: Study, estimates: Estimates
+def row(grid: Table, start: str) -> list[str]:
+    return next(list(row) for row in grid.rows if row[0].startswith(start))
+
+
+def test_cells_are_means_over_seeds(fake: FakeStudy, grids: dict[str, Table]) -> None:
+    compared = 0
+    for table, start, stem in MEANS["texts" if isinstance(fake, FakeTexts) else "tagging"]:
+        found = dict(zip(grids[table].head, row(grids[table], start), strict=True))
+        runs = [name for name in fake.rows if re.fullmatch(stem, name)]
+        assert found["seeds"] == str(len(runs))
+        for name in (name for name in COLUMNS if name in found):
+            each = [measure(fake, run, COLUMNS[name]) for run in runs]
+            compared += 1
+            if all(map(math.isnan, each)):
+                assert found[name] == DASH
+                continue
+            cell = re.match(r"(\S+) ± (\S+) \[", found[name])
+            assert cell is not None
+            assert float(cell[1]) == pytest.approx(mean(each), abs=5.1e-4)
+            assert float(cell[2]) == pytest.approx(statistics.stdev(each), abs=5.1e-4)
+    assert compared == (15 if isinstance(fake, FakeTexts) else 44)
+
+
+def test_full_numbers(fake: FakeStudy, estimates: Estimates) -> None:
+    text = estimates_csv(estimates)
+    rows = list(csv.DictReader(io.StringIO(text)))
+    held = {(found["group"], found["base"], found["measure"]): found for found in rows}
+    assert len(held) == len(rows)
+    assert "nan" not in text
+    mark, key = ("", "") if isinstance(fake, FakeTexts) else ("-tokens", "-tokens")
+    runs = [name for name in fake.rows if re.fullmatch(rf"guide-other{mark}-s\d", name)]
+    each = [measure(fake, run, "f1") for run in runs]
+    found = held[f"guide-other{key}", "base-s0", "f1"]
+    assert float(found["mean"]) == pytest.approx(mean(each), rel=1e-12)
+    assert float(found["std"]) == pytest.approx(statistics.stdev(each))
+    assert held["base", "base-s0", "attention_js"]["mean"] == ""
+    of_adversary = held["adversary-kl-0.01" if mark == "" else "adversary-kl-0.0123", "base-s0", JS]
+    assert float(of_adversary["low"]) < float(of_adversary["high"])
+
+
+def test_the_note_tells_what_is_resampled(fake: FakeStudy, grids: dict[str, Table]) -> None:
+    cluster = "texts" if isinstance(fake, FakeTexts) else "sentences"
+    for stem, grid in grids.items():
+        said = f"{RESAMPLES} resamples of seeds, then of {cluster}" in grid.note
+        assert said == (stem != "segments")
+
+
+@pytest.mark.parametrize("fake", ["texts"], indirect=True, scope="module")
+class TestTexts:
+    """Wiegreffe & Pinter's tables, of two bases."""
+
+    def test_cells_are_the_estimates(
+        self, study: Study, estimates: Estimates, grids: dict[str, Table]
     ) -> None:
-        js = values(fake, "uniform", "attention_js")
-        found = estimates.of(study.finished("uniform"), JS)
-        expected = seeds_then_instances(js, resamples=RESAMPLES)
-        assert found.mean == pytest.approx(js.mean())
-        assert found.std == pytest.approx(js.mean(axis=1).std(ddof=1))
-        assert (found.low, found.high) == pytest.approx(expected[1:3])
-        assert found.seeds == 5
-
-    def test_differences_are_those_of_groups(
-        self, fake: FakeStudy, study: Study, estimates: Estimates
-    ) -> None:
-        pair = [values(fake, stem, "prediction_tvd") for stem in ("uniform", "seed-b0")]
-        found = estimates.difference(
-            study.finished("uniform"), study.finished("seed", base="base-s0"), TVD
-        )
-        expected = difference_of_groups(*pair, resamples=RESAMPLES)
-        assert (found.mean, found.low, found.high) == pytest.approx(expected[:3])
-
-    def test_f1_and_accuracy_of_each_seed(
-        self, fake: FakeStudy, study: Study, estimates: Estimates
-    ) -> None:
-        runs = study.finished("guide", guide="base")
-        predictions = values(fake, "guide-base", "prediction")
-        expected = [positive_f1(fake.label, run) for run in predictions]
-        assert estimates.per_seed(runs, F1) == pytest.approx(expected)
-        assert estimates.of(runs, F1).mean == pytest.approx(np.mean(expected))
-        right = (predictions == fake.label).mean(axis=1)
-        assert estimates.per_seed(runs, ACCURACY) == pytest.approx(right)
-
-    def test_equal_seeds_do_not_deviate(self) -> None:
-        assert _deviation(np.full(3, 0.1)) == 0, "not 1e-17, by a mean that is rounded"
-
-    def test_runs_that_one_model_guides_are_one_case(self, study: Study) -> None:
-        """Against a bootstrap by hand with the documented draws of instances, then of models."""
-        runs = study.finished("guide", guide="adversary")
-        shared = runs.assign(model=["a", "a", "a", "b", "c"])
-        estimates = Estimates(study)
-        label = study.values(runs, "label")[0]
-        right = study.values(runs, "prediction") == label
-        by_model = np.stack([right[:3].mean(axis=0), right[3], right[4]])
-        instances, models = np.random.default_rng(0), np.random.default_rng([0, 1])
-        n = study.clusters
-        rows = [instances.integers(0, n, n) for _ in range(RESAMPLES)]
-        drawn = models.integers(0, 3, (RESAMPLES, 3))
-        means = [by_model[k][:, r].mean() for k, r in zip(drawn, rows, strict=True)]
-        found = estimates.of(shared, ACCURACY)
-        assert found.mean == pytest.approx(by_model.mean())
-        assert found.std == pytest.approx(by_model.mean(axis=1).std(ddof=1))
-        assert found[2:4] == pytest.approx(np.quantile(means, [0.025, 0.975]))
-        assert found.seeds == 3
-
-    def test_nothing_is_a_dash(self, study: Study, estimates: Estimates) -> None:
-        nothing = estimates.of(study.runs.iloc[:0], F1)
-        assert str(nothing) == "–"  # noqa: RUF001
-        assert nothing.seeds == 0
-        assert np.isnan(estimates.difference(study.runs.iloc[:0], study.finished("base"), F1).mean)
-        assert np.isnan(estimates.of(study.finished("base"), JS).mean)
-
-    def test_one_seed_has_no_spread(self) -> None:
-        assert str(Estimate(0.5, float("nan"), 0.25, 0.75, 1)) == "0.500 [0.250, 0.750]"
-        assert str(Estimate(0.5, 0.01, 0.25, 0.75, 2)) == "0.500 ± 0.010 [0.250, 0.750]"
-
-
-class TestTables:
-    def test_cells_are_the_estimates(self, study: Study, estimates: Estimates) -> None:
-        found = Tables(estimates).all()
+        found = grids
         uniform = study.finished("uniform")
         assert found["table2"].rows[1][1:3] == ["5", str(estimates.of(uniform, F1))]
         base = study.runs[study.runs.index.str.startswith(("base-s0", "seed-b0"))]
         assert found["table2"].rows[0][1:3] == ["6", str(estimates.of(base, F1))]
-        less = estimates.difference(uniform, base, F1)
+        less = estimates.of(uniform, F1, base)
         assert found["table2"].rows[2][2] == str(less)
         guides = {row[0]: row for row in found["table3"].rows}
         told = {name: study.finished("guide", guide=name) for name in ("adversary", "shuffled")}
-        against = estimates.difference(told["adversary"], told["shuffled"], F1)
+        against = estimates.of(told["adversary"], F1, told["shuffled"])
         assert guides["the adversary's"][4] == str(against)
 
     def test_table_4_has_what_bounds_the_adversary(
-        self, study: Study, estimates: Estimates
+        self, study: Study, estimates: Estimates, grids: dict[str, Table]
     ) -> None:
-        rows = {row[0]: row for row in Tables(estimates).all()["table4"].rows}
+        rows = {row[0]: row for row in grids["table4"].rows}
         best = study.finished("adversary", base="base-s0", term="kl", lam=0.01)
         control = study.finished("adversary", base="base-s0", lam=0.0)
         assert rows["best adversary (KL, λ = 0.01)"][4] == str(estimates.of(best, JS))
         assert rows["imitation control (λ = 0)"][3] == str(estimates.of(control, TVD))
         other = study.finished("adversary", base="base-s0", term="js", lam=0.002)
         assert rows["best of its term (JS, λ = 0.002)"][2] == str(estimates.of(other, F1))
-        assert rows["best less λ = 0"][4] == str(estimates.difference(best, control, JS))
+        assert rows["best less λ = 0"][4] == str(estimates.of(best, JS, control))
         assert rows["trained attention"][3:] == ["–", "–"]  # noqa: RUF001
 
-    def test_every_lambda_of_every_base(self, study: Study, estimates: Estimates) -> None:
-        grid = Tables(estimates).all()["adversaries"]
+    def test_every_lambda_of_every_base(
+        self, study: Study, estimates: Estimates, grids: dict[str, Table]
+    ) -> None:
+        grid = grids["adversaries"]
         assert len(grid.rows) == 2 * 7
         named = [row[0].partition(";")[0] for row in grid.rows[:7]]
         assert named == [
@@ -140,26 +182,19 @@ class TestTables:
         epochs = sorted(best["epoch"] + 1)
         assert marked[0][3] == f"{epochs[2]:g} ({epochs[0]:g} to {epochs[-1]:g})"
 
-    def test_seeds_of_every_base(self, study: Study, estimates: Estimates) -> None:
-        grid = Tables(estimates).all()["seeds"]
+    def test_seeds_of_every_base(
+        self, study: Study, estimates: Estimates, grids: dict[str, Table]
+    ) -> None:
+        grid = grids["seeds"]
         assert [row[0] for row in grid.rows] == ["base-s0", "base-s1"]
-        own = estimates.of(study.itself("base-s1"), "worst_js")
+        own = estimates.of(study.finished("base", base="base-s1"), "worst_js")
         assert grid.rows[1][-1] == str(own)
-
-    def test_full_numbers(self, study: Study, estimates: Estimates) -> None:
-        rows = list(csv.DictReader(io.StringIO(estimates_csv(estimates))))
-        held = {(row["group"], row["base"], row["measure"]): row for row in rows}
-        assert len(held) == len(rows)
-        found = held["adversary-kl-0.01", "base-s1", "attention_js"]
-        runs = study.finished("adversary", base="base-s1", term="kl", lam=0.01)
-        assert float(found["low"]) == estimates.of(runs, JS).low
-        assert held["base", "base-s0", "attention_js"]["mean"] == ""
 
 
 class TestNotes:
-    def gaps(self, fake: FakeStudy, tmp_path: Path) -> str:
+    def gaps(self, fake: FakeTexts, tmp_path: Path) -> str:
         study = read_study(fake.write(tmp_path))
-        return Tables(Estimates(study)).adversaries().note
+        return Tables(Estimates(study)).all()["adversaries"].note
 
     def test_a_jump_over_the_middle_is_told(self, tmp_path: Path) -> None:
         fake = whole(seeds=1, bases=1, texts=30)
@@ -182,7 +217,7 @@ class TestNotes:
         assert said == "No adversary of the chosen lambda is finished."
 
     def test_what_is_missing_is_told(self, tmp_path: Path) -> None:
-        fake = FakeStudy(texts=8)
+        fake = FakeTexts(texts=8)
         fake.add("base-s0", "base")
         for seed in range(7):
             state = "finished" if seed < 1 else "missing"
@@ -204,16 +239,88 @@ class TestNotes:
         fake = whole(seeds=2, bases=1, texts=8)
         fake.runs = [run for run in fake.runs if run["term"] != "js"]
         study = read_study(fake.write(tmp_path))
-        rows = Tables(Estimates(study)).adversaries().rows
+        rows = Tables(Estimates(study)).all()["adversaries"].rows
         assert [row[0].partition(",")[0] for row in rows] == ["KL"] * 4
 
 
-def test_more_classes_are_judged_by_macro_f1(tmp_path: Path) -> None:
-    fake = whole(seeds=2, bases=1, texts=60, classes=["a", "b", "c"])
-    study = read_study(fake.write(tmp_path))
-    runs = study.finished("uniform")
-    found = Estimates(study).per_seed(runs, F1)
-    for value, prediction in zip(found, values(fake, "uniform", "prediction"), strict=True):
-        each = [positive_f1(fake.label == k, prediction == k) for k in range(3)]
-        assert value == pytest.approx(np.mean(each))
-    assert Tables(Estimates(study)).table2().head[2] == "macro F1"
+@pytest.mark.parametrize("fake", ["tagging"], indirect=True, scope="module")
+class TestTaggers:
+    """Tables of a study that holds the losses of its models."""
+
+    def test_differences_are_from_the_base_and_its_other_seeds(
+        self, fake: FakeTagging, grids: dict[str, Table]
+    ) -> None:
+        seeds = [f"seed-b0-s{seed}" for seed in range(1, 6)]
+        trained = mean([measure(fake, run, "f1") for run in ["base-s0", *seeds]])
+        uniform = mean([measure(fake, f"uniform-s{seed}", "f1") for seed in range(3)])
+        cell = row(grids["models"], "uniform attention")[-1]
+        assert float(cell.split()[0]) == pytest.approx(uniform - trained, abs=5.1e-4)
+        for start in ("trained attention, bases", "other seeds"):
+            assert row(grids["models"], start)[-1] == DASH
+
+    def test_collapses_and_epochs_by_lambda(self, grids: dict[str, Table]) -> None:
+        shares = {found[0]: found[3:5] for found in grids["adversaries"].rows}
+        assert shares["KL, λ = 0; imitation control"] == ["0 of 3", "12"]
+        assert shares["KL, λ = 1"] == ["3 of 3", "30"]
+        assert shares["KL, λ = 0.2848"] == ["1 of 3", "12 (12 to 30)"]
+        assert len(grids["adversaries"].rows) == len(grids["adversary_distances"].rows) == 20
+        chosen = [name for name in shares if name.endswith("chosen on validation")]
+        assert chosen == ["KL, λ = 0.1520; chosen on validation".replace("0.1520", "0.152")]
+
+    def test_bics_of_three_shapes(
+        self, study: Study, estimates: Estimates, grids: dict[str, Table]
+    ) -> None:
+        runs = study.finished("adversary")
+        fits = fit_segments(*(estimates.per_seed(runs, m) for m in ("attention_js", "nll_gold")))
+        (found,) = [
+            found
+            for found in grids["segments"].rows
+            if found[0] == "all terms" and found[2] == "gold labels"
+        ]
+        assert found[3] == "60"
+        assert found[4:7] == [f"{fit.bic - fits.jump.bic:.1f}" for fit in fits]
+        assert found[7:10] == ["jump", f"{fits.jump.place:.3f}", f"{fits.jump.change:.3f}"]
+        points = [found[0] for found in grids["segments"].rows]
+        several = ("all terms", "KL", "KL (released scale)")
+        assert points == 2 * [
+            p + mark for p in several for mark in ("", ", without collapsed runs")
+        ]
+
+
+class TestTargets:
+    """Studies of a tagger with little in them."""
+
+    def test_without_chunks_there_is_accuracy_once(self, tmp_path: Path) -> None:
+        fake = whole_tagger(
+            seeds=2, variants=2, kl=(0.0, 0.1), compat=(), sentences=20, target="marked"
+        )
+        study = read_study(fake.write(tmp_path))
+        grids = Tables(Estimates(study)).all()
+        assert list(grids["models"].head[2:4]) == ["accuracy", "NLL, gold"]
+        assert grids["models"].head[-1] == "accuracy, less trained"
+        assert not any("F1" in text for grid in grids.values() for text in (*grid.head, grid.note))
+
+    def test_what_is_missing_is_told(self, tmp_path: Path) -> None:
+        fake = FakeTagging(8)
+        fake.add("base-s0", "base")
+        for seed in range(2):
+            fake.add(f"guide-base-s{seed}", "guide", js=0.1, state="missing", guide="base")
+        study = read_study(fake.write(tmp_path))
+        grids = Tables(Estimates(study)).all()
+        note = grids["models"].note
+        assert "Not finished: 2 of 2 guided taggers (guide-base-s0, guide-base-s1)." in note
+        assert "The study has no runs with uniform attention." in note
+        assert row(grids["models"], "probe")[1:] == ["0", *[DASH] * 5]
+        assert not grids["adversaries"].rows
+        assert not grids["segments"].rows
+        assert "The study has no adversaries." in grids["segments"].note
+
+    def test_what_the_text_readout_means_is_told(self, tmp_path: Path) -> None:
+        said = "a token reaches its own tag only through its attention to itself"
+        fake = FakeTagging(8)
+        fake.add("base-s0", "base")
+        for readout, told in (("text", True), ("residual", False)):
+            fake.head["readout"] = readout
+            study = read_study(fake.write(tmp_path))
+            grids = Tables(Estimates(study)).all()
+            assert [grid.note.count(said) for grid in grids.values()] == [int(told)] * 6

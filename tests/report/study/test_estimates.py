@@ -1,0 +1,175 @@
+"""Estimates of studies against loops in plain Python with the same draws."""
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlight.report.study import Study, read_study
+from attnlight.report.study.estimates import DISTANCE, JS, TVD, Estimate, Estimates
+from attnlight.report.study.frame import ACCURACY, F1
+from attnlight.statistics.seed_bootstrap import difference_of_groups, seeds_then_instances
+from tests.report.study.conftest import RESAMPLES
+from tests.report.study.fake import FakeStudy, FakeTagging, FakeTexts, whole, whole_tagger
+from tests.report.study.naive import drawn_means, ends, mean, measure
+
+
+@pytest.fixture(scope="module", params=["texts", "tagging"])
+def fake(request: pytest.FixtureRequest) -> FakeStudy:
+    return whole(bases=1, texts=80) if request.param == "texts" else whole_tagger()
+
+
+def test_each_run_is_a_ratio_of_sums(fake: FakeStudy, study: Study, estimates: Estimates) -> None:
+    runs = study.finished("seed")
+    assert len(runs) == 5
+    assert len(estimates.measures) == (4 if study.quality == "f1" and not study.losses else 14)
+    for name in estimates.measures:
+        expected = [measure(fake, run, name) for run in runs.index]
+        assert estimates.per_seed(runs, name) == pytest.approx(expected, rel=1e-9), name
+
+
+@pytest.mark.parametrize("name", ["f1", TVD, "nll_base", "attention_js_share", "attention_tau"])
+def test_means_resample_seeds_then_clusters(
+    fake: FakeStudy, study: Study, estimates: Estimates, name: str
+) -> None:
+    if name not in estimates.measures:
+        return
+    runs = list(study.finished("seed").index)
+    found = estimates.of(study.finished("seed"), name)
+    each = [measure(fake, run, name) for run in runs]
+    assert found.mean == pytest.approx(mean(each))
+    assert found.std == pytest.approx(statistics.stdev(each))
+    (drawn,) = drawn_means(fake, [runs], name, RESAMPLES)
+    assert (found.low, found.high) == pytest.approx(ends(drawn))
+    assert found.seeds == 5
+
+
+@pytest.mark.parametrize("name", [F1, TVD])
+def test_differences_draw_the_seeds_of_both(
+    fake: FakeStudy, study: Study, estimates: Estimates, name: str
+) -> None:
+    groups = study.finished("uniform", head=None), study.finished("seed")
+    found = estimates.of(groups[0], name, groups[1])
+    names = [list(runs.index) for runs in groups]
+    first, second = drawn_means(fake, names, name, RESAMPLES)
+    expected = ends([a - b for a, b in zip(first, second, strict=True)])
+    assert (found.low, found.high) == pytest.approx(expected)
+    means = [mean([measure(fake, run, name) for run in group]) for group in names]
+    assert found.mean == pytest.approx(means[0] - means[1])
+    assert np.isnan(found.std)
+
+
+def test_what_does_not_apply_is_undefined(study: Study, estimates: Estimates) -> None:
+    own = [name for name in DISTANCE if name in estimates.measures]
+    assert all(np.isnan(estimates.of(study.finished("base"), name).mean) for name in own)
+    assert np.isnan(estimates.of(study.finished("uniform", head=None), "attention_tau").mean)
+    nothing = estimates.of(study.runs.iloc[:0], F1)
+    assert str(nothing) == "–"  # noqa: RUF001
+    assert nothing.seeds == 0
+    assert np.isnan(estimates.of(study.runs.iloc[:0], F1, study.finished("base")).mean)
+
+
+def test_runs_that_one_model_guides_are_one_case(
+    fake: FakeStudy, study: Study, estimates: Estimates
+) -> None:
+    """Against a bootstrap by hand with the documented draws of clusters, then of models."""
+    context = None if isinstance(fake, FakeTexts) else "full"
+    runs = study.finished("guide", guide="adversary", context=context)
+    shared = runs.assign(model=["a", "a", "b", "c", "d"][: len(runs)])
+    clusters, models = np.random.default_rng(0), np.random.default_rng([0, 1])
+    n = len(fake.index)
+    rows = [clusters.integers(0, n, n).tolist() for _ in range(RESAMPLES)]
+    units = shared["model"].nunique()
+    drawn = models.integers(0, units, (RESAMPLES, units))
+
+    def by_model(chosen: list[int] | None) -> list[float]:
+        each = [measure(fake, run, ACCURACY, chosen) for run in runs.index]
+        return [mean(each[:2]), *each[2:]]
+
+    means = [mean([by_model(r)[u] for u in k]) for k, r in zip(drawn.tolist(), rows, strict=True)]
+    found = Estimates(study).of(shared, ACCURACY)
+    assert found.mean == pytest.approx(mean(by_model(None)))
+    assert found.std == pytest.approx(statistics.stdev(by_model(None)))
+    assert found[2:4] == pytest.approx(ends(means))
+    assert found.seeds == units
+
+
+class TestTexts:
+    """One instance a text: the functions that the statistics of texts have for it."""
+
+    def values(self, fake: FakeStudy, stem: str, column: str) -> Any:
+        rows = [rows[column] for name, rows in fake.rows.items() if name.startswith(stem)]
+        return np.stack(rows).astype(np.float32).astype(np.float64)
+
+    def test_means_and_differences(self, tmp_path: Path) -> None:
+        fake = whole(bases=1, texts=40)
+        study = read_study(fake.write(tmp_path))
+        estimates, runs = Estimates(study), study.finished("uniform")
+        js = self.values(fake, "uniform", JS)
+        expected = seeds_then_instances(js, resamples=RESAMPLES)
+        assert estimates.of(runs, JS)[2:4] == pytest.approx(expected[1:3])
+        pair = js, self.values(fake, "seed-b0", JS)
+        less = difference_of_groups(*pair, resamples=RESAMPLES)
+        found = estimates.of(runs, JS, study.finished("seed"))
+        assert (found.mean, found.low, found.high) == pytest.approx(less[:3])
+
+    def test_more_classes_are_judged_by_macro_f1(self, tmp_path: Path) -> None:
+        fake = whole(seeds=2, bases=1, texts=60, classes=["a", "b", "c"])
+        study = read_study(fake.write(tmp_path))
+        found = Estimates(study).per_seed(study.finished("uniform"), F1)
+        for value, prediction in zip(
+            found, self.values(fake, "uniform", "prediction"), strict=True
+        ):
+            each = []
+            for k in range(3):
+                hits = ((fake.label == k) & (prediction == k)).sum()
+                each.append(2 * hits / ((fake.label == k).sum() + (prediction == k).sum()))
+            assert value == pytest.approx(np.mean(each))
+        assert study.words.quality == "macro F1"
+
+    def test_equal_seeds_do_not_deviate(self, tmp_path: Path) -> None:
+        fake = FakeTexts(texts=10)
+        fake.add("base-s0", "base")
+        for seed in range(3):
+            fake.add(f"uniform-s{seed}", "uniform", js=0.1)
+            fake.rows[f"uniform-s{seed}"]["attention_js"][:] = 0.1
+        study = read_study(fake.write(tmp_path))
+        found = Estimates(study).of(study.finished("uniform"), JS)
+        assert found.std == 0, "not 1e-17, by a mean that is rounded"
+
+
+class TestTaggers:
+    """Several instances a sentence."""
+
+    def test_a_run_without_a_number_leaves_the_others(self, tmp_path: Path) -> None:
+        fake = FakeTagging(12)
+        fake.add("base-s0", "base")
+        for seed in range(3):
+            fake.add(f"seed-b0-s{seed + 1}", "seed", js=0.2, tau=None if seed else 0.4)
+        fake.rows["seed-b0-s2"]["nll_gold"][:] = np.inf
+        study = read_study(fake.write(tmp_path))
+        estimates, runs = Estimates(study), study.finished("seed")
+        for name, one in (
+            ("attention_tau", ["seed-b0-s1"]),
+            ("nll_gold", ["seed-b0-s1", "seed-b0-s3"]),
+        ):
+            found = estimates.of(runs, name)
+            assert found.mean == pytest.approx(mean([measure(fake, run, name) for run in one]))
+            assert np.isfinite([found.low, found.high]).all()
+
+    def test_without_chunks_f1_is_accuracy(self, tmp_path: Path) -> None:
+        fake = FakeTagging(40, target="marked", heads=1)
+        fake.add("base-s0", "base")
+        fake.add("seed-b0-s1", "seed", js=0.2)
+        study = read_study(fake.write(tmp_path))
+        found = Estimates(study).of(study.finished("seed"), study.quality)
+        right = sum(fake.rows["seed-b0-s1"]["correct"].tolist())
+        assert found.mean == pytest.approx(right / 40)
+        assert study.words.quality == "accuracy"
+
+
+def test_one_seed_has_no_spread() -> None:
+    assert str(Estimate(0.5, float("nan"), 0.25, 0.75, 1)) == "0.500 [0.250, 0.750]"
+    assert str(Estimate(0.5, 0.01, 0.25, 0.75, 2)) == "0.500 ± 0.010 [0.250, 0.750]"

@@ -1,0 +1,205 @@
+"""`write_study` and `attnlight report` of the folder of a study."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from attnlight.errors import InputError
+from attnlight.report.command import main
+from attnlight.report.study import write_study
+from tests.report.study.fake import FakeTagging, FakeTexts, add_adversary, whole, whole_tagger
+from tests.report.test_command import ATTACK, Page, files
+
+UNDEFINED = re.compile(r"\b(nan|NaN|inf|None)\b")
+KINDS = ("texts", "tagging")
+TABLES = {
+    "texts": ("table2", "table3", "table4", "seeds", "adversaries"),
+    "tagging": ("models", "distances", "adversaries", "adversary_distances", "heads", "segments"),
+}
+FIGURES = {
+    "texts": [f"{figure}-base-s0" for figure in ("figure5", "seeds", "adversary")],
+    "tagging": [
+        *(f"{f}-{t}-base-s0" for f in ("outcome", "heads", "ranking") for t in ("kl", "compat")),
+        *("tradeoff-base-s0", "probes"),
+    ],
+}
+FACTS = {
+    "texts": [
+        "Finished runs1 of 1 base, 5 of 5 uniform, 5 of 5 seed, 30 of 30 guide",
+        "may lie above it",
+    ],
+    "tagging": [
+        "2 of 2 base, 10 of 10 uniform, 2 of 2 seed, 24 of 24 guide, 8 of 8 adv",
+        "Part-of-speech tagsread",
+        "Answersthe chunk tag of every token",
+    ],
+}
+
+
+class Written(NamedTuple):
+    """A report: whose it is, its folder, and its files."""
+
+    kind: str
+    folder: Path
+    paths: list[Path]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    fake: Any = whole(bases=1, texts=60)
+    if request.param == "tagging":
+        fake = whole_tagger(seeds=2, variants=2, kl=(0.0, 0.1, 1.0), compat=(2.1,), sentences=20)
+    folder = fake.write(tmp_path_factory.mktemp("root") / "fake")
+    return Written(request.param, folder / "report", write_study(folder))
+
+
+def text_of(report: Path) -> str:
+    """All that the report says in words and numbers."""
+    texts = [
+        path.read_text() for path in report.iterdir() if path.suffix in (".md", ".csv", ".tex")
+    ]
+    return "\n".join([*texts, Page(report / "index.html").text])
+
+
+class TestFiles:
+    def test_are_all_there(self, written: Written) -> None:
+        kind, report, paths = written
+        names = [f"{table}.{ending}" for table in TABLES[kind] for ending in ("csv", "md", "tex")]
+        names += [f"{stem}.{ending}" for stem in FIGURES[kind] for ending in ("svg", "pdf", "png")]
+        names += ["index.html", "verdict.md", "verdict.csv", "estimates.csv"]
+        assert sorted(path.name for path in paths) == sorted(names)
+        assert paths[0] == report / "index.html"
+        assert sorted(report.iterdir()) == sorted(paths)
+
+    @pytest.mark.parametrize("written", ["texts"], indirect=True, scope="module")
+    def test_are_the_same_every_time(self, written: Written, tmp_path: Path) -> None:
+        write_study(written.folder.parent, tmp_path)
+        assert files(tmp_path) == files(written.folder)
+
+    def test_hold_no_undefined_number(self, written: Written) -> None:
+        assert not UNDEFINED.search(text_of(written.folder))
+        for path in written.folder.glob("*.svg"):
+            assert "nan" not in path.read_text()
+
+    def test_verdicts_stand_below_their_questions(self, written: Written) -> None:
+        lines = (written.folder / "verdict.md").read_text().splitlines()
+        assert lines[:5] == ["# fake", "", "## Is attention needed here?", "", lines[4]]
+        assert all(line == "" or line.startswith(("#", "* ")) for line in lines)
+        assert not any("What is missing" in line for line in lines)
+
+
+class TestPage:
+    def test_links_to_its_own_files_and_nothing_else(self, written: Written) -> None:
+        page = Page(written.folder / "index.html")
+        assert not page.tags & {"script", "link", "img", "iframe", "object", "base", "form"}
+        linked = {reference for reference in page.references if not reference.startswith("#")}
+        assert linked == {path.name for path in written.paths} - {"index.html"}
+        assert len(page.ids) == len(set(page.ids))
+        assert page.html.count("url(") == page.html.count("url(#") > 0
+        assert "default-src 'none'" in page.html
+
+    def test_shows_sentences_tables_and_captions(self, written: Written) -> None:
+        text = Page(written.folder / "index.html").text
+        for line in (written.folder / "verdict.md").read_text().splitlines():
+            assert line.lstrip("#* ") in text
+        assert all(fact in text for fact in FACTS[written.kind])
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def hostile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """The report of a study whose names are markup."""
+    fake: Any = whole(seeds=1, bases=1, texts=8, classes=["good", f"50_% & #1{ATTACK}"])
+    if request.param == "tagging":
+        fake = whole_tagger(seeds=1, variants=1, kl=(0.0, 0.1), compat=(), sentences=8)
+        for run in fake.runs:
+            run["guide"] = run["guide"] and f"<u>{run['guide']}"
+            run["context"] = run["context"] and f"<s>{run['context']}"
+    fake.head |= {"study": ATTACK, "corpus": "<b>x", "experiment": "<i>y", "options": "50_% <s>"}
+    folder = fake.write(tmp_path_factory.mktemp("root"))
+    return Written(request.param, folder / "report", write_study(folder))
+
+
+class TestEscaping:
+    def test_what_comes_from_files_is_no_markup(self, hostile: Written) -> None:
+        page = Page(hostile.folder / "index.html")
+        assert not page.tags & {"script", "img", "b", "i", "s", "u"}
+        assert all(words in page.text for words in (ATTACK, "<b>x", "<i>y", "50_% <s>"))
+
+    def test_latex_is_escaped(self, hostile: Written) -> None:
+        for table in TABLES[hostile.kind]:
+            text = (hostile.folder / f"{table}.tex").read_text()
+            assert not re.search(r"(?<!\\)[%#_<>]", text)
+            head, body = text.split("\\toprule\n")[1].split("\\bottomrule")[0].split("\\midrule\n")
+            columns = len(re.findall(r"(?<!\\)&", head))
+            assert {len(re.findall(r"(?<!\\)&", row)) for row in body.splitlines()} == {columns}
+            assert body.count("λ") == 0
+            if hostile.kind == "texts":
+                assert "F1 of 50\\_\\% \\& \\#1" in head
+
+    @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+    def test_latex_compiles(self, written: Written, tmp_path: Path) -> None:
+        names = TABLES[written.kind]
+        tables = "".join(f"\\input{{{written.folder}/{name}.tex}}\n" for name in names)
+        page = "\\documentclass{article}\\usepackage{booktabs}\\usepackage[T1]{fontenc}"
+        (tmp_path / "page.tex").write_text(f"{page}\\begin{{document}}{tables}\\end{{document}}")
+        command = ["pdflatex", "-halt-on-error", "page.tex"]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+
+
+class TestCommand:
+    def test_report_notices_a_study(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        fake = FakeTexts(texts=8)
+        fake.add("base-s0", "base")
+        fake.add("uniform-s0", "uniform", js=0.3, state="failed")
+        folder = fake.write(tmp_path / "fake")
+        assert main([str(folder), "--output", str(tmp_path / "out")]) == 0
+        assert capsys.readouterr().out == f"{tmp_path}/out/index.html\n"
+        text = Page(tmp_path / "out/index.html").text
+        assert "Not finished: 1 of 1 runs with uniform attention (uniform-s0)." in text
+        assert "The study has no guided MLPs." in text
+        assert not list((tmp_path / "out").glob("*.png"))
+        assert main([str(folder)]) == 0
+        assert files(tmp_path / "out") == files(folder / "report")
+
+    def test_a_half_finished_study_says_what_is_missing(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        fake = FakeTagging(8)
+        fake.add("base-s0", "base")
+        for seed, state in enumerate(("finished", "failed", "missing")):
+            fake.add(f"uniform-s{seed}", "uniform", js=0.3, tau=None, state=state)
+        for lam in (0.0, 0.1):
+            add_adversary(fake, "kl", lam, 0)
+            fake.runs[-1]["state"] = "missing" if lam else "finished"
+        fake.rows.pop("adversary-kl-l0.1-s0")
+        folder = fake.write(tmp_path / "fake")
+        assert main([str(folder)]) == 0
+        assert capsys.readouterr().out == f"{folder}/report/index.html\n"
+        text = text_of(folder / "report")
+        assert "Not finished: 2 of 3 runs with uniform attention (uniform-s1, uniform-s2)." in text
+        assert "Not finished: 1 of 2 adversaries (adversary-kl-l0.1-s0)." in text
+        assert "The study has no guided taggers." in text
+        assert not list((folder / "report").glob("*.png"))
+
+    @pytest.mark.parametrize("target", ["marked", "sentence"])
+    def test_a_target_without_chunks_tells_accuracy(self, tmp_path: Path, target: str) -> None:
+        few: dict[str, Any] = {"kl": (0.0, 0.1), "compat": (), "sentences": 8, "heads": 1}
+        fake = whole_tagger(seeds=1, variants=1, target=target, **few)
+        folder = fake.write(tmp_path / "fake")
+        write_study(folder)
+        text = text_of(folder / "report")
+        assert "F1" not in text
+        assert "accuracy, less trained" in text
+        assert not UNDEFINED.search(text)
+
+    def test_a_place_that_is_taken(self, tmp_path: Path) -> None:
+        folder = whole(seeds=1, bases=1, texts=8).write(tmp_path / "fake")
+        (folder / "report").touch()
+        with pytest.raises(InputError, match="cannot be written"):
+            write_study(folder)
