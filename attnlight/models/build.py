@@ -109,6 +109,11 @@ def build_model(problem: str, net: Options, spec: Options, *, guided: bool = Fal
     return model
 
 
+def attends(problem: str, net: Options) -> bool:
+    """Whether a network has attention of its own."""
+    return OWN in net or problem == "tagging" or net.get("attention") not in (None, "none")
+
+
 def changed_net(problem: str, net: Options, how: str, **options: object) -> dict[str, Any]:
     """Options of the network that a variant of a base has.
 

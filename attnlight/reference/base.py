@@ -18,7 +18,7 @@ from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
 from attnlight.foreign import require_known
-from attnlight.models.build import build_model, model_options
+from attnlight.models.build import attends, build_model, model_options
 
 _MODEL = "model."
 
@@ -111,7 +111,7 @@ def text_digest(text: str | None) -> str:
 
 
 def _require_attention(path: str | Path, options: Mapping[str, Any]) -> None:
-    if options["net"].get("attention", "learned") in (None, "none"):
+    if not attends(options["problem"], options["net"]):
         raise InputError(f"{path} is a model without attention: a base needs one to compare with.")
     given = options.get("guide", "learned")
     if given not in ("learned", "uniform"):
