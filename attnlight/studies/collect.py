@@ -169,7 +169,9 @@ def text_rows(folder: StudyFolder, run: PlannedRun) -> Columns:
 
 def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun], kind: pa.Schema) -> None:
     """One row per run and test text, some runs at a time: memory does not grow with the study."""
-    names = pa.array([run.name for run in runs])
+    import pandas as pd
+
+    names = [run.name for run in runs]
     owner = pa.field("run", pa.dictionary(pa.int32(), pa.string()))
     schema = pa.schema([owner, *kind])
     with (
@@ -177,20 +179,12 @@ def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun], kind: pa.Schema
         open_writer(temporary, schema, compression="zstd") as writer,
     ):
         group: list[pa.Table] = []
-        for place, run in enumerate(runs):
-            found = text_rows(folder, run)
-            count = len(found["index"])
-            columns = [
-                pa.DictionaryArray.from_arrays(np.full(count, place, np.int32), names),
-            ]
-            for entry in kind:
-                values = found.get(entry.name)
-                if values is None:
-                    columns.append(pa.nulls(count, entry.type))
-                    continue
-                rows = list(values) if values.ndim == 2 else values
-                columns.append(pa.array(rows, entry.type, from_pandas=True, safe=False))
-            group.append(pa.Table.from_arrays(columns, schema=schema))
+        for run in runs:
+            found = {n: v for n, v in text_rows(folder, run).items() if n in kind.names}
+            frame = pd.DataFrame({n: list(v) if v.ndim == 2 else v for n, v in found.items()})
+            frame["run"] = pd.Categorical([run.name] * len(frame), names)
+            frame[[n for n in kind.names if n not in found]] = None
+            group.append(pa.Table.from_pandas(frame, schema, preserve_index=False, safe=False))
             if sum(map(len, group)) >= _GROUP or run is runs[-1]:
                 writer.write_table(pa.concat_tables(group))
                 group = []

@@ -3,8 +3,8 @@
 A study that is killed leaves no run behind that goes on alone, so that it can be started again at
 once. Elsewhere than on Linux such a run goes on, and the lock that it inherited keeps others off.
 
-Started as a program, this is a run: its commands follow each other in one process, which imports
-all and reads the corpus once.
+Started as a program, this is a run: its commands, a JSON list, follow each other in one process,
+which imports all and reads the corpus once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
 
 from attnlight.__main__ import main
@@ -29,7 +28,6 @@ from attnlight.studies.plan import PlannedRun
 from attnlight.studies.state import StudyFolder
 
 PROGRAM = (sys.executable, "-m", "attnlight.studies.executor")
-_THEN = "then"  # stands between the words of two commands
 _POLL = 0.05
 _PATIENCE = 20.0
 
@@ -53,14 +51,7 @@ class Outcome:
 
 @dataclass
 class Executor:
-    """Does runs that are asked for, each after those that it needs.
-
-    Attributes:
-        folder: The study's folder.
-        jobs: How many runs go on at a time.
-        lock: A descriptor that their processes inherit.
-        outcome: What became of the runs so far.
-    """
+    """Does runs, as many as `jobs` at a time, in processes that inherit the descriptor `lock`."""
 
     folder: StudyFolder
     jobs: int
@@ -86,9 +77,7 @@ class Executor:
                 while all(process.poll() is None for process, _ in self._active.values()):
                     time.sleep(_POLL)
                 for name in [n for n, (p, _) in self._active.items() if p.returncode is not None]:
-                    process, began = self._active.pop(name)
-                    seconds = time.monotonic() - began
-                    self._end(self.folder.runs[name], process.returncode, seconds)
+                    self._end(self.folder.runs[name])
         finally:
             self._stop()
         self.outcome.waiting = [run.name for run in self._pending]
@@ -97,11 +86,12 @@ class Executor:
     def _is_done(self, run: PlannedRun) -> bool:
         """Whether a run is finished, and guided by the adversary that is selected now if by any."""
         if run.name not in self._done and self.folder.state(run) == "finished":
-            selected = run.guide != "adversary" or (
-                all(self._is_done(self.folder.runs[need]) for need in run.needs)
+            needs = [self.folder.runs[name] for name in run.needs]
+            if run.guide != "adversary" or (
+                all(map(self._is_done, needs))
                 and self.folder.guide_run(run) == self._guide_run(run)
-            )
-            self._done |= {run.name} if selected else set()
+            ):
+                self._done.add(run.name)
         return run.name in self._done
 
     def _guide_run(self, run: PlannedRun) -> str | None:
@@ -147,7 +137,7 @@ class Executor:
                 file.write(f"$ attnlight {' '.join(commands[0])}\n".encode())
                 file.flush()
                 process = Popen(
-                    [*PROGRAM, *(word for command in commands for word in (*command, _THEN))],
+                    [*PROGRAM, json.dumps(commands)],
                     stdin=DEVNULL,
                     stdout=file,
                     stderr=STDOUT,
@@ -156,8 +146,10 @@ class Executor:
                 )
         self._active[run.name] = process, time.monotonic()
 
-    def _end(self, run: PlannedRun, status: int, seconds: float) -> None:
+    def _end(self, run: PlannedRun) -> None:
         """Note how a run's process ended, and why it failed."""
+        process, began = self._active.pop(run.name)
+        status, seconds = process.returncode, time.monotonic() - began
         log = self.folder.log(run.name)
         finished = status == 0 and self._is_done(run)
         if finished:
@@ -205,21 +197,11 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
-def split_commands(words: Sequence[str]) -> list[list[str]]:
-    """The commands of one process, from the words that it was started with.
-
-    Example:
-        >>> split_commands(["fit", "--run=a", "then", "test", "then"])
-        [['fit', '--run=a'], ['test']]
-    """
-    return [list(command) for then, command in groupby(words, _THEN.__eq__) if not then]
-
-
-def run_commands(words: Sequence[str]) -> int:
-    """Run the commands of one process until one fails, and return the exit status of the last."""
+def run_commands(text: str) -> int:
+    """Run commands, a JSON list, until one fails, and return the exit status of the last."""
     import torch
 
-    surroundings, commands = dict(os.environ), split_commands(words)
+    surroundings, commands = dict(os.environ), json.loads(text)
     while commands:
         sys.argv[1:] = commands.pop(0)  # with which Lightning starts other ranks
         status = main()
@@ -231,11 +213,10 @@ def run_commands(words: Sequence[str]) -> int:
             return status
         print(f"$ attnlight {' '.join(commands[0])}", flush=True)
         if torch.distributed.is_initialized():  # a process is of one group of ranks in its life
-            left = [word for command in commands for word in (*command, _THEN)]
-            os.execv(PROGRAM[0], [*PROGRAM, *left])
+            os.execv(PROGRAM[0], [*PROGRAM, json.dumps(commands)])
     return 0
 
 
 if __name__ == "__main__":
     end_with_parent()
-    sys.exit(run_commands(sys.argv[1:]))
+    sys.exit(run_commands(sys.argv[1]))
