@@ -17,7 +17,7 @@ from attnlight.records.parquet import open_writer
 from attnlight.statistics.collapse import frequency_loss
 from attnlight.statistics.frontier import frontier, thinned
 from attnlight.studies.argv import BEST, DIVERGENCE
-from attnlight.studies.instances import COMPARED, HEADS, Columns, read_instances
+from attnlight.studies.instances import HEADS, MEANS, Columns, read_instances
 from attnlight.studies.plan import PlannedRun
 from attnlight.studies.selection import Measures, Selection, chosen_epoch, select
 from attnlight.studies.state import StudyFolder, read_json
@@ -40,7 +40,7 @@ CLUSTERS = pa.schema(
         ("tokens", "correct", "agree", "gold", "found", "matched", "choices", "tau_rows"),
         pa.int32(),
     )
-    | dict.fromkeys(("nll_gold", "nll_base", *COMPARED), pa.float32())
+    | dict.fromkeys(MEANS, pa.float32())
     | {HEADS: pa.list_(pa.float32())}
 )
 
@@ -149,9 +149,7 @@ def _worst_case(folder: StudyFolder, run: PlannedRun) -> Record | None:
 def text_rows(folder: StudyFolder, run: PlannedRun) -> Columns:
     """Columns of a finished run, (S,) or (S, H) for S test texts, without those that it lacks.
 
-    Raises:
-        RecordError: A record is missing or damaged.
-        InputError: A record holds other instances than that of the base.
+    Its errors are those of `read_instances`.
     """
     import pandas as pd
 

@@ -36,11 +36,8 @@ _PATIENCE = 20.0
 class Outcome:
     """What became of the runs that were asked for.
 
-    Attributes:
-        finished: Those that are done.
-        failed: Those that failed, with the reason.
-        skipped: Those that need a run which failed or was skipped.
-        waiting: Those that need a run which was not asked for, such as another shard's.
+    Those that failed have a reason; those skipped need one that failed, or was skipped in turn; those
+    that wait need one that was not asked for, such as another shard's.
     """
 
     finished: list[str] = field(default_factory=list)
@@ -78,8 +75,17 @@ class Executor:
                     time.sleep(_POLL)
                 for name in [n for n, (p, _) in self._active.items() if p.returncode is not None]:
                     self._end(self.folder.runs[name])
-        finally:
-            self._stop()
+        finally:  # after an interruption some go on
+            processes = [process for process, _ in self._active.values()]
+            for process in processes:
+                process.terminate()
+            deadline = time.monotonic() + _PATIENCE
+            for process in processes:
+                try:
+                    process.wait(max(0.0, deadline - time.monotonic()))
+                except TimeoutExpired:
+                    process.kill()
+                    process.wait()
         self.outcome.waiting = [run.name for run in self._pending]
         return self.outcome
 
@@ -108,11 +114,13 @@ class Executor:
             self._pending.remove(run)
             self.outcome.skipped.append(run.name)
             self._say(run, f"skipped: it needs {lost[0]}")
-        elif len(self._active) < self.jobs:
-            under_way = {other.name for other in self._pending} | self._active.keys()
-            if all(n not in under_way and self._is_done(self.folder.runs[n]) for n in run.needs):
-                self._pending.remove(run)
-                self._start(run)
+            return
+        under_way = {other.name for other in self._pending} | self._active.keys()
+        if len(self._active) < self.jobs and all(
+            name not in under_way and self._is_done(self.folder.runs[name]) for name in run.needs
+        ):
+            self._pending.remove(run)
+            self._start(run)
 
     def _start(self, run: PlannedRun) -> None:
         """Start what is missing of a run: `fit`, or what follows it alone."""
@@ -172,19 +180,6 @@ class Executor:
     def _say(self, run: PlannedRun, what: str) -> None:
         ended = self._total - len(self._pending) - len(self._active)
         print(f"[{ended}/{self._total}] {run.name} {what}", flush=True)
-
-    def _stop(self) -> None:
-        """End what is going on, after an interruption."""
-        processes = [process for process, _ in self._active.values()]
-        for process in processes:
-            process.terminate()
-        deadline = time.monotonic() + _PATIENCE
-        for process in processes:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 def minutes(seconds: float) -> str:
