@@ -15,7 +15,6 @@ from attnlight.studies.plan import ROLES, PlannedRun, deal, digests, plan
 from attnlight.studies.spec import read_studies
 from attnlight.studies.state import StudyFolder, locked, require_same_plan, working
 
-_INTERRUPTED = 130
 DESCRIPTION = """\
 Train and test every run of a study (Wiegreffe & Pinter 2019: base, uniform attention, other seeds,
 guided models, adversaries), collect what they say into study.json and study.parquet, and write the
@@ -51,10 +50,7 @@ def parser() -> VerbParser:
 
 
 def main(argv: list[str]) -> int:
-    """Run a study, or list its plan, by the arguments after `study`.
-
-    Returns:
-        0 where all that was asked for is done, 1 where a run failed, 3 where runs wait for others.
+    """Run a study, or list its plan; the exit status is as `EPILOG` says, 130 if interrupted.
 
     Raises:
         InputError: The study file or an option is wrong, a base is damaged, the folder holds
@@ -72,10 +68,8 @@ def main(argv: list[str]) -> int:
         raise InputError(f"--only has {unknown[0]!r}; expected roles of {', '.join(ROLES)}.")
     # W&B's group and a folder; jsonargparse would read a name of digits as a number.
     if not re.fullmatch(r"[A-Za-z_][\w.+-]*", name):
-        raise InputError(
-            f"{name!r} is no name of a study: give one in --name, a letter and then letters, "
-            "digits, and any of _.+-."
-        )
+        expected = "a letter and then letters, digits, and any of _.+-"
+        raise InputError(f"{name!r} is no name of a study: give one in --name, {expected}.")
     shard, parts = (int(part[1]), int(part[2])), []
     for study in read_studies(options.file):
         path = options.root / "-".join(filter(None, (name, study.condition)))
@@ -90,7 +84,7 @@ def main(argv: list[str]) -> int:
         statuses = [_work(folder, asked, shard, options.jobs) for folder, asked in parts]
     except KeyboardInterrupt:
         print("interrupted: the same command goes on where it was.")
-        return _INTERRUPTED
+        return 130
     _compare([folder for folder, _ in parts], options.root / name)
     return max(statuses, key=(0, 3, 1).index)
 
@@ -114,13 +108,10 @@ def _table(folder: StudyFolder, asked: Sequence[PlannedRun]) -> str:
             estimate = minutes(median(left[-1])) if left[-1] else "unknown"
         lines.append((run.name, run.role, state, needs, estimate))
     total = minutes(sum(map(median, left))) if all(left) else "unknown"
-    return "\n".join(
-        [
-            *([str(folder.path)] if folder.study.condition else []),
-            tabulate(lines[1:], lines[0], "plain", disable_numparse=True),
-            f"{len(asked)} runs of {len(folder.runs)}; one after the other: {total}",
-        ]
-    )
+    heading = f"{folder.path}\n" if folder.study.condition else ""
+    table = tabulate(lines, "firstrow", "plain", disable_numparse=True)
+    count = f"{len(asked)} runs of {len(folder.runs)}"
+    return f"{heading}{table}\n{count}; one after the other: {total}"
 
 
 def _work(
@@ -138,9 +129,7 @@ def _work(
             print(f"failed: {name}: {why}")
         if outcome.waiting:
             names = ", ".join(outcome.waiting[:3]) + ", ..." * (len(outcome.waiting) > 3)
-            print(
-                f"{names} wait for runs of another shard or role: start this again when they end."
-            )
+            print(f"{names} wait for runs of another shard or role: start this again after them.")
         with locked(folder.path / ".lock-collect", leftovers="study.*"):
             if collect(folder):
                 from attnlight.report.study import write_study

@@ -17,7 +17,7 @@ from attnlight.records.parquet import open_writer
 from attnlight.statistics.collapse import frequency_loss
 from attnlight.statistics.frontier import frontier, thinned
 from attnlight.studies.argv import BEST, DIVERGENCE
-from attnlight.studies.instances import COMPARED, HEADS, Columns, read_instances
+from attnlight.studies.instances import HEADS, MEANS, Columns, read_instances
 from attnlight.studies.plan import PlannedRun
 from attnlight.studies.selection import Measures, Selection, chosen_epoch, select
 from attnlight.studies.state import StudyFolder, read_json
@@ -40,7 +40,7 @@ CLUSTERS = pa.schema(
         ("tokens", "correct", "agree", "gold", "found", "matched", "choices", "tau_rows"),
         pa.int32(),
     )
-    | dict.fromkeys(("nll_gold", "nll_base", *COMPARED), pa.float32())
+    | dict.fromkeys(MEANS, pa.float32())
     | {HEADS: pa.list_(pa.float32())}
 )
 
@@ -149,9 +149,7 @@ def _worst_case(folder: StudyFolder, run: PlannedRun) -> Record | None:
 def text_rows(folder: StudyFolder, run: PlannedRun) -> Columns:
     """Columns of a finished run, (S,) or (S, H) for S test texts, without those that it lacks.
 
-    Raises:
-        RecordError: A record is missing or damaged.
-        InputError: A record holds other instances than that of the base.
+    Its errors are those of `read_instances`.
     """
     import pandas as pd
 
@@ -169,7 +167,9 @@ def text_rows(folder: StudyFolder, run: PlannedRun) -> Columns:
 
 def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun], kind: pa.Schema) -> None:
     """One row per run and test text, some runs at a time: memory does not grow with the study."""
-    names = pa.array([run.name for run in runs])
+    import pandas as pd
+
+    names = [run.name for run in runs]
     owner = pa.field("run", pa.dictionary(pa.int32(), pa.string()))
     schema = pa.schema([owner, *kind])
     with (
@@ -177,20 +177,12 @@ def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun], kind: pa.Schema
         open_writer(temporary, schema, compression="zstd") as writer,
     ):
         group: list[pa.Table] = []
-        for place, run in enumerate(runs):
-            found = text_rows(folder, run)
-            count = len(found["index"])
-            columns = [
-                pa.DictionaryArray.from_arrays(np.full(count, place, np.int32), names),
-            ]
-            for entry in kind:
-                values = found.get(entry.name)
-                if values is None:
-                    columns.append(pa.nulls(count, entry.type))
-                    continue
-                rows = list(values) if values.ndim == 2 else values
-                columns.append(pa.array(rows, entry.type, from_pandas=True, safe=False))
-            group.append(pa.Table.from_arrays(columns, schema=schema))
+        for run in runs:
+            found = {n: v for n, v in text_rows(folder, run).items() if n in kind.names}
+            frame = pd.DataFrame({n: list(v) if v.ndim == 2 else v for n, v in found.items()})
+            frame["run"] = pd.Categorical([run.name] * len(frame), names)
+            frame[[n for n in kind.names if n not in found]] = None
+            group.append(pa.Table.from_pandas(frame, schema, preserve_index=False, safe=False))
             if sum(map(len, group)) >= _GROUP or run is runs[-1]:
                 writer.write_table(pa.concat_tables(group))
                 group = []

@@ -3,8 +3,8 @@
 A study that is killed leaves no run behind that goes on alone, so that it can be started again at
 once. Elsewhere than on Linux such a run goes on, and the lock that it inherited keeps others off.
 
-Started as a program, this is a run: its commands follow each other in one process, which imports
-all and reads the corpus once.
+Started as a program, this is a run: its commands, a JSON list, follow each other in one process,
+which imports all and reads the corpus once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
 
 from attnlight.__main__ import main
@@ -29,7 +28,6 @@ from attnlight.studies.plan import PlannedRun
 from attnlight.studies.state import StudyFolder
 
 PROGRAM = (sys.executable, "-m", "attnlight.studies.executor")
-_THEN = "then"  # stands between the words of two commands
 _POLL = 0.05
 _PATIENCE = 20.0
 
@@ -38,11 +36,8 @@ _PATIENCE = 20.0
 class Outcome:
     """What became of the runs that were asked for.
 
-    Attributes:
-        finished: Those that are done.
-        failed: Those that failed, with the reason.
-        skipped: Those that need a run which failed or was skipped.
-        waiting: Those that need a run which was not asked for, such as another shard's.
+    Those that failed have a reason; those skipped need one that failed, or was skipped in turn; those
+    that wait need one that was not asked for, such as another shard's.
     """
 
     finished: list[str] = field(default_factory=list)
@@ -53,14 +48,7 @@ class Outcome:
 
 @dataclass
 class Executor:
-    """Does runs that are asked for, each after those that it needs.
-
-    Attributes:
-        folder: The study's folder.
-        jobs: How many runs go on at a time.
-        lock: A descriptor that their processes inherit.
-        outcome: What became of the runs so far.
-    """
+    """Does runs, as many as `jobs` at a time, in processes that inherit the descriptor `lock`."""
 
     folder: StudyFolder
     jobs: int
@@ -86,22 +74,30 @@ class Executor:
                 while all(process.poll() is None for process, _ in self._active.values()):
                     time.sleep(_POLL)
                 for name in [n for n, (p, _) in self._active.items() if p.returncode is not None]:
-                    process, began = self._active.pop(name)
-                    seconds = time.monotonic() - began
-                    self._end(self.folder.runs[name], process.returncode, seconds)
-        finally:
-            self._stop()
+                    self._end(self.folder.runs[name])
+        finally:  # after an interruption some go on
+            processes = [process for process, _ in self._active.values()]
+            for process in processes:
+                process.terminate()
+            deadline = time.monotonic() + _PATIENCE
+            for process in processes:
+                try:
+                    process.wait(max(0.0, deadline - time.monotonic()))
+                except TimeoutExpired:
+                    process.kill()
+                    process.wait()
         self.outcome.waiting = [run.name for run in self._pending]
         return self.outcome
 
     def _is_done(self, run: PlannedRun) -> bool:
         """Whether a run is finished, and guided by the adversary that is selected now if by any."""
         if run.name not in self._done and self.folder.state(run) == "finished":
-            selected = run.guide != "adversary" or (
-                all(self._is_done(self.folder.runs[need]) for need in run.needs)
+            needs = [self.folder.runs[name] for name in run.needs]
+            if run.guide != "adversary" or (
+                all(map(self._is_done, needs))
                 and self.folder.guide_run(run) == self._guide_run(run)
-            )
-            self._done |= {run.name} if selected else set()
+            ):
+                self._done.add(run.name)
         return run.name in self._done
 
     def _guide_run(self, run: PlannedRun) -> str | None:
@@ -118,11 +114,13 @@ class Executor:
             self._pending.remove(run)
             self.outcome.skipped.append(run.name)
             self._say(run, f"skipped: it needs {lost[0]}")
-        elif len(self._active) < self.jobs:
-            under_way = {other.name for other in self._pending} | self._active.keys()
-            if all(n not in under_way and self._is_done(self.folder.runs[n]) for n in run.needs):
-                self._pending.remove(run)
-                self._start(run)
+            return
+        under_way = {other.name for other in self._pending} | self._active.keys()
+        if len(self._active) < self.jobs and all(
+            name not in under_way and self._is_done(self.folder.runs[name]) for name in run.needs
+        ):
+            self._pending.remove(run)
+            self._start(run)
 
     def _start(self, run: PlannedRun) -> None:
         """Start what is missing of a run: `fit`, or what follows it alone."""
@@ -147,7 +145,7 @@ class Executor:
                 file.write(f"$ attnlight {' '.join(commands[0])}\n".encode())
                 file.flush()
                 process = Popen(
-                    [*PROGRAM, *(word for command in commands for word in (*command, _THEN))],
+                    [*PROGRAM, json.dumps(commands)],
                     stdin=DEVNULL,
                     stdout=file,
                     stderr=STDOUT,
@@ -156,8 +154,10 @@ class Executor:
                 )
         self._active[run.name] = process, time.monotonic()
 
-    def _end(self, run: PlannedRun, status: int, seconds: float) -> None:
+    def _end(self, run: PlannedRun) -> None:
         """Note how a run's process ended, and why it failed."""
+        process, began = self._active.pop(run.name)
+        status, seconds = process.returncode, time.monotonic() - began
         log = self.folder.log(run.name)
         finished = status == 0 and self._is_done(run)
         if finished:
@@ -181,19 +181,6 @@ class Executor:
         ended = self._total - len(self._pending) - len(self._active)
         print(f"[{ended}/{self._total}] {run.name} {what}", flush=True)
 
-    def _stop(self) -> None:
-        """End what is going on, after an interruption."""
-        processes = [process for process, _ in self._active.values()]
-        for process in processes:
-            process.terminate()
-        deadline = time.monotonic() + _PATIENCE
-        for process in processes:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except TimeoutExpired:
-                process.kill()
-                process.wait()
-
 
 def minutes(seconds: float) -> str:
     """A duration in words.
@@ -205,21 +192,11 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
-def split_commands(words: Sequence[str]) -> list[list[str]]:
-    """The commands of one process, from the words that it was started with.
-
-    Example:
-        >>> split_commands(["fit", "--run=a", "then", "test", "then"])
-        [['fit', '--run=a'], ['test']]
-    """
-    return [list(command) for then, command in groupby(words, _THEN.__eq__) if not then]
-
-
-def run_commands(words: Sequence[str]) -> int:
-    """Run the commands of one process until one fails, and return the exit status of the last."""
+def run_commands(text: str) -> int:
+    """Run commands, a JSON list, until one fails, and return the exit status of the last."""
     import torch
 
-    surroundings, commands = dict(os.environ), split_commands(words)
+    surroundings, commands = dict(os.environ), json.loads(text)
     while commands:
         sys.argv[1:] = commands.pop(0)  # with which Lightning starts other ranks
         status = main()
@@ -231,11 +208,10 @@ def run_commands(words: Sequence[str]) -> int:
             return status
         print(f"$ attnlight {' '.join(commands[0])}", flush=True)
         if torch.distributed.is_initialized():  # a process is of one group of ranks in its life
-            left = [word for command in commands for word in (*command, _THEN)]
-            os.execv(PROGRAM[0], [*PROGRAM, *left])
+            os.execv(PROGRAM[0], [*PROGRAM, json.dumps(commands)])
     return 0
 
 
 if __name__ == "__main__":
     end_with_parent()
-    sys.exit(run_commands(sys.argv[1:]))
+    sys.exit(run_commands(sys.argv[1]))

@@ -18,13 +18,9 @@ from attnlight.studies.selection import Measures
 from attnlight.studies.state import StudyFolder
 
 Columns = dict[str, NDArray[Any]]
-COMPARED = (
-    "attention_js",
-    "attention_js_mean",
-    "attention_js_share",
-    "attention_tau",
-    "prediction_tvd",
-)
+_JS = ("attention_js", "attention_js_mean", "attention_js_share")
+COMPARED = (*_JS, "attention_tau", "prediction_tvd")
+MEANS = ("nll_gold", "nll_base", *COMPARED)  # of the instances of a split
 HEADS = "attention_js_heads"
 _COUNTED = ("gold", "found", "matched")
 # What float32 holds as 0 is taken for the least that it can hold: a loss of 103 nats.
@@ -74,8 +70,7 @@ class Instances:
             prediction, classes = self.columns["prediction"][None], len(self.classes)
             (by_class,) = f1_by_class(prediction, self.label, classes)
             f1 = float(np.nanmean(by_class))
-        names = ("nll_gold", "nll_base", *COMPARED)
-        means = {name: _mean(values[name]) if name in values else None for name in names}
+        means = {name: _mean(values[name]) if name in values else None for name in MEANS}
         if not self.clustered:
             positive = float(by_class[1]) if len(self.classes) == 2 else None
             of_texts = {name: means[name] for name in ("attention_js", "prediction_tvd")}

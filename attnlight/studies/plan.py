@@ -54,7 +54,8 @@ class PlannedRun:
 
 def plan(study: Study) -> list[PlannedRun]:
     """The runs of a study, each after those that it needs."""
-    base = f"base-s{study.base.seeds[0]}"
+    first, grid = study.base.seeds[0], study.adversaries
+    base = f"base-s{first}"
     runs = [PlannedRun(f"base-s{seed}", "base", seed) for seed in study.base.seeds]
     for head, seed in product((None, *study.uniform.heads), study.uniform.seeds):
         name = f"uniform-s{seed}" if head is None else f"uniform-h{head}-s{seed}"
@@ -62,29 +63,23 @@ def plan(study: Study) -> list[PlannedRun]:
     for of, seed in product(study.base.seeds, study.seeds.seeds):
         if seed != of:
             runs.append(PlannedRun(f"seed-b{of}-s{seed}", "seed", seed, f"base-s{of}"))
-    adversaries = _adversaries(study)
+    adversaries = []
+    for of, (term, weights) in product(grid.bases, grid.lambdas.items()):
+        prefix = f"adversary-{term}" if of == first else f"adversary-b{of}-{term}"
+        for weight, seed in product(weights, grid.seeds.get(term, ())):
+            short = f"{weight:g}"  # which another number may have
+            name = f"{prefix}-l{short if float(short) == weight else repr(weight)}-s{seed}"
+            run = PlannedRun(name, "adversary", seed, f"base-s{of}", term=term, lambda_=weight)
+            adversaries.append(run)
     guided = _guided(study, base, adversaries)
     selecting = [run for run in guided if run.guide == "adversary"]
     runs += [*(run for run in guided if run not in selecting), *adversaries, *selecting]
-    groups = (study.base, study.uniform, study.seeds, study.guides, study.adversaries)
+    groups = (study.base, study.uniform, study.seeds, study.guides, grid)
     options = {role: group.options for role, group in zip(ROLES, groups, strict=True)}
     return [
         replace(run, needs=(*filter(None, (run.base,)), *run.needs), options=options[run.role])
         for run in runs
     ]
-
-
-def _adversaries(study: Study) -> list[PlannedRun]:
-    grid, runs = study.adversaries, []
-    for of, (term, weights) in product(grid.bases, grid.lambdas.items()):
-        prefix = f"adversary-{term}" if of == study.base.seeds[0] else f"adversary-b{of}-{term}"
-        for weight, seed in product(weights, grid.seeds.get(term, ())):
-            short = f"{weight:g}"  # which another number may have
-            name = f"{prefix}-l{short if float(short) == weight else repr(weight)}-s{seed}"
-            runs.append(
-                PlannedRun(name, "adversary", seed, f"base-s{of}", term=term, lambda_=weight)
-            )
-    return runs
 
 
 def _guided(study: Study, base: str, adversaries: Sequence[PlannedRun]) -> list[PlannedRun]:
@@ -94,22 +89,15 @@ def _guided(study: Study, base: str, adversaries: Sequence[PlannedRun]) -> list[
     for guide, context, seed in product(guides.names, guides.contexts, guides.seeds):
         if context == "query_key" and guide in _NOT_GIVEN:
             continue
-        run = PlannedRun(
-            f"guide-{guide}-s{seed}" if context == "full" else f"guide-{guide}-{context}-s{seed}",
-            "guide",
-            seed,
-            base,
-            guide=guide,
-            context=context if study.target else None,
-        )
+        name = f"guide-{guide}-s{seed}" if context == "full" else f"guide-{guide}-{context}-s{seed}"
+        needs: tuple[str, ...] = ()
+        told = context if study.target else None
         if guide == "adversary":
-            run = replace(
-                run, needs=tuple(adversary.name for adversary in grid if adversary.lambda_)
-            )
+            needs = tuple(adversary.name for adversary in grid if adversary.lambda_)
         elif guide == "other":  # the seed variant that has this seed, or else the first one
-            other = f"seed-b{first}-s{seed if seed in others else others[0]}"
-            run = replace(run, guide_run=other, needs=(other,))
-        runs.append(run)
+            needs = (f"seed-b{first}-s{seed if seed in others else others[0]}",)
+        known = needs[0] if guide == "other" else None
+        runs.append(PlannedRun(name, "guide", seed, base, guide, known, context=told, needs=needs))
     return runs
 
 

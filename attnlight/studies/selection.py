@@ -41,12 +41,8 @@ def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Sele
     classes, else macro; of chunks), of equals the one of lower TVD; where none is, that of the
     largest JS. One of a run that could not be measured is never chosen before others.
 
-    Args:
-        runs: Finished adversaries of one term and one base.
-        measures: By name of a run its measures on validation.
-
-    Returns:
-        None where there is no run of a lambda above 0.
+    `runs` are finished adversaries of one term and one base, `measures` by name theirs on
+    validation. Without a run of a lambda above 0 it is None.
     """
     import pandas as pd
 

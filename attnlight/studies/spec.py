@@ -141,10 +141,7 @@ class Study(StudyFile):
 
 
 def read_studies(path: Path) -> tuple[Study, ...]:
-    """Read a study file: one study, or one for each of its conditions.
-
-    Args:
-        path: YAML; `configs/README.md` lists its keys. Paths in it are relative to it.
+    """The study of a study file, or one for each of its conditions; paths are relative to it.
 
     Raises:
         InputError: The file is missing or no YAML, names a file that is not there, has an unknown
@@ -159,9 +156,8 @@ def read_studies(path: Path) -> tuple[Study, ...]:
         raise InputError(f"{place} is empty: leave it out where there are none.")
     for name in conditions:
         if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
-            raise InputError(
-                f"{place} has {name!r}; a name is text of letters, digits, and any of _.+-."
-            )
+            expected = "a name is text of letters, digits, and any of _.+-"
+            raise InputError(f"{place} has {name!r}; {expected}.")
     return tuple(_study(path, content, name, condition) for name, condition in conditions.items())
 
 
@@ -194,7 +190,7 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
 
 
 def read_experiment(path: Path) -> Experiment:
-    """Read an experiment with its model and its corpus.
+    """An experiment with its model and its corpus.
 
     Raises:
         InputError: One of these files is missing or no YAML, or no corpus is named.
@@ -218,11 +214,7 @@ def read_experiment(path: Path) -> Experiment:
 
 
 def _require_possible(study: Study, place: str) -> None:
-    """Refuse a study with runs that cannot be made.
-
-    Raises:
-        InputError: It has such runs; `place` says where it is described.
-    """
+    """Refuse a study with runs that cannot be made; `place` says where it is described."""
     grid, bases, guides, target = study.adversaries, study.base.seeds, study.guides, study.target
     lambdas, first, compat = grid.lambdas, (*bases, 0)[0], COMPAT in grid.lambdas
     selectable = any(lambdas.get(grid.term, ())) and grid.seeds.get(grid.term)

@@ -35,13 +35,7 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True, eq=False)
 class StudyFolder:
-    """A study's folder.
-
-    Attributes:
-        path: `<root>/<study>`.
-        study: The study.
-        runs: Its plan by name, each run after those that it needs.
-    """
+    """A study's folder, `<root>/<study>`, and the runs of its plan by name."""
 
     path: Path
     study: Study
@@ -72,17 +66,14 @@ class StudyFolder:
 
     def records(self, run: PlannedRun) -> list[Path]:
         """Paths of the records that a finished run has."""
-        stages, names = recorded(self.study, run)
-        found = []
-        for stage in stages:
-            of_bases = self.study.base.tests if run.base is None and stage == "test" else ()
-            kinds = [
-                str(callback["class_path"]).rpartition(".")[2]
-                for path in (*self.study.tests, *of_bases)
-                for callback in read_yaml(path).get("trainer", {}).get("callbacks+", [])
-            ]
-            tests = [re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower() for kind in kinds]
-            found += [self.record(run.name, stage, n) for n in dict.fromkeys((*names, *tests))]
+        splits, names = recorded(self.study, run)
+        found = [self.record(run.name, stage, name) for stage in splits for name in names]
+        for stage, tests in splits.items():
+            for path in tests:
+                for callback in read_yaml(path).get("trainer", {}).get("callbacks+", []):
+                    kind = str(callback["class_path"]).rpartition(".")[2]
+                    name = re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()
+                    found.append(self.record(run.name, stage, name))
         return found
 
     def record(self, run: str, stage: Stage, name: str) -> Path:
@@ -146,13 +137,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def working(folder: Path, shard: int, shards: int, digests: Mapping[str, str]) -> Iterator[int]:
-    """Hold a shard of a study, and add its runs to those that the folder's plan names.
-
-    Args:
-        folder: The study's folder, made where it is missing.
-        shard: Number of the shard, from 1.
-        shards: How many there are.
-        digests: By run, a hash of all that decides it.
+    """Hold a shard, from 1, of a study, and add its runs to those that the folder's plan names.
 
     Yields:
         The descriptor of the lock; a process that inherits it holds the shard too.
@@ -180,11 +165,8 @@ def working(folder: Path, shard: int, shards: int, digests: Mapping[str, str]) -
 def locked(path: Path, advice: str | None = None, leftovers: str | None = None) -> Iterator[int]:
     """Hold the lock of a file; a process that inherits its descriptor holds it too.
 
-    Args:
-        path: The file; its folder is made where it is missing.
-        advice: What to do where another process holds it; None: wait for it.
-        leftovers: Name of the files that are written under this lock; what a killed process left
-            of them half-written is removed.
+    `advice` is what to do where another process holds it; None: wait for it. What a killed process
+    left half-written of files named `leftovers`, which are written under this lock, is removed.
 
     Raises:
         InputError: Another process holds it, or the file cannot be written.
@@ -213,16 +195,9 @@ def locked(path: Path, advice: str | None = None, leftovers: str | None = None) 
 
 
 def require_same_plan(folder: Path, digests: Mapping[str, str]) -> dict[str, str]:
-    """Refuse a folder that holds runs of another study.
+    """The digests of the runs in a study's folder, none of which differs from the same run's here.
 
     A study may grow or shrink: a run must be the same only where both have it.
-
-    Args:
-        folder: The study's folder.
-        digests: By run, a hash of all that decides it.
-
-    Returns:
-        The digests of the folder's runs.
 
     Raises:
         InputError: A run differs, or what the folder holds cannot be read.

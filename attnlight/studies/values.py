@@ -7,7 +7,7 @@ import math
 import os
 import re
 from argparse import ArgumentError
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
@@ -44,38 +44,38 @@ def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
     Raises:
         InputError: It has an unknown key, is not of the type, or names a file that is not there.
     """
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        content = {k: v for k, v in _mapping(given, hints, place).items() if v is not None}
-        needed = [f.name for f in fields(kind) if f.default is f.default_factory is MISSING]
-        content = dict.fromkeys(needed) | content
-        make: Any = kind
-        return make(
-            **{k: read_value(hints[k], v, f"{place}: {k}", folder) for k, v in content.items()}
-        )
-    if get_origin(kind) is dict:
-        keys, inner = get_args(kind)
-        content = _mapping(given, get_args(keys), place)
-        return {k: read_value(inner, v, f"{place}: {k}", folder) for k, v in content.items()}
     if kind == Options:
-        return tuple(_options(_mapping(given, ("trainer", "model", "data"), place), "--"))
-    return given if kind is Any else _read_values(kind, given, place, folder)
-
-
-def _mapping(given: object, keys: Collection[str], place: str) -> dict[str, Any]:
-    """A mapping whose keys are among `keys`, if there are any of these; empty for None."""
-    if given is not None and not isinstance(given, dict):
+        kinds: dict[Any, Any] = dict.fromkeys(("trainer", "model", "data"), Any)
+    elif is_dataclass(kind):
+        kinds = get_type_hints(kind)
+    elif get_origin(kind) is dict:
+        keys, inner = get_args(kind)
+        own = given if keys is str and isinstance(given, dict) else get_args(keys)
+        kinds = dict.fromkeys(own, inner)
+    else:
+        return given if kind is Any else _read_list(kind, given, place, folder)
+    content = {} if given is None else given
+    if not isinstance(content, dict):
         raise InputError(f"{place} is {given!r}; expected a mapping.")
-    for key in given or {}:
-        if keys and key not in keys:
+    for key in content:
+        if key not in kinds:
             raise InputError(
-                f"{place} has the unknown key {key!r}{did_you_mean(str(key), keys)}; expected one "
-                f"of: {', '.join(keys)}."
+                f"{place} has the unknown key {key!r}{did_you_mean(str(key), kinds)}; expected one "
+                f"of: {', '.join(kinds)}."
             )
-    return given or {}
+    if kind == Options:
+        return tuple(_options(content, "--"))
+    if is_dataclass(kind):
+        needed = [f.name for f in fields(kind) if f.default is f.default_factory is MISSING]
+        content = dict.fromkeys(needed) | {k: v for k, v in content.items() if v is not None}
+    values = {k: read_value(kinds[k], v, f"{place}: {k}", folder) for k, v in content.items()}
+    if not is_dataclass(kind):
+        return values
+    make: Any = kind
+    return make(**values)
 
 
-def _read_values(kind: Any, given: object, place: str, folder: Path) -> Any:  # noqa: ANN401
+def _read_list(kind: Any, given: object, place: str, folder: Path) -> Any:  # noqa: ANN401
     """A path, or a tuple of numbers, words or paths, none of them twice."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--value", type=kind)

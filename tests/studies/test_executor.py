@@ -144,7 +144,7 @@ def test_interruption_ends_what_is_under_way(
         returncode = None
 
         def __init__(self, command: list[str], **_: Any) -> None:
-            self.run = next(word for word in command if word.startswith("--run="))
+            self.run = next(word for word in json.loads(command[3])[0] if word.startswith("--run="))
 
         def poll(self) -> None:
             if self.run == "--run=uniform-s0":

@@ -85,7 +85,7 @@ class Here:
         with contextlib.redirect_stdout(said), pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "argv", ["attnlight"])
             try:
-                self.returncode = executor.run_commands(words[3:])
+                self.returncode = executor.run_commands(words[3])
             finally:
                 os.environ.clear()
                 os.environ.update(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import torch
 
 from attnlight.studies import executor
 
-WORDS = ["fit", "--run=a", "then", "validate", "then", "test", "-c", "b", "then"]
+COMMANDS = [["fit", "--run=a"], ["validate"], ["test", "-c", "b"]]
 
 
 @pytest.fixture
@@ -38,8 +39,8 @@ def test_each_follows_the_one_before(
     told: Callable[..., list[list[str]]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls = told(0, 0, 0)
-    assert executor.run_commands(WORDS) == 0
-    assert calls == [["fit", "--run=a"], ["validate"], ["test", "-c", "b"]]
+    assert executor.run_commands(json.dumps(COMMANDS)) == 0
+    assert calls == COMMANDS
     assert capsys.readouterr().out == "$ attnlight validate\n$ attnlight test -c b\n"
     assert "LEFT_BEHIND" not in os.environ
 
@@ -49,7 +50,7 @@ def test_none_follows_one_that_fails(
     told: Callable[..., list[list[str]]], statuses: tuple[int, ...]
 ) -> None:
     calls = told(*statuses)
-    assert executor.run_commands(WORDS) == statuses[-1]
+    assert executor.run_commands(json.dumps(COMMANDS)) == statuses[-1]
     assert len(calls) == len(statuses)
 
 
@@ -63,12 +64,13 @@ def test_after_several_ranks_another_process_goes_on(
 
     def become(program: str, words: list[str]) -> None:
         assert program == sys.executable
-        assert words == [program, "-m", "attnlight.studies.executor", *WORDS[3:]]
+        assert words[:3] == [program, "-m", "attnlight.studies.executor"]
+        assert [json.loads(word) for word in words[3:]] == [COMMANDS[1:]]
         assert "LEFT_BEHIND" not in os.environ
         raise Gone
 
     monkeypatch.setattr(os, "execv", become)
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     with pytest.raises(Gone):
-        executor.run_commands(WORDS)
+        executor.run_commands(json.dumps(COMMANDS))
     assert len(calls) == 1
