@@ -64,7 +64,8 @@ class Run:
 
     Attributes:
         folder: The folder, as the user named it.
-        configs: The flattened configuration of `fit`, `test` and `validate`, of those that ran.
+        configs: The flattened configuration of `fit`, empty where the run has none, and those of
+            `test` and `validate`, of those that ran.
         config_text: That of `fit` as it is written; empty where the run has none.
         records: Records outside fit, tests first, in order of stage and name.
         epochs: Records of validation epochs, by test and epoch.
@@ -77,11 +78,6 @@ class Run:
     records: list[StoredRecord]
     epochs: list[StoredRecord]
     metrics: dict[str, Metrics]
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The configuration of `fit`; empty where the run has none."""
-        return self.configs.get("fit", {})
 
     @property
     def name(self) -> str:
@@ -104,7 +100,7 @@ def load_run(folder: Path) -> Run:
             "first."
         )
     corpora = list(dict.fromkeys(["", *(record.corpus for record in records)]))
-    configs = {}
+    configs: dict[str, dict[str, Any]] = {"fit": {}}
     for verb in [*VERBS, *(f"{verb}-{corpus}" for verb in VERBS[1:] for corpus in corpora[1:])]:
         path = folder / f"{verb}.yaml"
         if path.is_file():
@@ -112,10 +108,11 @@ def load_run(folder: Path) -> Run:
             if not isinstance(configs[verb], dict):
                 kind = type(configs[verb]).__name__
                 raise InputError(f"{path} holds a {kind}; expected a mapping.")
+    fit = folder / "fit.yaml"
     return Run(
         folder=folder,
         configs=configs,
-        config_text=(folder / "fit.yaml").read_text(encoding="utf-8") if "fit" in configs else "",
+        config_text=fit.read_text(encoding="utf-8") if fit.is_file() else "",
         records=[record for record in records if record.epoch is None],
         epochs=[record for record in records if record.epoch is not None],
         metrics={corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora},

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnlight.report import erasure
 from attnlight.report.erasure import ORDERS, PAIRS, SCORES, WORDS
 from attnlight.report.figures import described_table
-from attnlight.report.style import GRID, INK, MUTED, POOLED, Group, canvas, predicted_groups
+from attnlight.report.style import GRID, INK, MUTED, POOLED, canvas, predicted_groups
 from attnlight.report.tables import (
     Rows,
     Table,
@@ -42,8 +42,24 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             axes.set_xlim(-0.03, 1.03)
         fraction.set_xlabel("items removed (share)")
         mass.set_xlabel("attention removed (share)")
-        _excess(excess, rows, names)
-        _never(never, rows, names, groups)
+        excess.set_xlabel("items beyond the minimum")
+        if "minimal" in names:
+            _boxes(excess, [erasure.beyond_minimum(rows, name) for name in names])
+            excess.set_xscale("symlog", linthresh=1)
+            excess.set_xlim(-0.1, max(excess.get_xlim()[1], 1.1))
+            excess.xaxis.set_major_formatter("{x:,.0f}")
+        else:
+            where = {"transform": excess.transAxes, "ha": "center"}
+            excess.text(0.5, 0.5, "minimum unknown", color=MUTED, **where)
+        for place, name in enumerate(names):
+            flips = erasure.removed(rows, "never_flips", name, "column")
+            for _, color, members in groups:
+                if not np.isnan(flips[members]).all():
+                    never.plot(np.nanmean(flips[members]), place, "o", color=color, ms=6, mew=0.6)
+            if not np.isnan(flips).all():
+                never.plot(np.nanmean(flips), place, "|", color=POOLED, ms=12, mew=1.5)
+        never.set(xlabel="never flips (share)", xlim=(-0.03, 1.03))
+        never.grid(axis="x")
         fraction.set_yticks(range(len(names)), [WORDS[name] for name in names])
         fraction.set_ylim(-0.6, len(names) - 0.4)
         for axes in (mass, never):
@@ -71,39 +87,10 @@ def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
     axes.grid(axis="x")
 
 
-def _excess(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
-    """Boxes of items beyond the minimum, on an axis that is logarithmic above 1."""
-    axes.set_xlabel("items beyond the minimum")
-    if "minimal" not in names:
-        axes.text(0.5, 0.5, "minimum unknown", transform=axes.transAxes, ha="center", color=MUTED)
-        return
-    _boxes(axes, [erasure.beyond_minimum(rows, name) for name in names])
-    axes.set_xscale("symlog", linthresh=1)
-    most = axes.get_xlim()[1]
-    ticks = [0, *(10**power for power in range(6) if 10**power <= max(most, 1))]
-    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks], minor=False)
-    axes.set_xticks([], minor=True)
-    axes.set_xlim(-0.1, max(most, 1.1))
-
-
-def _never(axes: Axes, rows: Rows, names: Sequence[str], groups: Sequence[Group]) -> None:
-    """How often each ranking never flips, a dot for each predicted class and a line for all."""
-    marks = [(group.members, group.color, "o", 6, 0.6) for group in groups]
-    marks.append((np.ones(len(rows["length"]), dtype=bool), POOLED, "|", 12, 1.5))
-    for place, name in enumerate(names):
-        never = erasure.never_flips(rows, name)
-        for members, color, marker, size, edge in marks:
-            defined = never[members & ~np.isnan(never)]
-            if len(defined):
-                axes.plot(defined.mean(), place, marker, color=color, ms=size, mew=edge)
-    axes.set(xlabel="never flips (share)", xlim=(-0.03, 1.03))
-    axes.grid(axis="x")
-
-
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """What is removed, which ranking flips sooner, who never flips, excess over the minimum."""
     names = erasure.known(rows)
-    never = {name: erasure.never_flips(rows, name) for name in names}
+    never = {name: erasure.removed(rows, "never_flips", name, "column") for name in names}
     several = rows["length"] > 1
     removal, by_class, excess = [], [], []
     for name in names:
