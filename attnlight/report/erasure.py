@@ -48,11 +48,7 @@ def flipped_by_all(rows: Rows) -> NDArray[np.bool_]:
 def removed(rows: Rows, measure: str, name: str, never: Never = "listwise") -> NDArray[np.float64]:
     """A measure of a ranking, (R,); NaN in rows of one item and where it is not to be counted.
 
-    Args:
-        rows: Columns of a record.
-        measure: `removed_fraction`, `removed_mass`, `needs_all` or `never_flips`.
-        name: The ranking.
-        never: What becomes of rows that a ranking never flips.
+    The measure is `removed_fraction`, `removed_mass`, `needs_all` or `never_flips`.
     """
     values = rows[f"{measure}_{name}"].astype(np.float64)
     kept = flipped_by_all(rows) if never == "listwise" else rows["length"] > 1

@@ -180,10 +180,8 @@ def require_one_run(paths: Sequence[Path]) -> None:
     """Refuse records of several runs in one folder, by what they say of themselves.
 
     Fingerprints of a corpus are compared within a version of them; of several versions, the dataset
-    indices of the whole records of each split are.
-
-    Args:
-        paths: The records; those written by older versions say less and pass more easily.
+    indices of the whole records of each split are. Records written by older versions say less and
+    pass more easily.
 
     Raises:
         RecordError: Two name other corpora or classes, or come from one checkpoint's name with
@@ -234,13 +232,9 @@ def _metadata(path: Path) -> dict[str, Any]:
 def _require_same(
     found: Mapping[Path, Mapping[str, Any]], key: str, how: str, within: str = ""
 ) -> None:
-    """Refuse records whose metadata differ in one key, of those that agree in another.
+    """Refuse records whose metadata differ in one key, of those that agree in `within`, if given.
 
-    Args:
-        found: Metadata of each record; those that lack the key pass.
-        key: What must not differ.
-        how: How they differ then; what they agree in goes into its braces.
-        within: What they agree in; empty: all are compared.
+    Records that lack the key pass. What they agree in goes into the braces of `how` they differ.
     """
     first: dict[Any, tuple[Path, Any]] = {}
     for path, about in found.items():

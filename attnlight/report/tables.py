@@ -158,8 +158,9 @@ def mean_cells(
     """Cells of a line of means: each with its interval, then how many values the first is over.
 
     Args:
-        columns: Values (R,) of each mean, NaN where undefined; they share their resamples.
-        rows: Columns of the record, of which `index` says what is resampled.
+        columns: Values (R,) of each mean, NaN where undefined; they share their resamples of the
+            rows' `index`.
+        rows: Columns of the record.
         formats: `estimate` or `percent` for each mean; None: per cent for all.
     """
     from attnlight.statistics.bootstrap import bootstrap_means

@@ -142,11 +142,8 @@ def density(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Gaussian kernel estimate with Scott's bandwidth, cut at the smallest and largest value.
 
-    Values are counted in 1,024 cells first, so that a million of them cost no more than a thousand.
-
-    Args:
-        values: At least two values.
-        floor: Smallest bandwidth, which values that are all equal get.
+    Values, at least two, are counted in 1,024 cells first, so that a million of them cost no more
+    than a thousand. Values that are all equal get the smallest bandwidth, `floor`.
 
     Returns:
         Where it is evaluated (P,), and the density there (P,).

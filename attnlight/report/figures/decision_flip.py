@@ -89,45 +89,37 @@ def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """What is removed, which ranking flips sooner, who never flips, excess over the minimum."""
+    from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
+
     names = erasure.known(rows)
     never = {name: erasure.removed(rows, "never_flips", name, "column") for name in names}
-    several = rows["length"] > 1
-    removal, by_class, excess = [], [], []
+    several, kept = rows["length"] > 1, erasure.flipped_by_all(rows)
+    removal, sooner, by_class, excess = [], [], [], []
     for name in names:
         measures = ("removed_fraction", "removed_mass", "needs_all")
         columns = [*(erasure.removed(rows, measure, name) for measure in measures), never[name]]
         removal.append([WORDS[name], *mean_cells(columns, rows)])
+    counts = {name: np.where(kept, erasure.steps(rows, name), np.nan) for name in ORDERS}
+    tests = [paired_wilcoxon(counts[first], counts[second]) for first, second in _COMPARED]
+    for (first, second), p in zip(_COMPARED, holm([t.p_value for t in tests]), strict=True):
+        flips = list(erasure.sooner(rows, first, second).T)
+        ratio = ratio_of_shares(flips[0], flips[2], rows["index"])
+        cells = [*mean_cells(flips, rows), estimate(ratio), probability(p)]
+        sooner.append([f"{WORDS[first]} : {WORDS[second]}", *cells])
     for label in [None, *np.unique(rows["prediction"][several]).tolist()]:
         own = several if label is None else several & (rows["prediction"] == label)
         cells = mean_cells([np.where(own, never[name], np.nan) for name in names], rows)
         by_class.append([class_name(label, classes), *cells])
-    head = ["predicted", *(WORDS[name] for name in names), "n"]
-    found = [
-        described_table("decision_flip", "removed", removal),
-        _comparisons(rows),
-        described_table("decision_flip", "never", by_class, head=head),
-    ]
     for name in ORDERS if "minimal" in names else ():
         beyond = erasure.beyond_minimum(rows, name)
-        defined = beyond[~np.isnan(beyond)]
-        ends = np.quantile(defined, [0.5, 0.9]) if len(defined) else [np.nan] * 2
+        ends = np.nanquantile(beyond, [0.5, 0.9]) if kept.any() else [np.nan] * 2
         none = np.where(np.isnan(beyond), np.nan, beyond == 0)
         mean, share, n = mean_cells([beyond, none], rows, [estimate, percent])
         excess.append([WORDS[name], mean, *map(number, ends), share, n])
+    head = ["predicted", *(WORDS[name] for name in names), "n"]
+    found = [
+        described_table("decision_flip", "removed", removal),
+        described_table("decision_flip", "sooner", sooner, kept=int(kept.sum())),
+        described_table("decision_flip", "never", by_class, head=head),
+    ]
     return [*found, described_table("decision_flip", "excess", excess)] if excess else found
-
-
-def _comparisons(rows: Rows) -> Table:
-    """Which of two rankings needs fewer items."""
-    from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
-
-    kept = erasure.flipped_by_all(rows)
-    counts = {name: np.where(kept, erasure.steps(rows, name), np.nan) for name in ORDERS}
-    tests = [paired_wilcoxon(counts[first], counts[second]) for first, second in _COMPARED]
-    lines = []
-    for (first, second), p in zip(_COMPARED, holm([t.p_value for t in tests]), strict=True):
-        flips = list(erasure.sooner(rows, first, second).T)
-        ratio = ratio_of_shares(flips[0], flips[2], rows["index"])
-        name = f"{WORDS[first]} : {WORDS[second]}"
-        lines.append([name, *mean_cells(flips, rows), estimate(ratio), probability(p)])
-    return described_table("decision_flip", "sooner", lines, kept=int(kept.sum()))
