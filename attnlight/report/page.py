@@ -85,7 +85,7 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
     sentence, facts = describe_run(run, summaries)
     page = render(
         "run.html.jinja",
-        title=run.name,
+        title="/".join(folder.resolve().parts[-2:]),
         run=run,
         sentence=sentence,
         facts=facts,
@@ -237,7 +237,7 @@ def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
     lines = []
     tests: dict[tuple[str, str, str], list[str]] = {}
     if run.configs["fit"]:
-        experiment, _, name = run.name.rpartition("/")
+        experiment, name = run.folder.resolve().parts[-2:]
         again = ["--experiment", experiment, "--run", f"{name}-again"]
         lines.append(["fit", "-c", str(run.folder / "fit.yaml"), *again])
         for part in summaries:

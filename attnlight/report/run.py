@@ -79,11 +79,6 @@ class Run:
     epochs: list[StoredRecord]
     metrics: dict[str, Metrics]
 
-    @property
-    def name(self) -> str:
-        """Experiment and run."""
-        return "/".join(self.folder.resolve().parts[-2:])
-
 
 def load_run(folder: Path) -> Run:
     """Read what a run folder holds; records themselves are read later.

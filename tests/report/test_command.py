@@ -158,6 +158,8 @@ class TestPage:
         assert "Does shuffling attention change what the model says?" in text
         assert "Jain & Wallace (2019), section 4.2.1" in text
         assert f"attnlight report {folder}" in text
+        assert "--experiment sst --run seed7-again" in text
+        assert "<title>sst/seed7 · attnlight</title>" in page.html
         assert f"numpy{np.__version__}" in text
         assert "configuration written bylightning.pytorch==2.6.6" in text
 

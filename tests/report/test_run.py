@@ -43,7 +43,6 @@ def test_a_whole_run(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "sst" / "seed7", epochs=(0, 1))
     (folder / "test.yaml").write_text("seed_everything: 8\n")
     run = load_run(folder)
-    assert run.name == "sst/seed7"
     assert [record.test for record in run.records] == ["predictions", "attention_permutation"]
     assert [record.epoch for record in run.epochs] == [0, 1, 0, 1]
     assert run.configs["fit"]["seed_everything"] == 7
