@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
@@ -25,31 +24,13 @@ run. How far attention may be asked to agree with anything else is bounded by ho
 with itself. `shuffled attention` is one run's attention against the other's in random order, which
 is 0 on average. Reads RUN/records/test/importance_correlation.parquet, written by
 `ImportanceCorrelation` with keep_scores: true."""
-NULL = "shuffled attention"
+_NULL = "tau_shuffled_attention"
 _RECORD = Path("records", "test", "importance_correlation.parquet")
 _PREFIX = "scores_"
 
 
-class Agreement(NamedTuple):
-    """Tau between each two of S runs.
-
-    Attributes:
-        runs: Names of the runs.
-        rows: Dataset index and position of each instance that all runs have scores for, (n, 2).
-        tau: By name of a score, and for the shuffled attention, (P, n) for the P pairs of runs in
-            the order of `itertools.combinations`, NaN where undefined.
-    """
-
-    runs: Sequence[str]
-    rows: NDArray[np.int64]
-    tau: Mapping[str, NDArray[np.float64]]
-
-
 def main(argv: list[str]) -> int:
     """Print how far the runs agree.
-
-    Args:
-        argv: The arguments after `reliability`.
 
     Raises:
         InputError: A run lacks the scores, or the runs are not of the same rows of one corpus.
@@ -70,7 +51,7 @@ def main(argv: list[str]) -> int:
     found = agreement(read_scores(options.runs), options.seed)
     if options.output is not None:
         write_agreement(found, options.output)
-    print(table(found, options.seed).to_markdown(), end="")
+    print(table(found, len(options.runs), options.seed).to_markdown(), end="")
     return 0
 
 
@@ -110,12 +91,17 @@ def read_scores(runs: Sequence[Path]) -> dict[Path, pd.DataFrame]:
     return found
 
 
-def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> Agreement:
+def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> pd.DataFrame:
     """Tau between each two runs on each instance, for each score that all have.
 
     Args:
         scores: What `read_scores` reads of at least two runs.
         seed: Seed of the random order of the shuffled attention.
+
+    Returns:
+        For each pair of runs, in the order of `itertools.combinations`, a row for each instance
+        that all runs have scores for: `index`, `position`, the names of the runs as `first` and
+        `second`, and `tau_<score>` for each score, NaN where undefined.
 
     Raises:
         InputError: The runs have no score in common, or read an instance as other items.
@@ -139,60 +125,56 @@ def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> Agreement:
         )
     kept = sizes.notna().all(axis="columns")
     rows = np.array(kept.index[kept].tolist(), dtype=np.int64).reshape(-1, 2)
-    tau = {}
+    pairs = pd.DataFrame(combinations(runs, 2), columns=["first", "second"])
+    found = pairs.merge(pd.DataFrame(rows, columns=["index", "position"]), how="cross")
+    found = found[["index", "position", "first", "second"]]
     for name in names:
         columns = [held.loc[kept, name].tolist() for held in scores.values()]
-        pairs = list(combinations(columns, 2))
-        tau[name] = np.stack([tau_between(a, b) for a, b in pairs])
-        if name == "attention":
-            null = np.stack([tau_between(a, shuffled(b, rows, seed)) for a, b in pairs])
-    if "attention" in tau:
-        tau[NULL] = null
-    return Agreement(runs, rows, tau)
+        tau = [tau_between(a, b) for a, b in combinations(columns, 2)]
+        found[f"tau_{name}"] = np.concatenate(tau)
+    if "attention" in names:
+        columns = [held.loc[kept, "attention"].tolist() for held in scores.values()]
+        null = [tau_between(a, shuffled(b, rows, seed)) for a, b in combinations(columns, 2)]
+        found[_NULL] = np.concatenate(null)
+    return found
 
 
-def table(found: Agreement, seed: int = 0) -> Table:
-    """Mean agreement of each score with itself, with intervals over runs and instances."""
+def table(found: pd.DataFrame, runs: int, seed: int = 0) -> Table:
+    """Mean agreement of each score of so many runs with itself, with intervals over both."""
     from attnlight.report.figures.importance_correlation import WORDS
     from attnlight.report.tables import Table, interval, number
     from attnlight.statistics.agreement import mean_over_pairs
 
-    lines = []
-    for name, tau in found.tau.items():
-        mean = mean_over_pairs(tau, len(found.runs), found.rows[:, 0], seed=seed)
+    pairs, lines = runs * (runs - 1) // 2, []
+    index = found["index"].to_numpy().reshape(pairs, -1)[0]
+    words = {_NULL: "shuffled attention"} | {f"tau_{name}": said for name, said in WORDS.items()}
+    for name in found.columns[4:]:
+        tau = found[name].to_numpy().reshape(pairs, -1)
+        mean = mean_over_pairs(tau, runs, index, seed=seed)
         by_pair = [float(np.nanmean(pair)) for pair in tau if not np.isnan(pair).all()] or [np.nan]
         ends = [number(min(by_pair)), number(max(by_pair))]
         cells = [number(mean.mean), interval(mean), *ends, f"{mean.defined:,}"]
-        lines.append([WORDS.get(name, name), *cells])
-    pairs = len(found.runs) * (len(found.runs) - 1) // 2
+        lines.append([words.get(name, name.removeprefix("tau_")), *cells])
     return Table.of(
-        f"Kendall's tau-b of each score with itself between {len(found.runs)} runs ({pairs} "
-        f"{'pair' if pairs == 1 else 'pairs'}, {len(found.rows):,} instances)",
+        f"Kendall's tau-b of each score with itself between {runs} runs ({pairs} "
+        f"{'pair' if pairs == 1 else 'pairs'}, {len(index):,} instances)",
         ("score", "mean τ", "95 % interval", "lowest pair", "highest pair", "n"),
         lines,
         "The interval resamples runs, then instances; of two runs instances alone.",
     )
 
 
-def write_agreement(found: Agreement, path: Path) -> None:
-    """Write tau of each instance and pair of runs as parquet.
-
-    Columns: index, position, first and second (names of the runs), and tau_<score> for each score.
+def write_agreement(found: pd.DataFrame, path: Path) -> None:
+    """Write what `agreement` found as parquet.
 
     Raises:
         InputError: The file cannot be written.
     """
-    import pandas as pd
     import pyarrow as pa
 
     from attnlight.files import replacing
     from attnlight.records.parquet import write_table
 
-    pairs = pd.DataFrame(combinations(found.runs, 2), columns=["first", "second"])
-    rows = pd.DataFrame(found.rows, columns=["index", "position"])
-    frame = pairs.merge(rows, how="cross")[["index", "position", "first", "second"]]
-    for name, tau in found.tau.items():
-        frame[f"tau_{name.replace(' ', '_')}"] = tau.ravel()
-    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    table = pa.Table.from_pandas(found, preserve_index=False).replace_schema_metadata()
     with replacing(path) as temporary:
         write_table(table, temporary)

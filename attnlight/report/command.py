@@ -18,14 +18,7 @@ its page goes."""
 
 
 def main(argv: list[str]) -> int:
-    """Write the report of each run or study and print where it is.
-
-    Args:
-        argv: The arguments after `report`.
-
-    Raises:
-        InputError: A run folder is missing, holds no records or a damaged file.
-    """
+    """Write the report of each run or study and print where it is."""
     parser = VerbParser("report", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument(
         "runs",
@@ -38,7 +31,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     output, runs = options.output, options.runs
     folders = [output or run / "report" for run in runs]
-    if output is not None and len(runs) > 1:
+    if output and len(runs) > 1:
         folders = [output.joinpath(*run.resolve().parts[-2:]) for run in runs]
         if len(set(folders)) < len(folders):
             raise InputError(
@@ -50,8 +43,7 @@ def main(argv: list[str]) -> int:
 
             print(write_study(run, folder)[0])
         else:
-            from attnlight.report.page import Places, write_report
+            from attnlight.report.page import write_report
 
-            figures = run / "figures" if output is None else folder / "figures"
-            print(write_report(run, Places(folder, figures)))
+            print(write_report(run, folder if output else None))
     return 0

@@ -46,16 +46,9 @@ def flipped_by_all(rows: Rows) -> NDArray[np.bool_]:
 
 
 def removed(rows: Rows, measure: str, name: str, never: Never = "listwise") -> NDArray[np.float64]:
-    """A measure of a ranking, NaN where it is not to be counted.
+    """A measure of a ranking, (R,); NaN in rows of one item and where it is not to be counted.
 
-    Args:
-        rows: Columns of a record.
-        measure: `removed_fraction`, `removed_mass` or `needs_all`.
-        name: The ranking.
-        never: What becomes of rows that a ranking never flips.
-
-    Returns:
-        (R,); rows of one item are left out.
+    The measure is `removed_fraction`, `removed_mass`, `needs_all` or `never_flips`.
     """
     values = rows[f"{measure}_{name}"].astype(np.float64)
     kept = flipped_by_all(rows) if never == "listwise" else rows["length"] > 1
@@ -93,8 +86,3 @@ def sooner(rows: Rows, first: str, second: str) -> NDArray[np.float64]:
     found = np.stack([a < b, a == b, a > b], axis=1).astype(np.float64)
     found[left_out] = np.nan
     return found
-
-
-def never_flips(rows: Rows, name: str) -> NDArray[np.float64]:
-    """Whether a ranking never flips the decision, (R,); NaN in rows of one item."""
-    return np.where(rows["length"] > 1, rows[f"never_flips_{name}"].astype(np.float64), np.nan)

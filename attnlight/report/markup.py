@@ -9,6 +9,8 @@ from unicodedata import bidirectional
 
 from markupsafe import Markup, escape
 
+from attnlight.report.tables import class_name, interval, number
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -35,8 +37,6 @@ def render(template: str, **context: object) -> Markup:
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    from attnlight.report.tables import class_name, interval, number
 
     found = Environment(
         loader=PackageLoader(__package__),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import platform
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,13 +43,6 @@ _PACKAGES = ("numpy", "matplotlib", "torch", "lightning")
 _MOST_CLASSES = 6  # columns; more go below each other, folded
 
 
-class Places(NamedTuple):
-    """Where a report goes: the folder of the page and tables, and that of the figures."""
-
-    page: Path
-    figures: Path
-
-
 @dataclass(frozen=True)
 class Picture:
     """A figure on the page.
@@ -64,44 +58,50 @@ class Picture:
     files: str
 
 
-def write_report(folder: Path, places: Places) -> Path:
-    """Write the report of one run.
+def write_report(folder: Path, output: Path | None = None) -> Path:
+    """Write the report of one run and return the path of its page.
 
     Args:
         folder: The run folder.
-        places: Where to write.
-
-    Returns:
-        The page.
+        output: Where to write; None: the folder's own `report`, and its `figures` beside that.
 
     Raises:
         InputError: The folder is missing, holds no records, a damaged file or records of several
             runs, or a file cannot be written.
     """
+    target, figures = output or folder / "report", (output or folder) / "figures"
     run = load_run(folder)
     for corpus in run.metrics:
         stored = [*run.records, *run.epochs]
         require_one_run([record.path for record in stored if record.corpus == corpus])
     summaries = [summarise(record) for record in run.records]
+    header = run.config_text.partition("\n")[0]  # that of jsonargparse names versions
+    versions = {
+        "attnlight": __version__,
+        "Python": platform.python_version(),
+        **{package: version(package) for package in _PACKAGES},
+        "configuration written by": header[2:] if re.match("# .*==", header) else "",
+    }
+    sentence, facts = describe_run(run, summaries)
     page = render(
         "run.html.jinja",
-        title=run.name,
+        title="/".join(folder.resolve().parts[-2:]),
         run=run,
-        sentence=sentence(run, summaries),
-        facts=facts(run, summaries),
+        sentence=sentence,
+        facts=facts,
         summaries=summaries,
-        sections={part.record: _section(part, places) for part in summaries},
-        curves=_curves(run, places),
+        sections={part.record: _section(part, target, figures) for part in summaries},
+        curves=_curves(run, figures),
         commands=commands(run, summaries),
-        versions=[(name, [words]) for name, words in versions(run)],
+        versions=[(name, [words]) for name, words in versions.items() if words],
     )
     for ending, text in to_texts(summaries).items():
-        write_text(places.page / f"summary.{ending}", text)
-    write_text(places.page / "index.html", page)
-    return places.page / "index.html"
+        write_text(target / f"summary.{ending}", text)
+    write_text(target / "index.html", page)
+    return target / "index.html"
 
 
-def _section(part: RecordSummary, places: Places) -> Markup:
+def _section(part: RecordSummary, target: Path, figures: Path) -> Markup:
     """A record on the page; its test's figure and tables are written too, if it is whole."""
     record, known = part.record, describe(part.record.test)
     stem = f"tables/{record.place}-{record.test}"
@@ -112,11 +112,11 @@ def _section(part: RecordSummary, places: Places) -> Markup:
         figure = draw(record.test, rows, part.metadata.get("classes"))
         if figure is not None:
             caption = f"{known.caption} {note}".rstrip()
-            picture = _picture(figure, Path(record.place, record.test), places, caption)
+            picture = _picture(figure, Path(record.place, record.test), figures, caption)
         own = tables(record.test, rows, part.metadata.get("classes"))
     for number, table in enumerate(own, start=1):
         for ending, text in table.to_texts().items():
-            write_text(places.page / f"{stem}-{number}.{ending}", text)
+            write_text(target / f"{stem}-{number}.{ending}", text)
     return render(
         "section.html.jinja",
         part=part,
@@ -128,7 +128,7 @@ def _section(part: RecordSummary, places: Places) -> Markup:
     )
 
 
-def _curves(run: Run, places: Places) -> list[Picture]:
+def _curves(run: Run, figures: Path) -> list[Picture]:
     """The task's metrics by epoch, then those of each test."""
     logged = run.metrics[""].curves.items()
     curves: dict[str, Curves] = {"metrics": {}}
@@ -144,7 +144,7 @@ def _curves(run: Run, places: Places) -> list[Picture]:
             point = (record.epoch or 0, line.mean, line.low, line.high)
             curves.setdefault(record.test, {}).setdefault(line.measure, []).append(point)
     return [
-        _picture(_draw_curves(found), Path("val", f"curves-{name}"), places, captions[name])
+        _picture(_draw_curves(found), Path("val", f"curves-{name}"), figures, captions[name])
         for name, found in curves.items()
         if found
     ]
@@ -178,18 +178,24 @@ def _draw_curves(curves: Curves) -> Figure:
     return figure
 
 
-def _picture(figure: Figure, stem: Path, places: Places, caption: str) -> Picture:
-    save_figure(figure, places.figures / stem)
+def _picture(figure: Figure, stem: Path, folder: Path, caption: str) -> Picture:
+    save_figure(figure, folder / stem)
     svg = inline_svg(figure, "-".join(stem.parts), caption)
     return Picture(svg, caption, f"{(Path('figures') / stem).as_posix()}.{{svg,pdf,png}}")
 
 
-def sentence(run: Run, summaries: Sequence[RecordSummary]) -> str:
-    """What was trained on which corpus, and what it was tested on."""
-    model, data = run.config.get("model"), run.config.get("data")
-    trained = _class(model)
-    if trained:
-        net = _at(section(model), "init_args", "net") if isinstance(model, dict) else None
+def describe_run(
+    run: Run, summaries: Sequence[RecordSummary]
+) -> tuple[str, list[tuple[str, list[str]]]]:
+    """What was trained on which corpus and tested on what, and the names that identify the run.
+
+    Returns:
+        A sentence, and each fact that is known with its values.
+    """
+    model, data = (run.configs["fit"].get(name) for name in ("model", "data"))
+    trained = _class(model) or "A model whose configuration is not in the run folder"
+    if _class(model) and isinstance(model, dict):
+        net = _at(section(model), "init_args", "net")
         named = {option: _class(_at(net, option)) for option in ("encoder", "attention")}
         settings = ", ".join(f"{option} {name}" for option, name in named.items() if name)
         trained += f" ({settings})" if settings else ""
@@ -199,24 +205,18 @@ def sentence(run: Run, summaries: Sequence[RecordSummary]) -> str:
     if sizes := {part.metadata["rows"] for part in summaries if part.record.place == "test"}:
         amount = f"{'up to ' if len(sizes) > 1 else ''}{max(sizes):,}"
         tested = f"tested on {amount} instances of the test split"
-    trained = trained or "A model whose configuration is not in the run folder"
-    return f"{trained}{f', trained on {corpus}' if corpus else ''}; {tested}."
-
-
-def facts(run: Run, summaries: Sequence[RecordSummary]) -> list[tuple[str, list[str]]]:
-    """What identifies the run: names, and the values of each."""
-    classes = (part.metadata.get("classes") for part in summaries)
-    partial = {part.record.test for part in summaries if part.metadata.get("partial")}
-    found = [
-        ("Model", [_class(run.config.get("model"))]),
-        ("Corpus", [_class(run.config.get("data"))]),
-        ("Classes", next(filter(None, classes), [])),
-        ("Seed", [str(run.config.get("seed_everything", ""))]),
-        ("Checkpoint", sorted({part.metadata.get("checkpoint") or "" for part in summaries})),
-        ("Partial records", sorted(partial)),
-    ]
-    given = [(name, [value for value in values if value]) for name, values in found]
-    return [(name, values) for name, values in given if values]
+    about = [part.metadata for part in summaries]
+    facts = {
+        "Model": [_class(model)],
+        "Corpus": [_class(data)],
+        "Classes": next((known["classes"] for known in about if known.get("classes")), []),
+        "Seed": [str(run.configs["fit"].get("seed_everything", ""))],
+        "Checkpoint": sorted({known.get("checkpoint") or "" for known in about}),
+        "Partial records": sorted({p.record.test for p in summaries if p.metadata.get("partial")}),
+    }
+    sentence = f"{trained}{f', trained on {corpus}' if corpus else ''}; {tested}."
+    known = [(name, [value for value in values if value]) for name, values in facts.items()]
+    return sentence, [(name, values) for name, values in known if values]
 
 
 def _at(config: object, *keys: str) -> object:
@@ -236,8 +236,8 @@ def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
     """Command lines that repeat the run beside itself, its evaluations, and this report."""
     lines = []
     tests: dict[tuple[str, str, str], list[str]] = {}
-    if run.config:
-        experiment, _, name = run.name.rpartition("/")
+    if run.configs["fit"]:
+        experiment, name = run.folder.resolve().parts[-2:]
         again = ["--experiment", experiment, "--run", f"{name}-again"]
         lines.append(["fit", "-c", str(run.folder / "fit.yaml"), *again])
         for part in summaries:
@@ -259,13 +259,3 @@ def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
         lines.append(line)
     lines.append(["report", str(run.folder)])
     return [shlex.join(["attnlight", *line]) for line in lines]
-
-
-def versions(run: Run) -> list[tuple[str, str]]:
-    """Versions that wrote the report, and those that the configuration names."""
-    found = [("attnlight", __version__), ("Python", platform.python_version())]
-    found += [(package, version(package)) for package in _PACKAGES]
-    header = run.config_text.partition("\n")[0]
-    if header.startswith("# ") and "==" in header:
-        found.append(("configuration written by", header[2:]))
-    return found

@@ -64,7 +64,8 @@ class Run:
 
     Attributes:
         folder: The folder, as the user named it.
-        configs: The flattened configuration of `fit`, `test` and `validate`, of those that ran.
+        configs: The flattened configuration of `fit`, empty where the run has none, and those of
+            `test` and `validate`, of those that ran.
         config_text: That of `fit` as it is written; empty where the run has none.
         records: Records outside fit, tests first, in order of stage and name.
         epochs: Records of validation epochs, by test and epoch.
@@ -77,16 +78,6 @@ class Run:
     records: list[StoredRecord]
     epochs: list[StoredRecord]
     metrics: dict[str, Metrics]
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The configuration of `fit`; empty where the run has none."""
-        return self.configs.get("fit", {})
-
-    @property
-    def name(self) -> str:
-        """Experiment and run."""
-        return "/".join(self.folder.resolve().parts[-2:])
 
 
 def load_run(folder: Path) -> Run:
@@ -104,7 +95,7 @@ def load_run(folder: Path) -> Run:
             "first."
         )
     corpora = list(dict.fromkeys(["", *(record.corpus for record in records)]))
-    configs = {}
+    configs: dict[str, dict[str, Any]] = {"fit": {}}
     for verb in [*VERBS, *(f"{verb}-{corpus}" for verb in VERBS[1:] for corpus in corpora[1:])]:
         path = folder / f"{verb}.yaml"
         if path.is_file():
@@ -112,10 +103,11 @@ def load_run(folder: Path) -> Run:
             if not isinstance(configs[verb], dict):
                 kind = type(configs[verb]).__name__
                 raise InputError(f"{path} holds a {kind}; expected a mapping.")
+    fit = folder / "fit.yaml"
     return Run(
         folder=folder,
         configs=configs,
-        config_text=(folder / "fit.yaml").read_text(encoding="utf-8") if "fit" in configs else "",
+        config_text=fit.read_text(encoding="utf-8") if fit.is_file() else "",
         records=[record for record in records if record.epoch is None],
         epochs=[record for record in records if record.epoch is not None],
         metrics={corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora},
@@ -183,10 +175,8 @@ def require_one_run(paths: Sequence[Path]) -> None:
     """Refuse records of several runs in one folder, by what they say of themselves.
 
     Fingerprints of a corpus are compared within a version of them; of several versions, the dataset
-    indices of the whole records of each split are.
-
-    Args:
-        paths: The records; those written by older versions say less and pass more easily.
+    indices of the whole records of each split are. Records written by older versions say less and
+    pass more easily.
 
     Raises:
         RecordError: Two name other corpora or classes, or come from one checkpoint's name with
@@ -237,13 +227,9 @@ def _metadata(path: Path) -> dict[str, Any]:
 def _require_same(
     found: Mapping[Path, Mapping[str, Any]], key: str, how: str, within: str = ""
 ) -> None:
-    """Refuse records whose metadata differ in one key, of those that agree in another.
+    """Refuse records whose metadata differ in one key, of those that agree in `within`, if given.
 
-    Args:
-        found: Metadata of each record; those that lack the key pass.
-        key: What must not differ.
-        how: How they differ then; what they agree in goes into its braces.
-        within: What they agree in; empty: all are compared.
+    Records that lack the key pass. What they agree in goes into the braces of `how` they differ.
     """
     first: dict[Any, tuple[Path, Any]] = {}
     for path, about in found.items():

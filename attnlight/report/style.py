@@ -99,14 +99,9 @@ def canvas(height: float, groups: Sequence[Group]) -> Iterator[Figure]:
 
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
-    """Write a figure as SVG, PDF and PNG, each whole or not at all.
+    """Write a figure as SVG, PDF and PNG, each whole or not at all, and return the three files.
 
-    Args:
-        figure: The figure.
-        stem: Path without an ending, which may itself hold dots.
-
-    Returns:
-        The three files.
+    The stem is a path without an ending, which may itself hold dots.
 
     Raises:
         InputError: A file cannot be written.

@@ -60,9 +60,7 @@ class RecordSummary:
 def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     """Mean and 95 % bootstrap interval of each measure of a record, read in pieces.
 
-    Args:
-        record: The record; `accuracy` follows from its `prediction` and `label`.
-        by_class: Also split by predicted class.
+    `accuracy` follows from `prediction` and `label`.
 
     Raises:
         RecordError: The file is no readable record.
@@ -138,11 +136,8 @@ def terminal_table(records_dir: Path, corpus: str = "") -> rich.table.Table:
     """The measures of every test record of a run, for the terminal.
 
     A test's name stands on a line of its own above its measures, so that a measure and its numbers
-    share 80 columns. Where there are fewer, names go on in the next line; none is cut.
-
-    Args:
-        records_dir: The run's `records` folder.
-        corpus: Name of the corpus where it is another one than the model was trained on.
+    share 80 columns. Where there are fewer, names go on in the next line; none is cut. The corpus
+    is named where it is another one than the model was trained on.
     """
     from rich import box
     from rich.markup import escape

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.markup import render
-
 if TYPE_CHECKING:
     import pandas as pd
-    from markupsafe import Markup
 
     from attnlight.report.summary import Line
     from attnlight.statistics.bootstrap import MeanInterval
@@ -70,10 +67,6 @@ class Table:
     def rows(self) -> list[list[str]]:
         """Cells of each row."""
         return [list(row) for row in self.frame.itertuples(index=False, name=None)]
-
-    def to_html(self) -> Markup:
-        """Title, table and note as HTML; all text is escaped."""
-        return render("table.html.jinja", table=self)
 
     def to_texts(self) -> dict[str, str]:
         """The table in each format of a file, by the file's ending."""
@@ -165,8 +158,9 @@ def mean_cells(
     """Cells of a line of means: each with its interval, then how many values the first is over.
 
     Args:
-        columns: Values (R,) of each mean, NaN where undefined; they share their resamples.
-        rows: Columns of the record, of which `index` says what is resampled.
+        columns: Values (R,) of each mean, NaN where undefined; they share their resamples of the
+            rows' `index`.
+        rows: Columns of the record.
         formats: `estimate` or `percent` for each mean; None: per cent for all.
     """
     from attnlight.statistics.bootstrap import bootstrap_means

@@ -74,24 +74,14 @@ def draw_bins(
     names = [f"[{low:g}, {high:g})" for low, high in pairwise(EDGES)]
     places = range(len(names))
     rows = [[(g.color, values[(bins == row) & g.members]) for g in groups] for row in places]
-    _violins(axes, rows, label, limits)
+    draw_violins(axes, rows, label, limits)
     axes.set_yticks(places, [*names[:-1], f"{names[-1][:-1]}]"])
     axes.set_ylabel("Maximum attention weight")
     for row in places[1:]:
         axes.axhline(row - 0.5, color=GRID, linewidth=0.6, zorder=0)
 
 
-def violins_by_class(
-    axes: Axes, values: Floats, groups: Sequence[Group], label: str, limits: tuple[float, float]
-) -> None:
-    """One violin for each group, one below the other, the first on top."""
-    defined = ~np.isnan(values)
-    rows = [[(g.color, values[g.members & defined])] for g in reversed(groups)]
-    _violins(axes, rows, label, limits)
-    axes.set_yticks([])
-
-
-def _violins(
+def draw_violins(
     axes: Axes,
     rows: Sequence[Sequence[tuple[str, Floats]]],
     label: str,
@@ -99,11 +89,7 @@ def _violins(
 ) -> None:
     """Rows of violins from the bottom up, with how many values each stands for at the right.
 
-    Args:
-        axes: Where to draw.
-        rows: For each violin of a row its colour and its values.
-        label: Name and unit of the values.
-        limits: Ends of the horizontal axis.
+    A violin is its colour and its values, all of them defined.
     """
     for row, violins in enumerate(rows):
         half = _HALF / len(violins)
@@ -156,11 +142,8 @@ def density(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Gaussian kernel estimate with Scott's bandwidth, cut at the smallest and largest value.
 
-    Values are counted in 1,024 cells first, so that a million of them cost no more than a thousand.
-
-    Args:
-        values: At least two values.
-        floor: Smallest bandwidth, which values that are all equal get.
+    Values, at least two, are counted in 1,024 cells first, so that a million of them cost no more
+    than a thousand. Values that are all equal get the smallest bandwidth, `floor`.
 
     Returns:
         Where it is evaluated (P,), and the density there (P,).

@@ -135,7 +135,7 @@ def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
     for order in ORDERS:
         values["excess", order] = erasure.beyond_minimum(rows, order)
     for ranking in ALL:
-        values["never", ranking] = erasure.never_flips(rows, ranking)
+        values["never", ranking] = erasure.removed(rows, "never_flips", ranking, "column")
         values["needs all", ranking] = erasure.removed(rows, "needs_all", ranking)
         for never, part in product(NEVER, ("fraction", "mass")):
             left = erasure.removed(rows, f"removed_{part}", ranking, never)

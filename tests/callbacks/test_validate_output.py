@@ -12,7 +12,7 @@ from attnlight.batch import TextBatch
 from attnlight.callbacks import AttentionPermutation, Predictions
 from attnlight.errors import InputError
 from attnlight.records import read_record
-from attnlight.report.page import Places, write_report
+from attnlight.report.page import write_report
 from tests.callbacks.test_base import Gradient, run_test, trainer
 from tests.outside import OutsideTask, Texts, loader
 
@@ -100,12 +100,12 @@ class TestNotFinite:
         assert np.isnan(float(found.callback_metrics["test/attention_permutation/flip_rate"]))
         assert found.callback_metrics["test/predictions/non_finite"] == 23
         assert not (tmp_path / "figures").exists()
-        page = write_report(tmp_path, Places(tmp_path / "report", tmp_path / "figures"))
+        page = write_report(tmp_path)
         assert "not finite: 23 instances." in page.read_text()
 
     def test_figures_and_report_leave_them_out(self, tmp_path: Path) -> None:
         run_test(tmp_path, AttentionPermutation(5, figures=False), task=broken(2, 3))
-        page = write_report(tmp_path, Places(tmp_path / "report", tmp_path / "figures"))
+        page = write_report(tmp_path)
         text = page.read_text()
         assert text.count("not finite: 2 instances.") == 1
         assert "class -1" not in text
@@ -128,7 +128,7 @@ def test_texts_of_one_item(tmp_path: Path) -> None:
     assert found["test/predictions/attention_entropy"] == 0
     assert float(found["test/attention_permutation/median_tvd"]) == pytest.approx(0, abs=1e-6)
     assert found["test/attention_permutation/flip_rate"] == 0
-    write_report(tmp_path, Places(tmp_path / "report", tmp_path / "figures"))
+    write_report(tmp_path)
 
 
 def test_a_class_that_is_never_predicted(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_class_that_is_never_predicted(tmp_path: Path) -> None:
     run_test(tmp_path, *tests, task=task)
     rows = read_record(tmp_path / "records/test/predictions.parquet").columns
     assert 1 not in rows["prediction"]
-    page = write_report(tmp_path, Places(tmp_path / "report", tmp_path / "figures"))
+    page = write_report(tmp_path)
     assert "class 1" not in page.read_text()
 
 

@@ -5,6 +5,7 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -157,6 +158,10 @@ class TestPage:
         assert "Does shuffling attention change what the model says?" in text
         assert "Jain & Wallace (2019), section 4.2.1" in text
         assert f"attnlight report {folder}" in text
+        assert "--experiment sst --run seed7-again" in text
+        assert "<title>sst/seed7 · attnlight</title>" in page.html
+        assert f"numpy{np.__version__}" in text
+        assert "configuration written bylightning.pytorch==2.6.6" in text
 
     def test_marks_partial_records(self, tmp_path: Path) -> None:
         text = page_of(write_run(tmp_path / "a" / "b", epochs=(), partial=True)).text

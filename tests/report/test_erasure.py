@@ -12,7 +12,6 @@ from attnlight.report.erasure import (
     Never,
     flipped_by_all,
     known,
-    never_flips,
     removed,
     sooner,
     steps,
@@ -75,10 +74,11 @@ def test_who_is_sooner_counts_never_as_later() -> None:
     expected = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1], [1, 0, 0], nothing, nothing, nothing]
     np.testing.assert_equal(found, np.array(expected, dtype=float))
     np.testing.assert_equal(steps(rows, "gradient")[[3, 6]], [math.inf, math.nan])
-    np.testing.assert_equal(never_flips(rows, "attention")[[4, 7]], [1.0, math.nan])
+    never = removed(rows, "never_flips", "attention", "column")
+    np.testing.assert_equal(never[[4, 7]], [1.0, math.nan])
 
 
 def test_texts_of_one_item_are_left_out() -> None:
     rows = counts([1.0, -1.0], [1.0, -1.0], length=1)
     assert np.isnan(sooner(rows, "gradient", "attention")).all()
-    assert np.isnan(never_flips(rows, "gradient")).all()
+    assert np.isnan(removed(rows, "never_flips", "gradient", "column")).all()

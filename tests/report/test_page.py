@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attnlight.report.page import commands, facts, sentence, versions
+from attnlight.report.page import commands, describe_run
 from attnlight.report.run import Metrics, Run, StoredRecord
 from attnlight.report.summary import RecordSummary
 
@@ -21,7 +21,8 @@ FIT: dict[str, Any] = {
 
 def run(**configs: Mapping[str, Any]) -> Run:
     folder = Path("checkpoints/sst/seed 3")
-    held = {verb: dict(config) for verb, config in configs.items()}
+    held: dict[str, dict[str, Any]] = {"fit": {}}
+    held |= {verb: dict(config) for verb, config in configs.items()}
     return Run(folder, held, "# lightning.pytorch==2.6.6\nx: 1\n", [], [], {"": Metrics({}, {})})
 
 
@@ -31,35 +32,39 @@ def part(test: str, stage: str = "test", rows: int = 1_821, **metadata: object) 
 
 class TestSentence:
     def test_says_what_was_trained_on_what(self) -> None:
-        assert sentence(run(fit=FIT), [part("predictions")]) == (
+        assert describe_run(run(fit=FIT), [part("predictions")])[0] == (
             "AttentionClassifier (encoder cnn, attention Dot), trained on SetFit/sst5; "
             "tested on 1,821 instances of the test split."
         )
 
     def test_a_corpus_without_a_path_is_called_by_its_class(self) -> None:
         planted = FIT | {"data": {"class_path": "attnlight.datamodules.PlantedEvidence"}}
-        assert "trained on PlantedEvidence;" in sentence(run(fit=planted), [part("predictions")])
+        assert (
+            "trained on PlantedEvidence;"
+            in describe_run(run(fit=planted), [part("predictions")])[0]
+        )
 
     def test_tests_of_different_size(self) -> None:
         parts = [part("predictions"), part("attention_permutation", rows=500, partial=True)]
-        assert "tested on up to 1,821 instances" in sentence(run(fit=FIT), parts)
-        assert ("Partial records", ["attention_permutation"]) in facts(run(fit=FIT), parts)
+        sentence, facts = describe_run(run(fit=FIT), parts)
+        assert "tested on up to 1,821 instances" in sentence
+        assert ("Partial records", ["attention_permutation"]) in facts
 
     def test_nothing_known(self) -> None:
-        assert sentence(run(), []) == (
-            "A model whose configuration is not in the run folder; no record of the test split yet."
+        assert describe_run(run(), []) == (
+            "A model whose configuration is not in the run folder; no record of the test split yet.",
+            [],
         )
-        assert facts(run(), []) == []
 
     def test_odd_configurations_are_no_error(self) -> None:
         odd = {"model": None, "data": ["x"], "trainer": 3, "seed_everything": True}
-        assert sentence(run(fit=odd), [part("predictions")]).startswith("A model")
+        assert describe_run(run(fit=odd), [part("predictions")])[0].startswith("A model")
         assert commands(run(fit=odd), [part("predictions")])
 
 
 def test_facts() -> None:
     parts = [part("predictions", classes=["bad", "good"], checkpoint="best.ckpt")]
-    assert facts(run(fit=FIT), parts) == [
+    assert describe_run(run(fit=FIT), parts)[1] == [
         ("Model", ["AttentionClassifier"]),
         ("Corpus", ["Corpus"]),
         ("Classes", ["bad", "good"]),
@@ -94,12 +99,3 @@ class TestCommands:
     def test_without_a_configuration_only_the_report(self) -> None:
         found = commands(run(), [part("predictions")])
         assert found == ["attnlight report 'checkpoints/sst/seed 3'"]
-
-
-def test_versions() -> None:
-    import numpy as np
-
-    found = dict(versions(run(fit=FIT)))
-    assert found["numpy"] == np.__version__
-    assert found["configuration written by"] == "lightning.pytorch==2.6.6"
-    assert {"attnlight", "Python", "torch", "lightning", "matplotlib"} <= found.keys()

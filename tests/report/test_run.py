@@ -43,10 +43,9 @@ def test_a_whole_run(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "sst" / "seed7", epochs=(0, 1))
     (folder / "test.yaml").write_text("seed_everything: 8\n")
     run = load_run(folder)
-    assert run.name == "sst/seed7"
     assert [record.test for record in run.records] == ["predictions", "attention_permutation"]
     assert [record.epoch for record in run.epochs] == [0, 1, 0, 1]
-    assert run.config["seed_everything"] == 7
+    assert run.configs["fit"]["seed_everything"] == 7
     assert run.configs.keys() == {"fit", "test"}
     assert run.config_text == (folder / "fit.yaml").read_text()
     assert run.metrics[""].test == {"accuracy": 0.625}
@@ -56,7 +55,7 @@ def test_a_run_of_somebody_elses_program_has_no_configuration(tmp_path: Path) ->
     folder = write_run(tmp_path)
     (folder / "fit.yaml").unlink()
     run = load_run(folder)
-    assert run.config == {}
+    assert run.configs == {"fit": {}}
     assert run.config_text == ""
 
 

@@ -115,14 +115,9 @@ def described_table(
     head: Sequence[str] | None = None,
     **fields: object,
 ) -> Table:
-    """A test's own table, with title, headings and note as `texts.yaml` has them.
+    """A test's own table, with title, note and, without a `head`, headings from `texts.yaml`.
 
-    Args:
-        test: The test's name in snake case.
-        name: The table's name.
-        lines: Its cells; the first of a line names it.
-        head: Headings; None: those of the file.
-        fields: What stands in braces in title and note.
+    The fields are what stands in braces in title and note there.
     """
     known = describe(test).tables[name]
     title, note = (known[part].format(**fields) for part in ("title", "note"))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnlight.report import erasure
 from attnlight.report.erasure import ORDERS, PAIRS, SCORES, WORDS
 from attnlight.report.figures import described_table
-from attnlight.report.style import GRID, INK, MUTED, POOLED, Group, canvas, predicted_groups
+from attnlight.report.style import GRID, INK, MUTED, POOLED, canvas, predicted_groups
 from attnlight.report.tables import (
     Rows,
     Table,
@@ -42,8 +42,24 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             axes.set_xlim(-0.03, 1.03)
         fraction.set_xlabel("items removed (share)")
         mass.set_xlabel("attention removed (share)")
-        _excess(excess, rows, names)
-        _never(never, rows, names, groups)
+        excess.set_xlabel("items beyond the minimum")
+        if "minimal" in names:
+            _boxes(excess, [erasure.beyond_minimum(rows, name) for name in names])
+            excess.set_xscale("symlog", linthresh=1)
+            excess.set_xlim(-0.1, max(excess.get_xlim()[1], 1.1))
+            excess.xaxis.set_major_formatter("{x:,.0f}")
+        else:
+            where = {"transform": excess.transAxes, "ha": "center"}
+            excess.text(0.5, 0.5, "minimum unknown", color=MUTED, **where)
+        for place, name in enumerate(names):
+            flips = erasure.removed(rows, "never_flips", name, "column")
+            for _, color, members in groups:
+                if not np.isnan(flips[members]).all():
+                    never.plot(np.nanmean(flips[members]), place, "o", color=color, ms=6, mew=0.6)
+            if not np.isnan(flips).all():
+                never.plot(np.nanmean(flips), place, "|", color=POOLED, ms=12, mew=1.5)
+        never.set(xlabel="never flips (share)", xlim=(-0.03, 1.03))
+        never.grid(axis="x")
         fraction.set_yticks(range(len(names)), [WORDS[name] for name in names])
         fraction.set_ylim(-0.6, len(names) - 0.4)
         for axes in (mass, never):
@@ -71,76 +87,39 @@ def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
     axes.grid(axis="x")
 
 
-def _excess(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
-    """Boxes of items beyond the minimum, on an axis that is logarithmic above 1."""
-    axes.set_xlabel("items beyond the minimum")
-    if "minimal" not in names:
-        axes.text(0.5, 0.5, "minimum unknown", transform=axes.transAxes, ha="center", color=MUTED)
-        return
-    _boxes(axes, [erasure.beyond_minimum(rows, name) for name in names])
-    axes.set_xscale("symlog", linthresh=1)
-    most = axes.get_xlim()[1]
-    ticks = [0, *(10**power for power in range(6) if 10**power <= max(most, 1))]
-    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks], minor=False)
-    axes.set_xticks([], minor=True)
-    axes.set_xlim(-0.1, max(most, 1.1))
-
-
-def _never(axes: Axes, rows: Rows, names: Sequence[str], groups: Sequence[Group]) -> None:
-    """How often each ranking never flips, a dot for each predicted class and a line for all."""
-    marks = [(group.members, group.color, "o", 6, 0.6) for group in groups]
-    marks.append((np.ones(len(rows["length"]), dtype=bool), POOLED, "|", 12, 1.5))
-    for place, name in enumerate(names):
-        never = erasure.never_flips(rows, name)
-        for members, color, marker, size, edge in marks:
-            defined = never[members & ~np.isnan(never)]
-            if len(defined):
-                axes.plot(defined.mean(), place, marker, color=color, ms=size, mew=edge)
-    axes.set(xlabel="never flips (share)", xlim=(-0.03, 1.03))
-    axes.grid(axis="x")
-
-
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """What is removed, which ranking flips sooner, who never flips, excess over the minimum."""
+    from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
+
     names = erasure.known(rows)
-    never = {name: erasure.never_flips(rows, name) for name in names}
-    several = rows["length"] > 1
-    removal, by_class, excess = [], [], []
+    never = {name: erasure.removed(rows, "never_flips", name, "column") for name in names}
+    several, kept = rows["length"] > 1, erasure.flipped_by_all(rows)
+    removal, sooner, by_class, excess = [], [], [], []
     for name in names:
         measures = ("removed_fraction", "removed_mass", "needs_all")
         columns = [*(erasure.removed(rows, measure, name) for measure in measures), never[name]]
         removal.append([WORDS[name], *mean_cells(columns, rows)])
+    counts = {name: np.where(kept, erasure.steps(rows, name), np.nan) for name in ORDERS}
+    tests = [paired_wilcoxon(counts[first], counts[second]) for first, second in _COMPARED]
+    for (first, second), p in zip(_COMPARED, holm([t.p_value for t in tests]), strict=True):
+        flips = list(erasure.sooner(rows, first, second).T)
+        ratio = ratio_of_shares(flips[0], flips[2], rows["index"])
+        cells = [*mean_cells(flips, rows), estimate(ratio), probability(p)]
+        sooner.append([f"{WORDS[first]} : {WORDS[second]}", *cells])
     for label in [None, *np.unique(rows["prediction"][several]).tolist()]:
         own = several if label is None else several & (rows["prediction"] == label)
         cells = mean_cells([np.where(own, never[name], np.nan) for name in names], rows)
         by_class.append([class_name(label, classes), *cells])
-    head = ["predicted", *(WORDS[name] for name in names), "n"]
-    found = [
-        described_table("decision_flip", "removed", removal),
-        _comparisons(rows),
-        described_table("decision_flip", "never", by_class, head=head),
-    ]
     for name in ORDERS if "minimal" in names else ():
         beyond = erasure.beyond_minimum(rows, name)
-        defined = beyond[~np.isnan(beyond)]
-        ends = np.quantile(defined, [0.5, 0.9]) if len(defined) else [np.nan] * 2
+        ends = np.nanquantile(beyond, [0.5, 0.9]) if kept.any() else [np.nan] * 2
         none = np.where(np.isnan(beyond), np.nan, beyond == 0)
         mean, share, n = mean_cells([beyond, none], rows, [estimate, percent])
         excess.append([WORDS[name], mean, *map(number, ends), share, n])
+    head = ["predicted", *(WORDS[name] for name in names), "n"]
+    found = [
+        described_table("decision_flip", "removed", removal),
+        described_table("decision_flip", "sooner", sooner, kept=int(kept.sum())),
+        described_table("decision_flip", "never", by_class, head=head),
+    ]
     return [*found, described_table("decision_flip", "excess", excess)] if excess else found
-
-
-def _comparisons(rows: Rows) -> Table:
-    """Which of two rankings needs fewer items."""
-    from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
-
-    kept = erasure.flipped_by_all(rows)
-    counts = {name: np.where(kept, erasure.steps(rows, name), np.nan) for name in ORDERS}
-    tests = [paired_wilcoxon(counts[first], counts[second]) for first, second in _COMPARED]
-    lines = []
-    for (first, second), p in zip(_COMPARED, holm([t.p_value for t in tests]), strict=True):
-        flips = list(erasure.sooner(rows, first, second).T)
-        ratio = ratio_of_shares(flips[0], flips[2], rows["index"])
-        name = f"{WORDS[first]} : {WORDS[second]}"
-        lines.append([name, *mean_cells(flips, rows), estimate(ratio), probability(p)])
-    return described_table("decision_flip", "sooner", lines, kept=int(kept.sum()))

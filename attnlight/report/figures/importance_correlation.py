@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlight.report.figures import described_table
 from attnlight.report.style import INK, canvas, predicted_groups
@@ -29,69 +28,40 @@ PAIRS = (
     ("attention", "input_gradient_attached"),
     ("input_gradient_attached", "loo"),
 )
-LEVEL = 0.05
+_LEVEL = 0.05
 _PUBLISHED = 3  # of the pairs; the others are drawn only in their absence
 _EDGES = np.linspace(-1, 1, 31)
 
 
-class Correlation(NamedTuple):
-    """Tau of one pair of scores over some rows.
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
+    """For each pair of scores, tau over all rows and by predicted class, and its significance.
 
-    Attributes:
-        mean: Mean of the defined values, NaN where there is none.
-        std: Their standard deviation, with divisor n as Jain & Wallace have it.
-        undefined: Share of rows without a tau.
-        significant: Share of the defined ones with p <= 0.05, each row by itself.
-        holm: The same, with p adjusted for as many tests by Holm's method.
-        benjamini_hochberg: The same, adjusted by Benjamini & Hochberg's.
-        defined: How many values are defined.
+    The standard deviation has divisor n, as Jain & Wallace have it. Shares of p <= 0.05 are of the
+    rows with a tau: each by itself, then with p adjusted for as many tests.
     """
-
-    mean: float
-    std: float
-    undefined: float
-    significant: float
-    holm: float
-    benjamini_hochberg: float
-    defined: int
-
-
-def correlation(tau: NDArray[np.floating], p: NDArray[np.floating]) -> Correlation:
-    """Summarise tau (R,) and its p-values (R,), NaN where undefined; R is at least 1."""
     from scipy.stats import false_discovery_control
 
     from attnlight.statistics import holm
 
-    defined = ~np.isnan(tau)
-    kept, tested = tau[defined].astype(np.float64), p[defined]
-    if not len(kept):
-        return Correlation(np.nan, np.nan, 1.0, np.nan, np.nan, np.nan, 0)
-    return Correlation(
-        mean=float(kept.mean()),
-        std=float(kept.std()),
-        undefined=float(1 - len(kept) / len(tau)),
-        significant=float(np.mean(tested <= LEVEL)),
-        holm=float(np.mean(holm(tested) <= LEVEL)),
-        benjamini_hochberg=float(np.mean(false_discovery_control(tested) <= LEVEL)),
-        defined=len(kept),
-    )
-
-
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
-    """For each pair of scores, tau and its significance over all rows and by predicted class."""
-    members = {"all": np.ones(len(rows["index"]), dtype=bool)}
-    for c in np.unique(rows["prediction"]).tolist():
-        members[class_name(c, classes)] = rows["prediction"] == c
     found = []
     for one, other in PAIRS:
         if f"tau_{one}_{other}" not in rows:
             continue
         lines = []
-        for name, chosen in members.items():
-            tau, p = (rows[f"{measure}_{one}_{other}"][chosen] for measure in ("tau", "p"))
-            mean, std, *shares, defined = correlation(tau, p)
-            cells = [number(s) if np.isnan(s) else f"{100 * s:.1f} %" for s in shares]
-            lines.append([name, number(mean), number(std), *cells, f"{defined:,}"])
+        for label in [None, *np.unique(rows["prediction"]).tolist()]:
+            members = slice(None) if label is None else rows["prediction"] == label
+            tau, p = (rows[f"{measure}_{one}_{other}"][members] for measure in ("tau", "p"))
+            defined = ~np.isnan(tau)
+            means, significant = [number(np.nan)] * 2, [number(np.nan)] * 3
+            if defined.any():
+                kept, tested = tau[defined].astype(np.float64), p[defined]
+                means = [number(kept.mean()), number(kept.std())]
+                adjusted = (tested, holm(tested), false_discovery_control(tested))
+                significant = [f"{100 * np.mean(p <= _LEVEL):.1f} %" for p in adjusted]
+            undefined = f"{100 * (1 - defined.mean()):.1f} %"
+            counted = f"{defined.sum():,}"
+            name = class_name(label, classes)
+            lines.append([name, *means, undefined, *significant, counted])
         words = {"one": WORDS[one], "other": WORDS[other]}
         found.append(described_table("importance_correlation", "pair", lines, **words))
     return found

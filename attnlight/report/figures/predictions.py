@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from attnlight.report.style import INK, MUTED, PALETTE, canvas, predicted_groups
 from attnlight.report.tables import Rows
-from attnlight.report.violins import violins_by_class
+from attnlight.report.violins import draw_violins
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _BINS = 10
@@ -34,10 +33,26 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             ("attention", "max_attention", "Maximum attention weight", 1.0),
             ("entropy", "attention_entropy", "Attention entropy (nats)", highest),
         ):
-            violins_by_class(axes[name], rows[column], groups, label, (0.0, most))
+            defined = ~np.isnan(rows[column])
+            own = [[(g.color, rows[column][g.members & defined])] for g in reversed(groups)]
+            draw_violins(axes[name], own, label, (0.0, most))
+            axes[name].set_yticks([])
         if labelled:
+            below, chance = axes["calibration"], 1 / rows["probabilities"].shape[1]
             bins = reliability(rows["probabilities"], rows["label"])
-            _draw_reliability(axes["calibration"], bins, 1 / rows["probabilities"].shape[1])
+            below.plot([chance, 1], [chance, 1], "--", color=MUTED, linewidth=0.9)
+            below.vlines(bins["confidence"], bins["low"], bins["high"], color=INK, linewidth=0.9)
+            below.plot(bins["confidence"], bins["accuracy"], color=PALETTE[0], linewidth=1.2)
+            dots = {"s": 20 + 260 * bins["share"], "facecolor": PALETTE[0], "edgecolor": INK}
+            dots |= {"linewidth": 0.6, "zorder": 3, "clip_on": False}
+            below.scatter(bins["confidence"], bins["accuracy"], **dots)
+            below.set(xlim=(chance - 0.03, 1.03), ylim=(-0.04, 1.04))
+            below.set(
+                xlabel="Probability of the winning class", ylabel="Share of right predictions"
+            )
+            error = ((bins["accuracy"] - bins["confidence"]).abs() * bins["share"]).sum()
+            below.text(0.98, 0.06, f"ECE = {error:.3f}", transform=below.transAxes, ha="right")
+            below.grid()
     return figure
 
 
@@ -67,18 +82,3 @@ def reliability(probabilities: NDArray[np.floating], label: NDArray[Any]) -> pd.
     tests = [binomtest(*counts) for counts in bins[["right", "n"]].to_numpy().tolist()]
     bins[["low", "high"]] = [test.proportion_ci(method="wilson") for test in tests]
     return bins.assign(accuracy=bins["right"] / bins["n"], share=bins["n"] / len(rows))
-
-
-def _draw_reliability(axes: Axes, bins: pd.DataFrame, chance: float) -> None:
-    axes.plot([chance, 1], [chance, 1], "--", color=MUTED, linewidth=0.9)
-    axes.vlines(bins["confidence"], bins["low"], bins["high"], color=INK, linewidth=0.9)
-    axes.plot(bins["confidence"], bins["accuracy"], color=PALETTE[0], linewidth=1.2)
-    dots = {"s": 20 + 260 * bins["share"], "facecolor": PALETTE[0], "edgecolor": INK}
-    axes.scatter(
-        bins["confidence"], bins["accuracy"], linewidth=0.6, zorder=3, clip_on=False, **dots
-    )
-    axes.set(xlim=(chance - 0.03, 1.03), ylim=(-0.04, 1.04))
-    axes.set(xlabel="Probability of the winning class", ylabel="Share of right predictions")
-    error = ((bins["accuracy"] - bins["confidence"]).abs() * bins["share"]).sum()
-    axes.text(0.98, 0.06, f"ECE = {error:.3f}", transform=axes.transAxes, ha="right")
-    axes.grid()

@@ -79,45 +79,33 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """Contingency of flips, how far predictions move, and the rankings' first items compared."""
     from attnlight.statistics.paired import holm, mcnemar
 
-    movement, first_items, p_values = [], [], []
-    for score in SCORES:
-        drawn = rows[f"delta_js_drawn_{score}"]
-        names = ("delta_weight_expected", "delta_js_expected", "outdone_expected")
-        below = np.where(np.isnan(drawn), np.nan, drawn < 0)
-        columns = [*(rows[f"{name}_{score}"] for name in names), below]
-        cells = mean_cells(columns, rows, [estimate, estimate, percent, percent])
-        movement.append([WORDS[score], *cells])
-    for first, second in PAIRS:
-        one, other = rows[f"flip_top_{first}"], rows[f"flip_top_{second}"]
-        p_values.append(mcnemar(one, other).p_value)
-        cells = mean_cells([one, other, one - other], rows)
-        first_items.append([f"{WORDS[first]} : {WORDS[second]}", *cells])
-    pairs = zip(first_items, holm(p_values), strict=True)
-    return [
-        _contingency(rows),
-        described_table("single_erasure", "movement", movement),
-        described_table(
-            "single_erasure", "first_items", [[*line, probability(p)] for line, p in pairs]
-        ),
-    ]
-
-
-def _contingency(rows: Rows) -> Table:
-    """Flips without the top item against flips without another one, drawn or the mean of all."""
-    from attnlight.statistics.paired import holm, mcnemar
-
-    tests = [mcnemar(rows[f"flip_top_{s}"], rows[f"flip_other_drawn_{s}"]) for s in SCORES]
     others = {"drawn": "one drawn", "compat": "released draw", "expected": "mean over others"}
     released = " The released draw is never the first item, and now and then the top one itself."
     if f"flip_other_compat_{SCORES[0]}" not in rows:
         released = ""
         del others["compat"]
-    lines = []
+    contingency, movement, first_items = [], [], []
+    tests = [mcnemar(rows[f"flip_top_{s}"], rows[f"flip_other_drawn_{s}"]) for s in SCORES]
     for score, p in zip(SCORES, holm([test.p_value for test in tests]), strict=True):
         top = rows[f"flip_top_{score}"]
         for kind, words in others.items():
             other = rows[f"flip_other_{kind}_{score}"]
             products = [top * other, top * (1 - other), (1 - top) * other, (1 - top) * (1 - other)]
             shown = probability(p) if kind == "drawn" else ""
-            lines.append([f"{WORDS[score]}, {words}", *mean_cells(products, rows), shown])
-    return described_table("single_erasure", "contingency", lines, released=released)
+            contingency.append([f"{WORDS[score]}, {words}", *mean_cells(products, rows), shown])
+        drawn = rows[f"delta_js_drawn_{score}"]
+        names = ("delta_weight_expected", "delta_js_expected", "outdone_expected")
+        below = np.where(np.isnan(drawn), np.nan, drawn < 0)
+        columns = [*(rows[f"{name}_{score}"] for name in names), below]
+        cells = mean_cells(columns, rows, [estimate, estimate, percent, percent])
+        movement.append([WORDS[score], *cells])
+    tests = [mcnemar(*(rows[f"flip_top_{name}"] for name in pair)) for pair in PAIRS]
+    for (first, second), p in zip(PAIRS, holm([test.p_value for test in tests]), strict=True):
+        one, other = rows[f"flip_top_{first}"], rows[f"flip_top_{second}"]
+        cells = mean_cells([one, other, one - other], rows)
+        first_items.append([f"{WORDS[first]} : {WORDS[second]}", *cells, probability(p)])
+    return [
+        described_table("single_erasure", "contingency", contingency, released=released),
+        described_table("single_erasure", "movement", movement),
+        described_table("single_erasure", "first_items", first_items),
+    ]
