@@ -7,12 +7,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 from unicodedata import bidirectional
 
-from markupsafe import Markup, escape
-
 from attnlight.report.tables import class_name, interval, number
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 # What decides the direction of the text after it: embeddings, overrides, isolates, marks.
 _CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -31,12 +30,15 @@ def render(template: str, **context: object) -> Markup:
         template: Its file name in `templates/`.
         context: What it reads; a name that is missing is an error.
     """
+    from markupsafe import Markup
+
     return Markup(_environment().get_template(template).render(context))
 
 
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import escape
 
     found = Environment(
         loader=PackageLoader(__package__),
@@ -64,6 +66,8 @@ def isolated(value: object) -> object:
         >>> isolated("a < é"), isolated("\u05d0")
         (Markup('a &lt; é'), Markup('<bdi>א</bdi>'))
     """
+    from markupsafe import Markup, escape
+
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     if _CONTROLS.search(value) or any(bidirectional(letter) in _RIGHT_TO_LEFT for letter in value):
