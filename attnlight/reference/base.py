@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,12 +44,8 @@ class Identity:
 
     @classmethod
     def of(cls, held: Mapping[str, Any]) -> Self:
-        """From what `held` made, in this version or in that of the first format."""
+        """From its fields as a dictionary, with options of this version or of the first format."""
         return cls(**{**held, "options": hyperparameters(held["options"])})
-
-    def held(self) -> dict[str, Any]:
-        """As a dictionary."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

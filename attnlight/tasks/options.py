@@ -166,8 +166,8 @@ class Vectors:
             place: str | Path = self.path
             if place == "corpus":
                 place = corpus.word_vectors(Word2VecSettings(size=embedding.embedding_dim))
-            found = read_vectors(place, vocabulary)
-            embedding.start_from(found.normalized() if self.normalize else found, self.unknown)
+            found = read_vectors(place, vocabulary, normalized=self.normalize)
+            embedding.start_from(found, self.unknown)
 
 
 # What a variant changes of its base's options: some of them, each with its type.
@@ -183,16 +183,10 @@ else:
 GROUPS: dict[str, Any] = {"optimizer": Optimizer, "loss": Loss, "vectors": Vectors}
 
 
-def balanced_weights(counts: Sequence[int]) -> Tensor:
-    """Weights of the classes, (C,): n / (C n_c) of class c, which occurs n_c times in training."""
-    found = torch.tensor(counts)
-    return found.sum() / (len(found) * found)
-
-
-# What gives the weights (C,) from how often the classes occur in training.
+# What gives the weights (C,) of the classes from how often each of them occurs in training.
 CLASS_WEIGHTS: dict[str, Callable[[Sequence[int]], Tensor] | None] = {
     "none": None,
-    "balanced": balanced_weights,
+    "balanced": lambda counts: torch.tensor(sum(counts)) / (len(counts) * torch.tensor(counts)),
 }
 
 
