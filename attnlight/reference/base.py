@@ -18,7 +18,7 @@ from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
 from attnlight.foreign import require_known
-from attnlight.models.build import build_model, model_options
+from attnlight.models.build import OWN, build_model, model_options
 
 _MODEL = "model."
 
@@ -94,7 +94,11 @@ def read_base(path: str | Path) -> BaseModel:
         raise InputError(f"the weights in {path} do not fit its hyperparameters.") from error
     model.eval().requires_grad_(False)
     vocabulary = text_digest(held["tokenizer"])
-    fingerprint = _fingerprint(model_options(*made_of), vocabulary, state)
+    hashed = model_options(*made_of)
+    if OWN not in options["net"] and "freeze" in options["vectors"]:
+        # Once an option of the network: fingerprints, by which outputs are kept, are of it too.
+        hashed["freeze_embeddings"] = options["vectors"]["freeze"]
+    fingerprint = _fingerprint(hashed, vocabulary, state)
     identity = Identity(
         fingerprint, str(held["corpus"]), vocabulary, options, own_base.get("fingerprint")
     )

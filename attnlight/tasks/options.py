@@ -134,7 +134,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Vectors:
-    """Word vectors to start from.
+    """Word vectors to start from, and whether word embeddings are trained.
 
     Args:
         path: A word2vec, fastText (.vec) or GloVe file of vectors of the embedding's size, or
@@ -142,11 +142,13 @@ class Vectors:
             by Serrano & Smith's settings (`Word2VecSettings`); null: none.
         normalize: Bring vectors to L2 norm 1 first, as Serrano & Smith.
         unknown: Embedding of words that have no vector.
+        freeze: Keep the words' embeddings as they start, with vectors or without.
     """
 
     path: str | None = None
     normalize: bool = False
     unknown: Literal["zero", "random"] = "random"
+    freeze: bool = False
 
     def start(self, embeddings: Sequence[Embedding], raw: RawText, corpus: Any) -> None:  # noqa: ANN401
         """Let embeddings start from the vectors, where there are any.

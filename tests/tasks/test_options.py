@@ -1,8 +1,7 @@
 """How tasks of each kind are optimised."""
 
-import inspect
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +61,14 @@ class RememberRates(pl.Callback):
 
 
 def test_options_are_all_that_the_models_are_made_of() -> None:
-    flat, hierarchical = (
-        set(inspect.signature(kind).parameters) - {"vocab_size", "num_classes"}
-        for kind in (FlatClassifier, HierarchicalClassifier)
-    )
-    assert hierarchical - flat == {"sentence_dropout"}
-    assert not flat - hierarchical
-    assert {field.name for field in fields(ClassifierNet)} == hierarchical | {"hierarchical"}
+    options = asdict(ClassifierNet(embedding_size=4, hidden_size=4))
+    for kind in (FlatClassifier, HierarchicalClassifier):
+        kind(40, 3, **options)
+        with pytest.raises(InputError, match="encoding"):
+            kind(40, 3, **options, encoding="cnn")
+    HierarchicalClassifier(40, 3, **options | {"sentence_dropout": 0.1})
+    with pytest.raises(InputError, match="sentence_dropout"):
+        FlatClassifier(40, 3, **options | {"sentence_dropout": 0.1})
 
 
 @pytest.mark.parametrize(("option", "value"), [("dropout_on", "logits"), ("attention_size", 3)])
@@ -198,3 +198,12 @@ def test_the_schedule_runs_by_step(tmp_path: Path) -> None:
     steps = 4  # the next one
     expected = 0.2 * 16**-0.5 * steps * 5**-1.5
     assert task.optimizers().param_groups[0]["lr"] == pytest.approx(expected)  # type: ignore[union-attr]
+
+
+@EACH
+def test_frozen_embeddings_have_no_gradient_and_are_not_optimised(make: Make) -> None:
+    task = make(freeze_embeddings=True)
+    frozen = task.model.embedding.weight
+    assert [one is frozen for one in task.model.parameters() if not one.requires_grad] == [True]
+    groups = task.configure_optimizers().param_groups
+    assert all(one is not frozen for group in groups for one in group["params"])
