@@ -122,10 +122,10 @@ class AttentionOutput(_Tensors):
     layers: tuple[Tensor, ...] | None = None
     memory: dict[str, Tensor] = field(default_factory=dict)
 
-    def select(self, texts: Tensor, rows: Tensor) -> AttentionOutput:
+    def select(self, texts: Tensor | slice, rows: Tensor) -> AttentionOutput:
         """The rows where `rows` (R,) bool holds, with the states where `texts` (B,) bool does.
 
-        Either may be places (long) instead, ascending.
+        Either may be places (long) instead; `texts` may be a slice.
         """
         layers = self.layers and tuple(layer[texts] for layer in self.layers)
         return AttentionOutput(

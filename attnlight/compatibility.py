@@ -1,8 +1,8 @@
-"""What the first format calls classes, options and hyperparameters, and what they are called now.
+"""What earlier versions call classes, options and hyperparameters, and what they are called now.
 
-This table translates that format wherever it is read: `section` and `option` for configurations and
-commands, `hyperparameters` for checkpoints and for what runs keep of their base, `study` for
-`study.json`.
+This table translates the first format, and `net.freeze_embeddings` of the second (now
+`vectors.freeze`), wherever they are read: `section` and `option` for configurations and commands,
+`hyperparameters` for checkpoints and for what runs keep of their base, `study` for `study.json`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OPTIONS = {
     "embedding_size": "net.embedding_size",
     "feature_size": "net.feature_size",
     "embedding_scale": "net.embedding_scale",
-    "freeze_embeddings": "net.freeze_embeddings",
+    "freeze_embeddings": "vectors.freeze",
     "embedding_dropout": "net.embedding_dropout",
     "sentence_dropout": "net.sentence_dropout",
     "dropout": "net.dropout",
@@ -100,6 +100,7 @@ GROUPS = frozenset(path.partition(".")[0] for path in OPTIONS.values())
 _SPEC = ("vocab_size", "num_classes", "tags", "features", "target")
 _OURS = re.compile(r"(attnlight\.tasks(?:\.\w+)*\.)?(\w+)")
 _OUR_TEST = re.compile(r"(?:attnlight\.callbacks\.(?:\w+\.)?)?(\w+)")
+_FROZEN = re.compile(r"(--model\.(?:init_args\.)?)net\.freeze_embeddings(?=$|=)")
 _OPTION = re.compile(r"--model\.(init_args\.)?(training\.)?(\w+)((?:\.[\w.]+)?)(=(.*))?", re.DOTALL)
 
 
@@ -122,7 +123,7 @@ def problem_of(path: str) -> str | None:
 
 
 def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Constructor arguments of a task, with the options of the first format in their groups.
+    """Constructor arguments of a task, with the options of earlier versions in their groups.
 
     Example:
         >>> arguments({"encoder": "cnn", "optimizer": "sgd", "training": {"momentum": 0.9}})
@@ -136,6 +137,10 @@ def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
         whole = not option or (group == name and isinstance(value, Mapping))
         held = value if whole else {option: value}
         found[group] = found.get(group, {}) | held if isinstance(held, Mapping) else held
+    net = found.get("net")
+    if isinstance(net, Mapping) and "freeze_embeddings" in net:
+        found["net"] = {name: value for name, value in net.items() if name != "freeze_embeddings"}
+        found["vectors"] = {"freeze": net["freeze_embeddings"], **found.get("vectors", {})}
     return found
 
 
@@ -185,6 +190,7 @@ def option(word: str, value: str | None = None) -> str:
         >>> option("--model.encoder=cnn"), option("--model.training.momentum", "0.9")
         ('--model.net.encoder=cnn', '--model.optimizer.momentum')
     """
+    word = _FROZEN.sub(r"\1vectors.freeze", word)
     found = _OPTION.fullmatch(word)
     if found is None or found[3] not in OPTIONS:
         return word
@@ -198,7 +204,7 @@ def option(word: str, value: str | None = None) -> str:
 def hyperparameters(held: Mapping[str, Any]) -> dict[str, Any]:
     """Hyperparameters of a checkpoint, or what is kept of those of a base."""
     if "spec" in held:
-        return dict(held)
+        return arguments(held)
     tags = held.get("tags")
     count = held.get("num_classes", 0)
     own = {name: value for name, value in held.items() if name not in (*_SPEC, "training")}

@@ -1,5 +1,7 @@
 """What the first format wrote is read under today's names."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from lightning.pytorch.callbacks import Callback
 from attnlight.callbacks import AdversarialAttention, GradientSearch
 from attnlight.compatibility import (
     OPTIONS,
+    arguments,
     callback,
     class_path,
     hyperparameters,
@@ -19,7 +22,7 @@ from attnlight.compatibility import (
 )
 from attnlight.composition import compose
 from attnlight.parsing import OneSentenceParser
-from attnlight.reference import read_base
+from attnlight.reference import Identity, read_base
 from attnlight.tasks import (
     AdversarialVariant,
     AttentionClassifier,
@@ -89,6 +92,10 @@ def test_a_composition_has_todays_names() -> None:
         ("--model.vectors.path=corpus", None, "--model.vectors.path=corpus"),
         ("--model.optimizer={name: sgd}", None, "--model.optimizer={name: sgd}"),
         ("--model.net.encoder=cnn", None, "--model.net.encoder=cnn"),
+        ("--model.freeze_embeddings", "true", "--model.vectors.freeze"),
+        ("--model.net.freeze_embeddings=true", None, "--model.vectors.freeze=true"),
+        ("--model.init_args.net.freeze_embeddings", "1", "--model.init_args.vectors.freeze"),
+        ("--model.net.freeze_embeddings_too=1", None, "--model.net.freeze_embeddings_too=1"),
         ("--model.lambda_=1", None, "--model.lambda_=1"),
         ("--data.vectors=1", None, "--data.vectors=1"),
     ],
@@ -114,6 +121,38 @@ def test_a_variant_of_a_sweep() -> None:
     assert problem_of("attnlight.tasks.UniformVariant") is None
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"freeze_embeddings": True, "encoder": "cnn", "vectors": "some.vec"},
+        {"net": {"freeze_embeddings": True, "encoder": "cnn"}, "vectors": {"path": "some.vec"}},
+        {"net": {"encoder": "cnn"}, "vectors": {"path": "some.vec", "freeze": True}},
+    ],
+    ids=["first", "second", "today"],
+)
+def test_frozen_embeddings_of_every_version(
+    options: dict[str, object], parser: OneSentenceParser
+) -> None:
+    model = section({"class_path": "attnlight.tasks.AttentionClassifier", "init_args": options})
+    parsed = parser.parse_object({"model": model}).model.init_args.as_dict()
+    assert (parsed["vectors"]["path"], parsed["vectors"]["freeze"]) == ("some.vec", True)
+    assert parsed["net"]["encoder"] == "cnn"
+    assert not AttentionClassifier(
+        {"vocab_size": 9, "classes": ["no", "yes"], "features": None, "target": "tokens"},
+        **arguments(options),  # type: ignore[arg-type]
+    ).model.embedding.weight.requires_grad
+
+
+def test_frozen_embeddings_of_a_network_without_other_options(parser: OneSentenceParser) -> None:
+    given = {"class_path": "ChunkTagger", "init_args": {"net": {"freeze_embeddings": True}}}
+    assert parser.parse_object({"model": section(given)}).model.init_args.vectors.freeze
+
+
+def test_ones_own_network_keeps_its_options() -> None:
+    own = {"net": {"class_path": "mine.Net", "init_args": {"freeze_embeddings": True}}}
+    assert arguments(own) == own
+
+
 def test_ones_own_task_keeps_its_options() -> None:
     own = {"class_path": "mine.Task", "init_args": {"encoder": 3}}
     assert section(own) == own
@@ -137,6 +176,35 @@ class TestCheckpoint:
         found = read_base(FIRST / f"{name}.ckpt").identity.fingerprint
         kept = {"classifier": "92e010e11f8156bd", "tagger": "bf314404b4be2697"}
         assert found == (kept | {"adversary": "b515cf821d44f381"})[name]
+
+
+@pytest.mark.parametrize("version", ["first", "second", "today"])
+@pytest.mark.parametrize(
+    ("name", "fingerprint"), [("classifier", "9dfd9d39c38550c0"), ("tagger", "d6de743192de0147")]
+)
+def test_a_base_of_frozen_embeddings_keeps_its_fingerprint(
+    name: str, fingerprint: str, version: str, tmp_path: Path
+) -> None:
+    checkpoint = torch.load(FIRST / f"{name}.ckpt", weights_only=True)
+    held = checkpoint["hyper_parameters"]
+    held["freeze_embeddings"] = True
+    if version != "first":
+        checkpoint["attnlight"]["format"] = 2
+        held = hyperparameters(held)
+    if version == "second":
+        held["net"]["freeze_embeddings"] = held["vectors"].pop("freeze")
+    torch.save(checkpoint | {"hyper_parameters": held}, path := tmp_path / "base.ckpt")
+    identity = read_base(path).identity
+    assert identity.fingerprint == fingerprint
+    assert identity.options["vectors"]["freeze"]
+    task = TASKS[name].load_from_checkpoint(path)
+    assert task.hparams["vectors"]["freeze"]
+    assert not task.model.embedding.weight.requires_grad
+    if version == "second":  # a variant's own checkpoint and fit.yaml hold the base's options
+        kept = json.loads(json.dumps(held))
+        assert Identity.of({**asdict(identity), "options": kept}) == identity
+        variant = UniformVariant(held["spec"], str(path))
+        assert not variant.model.embedding.weight.requires_grad
 
 
 def test_it_is_tested_and_is_a_base(tmp_path: Path) -> None:
@@ -175,9 +243,9 @@ def test_a_search_of_either_spelling_is_the_same(
     parser = OneSentenceParser(exit_on_error=True)
     parser.add_argument("--callbacks", type=list[Callback])
     made = []
-    for number, arguments in enumerate((first, today)):
+    for number, given in enumerate((first, today)):
         file = tmp_path / f"{number}.yaml"
-        named = [{"class_path": path, "init_args": arguments}]
+        named = [{"class_path": path, "init_args": given}]
         file.write_text(yaml.safe_dump({"trainer": {"callbacks+": named}}))
         composed = compose("test", ["-c", str(file)], {"trainer", "trainer.callbacks"})
         config = parser.parse_object({"callbacks": composed.config["trainer"]["callbacks"][-1:]})

@@ -47,9 +47,7 @@ class AffineClassifier(nn.Module):
         super().__init__()
         if num_classes < 2:
             raise InputError(f"num_classes is {num_classes}; a classifier needs at least 2")
-        self.embedding = Embedding(
-            vocab_size, net.embedding_size, net.embedding_scale, net.freeze_embeddings
-        )
+        self.embedding = Embedding(vocab_size, net.embedding_size, net.embedding_scale)
         self.embedding_dropout = nn.Dropout(net.embedding_dropout)
         self.dropout = nn.Dropout(net.dropout)
         self.dropout_on = net.dropout_on

@@ -22,14 +22,10 @@ class Embedding(nn.Embedding):
         vocab_size: Number of token ids V.
         size: Size E of an embedding.
         scale: Standard deviation of the random start.
-        freeze: Keep the embeddings as they start.
     """
 
-    def __init__(
-        self, vocab_size: int, size: int, scale: float = 0.1, freeze: bool = False
-    ) -> None:
+    def __init__(self, vocab_size: int, size: int, scale: float = 0.1) -> None:
         super().__init__(vocab_size, size, padding_idx=PAD)
-        self.weight.requires_grad_(not freeze)
         with torch.no_grad():
             self.weight.mul_(scale)  # nn.Embedding starts from N(0, 1), with a padding row of zeros
         self._gradient: Tensor | None = None

@@ -39,7 +39,6 @@ class ClassifierNet:
         hidden_size: Size of the encoder's states, per direction for the recurrent ones.
         attention_size: Size of additive attention's hidden layer; null: half a state.
         embedding_scale: Standard deviation of randomly drawn embeddings.
-        freeze_embeddings: Keep the embeddings as they start.
         embedding_dropout: Dropout on token embeddings, before the (word) encoder.
         sentence_dropout: Dropout on sentence vectors, before the sentence encoder.
         dropout: Dropout of the classification layer.
@@ -55,7 +54,6 @@ class ClassifierNet:
     hidden_size: int = 128
     attention_size: int | None = None
     embedding_scale: float = 0.1
-    freeze_embeddings: bool = False
     embedding_dropout: float = 0.0
     sentence_dropout: float = 0.0
     dropout: float = 0.0
@@ -82,7 +80,6 @@ class TaggerNet:
         embedding_size: Size of a word's embedding.
         feature_size: Size of each feature's embedding.
         embedding_scale: Standard deviation of randomly drawn embeddings.
-        freeze_embeddings: Keep the words' embeddings as they start.
         dropout: Dropout on what enters the first layer.
         attention_dropout: Dropout on attention weights.
         relu_dropout: Dropout within the feed-forward parts.
@@ -97,7 +94,6 @@ class TaggerNet:
     embedding_size: int = 100
     feature_size: int = 32
     embedding_scale: float = 0.1
-    freeze_embeddings: bool = False
     dropout: float = 0.2
     attention_dropout: float = 0.2
     relu_dropout: float = 0.2

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -28,19 +27,16 @@ class Recurrence:
     def __init__(self, network: nn.Module, embeddings: Tensor, text: Tensor, step: int) -> None:
         assert isinstance(network, nn.LSTM | nn.GRU)
         self.lengths, self.step = text.sum(-1), step
-        weight, bias = (network.get_parameter(f"{kind}_hh_l0") for kind in ("weight", "bias"))
+        weight, self._bias = (network.get_parameter(f"{kind}_hh_l0") for kind in ("weight", "bias"))
+        self._weight = weight.mT
         entering = (network.get_parameter(f"{kind}_ih_l0") for kind in ("weight", "bias"))
         self.inputs = linear(embeddings, *entering)
         self.hidden = embeddings.new_zeros(*text.shape, network.hidden_size)
-        self._advance: Callable[[Tensor, list[Tensor]], None]
-        if isinstance(network, nn.LSTM):
-            self.inputs += bias
-            self._advance = partial(_lstm, weight.mT)
-        else:
-            self._advance = partial(_gru, weight.mT, bias)
+        lstm = isinstance(network, nn.LSTM)
+        if lstm:
+            self.inputs += self._bias
         # The states before each token, by parts: hidden and, of an LSTM, cell.
-        parts = 2 if isinstance(network, nn.LSTM) else 1
-        self._before = [torch.zeros_like(self.hidden) for _ in range(parts)]
+        self._before = [torch.zeros_like(self.hidden) for _ in range(2 if lstm else 1)]
         state = [part.new_zeros(len(text), part.shape[-1]) for part in self._before]
         for place in range(text.shape[1])[::step]:
             for part, now in zip(self._before, state, strict=True):
@@ -75,22 +71,23 @@ class Recurrence:
             self._advance(gates, state)
             yield order[:left], places[:left] + number * self.step, state[0]
 
+    def _advance(self, gates: Tensor, state: list[Tensor]) -> None:
+        """One step, in place, of an LSTM with gates (n, 4 H) or of a GRU with gates (n, 3 H).
 
-def _lstm(weight: Tensor, gates: Tensor, state: list[Tensor]) -> None:
-    """One step, in place, from what the inputs and biases add to the gates (n, 4 H)."""
-    hidden, cell = state
-    gates.addmm_(hidden, weight)
-    enter, forget, new, leave = gates.chunk(4, -1)
-    cell.mul_(forget.sigmoid_()).addcmul_(enter.sigmoid_(), new.tanh_())
-    torch.tanh(cell, out=hidden).mul_(leave.sigmoid_())
-
-
-def _gru(weight: Tensor, bias: Tensor, gates: Tensor, state: list[Tensor]) -> None:
-    """One step, in place, from what the inputs add to the gates (n, 3 H)."""
-    (hidden,) = state
-    reset, update, new = gates.chunk(3, -1)
-    more_reset, more_update, more_new = torch.addmm(bias, hidden, weight).chunk(3, -1)
-    reset.add_(more_reset).sigmoid_()
-    update.add_(more_update).sigmoid_()
-    new.addcmul_(reset, more_new).tanh_()
-    hidden.sub_(new).mul_(update).add_(new)
+        The gates are given what the inputs add, of an LSTM with both biases.
+        """
+        if len(state) == 2:
+            hidden, cell = state
+            gates.addmm_(hidden, self._weight)
+            enter, forget, new, leave = gates.chunk(4, -1)
+            cell.mul_(forget.sigmoid_()).addcmul_(enter.sigmoid_(), new.tanh_())
+            torch.tanh(cell, out=hidden).mul_(leave.sigmoid_())
+            return
+        (hidden,) = state
+        reset, update, new = gates.chunk(3, -1)
+        added = torch.addmm(self._bias, hidden, self._weight)
+        more_reset, more_update, more_new = added.chunk(3, -1)
+        reset.add_(more_reset).sigmoid_()
+        update.add_(more_update).sigmoid_()
+        new.addcmul_(reset, more_new).tanh_()
+        hidden.sub_(new).mul_(update).add_(new)

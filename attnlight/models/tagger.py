@@ -79,9 +79,7 @@ class SelfAttentionTagger(nn.Module):
             raise InputError(f"hidden_size is {net.hidden_size}; it must be even and at least 4.")
         self.encoder = net.encoder
         self.guide: Guide | None = None
-        self.embedding = Embedding(
-            vocab_size, net.embedding_size, net.embedding_scale, net.freeze_embeddings
-        )
+        self.embedding = Embedding(vocab_size, net.embedding_size, net.embedding_scale)
         self.features = TokenFeatures(features or {}, net.feature_size, net.embedding_scale)
         read, size = net.embedding_size + self.features.output_size, net.hidden_size
         alone, recurrent = net.encoder == "tokens", net.encoder == "bilstm"

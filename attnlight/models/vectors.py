@@ -34,12 +34,10 @@ class WordVectors(NamedTuple):
     matrix: Tensor
     found: Tensor
 
-    def normalized(self) -> WordVectors:
-        """The same vectors at L2 norm 1; a vector of zeros stays as it is."""
-        return self._replace(matrix=normalize(self.matrix, dim=-1))
 
-
-def read_vectors(path: str | Path, vocabulary: Mapping[str, int]) -> WordVectors:
+def read_vectors(
+    path: str | Path, vocabulary: Mapping[str, int], *, normalized: bool = False
+) -> WordVectors:
     """Vectors of a vocabulary's words, from a file of any size.
 
     The format is told from the content: a first line of two integers opens a word2vec (text or
@@ -49,6 +47,7 @@ def read_vectors(path: str | Path, vocabulary: Mapping[str, int]) -> WordVectors
     Args:
         path: The file, gzipped or not.
         vocabulary: Id of each word, from 0 without gaps.
+        normalized: Bring vectors to L2 norm 1; a vector of zeros stays as it is.
 
     Raises:
         InputError: The file cannot be read, or an entry does not fit the format; names file and
@@ -76,7 +75,10 @@ def read_vectors(path: str | Path, vocabulary: Mapping[str, int]) -> WordVectors
                     matrix[row], found[row] = vector, True
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read as a file of word vectors: {error}") from error
-    return WordVectors(torch.from_numpy(matrix), torch.from_numpy(found))
+    vectors = torch.from_numpy(matrix)
+    return WordVectors(
+        normalize(vectors, dim=-1) if normalized else vectors, torch.from_numpy(found)
+    )
 
 
 def _entries(

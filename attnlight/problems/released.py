@@ -34,14 +34,6 @@ class ReleasedLoss:
     classes: int | None = None
 
 
-def _half_prediction(terms: Terms, *_: object) -> Terms:
-    return terms[0] / 2, terms[1]
-
-
-def _class_ratio(counts: Sequence[int]) -> Tensor:
-    return torch.tensor([1.0, counts[0] / counts[1]])
-
-
 def _mean_over_elements(
     terms: Terms, batch: TextBatch, output: AttentionOutput, gather: Gather | None
 ) -> Terms:
@@ -55,7 +47,12 @@ def _mean_over_elements(
 
 # Half the difference of probability, sums over the batch, and all of it times the sum of the weights
 # of the batch's gold classes: 1 for the first class, n_0 / n_1 for the second.
-WIEGREFFE_PINTER = ReleasedLoss("two classes", _half_prediction, _class_ratio, classes=2)
+WIEGREFFE_PINTER = ReleasedLoss(
+    of="two classes",
+    scaled=lambda terms, *_: (terms[0] / 2, terms[1]),
+    class_weights=lambda counts: torch.tensor([1.0, counts[0] / counts[1]]),
+    classes=2,
+)
 # The KL of all tokens and heads is divided by the B H N N elements of the batch as it is padded, not
 # by its rows, so that a row counts 1 / N; in evaluation one over the length of its own sentence, so
 # that batches change nothing. As in that code, padding is in the divisor and a batch of long sentences

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
 from attnlight.foreign import require_known
-from attnlight.models.build import attends, build_model, model_options
+from attnlight.models.build import OWN, attends, build_model, model_options
 
 _MODEL = "model."
 
@@ -44,12 +44,8 @@ class Identity:
 
     @classmethod
     def of(cls, held: Mapping[str, Any]) -> Self:
-        """From what `held` made, in this version or in that of the first format."""
+        """From its fields as a dictionary, with options of this version or of the first format."""
         return cls(**{**held, "options": hyperparameters(held["options"])})
-
-    def held(self) -> dict[str, Any]:
-        """As a dictionary."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,11 @@ def read_base(path: str | Path) -> BaseModel:
         raise InputError(f"the weights in {path} do not fit its hyperparameters.") from error
     model.eval().requires_grad_(False)
     vocabulary = text_digest(held["tokenizer"])
-    fingerprint = _fingerprint(model_options(*made_of), vocabulary, state)
+    hashed = model_options(*made_of)
+    if OWN not in options["net"] and "freeze" in options["vectors"]:
+        # Once an option of the network: fingerprints, by which outputs are kept, are of it too.
+        hashed["freeze_embeddings"] = options["vectors"]["freeze"]
+    fingerprint = _fingerprint(hashed, vocabulary, state)
     identity = Identity(
         fingerprint, str(held["corpus"]), vocabulary, options, own_base.get("fingerprint")
     )

@@ -40,8 +40,14 @@ class Reference:
 
     def __init__(self, path: str | Path, identity: Identity | None = None) -> None:
         self.path = Path(path)
-        self.identity = _identity(self.path) if identity is None else identity
         self._confirmed = identity is None
+        if identity is None:
+            file = self.path / "best.ckpt" if self.path.is_dir() else self.path
+            written = file.stat() if file.is_file() else None
+            identity = _read_identity(
+                self.path, written and (written.st_mtime_ns, written.st_size, written.st_ino)
+            )
+        self.identity = identity
         self._stores: dict[tuple[str, str], OutputStore] = {}
 
     def require_unchanged(self) -> None:
@@ -149,13 +155,7 @@ def running_split(trainer: pl.Trainer) -> str:
     return "validation" if trainer.validating or trainer.sanity_checking else "train"
 
 
-def _identity(path: Path) -> Identity:
-    """What the model of a checkpoint is; a file that has not changed since is not read again."""
-    file = path / "best.ckpt" if path.is_dir() else path
-    written = file.stat() if file.is_file() else None
-    return _read_identity(path, written and (written.st_mtime_ns, written.st_size, written.st_ino))
-
-
 @lru_cache(maxsize=4)
 def _read_identity(path: Path, _: tuple[int, ...] | None) -> Identity:
+    """What the model of a checkpoint is; a file that has not changed since is not read again."""
     return read_base(path).identity

@@ -46,7 +46,7 @@ class AttentionTask(pl.LightningModule):
         net: The network by `class_path` and `init_args`.
         optimizer: The optimiser.
         loss: How the losses of a batch become one.
-        vectors: Word vectors to start from.
+        vectors: Word vectors to start from, and whether word embeddings are trained.
 
     Attributes:
         asks: Name of the problem, where the class decides it.
@@ -97,6 +97,9 @@ class AttentionTask(pl.LightningModule):
         self.train_loss, self.val_loss, self.test_loss = (MeanMetric() for _ in range(3))
         self._class_weights = CLASS_WEIGHTS[options["loss"]["class_weights"]]
         self._embeddings = [part for part in self.model.children() if isinstance(part, Embedding)]
+        if options["vectors"]["freeze"]:
+            for embedding in self._embeddings:
+                embedding.requires_grad_(False)
 
     @classmethod
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from typing_extensions import override
@@ -120,7 +121,7 @@ class FromBase(AttentionTask):
         """A frozen model by its checkpoint or, where that was read before, by what was kept."""
         held = self.hparams["inherited"] or {}
         reference = Reference(path, Identity.of(held[role]) if role in held else None)
-        self.hparams["inherited"] = held | {role: reference.identity.held()}
+        self.hparams["inherited"] = held | {role: asdict(reference.identity)}
         self.settled = {"inherited": self.hparams["inherited"]}
         return reference
 

@@ -134,7 +134,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Vectors:
-    """Word vectors to start from.
+    """Word vectors to start from, and whether word embeddings are trained.
 
     Args:
         path: A word2vec, fastText (.vec) or GloVe file of vectors of the embedding's size, or
@@ -142,11 +142,13 @@ class Vectors:
             by Serrano & Smith's settings (`Word2VecSettings`); null: none.
         normalize: Bring vectors to L2 norm 1 first, as Serrano & Smith.
         unknown: Embedding of words that have no vector.
+        freeze: Keep the words' embeddings as they start, with vectors or without.
     """
 
     path: str | None = None
     normalize: bool = False
     unknown: Literal["zero", "random"] = "random"
+    freeze: bool = False
 
     def start(self, embeddings: Sequence[Embedding], raw: RawText, corpus: Any) -> None:  # noqa: ANN401
         """Let embeddings start from the vectors, where there are any.
@@ -166,8 +168,8 @@ class Vectors:
             place: str | Path = self.path
             if place == "corpus":
                 place = corpus.word_vectors(Word2VecSettings(size=embedding.embedding_dim))
-            found = read_vectors(place, vocabulary)
-            embedding.start_from(found.normalized() if self.normalize else found, self.unknown)
+            found = read_vectors(place, vocabulary, normalized=self.normalize)
+            embedding.start_from(found, self.unknown)
 
 
 # What a variant changes of its base's options: some of them, each with its type.
@@ -183,16 +185,10 @@ else:
 GROUPS: dict[str, Any] = {"optimizer": Optimizer, "loss": Loss, "vectors": Vectors}
 
 
-def balanced_weights(counts: Sequence[int]) -> Tensor:
-    """Weights of the classes, (C,): n / (C n_c) of class c, which occurs n_c times in training."""
-    found = torch.tensor(counts)
-    return found.sum() / (len(found) * found)
-
-
-# What gives the weights (C,) from how often the classes occur in training.
+# What gives the weights (C,) of the classes from how often each of them occurs in training.
 CLASS_WEIGHTS: dict[str, Callable[[Sequence[int]], Tensor] | None] = {
     "none": None,
-    "balanced": balanced_weights,
+    "balanced": lambda counts: torch.tensor(sum(counts)) / (len(counts) * torch.tensor(counts)),
 }
 
 

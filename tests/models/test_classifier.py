@@ -171,14 +171,6 @@ def test_dropout_on_the_logits_leaves_the_first_of_two_classes_at_zero() -> None
     torch.testing.assert_close(logits[kept], 2 * whole[kept])
 
 
-def test_frozen_embeddings_have_no_gradient() -> None:
-    torch.manual_seed(0)
-    made = FlatClassifier(VOCABULARY, 2, embedding_size=8, hidden_size=4, freeze_embeddings=True)
-    made(collate(corpus())).logits.sum().backward()
-    assert made.embedding.weight.grad is None
-    assert all(p.grad is not None for p in made.parameters() if p is not made.embedding.weight)
-
-
 def test_parts_and_their_sizes() -> None:
     made = FlatClassifier(50, 2)
     parts = {name: part for name, part in made.named_children() if list(part.parameters())}

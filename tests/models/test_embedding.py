@@ -54,7 +54,7 @@ def test_padding_stays_zero_while_the_rest_learns() -> None:
 
 
 def test_frozen_embeddings_have_no_gradient() -> None:
-    embedding = Embedding(6, 3, freeze=True)
+    embedding = Embedding(6, 3).requires_grad_(False)
     embedding.start_from(WordVectors(torch.ones(6, 3), torch.ones(6, dtype=torch.bool)))
     assert not embedding.weight.requires_grad
     assert not embedding(torch.tensor([[2, 3]])).requires_grad

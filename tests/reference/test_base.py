@@ -1,5 +1,6 @@
 """A base is read from its checkpoint alone."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def test_says_what_its_task_says(tmp_path: Path, corpus: Planted) -> None:
     assert not any(parameter.requires_grad for parameter in base.model.parameters())
     assert base.identity.corpus == corpus.fingerprint
     assert base.identity.options["net"]["attention"] == "scaled_dot"
-    assert Identity.of(base.identity.held()) == base.identity
+    assert Identity.of(asdict(base.identity)) == base.identity
 
 
 def test_reading_draws_no_random_number(tmp_path: Path, corpus: Planted) -> None:

@@ -185,3 +185,12 @@ def test_the_schedule_runs_by_step(tmp_path: Path) -> None:
     steps = 4  # the next one
     expected = 0.2 * 16**-0.5 * steps * 5**-1.5
     assert task.optimizers().param_groups[0]["lr"] == pytest.approx(expected)  # type: ignore[union-attr]
+
+
+@EACH
+def test_frozen_embeddings_have_no_gradient_and_are_not_optimised(make: Make) -> None:
+    task = make(freeze_embeddings=True)
+    frozen = task.model.embedding.weight
+    assert [one is frozen for one in task.model.parameters() if not one.requires_grad] == [True]
+    groups = task.configure_optimizers().param_groups
+    assert all(one is not frozen for group in groups for one in group["params"])

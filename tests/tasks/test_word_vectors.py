@@ -93,10 +93,9 @@ def test_corpus_without_a_datamodule_is_refused(data: PlantedEvidence) -> None:
         trainer.fit(task, data.train_dataloader())
 
 
-def test_normalising_leaves_zero_vectors() -> None:
-    vectors = WordVectors(torch.tensor([[0.0, 0.0], [3.0, -4.0]]), torch.tensor([False, True]))
-    assert vectors.normalized().matrix.tolist() == [
-        [0, 0],
-        [0.6000000238418579, -0.800000011920929],
-    ]
-    assert vectors.matrix[1].tolist() == [3, -4]
+def test_normalising_leaves_zero_vectors(tmp_path: Path) -> None:
+    file, vocabulary = tmp_path / "vectors.txt", {"none": 0, "some": 1, "nothing": 2}
+    file.write_text("some 3 -4\nnothing 0 0\n")
+    expected = [[0, 0], [0.6000000238418579, -0.800000011920929], [0, 0]]
+    assert read_vectors(file, vocabulary, normalized=True).matrix.tolist() == expected
+    assert read_vectors(file, vocabulary).matrix[1].tolist() == [3, -4]

@@ -220,7 +220,22 @@ class Readout:
             whole: From the readout of some rows to their columns (r,).
             alone: The same from these rows' heads by themselves, as `by_head` gives them.
         """
-        parts, order = self._of_like_length()
+        parts: list[Readout] = [self]
+        order, output = None, self.output
+        if output.item_logits is not None and len(self.lengths) > _FEW:
+            ends = last_places(output.mask) + 1
+            order, parts = ends.argsort(stable=True), []
+            for rows in torch.split(order, _ROWS):
+                # Without the padding that longer rows ask for.
+                items = int(ends[rows].max().clamp(min=1))
+                trimmed = replace(
+                    output,
+                    weights=output.weights[..., :items],
+                    item_logits=output.item_logits[:, :, :items],
+                    mask=output.mask[:, :items],
+                ).select(slice(None), rows)
+                empty = self.empty if self.empty.ndim == 1 else self.empty[rows]
+                parts.append(Readout(self.batch, trimmed, self.model, empty))
         found = []
         for part in parts:
             columns, heads = dict(whole(part)), part.output.weights.shape[1]
@@ -232,32 +247,6 @@ class Readout:
             return found[0]
         back = order.argsort()
         return {name: torch.cat([part[name] for part in found])[back] for name in found[0]}
-
-    def _of_like_length(self) -> tuple[list[Readout], Tensor | None]:
-        """Readouts of rows of like length and these rows (R,); None: of all rows in their order.
-
-        They lack the padding that longer rows ask for.
-        """
-        output, empty = self.output, self.empty
-        if output.item_logits is None or len(self.lengths) <= _FEW:
-            return [self], None
-        ends = last_places(output.mask) + 1
-        order = ends.argsort(stable=True)
-        parts: list[Readout] = []
-        for rows in torch.split(order, _ROWS):
-            items = int(ends[rows].max().clamp(min=1))
-            trimmed = replace(
-                output,
-                rows=output.rows[rows],
-                logits=output.logits[rows],
-                weights=output.weights[rows, :, :items],
-                item_logits=output.item_logits[rows, :, :items],
-                bias=output.bias if output.bias.ndim == 1 else output.bias[rows],
-                mask=output.mask[rows, :items],
-            )
-            left = empty if empty.ndim == 1 else empty[rows]
-            parts.append(Readout(self.batch, trimmed, self.model, left))
-        return parts, order
 
     def _rows_of_heads(self, item_logits: Tensor | None, empty: Tensor) -> AttentionOutput:
         """An output whose R H rows are the heads of this one's, given what is of each."""
