@@ -228,7 +228,9 @@ def test_links_lead_somewhere() -> None:
 def test_table_of_tests_is_true() -> None:
     rows = re.findall(r"^\| `(\w+)` \| .* \| (here|planned) \|$", README, re.MULTILINE)
     here = {name for name, state in rows if state == "here"}
-    assert here == set(callbacks.__all__) - {"InterpretabilityTest"}
+    kinds = (getattr(callbacks, name) for name in callbacks.__all__)
+    tests = {kind.__name__ for kind in kinds if issubclass(kind, callbacks.InterpretabilityTest)}
+    assert here == tests - {"InterpretabilityTest"}
     assert {state for _, state in rows} == {"here", "planned"}
 
 
