@@ -15,7 +15,7 @@ HELP = ["-m", "attnlight", "--help"]
 LIGHTNING = ["-c", "import lightning.pytorch"]
 
 
-def help_cost(repetitions: int = REPETITIONS) -> Measurement:
+def help_cost(repetitions: int = REPETITIONS) -> dict[str, Measurement]:
     """Time of `attnlight --help` over that of importing Lightning, each in a new process."""
     seconds = interleave(
         {"help": lambda: python(HELP), "lightning": lambda: python(LIGHTNING)}, repetitions
@@ -24,7 +24,7 @@ def help_cost(repetitions: int = REPETITIONS) -> Measurement:
         "attnlight --help": spread(seconds["help"]),
         "import lightning.pytorch": spread(seconds["lightning"]),
     }
-    return Measurement.of_ratios(seconds["help"], seconds["lightning"], times)
+    return {"help_cost": Measurement.of_ratios(seconds["help"], seconds["lightning"], times)}
 
 
 def python(arguments: Sequence[str]) -> str:

@@ -1,9 +1,11 @@
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 from tests.benchmarks.__main__ import main
+from tests.benchmarks.measuring import Measurement
 from tests.benchmarks.suite import (
     GROUPS,
     PAGE,
@@ -91,5 +93,14 @@ def test_an_unknown_group_is_refused(capsys: pytest.CaptureFixture[str]) -> None
     assert "there is no group 'speed'" in capsys.readouterr().err
 
 
-def test_every_group_names_what_measures_it() -> None:
-    assert all(callable(group.function) for group in GROUPS.values())
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_group_names_what_measures_it(group: str) -> None:
+    assert get_type_hints(GROUPS[group].function)["return"] == dict[str, Measurement]
+
+
+def test_a_group_is_measured_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.json"
+    monkeypatch.setattr(write_results, "__defaults__", (path,))
+    monkeypatch.setattr("tests.benchmarks.startup.help_cost.__defaults__", (1,))
+    main(["--here", "startup"])
+    assert read_results(path)["help_cost"].threads == 1
