@@ -2,7 +2,8 @@
 
 This table translates the first format, and `net.freeze_embeddings` of the second (now
 `vectors.freeze`), wherever they are read: `section` and `option` for configurations and commands,
-`hyperparameters` for checkpoints and for what runs keep of their base, `study` for `study.json`.
+`hyperparameters` for checkpoints and for what runs keep of their base, `callback` for tests, `study`
+for `study.json`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ TEST_OPTIONS = {
         "spread": "search.spread",
     }
 }
-# Words of the problem of a study by its task, then by its task and target: `study.json` had none.
+# What pages call the parts of a study's problem, by task, or by task and target: the first format of
+# `study.json` does not say.
 _WORDS = {
     "classification": {"instance": "text", "cluster": "text", "guided": "an MLP"},
     "tagging": {

@@ -129,7 +129,7 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
 
 
 def _unset(options: Sequence[str]) -> tuple[Config, list[str]]:
-    """Options of a group that are given as null, and all others: jsonargparse takes null for a text.
+    """Options of a group that are given as null, and all others; jsonargparse would read null as text.
 
     YAML spells it `null`, `Null`, `NULL` and `~`; an empty text stays one.
     """

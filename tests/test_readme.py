@@ -21,10 +21,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from attnlight import callbacks
 from attnlight.records import read_record
 from tests.commands import CONFIGS, QUIET, ROOT
-from tests.test_configs import keys
+from tests.test_configs import interpretability_tests, keys
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LIMITS = {
@@ -228,9 +227,7 @@ def test_links_lead_somewhere() -> None:
 def test_table_of_tests_is_true() -> None:
     rows = re.findall(r"^\| `(\w+)` \| .* \| (here|planned) \|$", README, re.MULTILINE)
     here = {name for name, state in rows if state == "here"}
-    kinds = (getattr(callbacks, name) for name in callbacks.__all__)
-    tests = {kind.__name__ for kind in kinds if issubclass(kind, callbacks.InterpretabilityTest)}
-    assert here == tests - {"InterpretabilityTest"}
+    assert here == interpretability_tests()
     assert {state for _, state in rows} == {"here", "planned"}
 
 

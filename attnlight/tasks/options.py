@@ -21,7 +21,6 @@ from attnlight.models.embedding import Embedding
 from attnlight.tasks.text import RawText
 
 PLATEAU_MONITOR = "val/accuracy"
-WeightDecay = float | dict[str, float]
 
 
 @dataclass(frozen=True)

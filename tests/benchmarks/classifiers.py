@@ -119,11 +119,7 @@ def cheap_tests(
                 seconds[type(test).__name__][number] += taken
     counted = {name: taken[warm_ups:] for name, taken in seconds.items()}
     forward = counted.pop("forward")
-    texts, tokens = scene.batches[0].tokens.shape
-    details = {
-        "texts": f"{batches} batches of {texts} texts of {tokens} tokens",
-        "forward passes": spread(forward),
-    }
+    details = {"texts": scene.size, "forward passes": spread(forward)}
     for name, taken in counted.items():
         details[f"`{name}` over them"] = f"{Measurement.of_ratios(taken, forward, {}).median:.3f}"
     together = [sum(taken) for taken in zip(*counted.values(), strict=True)]

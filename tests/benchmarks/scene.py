@@ -46,19 +46,24 @@ class Scene:
         every = [random_texts(number, texts, tokens, WORDS) for number in range(batches)]
         return cls(spread_out(FlatClassifier(WORDS, num_classes=2).eval(), every), every)
 
+    @property
+    def size(self) -> str:
+        """The texts in words."""
+        texts, tokens = self.batches[0].tokens.shape
+        return f"{len(self.batches)} batches of {texts} texts of {tokens} tokens"
+
     def outputs(self) -> list[AttentionOutput]:
         """The model's output of each batch."""
         return [self.model(batch) for batch in self.batches]
 
     def details(self, seconds: Mapping[str, Sequence[float]]) -> dict[str, str]:
         """Texts and times; "items" is the time of item logits, which the forward pass computes."""
-        count, tokens = self.batches[0].tokens.shape
         counted = [
             ours + items for ours, items in zip(seconds["ours"], seconds["items"], strict=True)
         ]
         with_items = Measurement.of_ratios(seconds["theirs"], counted, {}).median
         return {
-            "texts": f"{len(self.batches)} batches of {count} texts of {tokens} tokens",
+            "texts": self.size,
             "ours": spread(seconds["ours"]),
             "theirs": spread(seconds["theirs"]),
             "item logits, which come with the forward pass": f"{spread(seconds['items'])}; with "

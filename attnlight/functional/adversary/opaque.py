@@ -23,7 +23,7 @@ from attnlight.functional.readout.opaque import ReadCandidates
 # Items of a kind that a way leads to or from; candidates that are read at once; what of JS, in nats,
 # is not searched for; rounds of a search.
 _ITEMS, _CANDIDATES, _GAIN, _ROUNDS = 4, 1 << 15, 1e-6, 40
-# Heads (E,), starts (E, N), how far these move the prediction as `ask` says it, and items (E,).
+# Heads (E,), starts (E, N), how far they move the prediction, as `ask` returns it, and items (E,).
 Ways = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
