@@ -22,6 +22,7 @@ from attnlight.tasks import (
     UniformVariant,
 )
 from attnlight.tasks.from_base import FromBase
+from attnlight.tasks.text import RawText
 from tests.bases import Planted, batch_of, running, save, save_base, trainer
 from tests.tasks.conftest import Scene
 from tests.tasks.tagged import corpus, save_tagger
@@ -253,7 +254,7 @@ def test_checkpoint_loads_when_the_base_is_gone(
 ) -> None:
     fingerprint = read_base(base).identity.fingerprint
     task = make(kind, scene, base)
-    task.adopt_corpus(scene.corpus)
+    task.raw = RawText.of_corpus(scene.corpus)
     saved = save(task, tmp_path / "variant.ckpt")
     base.unlink()
     loaded = type(task).load_from_checkpoint(saved)
@@ -345,7 +346,7 @@ class TestRefusal:
     @BOTH
     def test_base_whose_attention_is_given(self, scene: Scene, base: Path, tmp_path: Path) -> None:
         guided = make("guided", scene, base)
-        guided.adopt_corpus(scene.corpus)
+        guided.raw = RawText.of_corpus(scene.corpus)
         saved = save(guided, tmp_path / "guided.ckpt")
         with pytest.raises(InputError, match="guided by another model's attention"):
             make("seed", scene, saved)
