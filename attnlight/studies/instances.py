@@ -123,9 +123,10 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
     prediction, measured = columns["prediction"], columns["prediction"] != EXCLUDED
     values: Columns = {"tokens": measured, "correct": measured & (prediction == label)}
     values["nll_gold"] = _losses(columns, label, classes)
-    if count := study.setup.problem.count(study.target or "tokens"):
-        places = count(label, prediction, starts, classes)
-        values |= dict(zip(_COUNTED, places, strict=True))
+    target = study.target or "tokens"
+    chunks = study.setup.problem.chunks(label, prediction, starts, classes, target)
+    if chunks is not None:
+        values |= dict(zip(_COUNTED, chunks, strict=True))
     if divergence is not None:
         undefined = np.full(len(label), np.nan)
         values |= {name: columns.get(name, undefined) for name in COMPARED}
