@@ -9,8 +9,8 @@ from typing import Any, Literal, NotRequired, TypedDict, TypeVar
 from attnlight.errors import InputError, did_you_mean
 from attnlight.models.attention import AttentionName
 from attnlight.models.encoders import EncoderName
-from attnlight.models.initialization import Initialization
 
+Initialization = Literal["default", "xavier"]
 DropoutOn = Literal["context", "logits"]
 TaggerEncoder = Literal["transformer", "bilstm", "tokens"]
 ReadoutName = Literal["study", "text", "residual"]
@@ -43,8 +43,9 @@ class ClassifierNet:
         sentence_dropout: Dropout on sentence vectors, before the sentence encoder.
         dropout: Dropout of the classification layer.
         dropout_on: `context`, before that layer, or `logits`, after it as Serrano & Smith's code.
-        initialization: `xavier`, as Serrano & Smith: Xavier-uniform and, within recurrent networks,
-            orthogonal weights and biases of zero; `default` is torch's.
+        initialization: `xavier`, as Serrano & Smith: Xavier-uniform weights of affine maps and from
+            a recurrent network's input, orthogonal ones from its state, biases of zero (their GRUs
+            start some at 1, meant for the forget gate of an LSTM); `default` is torch's.
     """
 
     hierarchical: bool = False
