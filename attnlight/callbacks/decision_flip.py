@@ -104,7 +104,8 @@ class DecisionFlip(InterpretabilityTest):
         if self.emptied == "uniform":
             uniform = output.mask / output.mask.sum(-1, keepdim=True).clamp(min=1)
             uniform = uniform.to(output.weights.dtype)[:, None, None]
-            readout = readout.with_empty(readout.candidates(uniform).squeeze(1))
+            empty = readout.candidates(uniform).squeeze(1)
+            readout = type(readout)(readout.batch, readout.output, readout.model, empty)
         whole, alone = (partial(self._columns, draws=draws) for draws in (self.draws, 1))
         return readout.columns(whole, alone) | {"length": readout.lengths}
 
