@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import torch
@@ -28,7 +28,7 @@ Items = tuple[Tensor, Tensor, Tensor, Tensor | None, tuple[Tensor, ...] | None]
 _PARTS = ("encoder", "attention")
 
 
-class AffineClassifier(nn.Module):
+class AffineClassifier(nn.Module, ABC):
     """What classifiers share that put an affine layer over attention's mean state.
 
     Two classes have one logit z and come out as (0, z). Each level is an encoder and attention; a
