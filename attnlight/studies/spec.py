@@ -10,10 +10,11 @@ from typing import Any, Literal, get_args
 
 from attnlight.compatibility import problem_of
 from attnlight.errors import InputError
+from attnlight.files import read_yaml
 from attnlight.foreign import foreign_names
 from attnlight.problems import problem_class
 from attnlight.problems.base import Problem
-from attnlight.studies.values import Options, Seeds, Weights, read_value, read_yaml
+from attnlight.studies.values import Options, Seeds, Weights, read_value
 
 Term = Literal["kl", "js", "tvd", "compat"]
 Guide = Literal["uniform", "learned", "base", "shuffled", "adversary", "other"]
@@ -180,12 +181,7 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
     bases = file.adversaries.bases or file.base.seeds[:1]
     settings["adversaries"] = replace(settings["adversaries"], bases=bases)
     study = Study(**settings, condition=name, setup=read_experiment(file.experiment))
-    place = f"{path}: conditions: {name}" if name else f"{path}"
-    if grid is not None and not file.adversaries.lambdas:
-        raise InputError(
-            f"{place}: adversaries: lambdas needs a list for one of {', '.join(get_args(Term))}."
-        )
-    _require_possible(study, place)
+    _require_possible(study, f"{path}: conditions: {name}" if name else f"{path}", grid is not None)
     return study
 
 
@@ -213,13 +209,16 @@ def read_experiment(path: Path) -> Experiment:
     return Experiment(content, corpus, kind, bool(foreign_names(options)))
 
 
-def _require_possible(study: Study, place: str) -> None:
+def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
     """Refuse a study with runs that cannot be made; `place` says where it is described."""
     grid, bases, guides, target = study.adversaries, study.base.seeds, study.guides, study.target
     lambdas, first, compat = grid.lambdas, (*bases, 0)[0], COMPAT in grid.lambdas
     selectable = any(lambdas.get(grid.term, ())) and grid.seeds.get(grid.term)
     tokens = f"is for models that answer for each token, which that of {study.experiment} does not"
     mistakes = {
+        f"adversaries: lambdas needs a list for one of {', '.join(get_args(Term))}": (
+            has_adversaries and not lambdas
+        ),
         f"uniform: heads {tokens}": not target and study.uniform.heads,
         f"guides: contexts {tokens}": not target and guides.contexts != ("full",),
         f"adversaries: lambdas: {COMPAT} {tokens}": not target and compat,
