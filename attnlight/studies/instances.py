@@ -75,8 +75,8 @@ class Instances:
         if "matched" in values:
             gold, predicted, both = (int(values[name].sum()) for name in _COUNTED)
             return found | {"f1": 2 * both / max(gold + predicted, 1)} | means
-        prediction, classes = self.columns["prediction"][None], len(self.classes)
-        (by_class,) = f1_by_class(prediction, self.label, classes)
+        classes = len(self.classes)
+        by_class = f1_by_class(self.columns["prediction"], self.label, classes)
         f1 = float(np.nanmean(by_class))
         if self.clustered:
             return found | {"f1": f1} | means
