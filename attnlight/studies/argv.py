@@ -42,7 +42,7 @@ def fit_command(
 
     `how` says what becomes of what is there, as `--ckpt_path last` or `--overwrite`.
     """
-    trained = "" if study.setup.foreign else BEST  # a checkpoint alone, or its folder
+    trained = "" if study.foreign else BEST  # a checkpoint alone, or its folder
     model: dict[str, object] = {
         "base": run.base and folder / run.base / trained,
         "guide": run.guide,

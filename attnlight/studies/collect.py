@@ -73,7 +73,7 @@ def collect(folder: StudyFolder) -> bool:
         return False
     study, first = folder.study, read_instances(folder, finished[0], "test")
     _write_rows(folder, finished, CLUSTERS if first.clustered else TEXTS)
-    words = study.setup.problem.words(list(first.classes), study.target or "tokens")
+    words = study.problem.words(list(first.classes), study.target or "tokens")
     best: dict[str, Any] = {}
     for term in study.adversaries.lambdas:
         chosen = selection(folder, finished, term)
@@ -87,7 +87,7 @@ def collect(folder: StudyFolder) -> bool:
         "schema": SCHEMA,
         "study": folder.path.name,
         "experiment": study.experiment.stem,
-        "corpus": study.setup.corpus,
+        "corpus": study.corpus,
         "classes": first.classes,
         "problem": asdict(words),
         "selected": best.get(study.adversaries.term),

@@ -137,7 +137,7 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
     label = np.nan_to_num(labels.columns["label"], nan=-1).astype(np.int64)
     prediction, measured = columns["prediction"], columns["prediction"] != EXCLUDED
     values: Columns = {"tokens": measured, "correct": measured & (prediction == label)}
-    if count := study.setup.problem.count(study.target or "tokens"):
+    if count := study.problem.count(study.target or "tokens"):
         places = count(label, prediction, starts, classes)
         values |= dict(zip(_COUNTED, places, strict=True))
     judged = {"nll_gold": label}

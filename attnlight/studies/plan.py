@@ -107,7 +107,7 @@ def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
     tests, of_bases = (
         [read_yaml(path) for path in paths] for paths in (study.tests, study.base.tests)
     )
-    shared, found = [read_yaml(study.trainer), study.setup.content, tests], {}
+    shared, found = [read_yaml(study.trainer), study.content, tests], {}
     for run in runs:
         own: dict[str, Any] = asdict(run) | {"needs": None}
         own["told_by"] = own.pop("guide_run")  # its name when studies began

@@ -96,49 +96,28 @@ class StudyFile(Configured):
     conditions: dict[str, Condition] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """An experiment file.
-
-    Attributes:
-        content: Its content, with the files that it names as `model` and `data` in their places.
-        corpus: Name of the corpus: the stem of its file, or else its class.
-        problem: The problem that its model solves.
-        foreign: Whether the model has a network or a problem of the user's own, which a checkpoint
-            imports only where its `fit.yaml` lies beside it.
-    """
-
-    content: Mapping[str, Any]
-    corpus: str
-    problem: type[Problem]
-    foreign: bool
-
-
 @dataclass(frozen=True, kw_only=True)
 class Study(StudyFile):
     """A study file, or one of its conditions; options of a group begin with those of all runs.
 
     Attributes:
         condition: Name of the condition; None where the file has none.
-        setup: What the experiment file says.
+        content: Content of the experiment file, with the files that it names as `model` and `data`
+            in their places.
+        corpus: Name of the corpus: the stem of its file, or else its class.
+        problem: The problem that the model solves.
+        foreign: Whether the model has a network or a problem of the user's own, which a checkpoint
+            imports only where its `fit.yaml` lies beside it.
+        target: What the corpus asks of a text of which an instance is a part: the last that the
+            options of the base name, or else that of the corpus's file. None where it is the text.
     """
 
     condition: str | None
-    setup: Experiment
-
-    @property
-    def target(self) -> str | None:
-        """What the corpus asks of a text of which an instance is a part; None where it is the text.
-
-        It is the last that the options of the base name, or else that of the corpus's file.
-        """
-        words = self.setup.problem.words([])
-        if words.instance == words.cluster:
-            return None
-        given, data = "\n".join(self.base.options), self.setup.content["data"]
-        options = (data.get("init_args") if isinstance(data, dict) else None) or {}
-        targets = re.findall(r"^--data\.(?:init_args\.)?target=(.*)", given, re.MULTILINE)
-        return str([options.get("target", "tokens"), *targets][-1])
+    content: Mapping[str, Any]
+    corpus: str
+    problem: type[Problem]
+    foreign: bool
+    target: str | None
 
 
 def read_studies(path: Path) -> tuple[Study, ...]:
@@ -180,33 +159,44 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
             settings[key] = replace(group, options=options)
     bases = file.adversaries.bases or file.base.seeds[:1]
     settings["adversaries"] = replace(settings["adversaries"], bases=bases)
-    study = Study(**settings, condition=name, setup=read_experiment(file.experiment))
+    known = read_experiment(file.experiment, settings["base"].options)
+    study = Study(**settings, condition=name, **known)
     _require_possible(study, f"{path}: conditions: {name}" if name else f"{path}", grid is not None)
     return study
 
 
-def read_experiment(path: Path) -> Experiment:
-    """An experiment with its model and its corpus.
+def read_experiment(path: Path, options: Options = ()) -> dict[str, Any]:
+    """Attributes of a `Study` that its experiment gives, the options of its bases added.
 
     Raises:
-        InputError: One of these files is missing or no YAML, or no corpus is named.
+        InputError: One of the files is missing or no YAML, or no corpus is named.
     """
     content = read_yaml(path)
     data = content.get("data")
     named = data.get("class_path") if isinstance(data, dict) else data
+    if not isinstance(named, str):
+        raise InputError(f"{path} has no `data`: a study needs its corpus.")
+    sections, target = {}, None
     for key in ("model", "data"):
         part = content.get(key)
         if isinstance(part, str) and (path.parent / part).is_file():
             content[key] = read_yaml(path.parent / part)
-    if not isinstance(named, str):
-        raise InputError(f"{path} has no `data`: a study needs its corpus.")
-    corpus = named.rpartition(".")[2] if content["data"] is data else Path(named).stem
-    model = content.get("model")
-    section = model if isinstance(model, dict) else {"class_path": model}
-    options = section.get("init_args") or {}
-    problem = problem_of(str(section.get("class_path"))) or options.get("problem")
-    kind = problem_class(problem or "classification")
-    return Experiment(content, corpus, kind, bool(foreign_names(options)))
+        sections[key] = content[key] if isinstance(content.get(key), dict) else {"class_path": part}
+    model, corpus = (section.get("init_args") or {} for section in sections.values())
+    name = problem_of(str(sections["model"].get("class_path"))) or model.get("problem")
+    problem = problem_class(name or "classification")
+    words = problem.words([])
+    if words.instance != words.cluster:
+        option = r"^--data\.(?:init_args\.)?target=(.*)"
+        given = re.findall(option, "\n".join(options), re.MULTILINE)
+        target = str([corpus.get("target", "tokens"), *given][-1])
+    return {
+        "content": content,
+        "corpus": named.rpartition(".")[2] if content["data"] is data else Path(named).stem,
+        "problem": problem,
+        "foreign": bool(foreign_names(model)),
+        "target": target,
+    }
 
 
 def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
