@@ -143,13 +143,11 @@ def read_studies(path: Path) -> tuple[Study, ...]:
 
 def _study(path: Path, content: dict[str, Any], name: str | None, condition: Condition) -> Study:
     """A study under one condition."""
-    grid = content.get("adversaries")
-    if condition.adversaries and isinstance(grid, dict | None):
-        grid = {**(grid or {}), **condition.adversaries}
-    if isinstance(grid, dict) and isinstance(grid.get("seeds"), list):  # of all terms
+    place, given = f"{path}: adversaries", content.get("adversaries")
+    grid = read_value(dict[str, Any], given, place, path.parent) | condition.adversaries
+    if isinstance(grid.get("seeds"), list):  # of all terms
         terms = grid.get("lambdas")
-        seeds = dict.fromkeys(terms, grid["seeds"]) if isinstance(terms, dict) else {}
-        grid = grid | {"seeds": seeds}
+        grid["seeds"] = dict.fromkeys(terms, grid["seeds"]) if isinstance(terms, dict) else {}
     file = read_value(StudyFile, content | {"adversaries": grid}, str(path), path.parent)
     settings = dict(vars(file))
     for key, group in settings.items():
@@ -161,7 +159,7 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
     settings["adversaries"] = replace(settings["adversaries"], bases=bases)
     known = read_experiment(file.experiment, settings["base"].options)
     study = Study(**settings, condition=name, **known)
-    _require_possible(study, f"{path}: conditions: {name}" if name else f"{path}", grid is not None)
+    _require_possible(study, f"{path}: conditions: {name}" if name else f"{path}", bool(grid))
     return study
 
 
