@@ -144,11 +144,9 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
     if divergence is not None:
         undefined = np.full(len(label), np.nan)
         values |= {name: columns.get(name, undefined) for name in COMPARED}
-        js = values["attention_js"]
-        values |= (
-            {} if HEADS in columns else {"attention_js_mean": js}
-        )  # one head, or none measured
-        values[HEADS] = columns.get(HEADS, js[:, None])
+        if HEADS not in columns:  # one head, or nothing was measured
+            values["attention_js_mean"] = values["attention_js"]
+        values[HEADS] = columns.get(HEADS, values["attention_js"][:, None])
         base = np.nan_to_num(columns.get("base_prediction", undefined), nan=-1).astype(np.int64)
         judged["nll_base"], values["agree"] = base, measured & (prediction == base)
         values["choices"] = ~np.isnan(values["attention_js_share"])

@@ -71,8 +71,8 @@ def plan(study: Study) -> list[PlannedRun]:
             name = f"{prefix}-l{short if float(short) == weight else repr(weight)}-s{seed}"
             run = PlannedRun(name, "adversary", seed, f"base-s{of}", term=term, lambda_=weight)
             runs.append(run)
-    own = [run for run in runs if (run.base, run.term) == (base, grid.term)]
-    selectable = [run.name for run in own if run.lambda_]
+    of_term = [run for run in runs if (run.base, run.term) == (base, grid.term)]
+    selectable = [run.name for run in of_term if run.lambda_]
     groups = (study.base, study.uniform, study.seeds, study.guides, grid)
     options = {role: group.options for role, group in zip(ROLES, groups, strict=True)}
     for place, run in enumerate(runs):
