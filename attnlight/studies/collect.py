@@ -139,7 +139,8 @@ def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun], kind: pa.Schema
     """One row per run and test text, some runs at a time: memory does not grow with the study."""
     import pandas as pd
 
-    names, group = [run.name for run in runs], list[pa.Table]()
+    names = [run.name for run in runs]
+    group: list[pa.Table] = []
     schema = pa.schema([pa.field("run", pa.dictionary(pa.int32(), pa.string())), *kind])
     with (
         replacing(folder.path / PARQUET) as temporary,
