@@ -194,7 +194,7 @@ def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
 
 def _read(path: Path) -> Config:
     config = read_yaml(path, get_loader("yaml"))
-    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
+    if not all(isinstance(key, str) for key in config):
         raise InputError(f"{path} is not a configuration: expected a mapping of names to values")
     return config
 

@@ -99,10 +99,7 @@ def load_run(folder: Path) -> Run:
     for verb in [*VERBS, *(f"{verb}-{corpus}" for verb in VERBS[1:] for corpus in corpora[1:])]:
         path = folder / f"{verb}.yaml"
         if path.is_file():
-            configs[verb] = read_yaml(path) or {}
-            if not isinstance(configs[verb], dict):
-                kind = type(configs[verb]).__name__
-                raise InputError(f"{path} holds a {kind}; expected a mapping.")
+            configs[verb] = read_yaml(path)
     fit = folder / "fit.yaml"
     return Run(
         folder=folder,
