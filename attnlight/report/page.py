@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import platform
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +16,9 @@ from attnlight import __version__
 from attnlight.compatibility import section
 from attnlight.files import write_text
 from attnlight.records import record_columns
-from attnlight.report.figures import columns, describe, draw, figure_rows, tables
+from attnlight.report.figures import describe, draw, figure_rows, tables
 from attnlight.report.markup import render
-from attnlight.report.run import Run, load_run, require_one_run
+from attnlight.report.run import VERBS, Run, load_run, require_one_run
 from attnlight.report.style import (
     COLUMN_WIDTH,
     PALETTE,
@@ -32,30 +30,14 @@ from attnlight.report.style import (
 from attnlight.report.summary import RecordSummary, summarise, to_texts
 
 if TYPE_CHECKING:
+    import pandas as pd
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
-# By its name, the points of each curve: epoch, value, and the ends of its interval or NaN.
-Curves = dict[str, list[tuple[float, float, float, float]]]
+Picture = dict[str, str]  # `svg`, its `caption`, and the `files` beside the folder of the figures
 
-_VERBS = {"test": "test", "val": "validate"}
 _PACKAGES = ("numpy", "matplotlib", "torch", "lightning")
 _MOST_CLASSES = 6  # columns; more go below each other, folded
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure on the page.
-
-    Attributes:
-        svg: An `<svg>` element.
-        caption: What it shows, plain text.
-        files: Where it also is, relative to the folder of the figures.
-    """
-
-    svg: str
-    caption: str
-    files: str
 
 
 def write_report(folder: Path, output: Path | None = None) -> Path:
@@ -108,7 +90,7 @@ def _section(part: RecordSummary, target: Path, figures: Path) -> Markup:
     picture, own = None, []
     # Of some runs, as in docs/results, a part of each record is kept.
     if set(part.metadata.get("measures", ())) <= record_columns(record.path).keys():
-        rows, note = figure_rows(record.path, columns(record.test))
+        rows, note = figure_rows(record.path, known.columns)
         figure = draw(record.test, rows, part.metadata.get("classes"))
         if figure is not None:
             caption = f"{known.caption} {note}".rstrip()
@@ -129,59 +111,58 @@ def _section(part: RecordSummary, target: Path, figures: Path) -> Markup:
 
 
 def _curves(run: Run, figures: Path) -> list[Picture]:
-    """The task's metrics by epoch, then those of each test."""
-    logged = run.metrics[""].curves.items()
-    curves: dict[str, Curves] = {"metrics": {}}
-    for name, points in logged:
-        curves["metrics"][name] = [(*point, math.nan, math.nan) for point in points.items()]
+    """The task's metrics by epoch, then the means of each test, a figure each."""
+    import pandas as pd
+
     captions = {"metrics": "What the task logged on the validation split after each epoch."}
+    points: list[tuple[object, ...]] = []
+    for name, logged in run.metrics[""].curves.items():
+        points += [("metrics", name, *point, np.nan, np.nan) for point in logged.items()]
     for record in run.epochs:
         captions[record.test] = (
             f"{describe(record.test).title}: mean of each measure on the validation split after "
             "each epoch; the band is its 95 % bootstrap interval."
         )
-        for line in summarise(record, by_class=False).lines:
-            point = (record.epoch or 0, line.mean, line.low, line.high)
-            curves.setdefault(record.test, {}).setdefault(line.measure, []).append(point)
+        for (measure, _), found in summarise(record, by_class=False).means.items():
+            points.append((record.test, measure, record.epoch, *found[:3]))
+    every = pd.DataFrame(points, columns=["test", "measure", "epoch", "mean", "low", "high"])
     return [
-        _picture(_draw_curves(found), Path("val", f"curves-{name}"), figures, captions[name])
-        for name, found in curves.items()
-        if found
+        _picture(_draw_curves(curves), Path("val", f"curves-{test}"), figures, captions[test])
+        for test, curves in every.groupby("test", sort=False)
     ]
 
 
-def _draw_curves(curves: Curves) -> Figure:
-    """One small panel for each curve, two to a row: a line with a band of its intervals."""
+def _draw_curves(curves: pd.DataFrame) -> Figure:
+    """One small panel for each measure, two to a row: a line with a band of its intervals."""
     from matplotlib.ticker import MaxNLocator
 
-    rows = (len(curves) + 1) // 2
+    rows = (curves["measure"].nunique() + 1) // 2
     with styled():
         figure = new_figure(COLUMN_WIDTH, 1.75 * rows + 0.2)
-        panels = figure.subplots(rows, 2, squeeze=False).ravel()
-        for axes in panels[len(curves) :]:
-            axes.set_axis_off()
-        for axes, (name, points) in zip(panels, curves.items(), strict=False):
-            epochs, values, lows, highs = np.array(points, dtype=np.float64).T
-            known = np.isfinite(lows)
-            band = epochs[known], lows[known], highs[known]
-            if known.sum() == 1:
+        panels = iter(figure.subplots(rows, 2, squeeze=False).flat)
+        for name, curve in curves.groupby("measure", sort=False):
+            axes = next(panels)
+            band = curve.loc[np.isfinite(curve["low"]), ["epoch", "low", "high"]].to_numpy().T
+            if band.shape[1] == 1:
                 axes.vlines(*band, color=PALETTE[0], linewidth=1)
-            elif known.any():
+            elif band.size:
                 axes.fill_between(*band, color=PALETTE[0], alpha=0.22, linewidth=0)
-            axes.plot(epochs, values, "o-", color=PALETTE[0], markersize=3.5)
+            axes.plot(curve["epoch"], curve["mean"], "o-", color=PALETTE[0], markersize=3.5)
             axes.set_title(name, loc="left")
-            axes.set_xlabel("Epoch")
-            axes.set_xlim(epochs.min() - 0.5, epochs.max() + 0.5)
+            axes.set(xlabel="Epoch", xlim=(curve["epoch"].min() - 0.5, curve["epoch"].max() + 0.5))
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
             axes.yaxis.set_major_locator(MaxNLocator(4))
             axes.grid(axis="y")
+        for axes in panels:
+            axes.set_axis_off()
     return figure
 
 
 def _picture(figure: Figure, stem: Path, folder: Path, caption: str) -> Picture:
     save_figure(figure, folder / stem)
     svg = inline_svg(figure, "-".join(stem.parts), caption)
-    return Picture(svg, caption, f"{(Path('figures') / stem).as_posix()}.{{svg,pdf,png}}")
+    files = f"{(Path('figures') / stem).as_posix()}.{{svg,pdf,png}}"
+    return {"svg": svg, "caption": caption, "files": files}
 
 
 def describe_run(
@@ -242,7 +223,7 @@ def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
         lines.append(["fit", "-c", str(run.folder / "fit.yaml"), *again])
         for part in summaries:
             checkpoint = part.metadata.get("checkpoint") or ""
-            key = _VERBS[part.record.stage], part.record.corpus, checkpoint
+            key = VERBS[part.record.stage], part.record.corpus, checkpoint
             tests.setdefault(key, []).append(part.record.test)
     for (verb, corpus, checkpoint), names in tests.items():
         own = f"{verb}-{corpus}" if corpus else verb

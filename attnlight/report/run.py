@@ -15,9 +15,7 @@ from attnlight.errors import InputError
 from attnlight.files import read_yaml
 from attnlight.records import KEY, RecordError, read_metadata, read_record
 
-STAGES = ("test", "val")
-VERBS = ("fit", "test", "validate")
-_LOGS = "version_*/metrics.csv"
+VERBS = {"test": "test", "val": "validate"}  # the verb that evaluates a split, by its stage
 _EPOCH = re.compile(r"(?P<test>.+)-(?P<epoch>\d+)")
 
 
@@ -96,7 +94,7 @@ def load_run(folder: Path) -> Run:
         )
     corpora = list(dict.fromkeys(["", *(record.corpus for record in records)]))
     configs: dict[str, dict[str, Any]] = {"fit": {}}
-    for verb in [*VERBS, *(f"{verb}-{corpus}" for verb in VERBS[1:] for corpus in corpora[1:])]:
+    for verb in ["fit", *(f"{v}-{c}" if c else v for c in corpora for v in VERBS.values())]:
         path = folder / f"{verb}.yaml"
         if path.is_file():
             configs[verb] = read_yaml(path) or {}
@@ -120,7 +118,7 @@ def stored_records(records_dir: Path) -> list[StoredRecord]:
     What was predicted comes before the tests of attention.
     """
     found = []
-    for stage in STAGES:
+    for stage in VERBS:
         for folder in (records_dir / stage, *records_dir.glob(f"{stage}-*")):
             corpus = folder.name[len(stage) + 1 :]
             for path in folder.glob("[!.]*.parquet"):  # hidden ones are half written
@@ -131,8 +129,8 @@ def stored_records(records_dir: Path) -> list[StoredRecord]:
     return sorted(
         found,
         key=lambda record: (
-            *(record.corpus, STAGES.index(record.stage), record.test != "predictions"),
-            *(record.test, -1 if record.epoch is None else record.epoch),
+            *(record.corpus, record.stage, record.test != "predictions", record.test),
+            -1 if record.epoch is None else record.epoch,
         ),
     )
 
@@ -145,18 +143,16 @@ def read_metrics(logs: Path) -> Metrics:
     """
     curves: dict[str, dict[int, float]] = {}
     test: dict[str, float] = {}
-    paths = {path.parent.name.removeprefix("version_"): path for path in logs.glob(_LOGS)}
-    for version in sorted(paths, key=lambda name: (int(name) if name.isdigit() else -1, name)):
+    # By number: that of version 10 is longer than that of version 9.
+    for path in sorted(logs.glob("version_*/metrics.csv"), key=lambda path: (len(str(path)), path)):
         try:
-            with paths[version].open(encoding="utf-8", newline="") as file:
+            with path.open(encoding="utf-8", newline="") as file:
                 rows = [
                     {name: float(value) for name, value in row.items() if value}
                     for row in csv.DictReader(file)
                 ]
         except (OSError, ValueError, TypeError, csv.Error) as error:
-            raise InputError(
-                f"{paths[version]} is not a readable file of metrics: {error}."
-            ) from error
+            raise InputError(f"{path} is not a readable file of metrics: {error}.") from error
         # `attnlight validate` logs as epoch 0 whatever checkpoint it evaluates.
         fitted = any(name.startswith("train/") for row in rows for name in row)
         for row in rows:
@@ -182,16 +178,15 @@ def require_one_run(paths: Sequence[Path]) -> None:
         RecordError: Two name other corpora or classes, or come from one checkpoint's name with
             different content.
     """
-    found = {path: _metadata(path) for path in paths}
-    corpora = "come from different corpora: one is of another run"
-    _require_same(found, "corpus", corpora, within="corpus_version")
+    how = "come from different corpora: one is of another run"
+    found = _read_of_one_corpus(paths, how)
     if len({about["corpus_version"] for about in found.values() if about.get("corpus")}) > 1:
         whole = {path: about for path, about in found.items() if not about.get("partial")}
         for path, about in whole.items():
             if about.get("corpus"):
                 index = read_record(path, KEY[:1]).columns[KEY[0]]
                 about["indices"] = np.unique(index).tolist()
-        _require_same(whole, "indices", corpora, within="stage")
+        _require_same(whole, "indices", how, within="stage")
     _require_same(found, "classes", "name different classes: one is of another run")
     how = "come from different versions of {}: test it again, or one is of another run"
     _require_same(found, "checkpoint_hash", how, within="checkpoint")
@@ -204,9 +199,8 @@ def require_same_instances(first: Path, second: Path) -> None:
         RecordError: They are of different corpora or splits, or one holds an instance that the
             other does not.
     """
-    found = {path: _metadata(path) for path in (first, second)}
+    found = _read_of_one_corpus((first, second), "come from different corpora")
     _require_same(found, "stage", "are of different splits")
-    _require_same(found, "corpus", "come from different corpora", within="corpus_version")
     one, other = (read_record(path, KEY).columns for path in (first, second))
     if all(np.array_equal(one[name], other[name]) for name in KEY):
         return
@@ -218,10 +212,13 @@ def require_same_instances(first: Path, second: Path) -> None:
     )
 
 
-def _metadata(path: Path) -> dict[str, Any]:
-    """The metadata of a record, with the version of the fingerprint of its corpus."""
-    about = read_metadata(path)
-    return about | {"corpus_version": str(about.get("corpus")).rpartition("-")[0]}
+def _read_of_one_corpus(paths: Sequence[Path], how: str) -> dict[Path, dict[str, Any]]:
+    """Metadata of records, with the version of the fingerprint of their corpus."""
+    found = {path: read_metadata(path) for path in paths}
+    for about in found.values():
+        about["corpus_version"] = str(about.get("corpus")).rpartition("-")[0]
+    _require_same(found, "corpus", how, within="corpus_version")
+    return found
 
 
 def _require_same(

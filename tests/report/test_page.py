@@ -27,7 +27,7 @@ def run(**configs: Mapping[str, Any]) -> Run:
 
 
 def part(test: str, stage: str = "test", rows: int = 1_821, **metadata: object) -> RecordSummary:
-    return RecordSummary(StoredRecord(Path("x"), stage, test, None), {"rows": rows} | metadata, [])
+    return RecordSummary(StoredRecord(Path("x"), stage, test, None), {"rows": rows} | metadata, {})
 
 
 class TestSentence:

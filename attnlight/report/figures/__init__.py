@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from attnlight.files import read_yaml
 from attnlight.records import read_metadata, read_pieces, record_columns
 from attnlight.report.erasure import WORDS
-from attnlight.report.markup import without_controls
+from attnlight.report.markup import CONTROLS
 from attnlight.report.tables import Rows, Table
 from attnlight.report.violins import violins_by_max_attention
 
@@ -33,17 +33,11 @@ _ALWAYS = ("index", "position", "prediction", "max_attention")
 
 @dataclass(frozen=True)
 class Description:
-    """What a reader should know of a test.
+    """What a reader should know of a test: the keys of `texts.yaml`, which says what each holds.
 
     Attributes:
         title: Its name in words.
-        question: What it asks.
-        source: The paper that it follows.
-        caption: What its figure shows.
-        measures: Each column in words, with its unit.
-        columns: What its figure and its tables read besides these.
-        violins: Arguments of `violins_by_max_attention`, where that is its figure.
-        tables: `title`, `head` and `note` of its own tables.
+        columns: All that its figure and its tables read, measures included; None: not known.
     """
 
     title: str
@@ -51,7 +45,7 @@ class Description:
     source: str = ""
     caption: str = ""
     measures: Mapping[str, str] = field(default_factory=dict)
-    columns: Sequence[str] = ()
+    columns: Sequence[str] | None = None
     violins: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -61,22 +55,17 @@ def descriptions() -> dict[str, Description]:
     """What is known of each test, by its name in snake case."""
     found = {}
     for test, texts in read_yaml(Path(__file__).with_name("texts.yaml")).items():
-        measures = texts.pop("measures", {})
+        measures = texts.setdefault("measures", {})
         for measure, words in texts.pop("by_ranking", {}).items():
             measures |= {f"{measure}_{name}": f"{words}; by {said}" for name, said in WORDS.items()}
-        found[test] = Description(test.replace("_", " ").capitalize(), measures=measures, **texts)
+        texts["columns"] = [*measures, *texts.get("columns", ())]
+        found[test] = Description(test.replace("_", " ").capitalize(), **texts)
     return found
 
 
 def describe(test: str) -> Description:
     """What is known of a test; its name alone where this package does not know it."""
     return descriptions().get(test) or Description(test.replace("_", " ").capitalize())
-
-
-def columns(test: str) -> Sequence[str] | None:
-    """The columns that a test's figure and tables read; None for a test that is not known."""
-    known = descriptions().get(test)
-    return None if known is None else [*known.measures, *known.columns]
 
 
 def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
@@ -90,11 +79,11 @@ def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure 
     Returns:
         The figure, or None for a test that has none or a record without rows.
     """
-    known = descriptions().get(test)
-    if known is None or not len(rows["index"]):
+    known = describe(test)
+    if known.columns is None or not len(rows["index"]):
         return None
     # Figures know no direction of text: its controls would be drawn as boxes, or turn labels around.
-    names = None if classes is None else [without_controls(name) for name in classes]
+    names = None if classes is None else [CONTROLS.sub("", name) for name in classes]
     if known.violins:
         return violins_by_max_attention(rows, **known.violins, classes=names)
     figure: Figure | None = import_module(f"{__name__}.{test}").draw(rows, names)
@@ -121,7 +110,7 @@ def described_table(
     """
     known = describe(test).tables[name]
     title, note = (known[part].format(**fields) for part in ("title", "note"))
-    return Table.of(title, head or known["head"], lines, note)
+    return Table(title, head or known["head"], lines, note)
 
 
 def figure_rows(
@@ -151,12 +140,10 @@ def figure_rows(
         found = [np.unique(piece["index"]) for piece in read_pieces(path, ["index"])]
         every = np.unique(np.concatenate(found))
         texts = choose(every, max(1, int(most / rows * len(every))), seed=0)
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
+    pieces = []
     for piece in read_pieces(path, names, measured="prediction" in held):
         chosen = slice(None) if texts is None else np.isin(piece["index"], texts)
-        for name in names:
-            parts[name].append(piece[name][chosen])
-    kept = {name: np.concatenate(part or [np.empty(0)]) for name, part in parts.items()}
-    shown = len(kept["index"])
-    note = f"Shows {shown:,} of {rows:,} rows, those of texts chosen by a hash."
-    return kept, "" if texts is None else note
+        pieces.append({name: values[chosen] for name, values in piece.items()})
+    kept = {n: np.concatenate([piece[n] for piece in pieces] or [np.empty(0)]) for n in names}
+    shown = f"Shows {len(kept['index']):,} of {rows:,} rows, those of texts chosen by a hash."
+    return kept, "" if texts is None else shown
