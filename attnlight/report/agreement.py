@@ -12,11 +12,10 @@ import numpy as np
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 from attnlight.files import replacing
+from attnlight.report.tables import Table, interval, number
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from attnlight.report.tables import Table
 
 DESCRIPTION = """\
 For each text, Kendall's tau-b between what two runs of the same corpus make of its words: their
@@ -56,9 +55,8 @@ def main(argv: list[str]) -> int:
 
         from attnlight.records.parquet import write_table
 
-        written = pa.Table.from_pandas(found).replace_schema_metadata()
         with replacing(options.output) as temporary:
-            write_table(written, temporary)
+            write_table(pa.Table.from_pandas(found).replace_schema_metadata(), temporary)
     print(table(found, len(options.runs), options.seed).to_markdown(), end="")
     return 0
 
@@ -91,9 +89,8 @@ def read_scores(runs: Sequence[Path]) -> dict[Path, pd.DataFrame]:
         if not names:
             raise InputError(f"{path} holds no scores: test again with keep_scores: true.")
         held = read_record(path, [*KEY, *names]).columns
-        scores = pd.DataFrame({name: list(column) for name, column in held.items()})
-        scores = scores.set_index(list(KEY))
-        found[run] = scores.rename(columns=lambda name: name.removeprefix(_PREFIX))
+        scores = pd.DataFrame({n.removeprefix(_PREFIX): list(held[n]) for n in held})
+        found[run] = scores.set_index([*KEY])
     for run in runs[1:]:
         require_same_instances(runs[0] / _RECORD, run / _RECORD)
     return found
@@ -148,7 +145,6 @@ def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> pd.DataFram
 def table(found: pd.DataFrame, runs: int, seed: int = 0) -> Table:
     """Mean agreement of each score of so many runs with itself, with intervals over both."""
     from attnlight.report.figures.importance_correlation import WORDS
-    from attnlight.report.tables import Table, interval, number
     from attnlight.statistics.agreement import mean_over_pairs
     from attnlight.statistics.bootstrap import defined_mean
 

@@ -19,25 +19,13 @@ from attnlight.records import record_columns
 from attnlight.report.figures import describe, draw, figure_rows, tables
 from attnlight.report.markup import render
 from attnlight.report.run import VERBS, Run, load_run, require_one_run
-from attnlight.report.style import (
-    COLUMN_WIDTH,
-    PALETTE,
-    inline_svg,
-    new_figure,
-    save_figure,
-    styled,
-)
+from attnlight.report.style import PALETTE, canvas, inline_svg, save_figure
 from attnlight.report.summary import RecordSummary, summarise, to_texts
 
 if TYPE_CHECKING:
     import pandas as pd
     from markupsafe import Markup
     from matplotlib.figure import Figure
-
-Picture = dict[str, str]  # `svg`, its `caption`, and the `files` beside the folder of the figures
-
-_PACKAGES = ("numpy", "matplotlib", "torch", "lightning")
-_MOST_CLASSES = 6  # columns; more go below each other, folded
 
 
 def write_report(folder: Path, output: Path | None = None) -> Path:
@@ -57,12 +45,11 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
         stored = [*run.records, *run.epochs]
         require_one_run([record.path for record in stored if record.corpus == corpus])
     summaries = [summarise(record) for record in run.records]
-    header = run.config_text.partition("\n")[0]  # that of jsonargparse names versions
     versions = {
-        "attnlight": __version__,
-        "Python": platform.python_version(),
-        **{package: version(package) for package in _PACKAGES},
-        "configuration written by": header[2:] if re.match("# .*==", header) else "",
+        "attnlight": [__version__],
+        "Python": [platform.python_version()],
+        **{name: [version(name)] for name in ("numpy", "matplotlib", "torch", "lightning")},
+        "configuration written by": re.findall(r"\A# (.*==.*)", run.config_text),
     }
     sentence, facts = describe_run(run, summaries)
     page = render(
@@ -75,7 +62,7 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
         sections={part.record: _section(part, target, figures) for part in summaries},
         curves=_curves(run, figures),
         commands=commands(run, summaries),
-        versions=[(name, [words]) for name, words in versions.items() if words],
+        versions=versions,
     )
     for ending, text in to_texts(summaries).items():
         write_text(target / f"summary.{ending}", text)
@@ -106,17 +93,16 @@ def _section(part: RecordSummary, target: Path, figures: Path) -> Markup:
         picture=picture,
         tables=own,
         files=f"{stem}-*.{{md,csv,tex}}",
-        most_classes=_MOST_CLASSES,
     )
 
 
-def _curves(run: Run, figures: Path) -> list[Picture]:
+def _curves(run: Run, figures: Path) -> list[dict[str, str]]:
     """The task's metrics by epoch, then the means of each test, a figure each."""
     import pandas as pd
 
     captions = {"metrics": "What the task logged on the validation split after each epoch."}
     points: list[tuple[object, ...]] = []
-    for name, logged in run.metrics[""].curves.items():
+    for name, logged in run.curves.items():
         points += [("metrics", name, *point, np.nan, np.nan) for point in logged.items()]
     for record in run.epochs:
         captions[record.test] = (
@@ -137,8 +123,7 @@ def _draw_curves(curves: pd.DataFrame) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
     rows = (curves["measure"].nunique() + 1) // 2
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, 1.75 * rows + 0.2)
+    with canvas(1.75 * rows + 0.2) as figure:
         panels = iter(figure.subplots(rows, 2, squeeze=False).flat)
         for name, curve in curves.groupby("measure", sort=False):
             axes = next(panels)
@@ -158,20 +143,19 @@ def _draw_curves(curves: pd.DataFrame) -> Figure:
     return figure
 
 
-def _picture(figure: Figure, stem: Path, folder: Path, caption: str) -> Picture:
+def _picture(figure: Figure, stem: Path, folder: Path, caption: str) -> dict[str, str]:
+    """A figure, saved, as the page shows it: `svg`, `caption`, and its `files`."""
     save_figure(figure, folder / stem)
     svg = inline_svg(figure, "-".join(stem.parts), caption)
     files = f"{(Path('figures') / stem).as_posix()}.{{svg,pdf,png}}"
     return {"svg": svg, "caption": caption, "files": files}
 
 
-def describe_run(
-    run: Run, summaries: Sequence[RecordSummary]
-) -> tuple[str, list[tuple[str, list[str]]]]:
+def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dict[str, list[str]]]:
     """What was trained on which corpus and tested on what, and the names that identify the run.
 
     Returns:
-        A sentence, and each fact that is known with its values.
+        A sentence, and the values of each fact, none where it is not known.
     """
     model, data = (run.configs["fit"].get(name) for name in ("model", "data"))
     trained = _class(model) or "A model whose configuration is not in the run folder"
@@ -196,8 +180,7 @@ def describe_run(
         "Partial records": sorted({p.record.test for p in summaries if p.metadata.get("partial")}),
     }
     sentence = f"{trained}{f', trained on {corpus}' if corpus else ''}; {tested}."
-    known = [(name, [value for value in values if value]) for name, values in facts.items()]
-    return sentence, [(name, values) for name, values in known if values]
+    return sentence, {name: [value for value in values if value] for name, values in facts.items()}
 
 
 def _at(config: object, *keys: str) -> object:
@@ -222,9 +205,9 @@ def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
         again = ["--experiment", experiment, "--run", f"{name}-again"]
         lines.append(["fit", "-c", str(run.folder / "fit.yaml"), *again])
         for part in summaries:
-            checkpoint = part.metadata.get("checkpoint") or ""
-            key = VERBS[part.record.stage], part.record.corpus, checkpoint
-            tests.setdefault(key, []).append(part.record.test)
+            record = part.record
+            key = VERBS[record.stage], record.corpus, part.metadata.get("checkpoint") or ""
+            tests.setdefault(key, []).append(record.test)
     for (verb, corpus, checkpoint), names in tests.items():
         own = f"{verb}-{corpus}" if corpus else verb
         if corpus and own not in run.configs:

@@ -16,7 +16,6 @@ from attnlight.files import read_yaml
 from attnlight.records import KEY, RecordError, read_metadata, read_record
 
 VERBS = {"test": "test", "val": "validate"}  # the verb that evaluates a split, by its stage
-_EPOCH = re.compile(r"(?P<test>.+)-(?P<epoch>\d+)")
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,6 @@ class StoredRecord:
 
 
 @dataclass(frozen=True)
-class Metrics:
-    """The task's own metrics; those of the tests are read from records.
-
-    Attributes:
-        curves: `<metric>` to its value after each validation epoch of fit.
-        test: `<metric>` to its latest value on the test split.
-    """
-
-    curves: Mapping[str, Mapping[int, float]]
-    test: Mapping[str, float]
-
-
-@dataclass(frozen=True)
 class Run:
     """What a run folder holds.
 
@@ -67,7 +53,9 @@ class Run:
         config_text: That of `fit` as it is written; empty where the run has none.
         records: Records outside fit, tests first, in order of stage and name.
         epochs: Records of validation epochs, by test and epoch.
-        metrics: What the task logged, by the name of the corpus; "" is the one it was trained on.
+        curves: What the task logged on the validation split, by metric and epoch of fit.
+        metrics: What it logged last on the test split, by metric, of each corpus by its name; "" is
+            the one it was trained on. Metrics of the tests are read from records.
     """
 
     folder: Path
@@ -75,7 +63,8 @@ class Run:
     config_text: str
     records: list[StoredRecord]
     epochs: list[StoredRecord]
-    metrics: dict[str, Metrics]
+    curves: Mapping[str, Mapping[int, float]]
+    metrics: Mapping[str, Mapping[str, float]]
 
 
 def load_run(folder: Path) -> Run:
@@ -102,13 +91,15 @@ def load_run(folder: Path) -> Run:
                 kind = type(configs[verb]).__name__
                 raise InputError(f"{path} holds a {kind}; expected a mapping.")
     fit = folder / "fit.yaml"
+    logged = {corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora}
     return Run(
         folder=folder,
         configs=configs,
         config_text=fit.read_text(encoding="utf-8") if fit.is_file() else "",
         records=[record for record in records if record.epoch is None],
         epochs=[record for record in records if record.epoch is not None],
-        metrics={corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora},
+        curves=logged[""][0],
+        metrics={corpus: tested for corpus, (_, tested) in logged.items()},
     )
 
 
@@ -122,21 +113,20 @@ def stored_records(records_dir: Path) -> list[StoredRecord]:
         for folder in (records_dir / stage, *records_dir.glob(f"{stage}-*")):
             corpus = folder.name[len(stage) + 1 :]
             for path in folder.glob("[!.]*.parquet"):  # hidden ones are half written
-                validated = _EPOCH.fullmatch(path.stem) if folder.name == "val" else None
-                test, epoch = validated.groups() if validated else (path.stem, None)
-                number = None if epoch is None else int(epoch)
-                found.append(StoredRecord(path, stage, test, number, corpus))
+                fitting = re.fullmatch(r"(.+)-(\d+)", path.stem) if folder.name == "val" else None
+                test, epoch = (fitting[1], int(fitting[2])) if fitting else (path.stem, None)
+                found.append(StoredRecord(path, stage, test, epoch, corpus))
     return sorted(
         found,
-        key=lambda record: (
-            *(record.corpus, record.stage, record.test != "predictions", record.test),
-            -1 if record.epoch is None else record.epoch,
-        ),
+        key=lambda r: (r.corpus, r.stage, r.test != "predictions", r.test, r.epoch or 0),
     )
 
 
-def read_metrics(logs: Path) -> Metrics:
+def read_metrics(logs: Path) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
     """Read `version_*/metrics.csv` of Lightning's CSVLogger; later versions replace earlier ones.
+
+    Returns:
+        The task's validation metrics by epoch of fit, and its test metrics.
 
     Raises:
         InputError: A file is no CSV of metrics.
@@ -164,7 +154,7 @@ def read_metrics(logs: Path) -> Metrics:
                     test[metric] = value
                 elif stage == "val" and fitted:
                     curves.setdefault(metric, {})[int(row["epoch"])] = value
-    return Metrics({name: dict(sorted(points.items())) for name, points in curves.items()}, test)
+    return {name: dict(sorted(points.items())) for name, points in curves.items()}, test
 
 
 def require_one_run(paths: Sequence[Path]) -> None:
@@ -181,12 +171,11 @@ def require_one_run(paths: Sequence[Path]) -> None:
     how = "come from different corpora: one is of another run"
     found = _read_of_one_corpus(paths, how)
     if len({about["corpus_version"] for about in found.values() if about.get("corpus")}) > 1:
-        whole = {path: about for path, about in found.items() if not about.get("partial")}
-        for path, about in whole.items():
-            if about.get("corpus"):
+        for path, about in found.items():
+            if about.get("corpus") and not about.get("partial"):
                 index = read_record(path, KEY[:1]).columns[KEY[0]]
                 about["indices"] = np.unique(index).tolist()
-        _require_same(whole, "indices", how, within="stage")
+        _require_same(found, "indices", how, within="stage")
     _require_same(found, "classes", "name different classes: one is of another run")
     how = "come from different versions of {}: test it again, or one is of another run"
     _require_same(found, "checkpoint_hash", how, within="checkpoint")

@@ -24,7 +24,7 @@ PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 POOLED = "#8a919a"
 # Colours that the page replaces by its own, so that figures follow its light and dark modes.
 INK, MUTED, GRID, PAPER = "#1f2329", "#5a646f", "#d9dee4", "#fefefe"
-COLUMN_WIDTH = 5.2  # inches; at 10 pt readable on a phone as on paper
+_COLUMN_WIDTH = 5.2  # inches; at 10 pt readable on a phone as on paper
 
 _STYLE = Path(__file__).with_name("templates") / "figure.mplstyle"
 # No dates and no program names: the same figure is the same file.
@@ -42,16 +42,6 @@ def styled(**settings: Any) -> AbstractContextManager[None]:  # noqa: ANN401
     from matplotlib import style
 
     return style.context([_STYLE, settings], after_reset=True)
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, inches wide and high, that no global state knows of."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 class Group(NamedTuple):
@@ -79,16 +69,22 @@ def predicted_groups(prediction: NDArray[np.int64], classes: Sequence[str] | Non
 
 
 @contextmanager
-def canvas(height: float, groups: Sequence[Group]) -> Iterator[Figure]:
-    """An empty figure of one column, inches high, with the groups named above what is drawn."""
+def canvas(height: float, groups: Sequence[Group] = ()) -> Iterator[Figure]:
+    """An empty figure of one column, inches high, with the groups named above what is drawn.
+
+    No global state knows of it.
+    """
+    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     with styled():
-        figure = new_figure(COLUMN_WIDTH, height)
+        figure = Figure(figsize=(_COLUMN_WIDTH, height), layout="constrained")
         yield figure
+        if not groups:
+            return
         names = [g.name if len(g.name) <= 36 else f"{g.name[:35]}…" for g in groups]
         # Some 15 characters to the inch at 9 pt; a patch and its space are as wide as five.
-        fitting = int(15 * COLUMN_WIDTH) // (max(map(len, names)) + 5)
+        fitting = int(15 * _COLUMN_WIDTH) // (max(map(len, names)) + 5)
         columns = min(max(1, fitting), 3, len(groups))
         handles = [
             Patch(facecolor=group.color, edgecolor=INK, linewidth=0.6, label=name)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from attnlight.records import EXCLUDED, read_metadata, read_pieces
+from attnlight.records import EXCLUDED, KEY, read_metadata, read_pieces
 from attnlight.report.run import StoredRecord, stored_records
 from attnlight.report.tables import class_name, interval, markdown_table, number
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import rich.table
 
     from attnlight.statistics.bootstrap import MeanInterval
-
-_NO_MEASURES = ("index", "position", "prediction", "label")
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,8 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     schema = pq.read_schema(record.path)
     named = metadata.get("measures") or [f.name for f in schema if pa.types.is_floating(f.type)]
     # Of a record that was kept in part some are missing.
-    measures = [name for name in named if name not in _NO_MEASURES and name in schema.names]
+    held = set(schema.names) - {*KEY, "prediction", "label"}
+    measures = [name for name in named if name in held]
     if "label" in schema.names:
         measures = ["accuracy", *measures]
     groups: list[int | None] = [None]
@@ -89,7 +88,7 @@ def _columns(
 
 
 def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
-    """All lines as one table, by the ending of its file: CSV with numbers in full, and Markdown."""
+    """All means as one table, by the ending of its file: CSV with numbers in full, and Markdown."""
     import pandas as pd
 
     full, shown = [], []

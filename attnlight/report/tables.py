@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Rows = Mapping[str, NDArray[Any]]  # columns of a record, (R,) or (R, K), NaN where undefined
 Format = Callable[["MeanInterval"], str]  # of a mean with its interval
+# Name, cells and fields of a table that `attnlight.report.figures` describes.
+Described = tuple[str, list[list[str]], dict[str, Any]]
 # What plain LaTeX cannot set or would take as a command; a bracket after a line's end \\ would open
 # an option.
 _LATEX = str.maketrans(
@@ -55,16 +57,12 @@ class Table(NamedTuple):
         shown = self.to_markdown()  # refuses a row that is too short
         frame = pd.DataFrame(self.rows, columns=self.head, dtype=object)
         escape = methodcaller("translate", _LATEX)
-        latex = (
-            frame.map(escape)
-            .rename(columns=escape)
-            .style.hide()
-            .to_latex(
-                column_format="l" + "r" * (len(self.head) - 1),
-                position_float="centering",
-                hrules=True,
-                caption=escape(self.title),
-            )
+        styler = frame.map(escape).rename(columns=escape).style.hide()
+        latex = styler.to_latex(
+            column_format="l" + "r" * (len(self.head) - 1),
+            position_float="centering",
+            hrules=True,
+            caption=escape(self.title),
         )
         if self.note:
             end = "\\end{tabular}\n"

@@ -16,7 +16,7 @@ import pytest
 from attnlight.report.command import main
 from attnlight.report.figures import describe, descriptions, predictions, tables
 from attnlight.report.markup import render
-from attnlight.report.tables import Table, estimate, number
+from attnlight.report.tables import Described, Table, estimate, number
 from attnlight.statistics.bootstrap import MeanInterval
 from tests.report.fake import rows_of, write_run
 
@@ -150,20 +150,24 @@ def test_estimate() -> None:
     assert estimate(MeanInterval(*[float("nan")] * 3, 0)) == "\u2013"
 
 
-def make(rows: dict[str, Any], classes: list[str] | None) -> list[Table]:
+def make(rows: dict[str, Any], classes: list[str] | None) -> list[Described]:
     """Two tables of a record of predictions."""
     counts = np.bincount(rows["prediction"], minlength=2)
     named = [[name, str(count)] for name, count in zip(classes or "ab", counts, strict=True)]
     return [
-        Table("Predicted <classes>", ["class", "n"], named),
-        Table("Empty", ["class"], []),
+        ("classes", named, {"of": "<classes>"}),
+        ("empty", [], {"head": ["class"]}),
     ]
 
 
 @pytest.fixture
 def with_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """`predictions` is a test with tables of its own."""
-    known = replace(describe("predictions"), tables={"classes": {}})
+    texts = {
+        "classes": {"title": "Predicted {of}", "head": ["class", "n"], "note": ""},
+        "empty": {"title": "Empty", "note": ""},
+    }
+    known = replace(describe("predictions"), tables=texts)
     monkeypatch.setitem(descriptions(), "predictions", known)
     monkeypatch.setattr(predictions, "tables", make, raising=False)
 

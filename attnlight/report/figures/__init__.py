@@ -1,8 +1,9 @@
 """What each test shows of its record.
 
 `texts.yaml` describes each test by its name in snake case. Most have a module of that name:
-`draw(rows, classes)` gives the figure and `tables(rows, classes)` tables of the test's own. Besides
-what the file names, both read `index`, `position`, `prediction` and `max_attention`.
+`draw(rows, classes)` gives the figure, and `tables(rows, classes)` the tables of the test's own: for
+each its name in the file, the cells of its rows, and the fields of its title and note, or its
+`head`. Besides what the file names, both read `index`, `position`, `prediction` and `max_attention`.
 """
 
 from __future__ import annotations
@@ -92,25 +93,12 @@ def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure 
 
 def tables(test: str, rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """A test's own tables, from what `draw` takes; none without rows or of a test without any."""
-    if not describe(test).tables or not len(rows["index"]):
-        return []
-    return list(import_module(f"{__name__}.{test}").tables(rows, classes))
-
-
-def described_table(
-    test: str,
-    name: str,
-    lines: Sequence[Sequence[str]],
-    head: Sequence[str] | None = None,
-    **fields: object,
-) -> Table:
-    """A test's own table, with title, note and, without a `head`, headings from `texts.yaml`.
-
-    The fields are what stands in braces in title and note there.
-    """
-    known = describe(test).tables[name]
-    title, note = (known[part].format(**fields) for part in ("title", "note"))
-    return Table(title, head or known["head"], lines, note)
+    known, found = describe(test).tables, []
+    if known and len(rows["index"]):
+        for name, lines, fields in import_module(f"{__name__}.{test}").tables(rows, classes):
+            title, note = (known[name][part].format(**fields) for part in ("title", "note"))
+            found.append(Table(title, fields.get("head") or known[name]["head"], lines, note))
+    return found
 
 
 def figure_rows(

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlight.report.figures import described_table
 from attnlight.report.style import INK, MUTED, Group, canvas, predicted_groups
-from attnlight.report.tables import Rows, Table, estimate, mean_cells, number, percent
+from attnlight.report.tables import Described, Rows, estimate, mean_cells, number, percent
 from attnlight.report.violins import bins_height, draw_bins, draw_histograms
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _EDGES = np.linspace(0.0, 0.7, 41)  # the paper's bins
-_LIMITS = (-0.05, 0.7)
 _VERY_DIFFERENT = 0.6
 _POINTS = 200
 
@@ -30,22 +28,22 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
     if "worst_js" not in kept:
         return None
     groups = predicted_groups(kept["prediction"], classes)
-    label = "Largest divergence of attention (nats)"
     share = float(np.nanmean(kept["worst_share"])) if "worst_share" in kept else np.nan
     heights = [2.5, bins_height(groups)] + [2.8] * ("frontier_js" in kept)
     with canvas(sum(heights), groups) as figure:
         top, below, *last = figure.subplots(len(heights), 1, height_ratios=heights)
+        for axes in (top, below):
+            axes.set(xlim=(-0.05, 0.7), xlabel="Largest divergence of attention (nats)")
         draw_histograms(top, kept["worst_js"], groups, _EDGES)
         if "search_js" in kept:
             found = kept["search_js"][~np.isnan(kept["search_js"])]
             bars = np.histogram(found, _EDGES)[0] / len(found)
             top.stairs(bars, _EDGES, color=MUTED, ls="--", label="found by search, all classes")
             top.legend(loc="upper left")
-        title = f"mean share of the largest divergence possible: {number(share)}"
-        top.set_title(title, fontsize=9)
-        top.set(xlim=_LIMITS, xlabel=label, ylabel="Share of texts")
+        top.set_title(f"mean share of the largest divergence possible: {number(share)}", fontsize=9)
+        top.set_ylabel("Share of texts")
         top.grid(axis="y")
-        draw_bins(below, kept["worst_js"], kept["max_attention"], groups, label, _LIMITS)
+        draw_bins(below, kept["worst_js"], kept["max_attention"], groups)
         for axes in last:
             _frontier(axes, kept)
     return figure
@@ -74,7 +72,7 @@ def _frontier(axes: Axes, rows: Rows) -> None:
     axes.legend(loc="lower right")
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Described]:
     """The largest divergence with its share, and the search against it on the same texts."""
     groups = predicted_groups(rows["prediction"], classes)
     everything = Group("all", INK, np.ones(len(rows["prediction"]), dtype=bool))
@@ -84,12 +82,12 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     if not np.isnan(rows.get("search_js", np.nan)).all():
         exact = np.where(np.isnan(rows["search_js"]), np.nan, js)
         asked["search"] = [exact, *(rows[f"search_{name}"] for name in ("js", "gap", "tvd"))]
-    found = []
+    found: list[Described] = []
     for table, columns in asked.items():
         formats = [percent if column is far else estimate for column in columns]
         lines = []
         for name, _, members in [everything, *groups] if len(groups) > 1 else [everything]:
             own = [np.where(members, column, np.nan) for column in columns]
             lines.append([name, *mean_cells(own, rows, formats)])
-        found.append(described_table("adversarial_attention", table, lines))
+        found.append((table, lines, {}))
     return found
