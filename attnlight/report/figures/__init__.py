@@ -1,9 +1,10 @@
 """What each test shows of its record.
 
 `texts.yaml` describes each test by its name in snake case. Most have a module of that name:
-`draw(rows, classes)` gives the figure, and `tables(rows, classes)` the tables of the test's own: for
-each its name in the file, the cells of its rows, and the fields of its title and note, or its
-`head`. Besides what the file names, both read `index`, `position`, `prediction` and `max_attention`.
+`draw(rows, classes)` gives the figure, `tables(rows, classes)` the test's own tables, each as its
+name in the file, its rows of cells, and what its title and note have in braces; `head` among these
+stands for headings that the file does not know. Besides what the file names, both read `index`,
+`position`, `prediction` and `max_attention`.
 """
 
 from __future__ import annotations
