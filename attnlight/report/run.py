@@ -202,7 +202,7 @@ def require_same_instances(first: Path, second: Path) -> None:
 
 
 def _read_of_one_corpus(paths: Sequence[Path], how: str) -> dict[Path, dict[str, Any]]:
-    """Metadata of records, with the version of the fingerprint of their corpus."""
+    """Metadata of records, with the version of their corpus's fingerprint; several are refused."""
     found = {path: read_metadata(path) for path in paths}
     for about in found.values():
         about["corpus_version"] = str(about.get("corpus")).rpartition("-")[0]
