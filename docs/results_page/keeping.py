@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from attnlight.files import replacing, write_text
 from attnlight.records.parquet import read_table, write_table
-from attnlight.report.agreement import agreement, read_scores, write_agreement
+from attnlight.report.agreement import agreement, read_scores
 from results_page import importance, planted, predictions, serrano, studies
 
 Columns = Sequence[str] | None  # None: all
@@ -68,9 +68,8 @@ def keep_all(runs: Path, records: Path) -> list[str]:
             # How far runs agree: the scores themselves are many times as large. Tau is kept as
             # float32, which changes no digit that is shown.
             target = records / name / importance.AGREEMENT
-            write_agreement(agreement(read_scores(scored)), target)
             columns = ["index", "first", "second", *importance.WITH_ITSELF]
-            table = read_table(target, columns)
+            table = pa.Table.from_pandas(agreement(read_scores(scored))[columns])
             taus = dict.fromkeys(importance.WITH_ITSELF, pa.float32())
             fields = [field.with_type(taus.get(field.name, field.type)) for field in table.schema]
             _write(table.cast(pa.schema(fields)), target)

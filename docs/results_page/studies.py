@@ -119,5 +119,5 @@ def with_published(
             rows = [[*row, f1] for row, f1 in zip(rows, figures, strict=True)]
             head = [*head, source]
         place = "lambdas" if stem == "adversaries" and not study.losses else stem
-        found[place] = Table.of(one.title, head, rows, one.note)
+        found[place] = Table(one.title, head, rows, one.note)
     return found

@@ -214,7 +214,7 @@ def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
         notes = (text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES), spec["note"])
         note = " ".join(filter(None, (*notes, text_note(compared[stem]))))
         head = [name.format(cost=COST) for name in spec["head"]]
-        tables[stem] = Table.of(spec["title"], head, rows[stem], note)
+        tables[stem] = Table(spec["title"], head, rows[stem], note)
     return tables
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.groups import CONTROL, SEEDS, UNIFORM, named, paths, term_name
 from attnlight.report.study.texts import text
-from attnlight.report.style import COLUMN_WIDTH, INK, PALETTE, PAPER, new_figure, styled
+from attnlight.report.style import INK, PALETTE, PAPER, canvas
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -171,8 +171,7 @@ def panels(
         grid: Axis of the lines.
         shared: What else `Figure.subplots` takes.
     """
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, height)
+    with canvas(height) as figure:
         every = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
         for axes in every:
             axes.margins(y=0.08)

@@ -84,7 +84,7 @@ class Tables:
             note = " ".join([note, *groups.missing(self.study, spec["roles"])])
             head = [*spec["names"], *columns.values()]
             title, note = spec["title"].format(**known), " ".join(note.split())
-            found[spec["stem"]] = Table.of(title, head, rows, note)
+            found[spec["stem"]] = Table(title, head, rows, note)
         return found
 
     def _cell(self, line: Line, column: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.figures import draw_guides, figures
@@ -18,7 +19,6 @@ from attnlight.report.study.path_figures import (
 )
 from attnlight.report.study.series import lambda_axis
 from attnlight.report.study.shapes import find_bend
-from attnlight.report.style import new_figure
 from attnlight.statistics.changepoint import fit_segments
 from tests.report.study.fake import FALLEN, KL, PROBES, FakeTagging, add_adversary, whole_tagger
 from tests.report.study.naive import mean, measure
@@ -42,7 +42,7 @@ def labels(axes: Any) -> list[str]:
 
 class TestLambdaAxis:
     def test_zero_has_a_place_before_the_least(self) -> None:
-        axes = new_figure(4, 3).subplots()
+        axes = Figure(figsize=(4, 3)).subplots()
         lambda_axis(axes, KL)
         places = axes.transAxes.inverted().transform(
             axes.transData.transform([[lam, 0] for lam in KL])
