@@ -18,6 +18,7 @@ import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from operator import eq
 from pathlib import Path
 
@@ -40,8 +41,8 @@ _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL
 # The rows of tables, and how many of its columns are aligned left.
 TABLES: dict[str, tuple[Callable[[Kept], Iterable[Row]], int]] = {
     "accuracy": (predictions.accuracy, 2),
-    "seeds": (predictions.seeds, 1),
-    "epochs": (predictions.epochs, 1),
+    "seeds": (predictions.runs, 1),
+    "epochs": (partial(predictions.runs, last=True), 1),
     "permutation": (predictions.permutation, 1),
     "bins": (predictions.bins, 3),
     "planted": (planted.accuracy, 1),

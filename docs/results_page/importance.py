@@ -7,7 +7,7 @@ and adversarial attention.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, zip_longest
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,18 +143,18 @@ def agreement(experiment: Experiment) -> dict[str, object]:
     if not path.exists():
         return {"seeds": 1, "texts": None, **dict.fromkeys(WITH_ITSELF.values())}
     held = read_table(path).to_pandas()
-    pairs = [*combinations([f"{experiment.name}/{run.name}" for run in experiment.folders], 2)]
-    size = len(held) // max(len(pairs), 1)
-    compared = [*zip(held["first"], held["second"], strict=True)]
-    if compared != [pair for pair in pairs for _ in range(size)]:
+    pairs = held.groupby(["first", "second"], sort=False)
+    runs = [f"{experiment.name}/{run.name}" for run in experiment.folders]
+    if [pair for pair, _ in pairs] != [*combinations(runs, 2)]:
         raise InputError(f"{path} compares other runs than those kept beside it; keep them again.")
-    found: dict[str, object] = {"seeds": len(experiment.seeds), "texts": size}
+    index = held["index"].unique()
+    found: dict[str, object] = {"seeds": len(runs), "texts": len(index)}
     for name, words in WITH_ITSELF.items():
-        tau = held[name].to_numpy(np.float64).reshape(-1, size)
-        mean = mean_over_pairs(tau, len(experiment.seeds), held["index"][:size].to_numpy())
+        tau = held[name].to_numpy(np.float64).reshape(-1, len(index))
         by_pair = np.nanmean(tau, axis=1)
         ends = f", pairs {number(by_pair.min(), 2)} to {number(by_pair.max(), 2)}"
-        found[words] = interval(mean) + (ends if len(by_pair) > 1 else "")
+        mean = mean_over_pairs(tau, len(runs), index)
+        found[words] = interval(mean) + (ends if len(tau) > 1 else "")
     return found
 
 
@@ -200,10 +200,8 @@ def by_epoch(kept: Kept) -> Iterator[Row]:
             curve = f"importance_correlation/tau_attention_{column}"
             row = dict(zip(("arm", "encoder"), ("", "") if place else words, strict=True))
             row["attention with"] = column.replace("_", " ")
-            taus = zip_longest(*(run[curve] for run in kept[name].validation))
-            for epoch, found in enumerate(taus, start=1):
-                known = [tau for tau in found if tau is not None]
-                row[str(epoch)] = f"{np.mean(known):.2f} ({len(known)})"
+            for epoch, known in kept[name].curves[curve].groupby("epoch"):
+                row[str(epoch + 1)] = f"{known.mean():.2f} ({known.count()})"
             yield row
 
 
@@ -212,13 +210,13 @@ def by_scale(kept: Kept) -> Iterator[Row]:
     for base, encoder in SCALED.items():
         for scale, name in (("0.1", base), ("0.3", base + WIDER)):
             columns = kept[name].test("importance_correlation")
-            best = [max(curves["accuracy"]) for curves in kept[name].validation]
+            best = kept[name].curves["accuracy"].groupby("seed").max()
             yield {
                 "encoder": encoder,
                 "initial scale": scale,
                 "seeds": len(best),
                 "epochs chosen": " / ".join(str(epoch + 1) for epoch in kept[name].chosen),
-                "validation accuracy": f"{np.mean(best):.3f} ± {np.std(best, ddof=1):.3f}",
+                "validation accuracy": f"{best.mean():.3f} ± {best.std():.3f}",
                 **{f"tau, {pair}": with_deviation(columns[x]) for pair, (x, _) in PAIRS.items()},
             }
 

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnlight.files import replacing, write_text
+from attnlight.records import record_columns
 from attnlight.records.parquet import read_table, write_table
-from attnlight.report.agreement import agreement, read_scores, write_agreement
+from attnlight.report.agreement import agreement, read_scores
 from results_page import importance, planted, predictions, serrano, studies
 
 Columns = Sequence[str] | None  # None: all
@@ -57,37 +58,29 @@ def keep_all(runs: Path, records: Path) -> list[str]:
     for name, tests in NEEDED.items():
         scored = []
         for run in sorted((runs / name).glob("seed*")):
-            if lacking := _lacking(run, tests):
+            path = run / "status.json"
+            status = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            untested = [x for x in tests if not (run / f"records/test/{x}.parquet").is_file()]
+            lacking = f"was not tested by {', '.join(untested)}" if untested else ""
+            if status.get("state") != "finished":
+                lacking = f"is {status['state']}" if status else "has no status.json"
+            if lacking:
                 left_out.append(f"{run} {lacking}: not taken over.")
                 continue
             keep(run, records / name / run.name)
             if name in (*_ARMS, *importance.MODELS):
-                there = pq.read_schema(run / "records/test/importance_correlation.parquet").names
-                scored += [run] if any(column.startswith("scores_") for column in there) else []
+                columns = record_columns(run / "records/test/importance_correlation.parquet")
+                scored += [run] if any(column.startswith("scores_") for column in columns) else []
         if len(scored) > 1:
             # How far runs agree: the scores themselves are many times as large. Tau is kept as
             # float32, which changes no digit that is shown.
-            target = records / name / importance.AGREEMENT
-            write_agreement(agreement(read_scores(scored)), target)
-            columns = ["index", "first", "second", *importance.WITH_ITSELF]
-            table = read_table(target, columns)
-            taus = dict.fromkeys(importance.WITH_ITSELF, pa.float32())
-            fields = [field.with_type(taus.get(field.name, field.type)) for field in table.schema]
-            _write(table.cast(pa.schema(fields)), target)
+            types = dict.fromkeys(importance.WITH_ITSELF, np.float32)
+            taus = agreement(read_scores(scored))[["index", "first", "second", *types]]
+            table = pa.Table.from_pandas(taus.astype(types), preserve_index=False)
+            _write(table.replace_schema_metadata(), records / name / importance.AGREEMENT)
     for path in sorted(runs.glob("*/study.json")):
         keep_study(path.parent, records / studies.FOLDER / path.parent.name)
     return left_out
-
-
-def _lacking(run: Path, tests: Iterable[str]) -> str:
-    """What is missing in a run folder, empty where it was fitted and tested."""
-    if not (run / "status.json").is_file():
-        return "has no status.json"
-    status = json.loads((run / "status.json").read_text(encoding="utf-8"))
-    if status["state"] != "finished":
-        return f"is {status['state']}"
-    missing = [test for test in tests if not (run / f"records/test/{test}.parquet").is_file()]
-    return f"was not tested by {', '.join(missing)}" if missing else ""
 
 
 def keep(run: Path, target: Path) -> None:
@@ -149,9 +142,9 @@ def _rounded(values: pa.Array) -> pa.Array:
         return pa.ListArray.from_arrays(values.offsets, rounded, mask=values.is_null())
     if values.type != pa.float32():
         return values
-    bits = np.array(values.fill_null(0), np.float32).view(np.uint32)
-    bits = (bits + 0x7FF + (bits >> 12 & 1)) & 0xFFFFF000
-    return pa.array(bits.view(np.float32), mask=np.array(values.is_null()))
+    mantissa, exponent = np.frexp(np.array(values.fill_null(0)))
+    rounded = np.ldexp(np.round(mantissa * 2**12), exponent - 12)
+    return pa.array(rounded, pa.float32(), mask=np.array(values.is_null()))
 
 
 def _write(table: pa.Table, target: Path) -> None:

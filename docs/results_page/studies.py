@@ -48,7 +48,7 @@ def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
     Raises:
         InputError: The files of a study are missing or damaged.
     """
-    blocks: dict[str, str] = {}
+    found: dict[str, tuple[Mapping[str, Table], Sequence[Verdict]]] = {}
     compared: dict[str, dict[str, Path]] = {}
     for path in sorted(path.parent for path in folder.glob("*/study.json")):
         study = read_study(path)
@@ -56,26 +56,22 @@ def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
         if condition is None:
             estimates = Estimates(study)
             tables = with_published(study, Tables(estimates).all(), published)
-            blocks |= placed(path.name, tables, verdicts(estimates))
+            found[path.name] = tables, verdicts(estimates)
         else:
-            name = path.name.removesuffix(f"-{condition}")
-            compared.setdefault(name, {})[condition] = path
+            compared.setdefault(path.name.removesuffix(f"-{condition}"), {})[condition] = path
     for name, folders in compared.items():
         collected, absent = conditions.read_conditions(folders)
         answers = conditions.exclusivity_verdicts(collected, absent)
-        blocks |= placed(name, conditions.exclusivity_tables(collected), answers)
+        found[name] = conditions.exclusivity_tables(collected), answers
+    blocks: dict[str, str] = {}
+    for name, (tables, answers) in found.items():
+        place = name.replace("-", "_")
+        for stem, one in tables.items():
+            note = f"\n{one.note}\n" if one.note else ""
+            blocks[f"{place}_{stem}"] = markdown_table(one.head, one.rows) + note
+        told = (f"* **{one.question}** {' '.join(one.sentences)}\n" for one in answers)
+        blocks[f"{place}_verdict"] = "".join(told)
     return blocks
-
-
-def placed(name: str, tables: Mapping[str, Table], found: Sequence[Verdict]) -> dict[str, str]:
-    """Tables with their notes, and questions with their answers, by the name of their place."""
-    blocks = {
-        stem: markdown_table(one.head, one.rows) + (f"\n{one.note}\n" if one.note else "")
-        for stem, one in tables.items()
-    }
-    answers = [f"* **{one.question}** {' '.join(one.sentences)}\n" for one in found]
-    blocks["verdict"] = "".join(answers)
-    return {f"{name.replace('-', '_')}_{stem}": text for stem, text in blocks.items()}
 
 
 def with_published(
