@@ -63,9 +63,6 @@ TABLES: dict[str, tuple[Callable[[Kept], Iterable[Row]], int]] = {
 def blocks(records: Path) -> dict[str, str]:
     """Every table of the page, and the sentences on them, by the name of its place.
 
-    Args:
-        records: The folder of the experiments.
-
     Raises:
         InputError: Records are missing or do not belong together.
     """
@@ -93,13 +90,10 @@ def fill(page: str, found: Mapping[str, str]) -> str:
 def put(
     path: Path, found: Mapping[str, str], check: bool, same: Callable[[str, str], bool] = eq
 ) -> int:
-    """Write a page's tables, or compare them with it; 1 where it differs or they refuse a sentence.
+    """Write what belongs in each place of a page, or with `check` print where the page differs.
 
-    Args:
-        path: The page.
-        found: What belongs in each place.
-        check: Write nothing, print what differs.
-        same: Whether two pages are to count as equal.
+    Returns:
+        1 where it differs, by `same`, or the records refuse a sentence.
     """
     page = path.read_text(encoding="utf-8")
     wanted = fill(page, found)

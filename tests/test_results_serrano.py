@@ -153,7 +153,7 @@ class TestErasure:
         tested, key = hand("ag_news_flan_conv", **columns), "more flips gradient"
         assert tested.estimates[key].mean == pytest.approx(-30 / 31)
         assert claims.cell(tested, "claim", key) == "holds"
-        assert claims.CLAIMS[key].published == "14 of 24"
+        assert claims.CLAIMS[key]["published"] == "14 of 24"
 
 
 class TestRemoval:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,40 +22,28 @@ from results_page.tables import DASH, Row, interval, table
 PUBLISHED = Path(__file__).parents[1] / "results/published.yaml"
 SPECS = Path(__file__).parent / "serrano.yaml"
 HOLDS, OPEN, FAILS = "holds", "open", "does not"
-# The ends of a claim's range that belong to it, and which end is given.
+# Which ends of a claim's range belong to it, by the end that is given.
 _CLOSED = {"above": "right", "at_least": "both", "below": "left", "at_most": "both"}
 _RANKINGS = {"scores": SCORES, "gradients": SCORES[1:], "all": ALL}
 _RANKINGS["beyond the minimum"] = ("minimal", *ORDERS)
 _P_VALUES = {"mcnemar": mcnemar, "wilcoxon": paired_wilcoxon}
 
 
-class Claim(NamedTuple):
-    """What the paper says of some models.
+def read_claims(path: Path = PUBLISHED) -> dict[str, dict[str, Any]]:
+    """What the paper says of its models, in the order of the summary.
 
-    Attributes:
-        words: The claim, a row of the summary.
-        of: What it is said of, a key of `cases`.
-        claimed: The range that is claimed.
-        published: Of how many models the paper states it.
+    Returns:
+        Each claim by the column of a case that it is made of: its `words`, what it is said `of` (a
+        key of `cases`), the range that is `claimed` and of how many models it is `published`.
     """
-
-    words: str
-    of: str
-    claimed: pd.Interval
-    published: str
-
-
-def read_claims(path: Path = PUBLISHED) -> dict[str, Claim]:
-    """The claims by the column that they are made of, in the order of the summary."""
-    found: dict[str, Claim] = {}
+    found: dict[str, dict[str, Any]] = {}
     for one in yaml.safe_load(path.read_text(encoding="utf-8"))["serrano_claims"]:
         (word,) = one.keys() & _CLOSED.keys()
         ends = (one[word], np.inf) if word in ("above", "at_least") else (-np.inf, one[word])
-        claimed = pd.Interval(*map(float, ends), closed=_CLOSED[word])
+        one["claimed"] = pd.Interval(*map(float, ends), closed=_CLOSED[word])
         for name, way in product(one.get("rankings", [""]), NEVER if "never" in one else [""]):
-            words, published = one["claim"].format(WORDS.get(name)), one.get("published", DASH)
             key = " ".join(filter(None, (one["measure"], name, way)))
-            found[key] = Claim(words, one["of"], claimed, published)
+            found[key] = {"published": DASH, "words": one["claim"].format(WORDS.get(name))} | one
     return found
 
 
@@ -63,12 +51,7 @@ CLAIMS = read_claims()
 
 
 def verdict(found: MeanInterval, claimed: pd.Interval) -> str:
-    """`holds` or `does not`, by the estimate; `open` in parentheses where the interval says both.
-
-    Args:
-        found: The estimate and its interval.
-        claimed: The range that is claimed.
-    """
+    """`holds` or `does not`, by the estimate; `open` in parentheses where its interval says both."""
     if np.isnan(found.mean):
         return DASH
     word = HOLDS if found.mean in claimed else FAILS
@@ -87,7 +70,7 @@ def cell(case: Case, form: str, key: str) -> str:
             with its interval; median and quartiles (`box`).
         key: One of the case's estimates.
     """
-    found, claim = case.estimates[key], CLAIMS.get(key)
+    found, claim = case.estimates[key], CLAIMS.get(key, {})
     if form == "texts":
         return f"{found.defined:,}"
     if np.isnan(found.mean):
@@ -95,8 +78,8 @@ def cell(case: Case, form: str, key: str) -> str:
     if form == "share":
         return percent(found)
     if form == "claim":
-        made = case.encoder or claim.of != "encoder"
-        return verdict(found, claim.claimed) if made else DASH
+        made = case.encoder or claim["of"] != "encoder"
+        return verdict(found, claim["claimed"]) if made else DASH
     if form in ("estimate", "fine"):
         return interval(found, 3 if form == "fine" else 2)
     values = case.values[key].dropna().to_numpy()
@@ -108,28 +91,26 @@ def cell(case: Case, form: str, key: str) -> str:
 
 
 def serrano_tables(models: Mapping[str, Case], published: Mapping[str, Any]) -> dict[str, str]:
-    """The tables of what was erased, and of what is claimed of it, by the name of their place.
-
-    Args:
-        models: The models that were kept, by experiment.
-        published: docs/results/published.yaml.
-    """
-    of, tables = cases(models), {}
+    """The tables of what was erased, and of what is claimed of it, by the name of their place."""
+    of, tables, rows = cases(models), {}, []
     for place, spec in yaml.safe_load(SPECS.read_text(encoding="utf-8")).items():
-        rows = case_rows(of[spec["of"]], spec, published.get(place, {}))
-        tables[place] = table(rows, 3 if spec.get("both_ways") else 2)
-    return tables | {"serrano_claims": table(summary(of), 2)}
+        shown = case_rows(of[spec["of"]], spec, published.get(place, {}))
+        tables[place] = table(shown, 3 if spec.get("both_ways") else 2)
+    for key, claim in CLAIMS.items():  # how often each holds, here and in the paper
+        said = [cell(case, "claim", key) for case in of[claim["of"]].values()]
+        row = {"claim": claim["words"], "texts that never flip": NEVER.get(key.split()[-1], DASH)}
+        row |= {"in the paper": claim["published"], "cases": len(said) - said.count(DASH)}
+        row |= {word: sum(one.startswith(word) for one in said) for word in (HOLDS, FAILS)}
+        rows += [row | {"of these open": sum(OPEN in one for one in said)}] if said else []
+    return tables | {"serrano_claims": table(rows, 2)}
 
 
 def case_rows(
     found: Mapping[str, Case], spec: Mapping[str, Any], published: Mapping[str, Row]
 ) -> Iterator[Row]:
-    """A row for each case, or one for each of `NEVER`, the last word of the keys of its cells.
+    """The rows of a table of `serrano.yaml`, the paper's figures below those of our model.
 
-    Args:
-        found: The cases.
-        spec: A table of `serrano.yaml`.
-        published: Figures of the paper, each shown below our model's.
+    A case has one row, or one for each of `NEVER`, which is the last word of the keys of its cells.
     """
     columns = list(spec.get("columns", ()))
     if "each" in spec:
@@ -159,19 +140,3 @@ def case_rows(
         if name in published:
             theirs = {"corpus": "", "model": "as recalled, not verified"} | published[name]
             yield dict.fromkeys(row) | theirs
-
-
-def summary(of: Mapping[str, Mapping[str, Case]]) -> Iterator[Row]:
-    """How often each claim holds of its cases, here and in the paper."""
-    for key, claim in CLAIMS.items():
-        said = pd.Series([cell(case, "claim", key) for case in of[claim.of].values()], dtype=str)
-        if len(said):
-            yield {
-                "claim": claim.words,
-                "texts that never flip": NEVER.get(key.split()[-1], DASH),
-                "in the paper": claim.published,
-                "cases": (said != DASH).sum(),
-                HOLDS: said.str.startswith(HOLDS).sum(),
-                FAILS: said.str.startswith(FAILS).sum(),
-                "of these open": said.str.contains(OPEN).sum(),
-            }

@@ -63,9 +63,8 @@ class Experiment:
                 raise InputError(f"{folder} and {folders[0]} differ in more than their seed.")
             epochs = pd.read_csv(folder / "logs/version_0/metrics.csv").dropna(subset="val/loss")
             logged[seed] = epochs.filter(regex="^val/").reset_index(drop=True)
-        curves = pd.concat(logged, names=["seed", "epoch"]).rename(
-            columns=lambda x: x[len("val/") :]
-        )
+        curves = pd.concat(logged, names=["seed", "epoch"])
+        curves.columns = curves.columns.str.removeprefix("val/")
         chosen = curves["accuracy"].unstack("epoch").idxmax(axis="columns")
         return cls(name, folders, seeds, curves, chosen)
 
@@ -74,12 +73,9 @@ class Experiment:
 
         Floats are in double precision.
 
-        Args:
-            name: The test.
-            partial: Let it have run on some of the texts alone.
-
         Raises:
-            InputError: A record is of a part of the test split, or two are of different texts.
+            InputError: A record is of a part of the test split, which `partial` lets pass, or two
+                are of different texts.
         """
         runs = []
         for folder in self.folders:
@@ -111,12 +107,7 @@ class Experiment:
 
 
 class Kept(dict[str, Experiment]):
-    """Every experiment that has a run below docs/results, by name.
-
-    Args:
-        root: docs/results.
-        published: docs/results/published.yaml, the figures of others.
-    """
+    """Every experiment that has a run below docs/results, by name, and the figures of others."""
 
     def __init__(self, root: Path, published: Mapping[str, Any]) -> None:
         names = sorted({path.parents[1].name for path in root.glob("*/seed*/fit.yaml")})

@@ -23,9 +23,10 @@ NAMES = {
     "planted_negation_none": "planted with negation, no encoder",
 }
 MINIMAL = {"planted_4class_none": "planted, 4 classes, no encoder"}
-# What the page needs of `attnlight predict`, and of the last experiment.
-COLUMNS = ("index", "label", "tokens", "attention", "evidence")
-MINIMAL_COLUMNS = ("probabilities", "item_logits", "bias")
+# Columns that the page needs of what `attnlight predict` wrote.
+_COLUMNS = ("index", "label", "tokens", "attention", "evidence")
+PREDICTED = dict.fromkeys(NAMES, _COLUMNS)
+PREDICTED |= dict.fromkeys(MINIMAL, (*_COLUMNS, "probabilities", "item_logits", "bias"))
 GROUPS = ("all", "not negated", "negated")
 EVIDENCE = {"for or against the label": np.not_equal, "for the label": np.greater}
 _NEGATED = r"(?:^| )not\d+ (?:good|bad)\d+(?:$| )"  # a keyword after a negator (`PlantedEvidence`)
@@ -43,12 +44,10 @@ def accuracy(kept: Kept) -> Iterator[Row]:
         columns = kept[name].test("predictions")
         right = columns["prediction"] == columns["label"]
         masks = groups(kept[name].predicted()["tokens"][: right.shape[1]])
-        counts = " / ".join(f"{masks[group].sum():,}" for group in GROUPS[1:])
         row = {"corpus and model": words, "seeds": len(right)}
-        row["texts, not negated / negated"] = counts
-        for group, mask in masks.items():
-            row[group] = of_means(right[:, mask]) if mask.any() else None
-        yield row
+        counts = (f"{masks[group].sum():,}" for group in GROUPS[1:])
+        row["texts, not negated / negated"] = " / ".join(counts)
+        yield row | {x: of_means(right[:, own]) if own.any() else None for x, own in masks.items()}
 
 
 def evidence(kept: Kept) -> Iterator[Row]:

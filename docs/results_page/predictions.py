@@ -76,11 +76,9 @@ def accuracy(kept: Kept) -> Iterator[Row]:
 
 
 def runs(kept: Kept, *, last: bool = False) -> Iterator[Row]:
-    """Every run: the epoch that validation chose, and what it gave.
+    """Every run: what the epoch that validation chose gave on the test split.
 
-    Args:
-        kept: The kept experiments.
-        last: Show it beside the last epoch, both on validation, instead of on the test split.
+    With `last` it stands beside the last epoch, both on validation.
     """
     for name, corpus in TEXT.items():
         for place, seed in enumerate(kept[name].seeds):
@@ -129,10 +127,9 @@ def bins(kept: Kept) -> Iterator[Row]:
                 "Jain & Wallace": theirs[predicted][place],
             }
             for run, seed in enumerate(kept[name].seeds):
-                tvd = columns["median_tvd"][run][members[run]]
-                row[f"here, seed {seed}"] = (
-                    f"{np.median(tvd):.3f} ({len(tvd):,})" if len(tvd) else None
-                )
+                own = columns["median_tvd"][run][members[run]]
+                median = f"{np.median(own):.3f} ({len(own):,})" if len(own) else None
+                row[f"here, seed {seed}"] = median
             yield row
 
 

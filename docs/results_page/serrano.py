@@ -77,7 +77,7 @@ def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
         name: Its experiment, one of `MODELS`.
         rows: The columns `index`, `ERASURE`, `REMOVAL` and `removed_fraction_<ranking>`, (n,).
     """
-    top, other, drawn = (rows[column] for column in ("flip_top_attention", *_DRAWN))
+    top, other, js = (rows[column] for column in ("flip_top_attention", *_DRAWN))
     values = {
         "of one item": np.where(rows["length"] == 1, 1.0, np.nan),
         "other flips": other,
@@ -85,8 +85,8 @@ def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
         "top alone": top * (1 - other),
         "other alone": (1 - top) * other,
         "neither": (1 - top) * (1 - other),
-        "closer": np.where(np.isnan(drawn), np.nan, drawn < 0),
-        "further": np.where(np.isnan(drawn), np.nan, drawn > 0),
+        "closer": np.where(np.isnan(js), np.nan, js < 0),
+        "further": np.where(np.isnan(js), np.nan, js > 0),
         "stands": 1 - top,
         "excess minimal": np.where(erasure.flipped_by_all(rows), rows["minimal_count"], np.nan),
     }
@@ -112,15 +112,12 @@ def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
     quantiles += [] if found.encoder else [("box", "fraction", "gradient", 0.75)]
     for (measure, part, score, level), never in product(quantiles, NEVER):
         names = [f"{part} attention {never}", f"{part} {score} {never}"]
-        own, other = found.values[names].dropna().to_numpy().T
+        both = found.values[names].dropna().to_numpy().T
         estimate = MeanInterval(np.nan, np.nan, np.nan, 0)
-        if len(own):
-            (a, drawn), (b, theirs) = (
-                resampled_quantile(own[None]),
-                resampled_quantile(other[None], level),
-            )
-            ends = percentile_interval((drawn - theirs)[:, 0])
-            estimate = MeanInterval(float(a[0] - b[0]), *ends, len(own))
+        if both.size:
+            (own, other), drawn = resampled_quantile(both, np.array([0.5, level]))
+            ends = percentile_interval(drawn[:, 0] - drawn[:, 1])
+            estimate = MeanInterval(float(own - other), *ends, both.shape[1])
         found.estimates[f"{measure} {score} {never}"] = estimate
     return found
 
@@ -130,10 +127,7 @@ def read_models(kept: Kept) -> dict[str, Case]:
     found = {}
     for name in (name for name in MODELS if name in kept):
         columns = kept[name].test("single_erasure") | kept[name].test("decision_flip")
-        rows = {
-            column: values if values.ndim == 1 else values[0].astype(float)
-            for column, values in columns.items()
-        }
+        rows = {x: own if own.ndim == 1 else own[0].astype(float) for x, own in columns.items()}
         for ranking in ALL:
             count = "minimal_count" if ranking == "minimal" else f"removed_count_{ranking}"
             rows[f"removed_fraction_{ranking}"] = rows[count] / rows["length"]
@@ -149,8 +143,9 @@ def cases(models: Mapping[str, Case]) -> dict[str, dict[str, Case]]:
     Raises:
         InputError: The two models of a step were tested on different texts.
     """
-    steps = {}
+    found: dict[str, dict[str, Case]] = {"models": {}, "encoder": {}, "none": {}, "steps": {}}
     for name, first in models.items():
+        found["models"][name] = found["encoder" if first.encoder else "none"][name] = first
         stem, _, encoder = name.rpartition("_")
         second = models.get(f"{stem}_{_NEXT.get(encoder)}")
         if second is None:
@@ -160,13 +155,8 @@ def cases(models: Mapping[str, Case]) -> dict[str, dict[str, Case]]:
             raise InputError(f"{words}: the runs were tested on different texts.")
         before, after = (case.values.filter(like="fraction ") for case in (first, second))
         falls = (before - after).rename(columns=lambda key: key.replace("fraction", "fall"))
-        steps[name] = Case([first.words[0], words], falls)
-    return {
-        "models": {**models},
-        "encoder": {name: case for name, case in models.items() if case.encoder},
-        "none": {name: case for name, case in models.items() if not case.encoder},
-        "steps": steps,
-    }
+        found["steps"][name] = Case([first.words[0], words], falls)
+    return found
 
 
 def accuracy(kept: Kept) -> Iterator[Row]:
@@ -190,7 +180,6 @@ def several_classes(kept: Kept) -> Iterator[Row]:
             continue
         texts = pd.read_parquet(path).query("items > 1")  # attention on one item has no choice
         texts = texts.assign(gain=texts.now - texts.before)
-        means = texts.mean()
         js = bootstrap_means(texts[["before", "now", "upper", "gain"]].to_numpy(), texts.index)
         before, now, upper, gain = (interval(found, 3) for found in js)
         yield words | {
@@ -203,6 +192,6 @@ def several_classes(kept: Kept) -> Iterator[Row]:
             "mean gain": gain,
             "below 0.01 before": number((texts.before < _NOTHING).mean(), 2),
             "now": number((texts.now < _NOTHING).mean(), 2),
-            "ms a text before": f"{means.before_ms:.0f}",
-            "now#ms": f"{means.now_ms:.0f}",
+            "ms a text before": f"{texts.before_ms.mean():.0f}",
+            "now#ms": f"{texts.now_ms.mean():.0f}",
         }

@@ -7,6 +7,7 @@ that `attnlight report` reads it too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,8 @@ _TABLE2 = {
 def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
     """Tables and sentences of every kept study by the name of their place on the page.
 
-    Args:
-        folder: docs/results/studies; `<study>-<condition>` is one condition of a study.
-        published: docs/results/published.yaml.
-
-    Returns:
-        For each study `<name>_<table>` and `<name>_verdict`, and the same once for the conditions
-        of a study together; none where no study is kept.
+    They are `<study>_<table>` and `<study>_verdict`; the conditions of a study, kept as
+    `<study>-<condition>`, have one set together.
 
     Raises:
         InputError: The files of a study are missing or damaged.
@@ -82,38 +78,34 @@ def with_published(
     Rows of Wiegreffe & Pinter for the study's corpus, and of Yang for taggers, stand below ours;
     the former's guides are one more column.
     """
-    pinter, source = published["wiegreffe_pinter"], published["wiegreffe_pinter"]["source"]
+    pinter, quality = published["wiegreffe_pinter"], study.words.quality
+    source = pinter["source"]
     corpus = next((name for stem, name in CORPORA.items() if study.experiment.startswith(stem)), "")
     uniform, given, best = (
         pinter[part].get(corpus, {}) for part in ("base_uniform", "guides", "adversary")
     )
-    below = {
-        "table2": [
-            [f"{name} ({source})", DASH, uniform[key], DASH]
-            for key, name in _TABLE2.items()
-            if key in uniform
-        ]
-    }
+    below = [  # the table, the first cell and the others by heading
+        ("table2", f"{name} ({source})", {quality: uniform[key]})
+        for key, name in _TABLE2.items()
+        if key in uniform
+    ]
     if best:
         # They take half of the total variation distance of two classes, so that their loss is half
         # of ours at twice the lambda.
         lam = f"{2 * float(best['lambda']):.3g}, the published λ = {best['lambda']} converted"
-        name = f"best adversary (KL, λ = {lam}; {source})"
-        below["table4"] = [[name, DASH, best["f1"], best["tvd"], best["js"]]]
-    for stem, figures in published["chunk_f1"].items() if study.words.quality == "chunk F1" else ():
-        head = tables[stem].head[1:]
-        below[stem] = [
-            [f"{name} (Yang 2020)", *(f1 if word == "chunk F1" else DASH for word in head)]
-            for name, column in figures.items()
-            for f1 in column
-        ]
+        figures = {quality: best["f1"], "TVD": best["tvd"], "JS": best["js"]}
+        below.append(("table4", f"best adversary (KL, λ = {lam}; {source})", figures))
+    for stem, models in published["chunk_f1"].items() if quality == "chunk F1" else ():
+        for name, column in models.items():
+            below += [(stem, f"{name} (Yang 2020)", {quality: f1}) for f1 in column]
     found = {}
     for stem, one in tables.items():
-        head, rows = one.head, [*one.rows, *below.get(stem, [])]
+        frame = one.frame.copy()
         if stem == "table3" and given:
-            figures = [given.get(name, DASH) for name in guides(study)]
-            rows = [[*row, f1] for row, f1 in zip(rows, figures, strict=True)]
-            head = [*head, source]
+            frame = frame.assign(**{source: [given.get(name, DASH) for name in guides(study)]})
+        for place, label, figures in below:
+            if place == stem:
+                frame.loc[len(frame)] = [label, *(figures.get(x, DASH) for x in frame.columns[1:])]
         place = "lambdas" if stem == "adversaries" and not study.losses else stem
-        found[place] = Table.of(one.title, head, rows, one.note)
+        found[place] = replace(one, frame=frame)
     return found
