@@ -55,23 +55,37 @@ class Case:
             what texts that never flip count as, where it has them; NaN where a text does not count.
 
     Attributes:
-        encoder: Whether the models have one.
-        estimates: Mean of each column, all on the same resamples of the texts.
+        encoder: Whether the model has one, or that which the step leads to.
+        estimates: Mean of each column, all on the same resamples of the texts. Of a model also
+            `ratio`: how many times as often a ranking needs fewer items than attention as the
+            reverse; `shift`: median of the attention that attention removes less another ranking's;
+            `box`: median fraction that attention removes less the upper quartile of the gradient's.
     """
 
     def __init__(self, words: list[str], values: pd.DataFrame) -> None:
         self.words, self.values, self.encoder = words, values, not words[1].endswith("noenc")
         means = bootstrap_means(values.to_numpy(), values.index.to_numpy())
         self.estimates = dict(zip(values, means, strict=True))
+        compared = [score for score in SCORES if f"sooner {score}" in values]  # with attention
+        for score in compared:
+            both = values[f"sooner {score}"], values[f"later {score}"]
+            self.estimates[f"ratio {score}"] = ratio_of_shares(*both, values.index.to_numpy())
+        quantiles = [("shift", "mass", score, 0.5) for score in compared]
+        if compared and not self.encoder:
+            quantiles.append(("box", "fraction", "gradient", 0.75))
+        for (measure, part, score, level), never in product(quantiles, NEVER):
+            both = values[[f"{part} attention {never}", f"{part} {score} {never}"]].dropna()
+            estimate = MeanInterval(np.nan, np.nan, np.nan, 0)
+            if len(both):
+                levels = np.array([0.5, level])
+                (own, other), drawn = resampled_quantile(both.to_numpy().T, levels)
+                ends = percentile_interval(drawn[:, 0] - drawn[:, 1])
+                estimate = MeanInterval(float(own - other), *ends, len(both))
+            self.estimates[f"{measure} {score} {never}"] = estimate
 
 
 def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
     """What a model's tests recorded, text by text, as a case.
-
-    Beside means it has three estimates of other kinds. `ratio`: how many times as often a ranking
-    needs fewer items than attention as the reverse; `box`: median fraction that attention removes
-    less the upper quartile of another ranking's; `shift`: median of the attention that attention
-    removes less another ranking's.
 
     Args:
         name: Its experiment, one of `MODELS`.
@@ -104,22 +118,7 @@ def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
         for never, part in product(NEVER, ("fraction", "mass")):
             left = erasure.removed(rows, f"removed_{part}", ranking, never)
             values[f"{part} {ranking} {never}"] = left
-    found = Case([*MODELS[name].values()], pd.DataFrame(values, index=rows["index"]))
-    for score in SCORES[1:]:
-        both = values[f"sooner {score}"], values[f"later {score}"]
-        found.estimates[f"ratio {score}"] = ratio_of_shares(*both, rows["index"])
-    quantiles = [("shift", "mass", score, 0.5) for score in SCORES[1:]]
-    quantiles += [] if found.encoder else [("box", "fraction", "gradient", 0.75)]
-    for (measure, part, score, level), never in product(quantiles, NEVER):
-        names = [f"{part} attention {never}", f"{part} {score} {never}"]
-        both = found.values[names].dropna().to_numpy().T
-        estimate = MeanInterval(np.nan, np.nan, np.nan, 0)
-        if both.size:
-            (own, other), drawn = resampled_quantile(both, np.array([0.5, level]))
-            ends = percentile_interval(drawn[:, 0] - drawn[:, 1])
-            estimate = MeanInterval(float(own - other), *ends, both.shape[1])
-        found.estimates[f"{measure} {score} {never}"] = estimate
-    return found
+    return Case([*MODELS[name].values()], pd.DataFrame(values, index=rows["index"]))
 
 
 def read_models(kept: Kept) -> dict[str, Case]:
