@@ -37,7 +37,6 @@ HERE = Path(__file__).parent
 PAGE, RECORDS = HERE / "results.md", HERE / "results"
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
-
 # The rows of tables, and how many of its columns are aligned left.
 TABLES: dict[str, tuple[Callable[[Kept], Iterable[Row]], int]] = {
     "accuracy": (predictions.accuracy, 2),
