@@ -57,18 +57,14 @@ class BucketSampler(DistributedSampler[list[int]]):
         rng = np.random.default_rng((self.seed, self.epoch))
         n, stride = len(self.lengths), self.batch_size * self.num_replicas
         order = rng.permutation(n)
-        columns = np.atleast_2d(self.lengths[order].T)
-        order = order[np.lexsort([self._jittered(column, rng) for column in columns][::-1])]
+        lengths = np.atleast_2d(self.lengths[order].T)
+        reach = (lengths + 9) // 10  # 0.1 L rounded up, in whole numbers: 0.1 * 30 exceeds 3
+        jitter = rng.integers(-reach, reach, dtype=lengths.dtype)
+        order = order[np.lexsort((lengths + jitter)[::-1])]
         order = np.concatenate([order, np.repeat(-1 - order[-1:], -n % self.num_replicas)])
         for number in rng.permutation(len(self)):
             start = number * stride
             yield order[start : start + stride][self.rank :: self.num_replicas].tolist()
-
-    @staticmethod
-    def _jittered(lengths: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.integer]:
-        reach = (lengths + 9) // 10  # 0.1 L rounded up, in whole numbers: 0.1 * 30 exceeds 3
-        jitter: NDArray[np.integer] = rng.integers(-reach, reach, dtype=lengths.dtype)
-        return lengths + jitter
 
 
 class OnceSampler(DistributedSampler[list[int]]):

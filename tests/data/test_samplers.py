@@ -47,15 +47,16 @@ def test_lengths_within_a_batch_differ_by_the_jitter_only() -> None:
         assert high - math.ceil(high / 10) <= low + math.ceil(low / 10) + 1
 
 
-def test_jitter_follows_the_published_rule() -> None:
-    # One length only: sampled order then shows nothing, so the jitter is read off directly.
-    lengths = np.full(60_000, 30, np.int32)
-    moved = BucketSampler._jittered(lengths, np.random.default_rng(0)) - 30
-    values, counts = np.unique(moved, return_counts=True)
-    assert values.tolist() == [-3, -2, -1, 0, 1, 2]  # [floor(-3.0), ceil(3.0))
-    assert np.allclose(counts / 60_000, 1 / 6, atol=0.01)
-    short = BucketSampler._jittered(lengths[:9], np.random.default_rng(0)) - 30
-    assert set(short.tolist()) <= set(range(-3, 3))
+@pytest.mark.parametrize("shorter", range(24, 30))
+def test_jitter_follows_the_published_rule(shorter: int) -> None:
+    # One batch shows the order itself. Six equally likely lengths from L - 3 to L + 2 overlap with
+    # those of 30, from 27 to 32, in all but 30 - L of them.
+    n = 30_000
+    (order,) = BucketSampler(np.repeat(np.array([shorter, 30], np.int32), n), 2 * n, seed=0)
+    longer = np.array(order) >= n
+    apart = (30 - shorter) / 6
+    assert longer.argmax() / n == pytest.approx(apart, abs=0.01)  # of length 30, the first
+    assert (~longer[::-1]).argmax() / n == pytest.approx(apart, abs=0.01)
 
 
 def test_batches_come_in_random_order_of_length() -> None:
