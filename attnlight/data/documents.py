@@ -106,10 +106,8 @@ class DocumentReader:
         for chunk, table in read_columns(self.rows, [*self.source.columns, *self.extras], rows):
             columns = [table[name].to_pylist() for name in self.source.columns]
             if self.source.tokens is None:
-                texts = [
-                    self.joint.join(part or "" for part in parts)
-                    for parts in zip(*columns, strict=True)
-                ]
+                parts = zip(*columns, strict=True)
+                texts = [self.joint.join(part or "" for part in row) for row in parts]
                 if self.line_breaks:
                     texts = [text.replace("\\n", "\n") for text in texts]
                 yield from Documents(chunk, texts, None, {}).chunks()
@@ -130,9 +128,8 @@ class DocumentReader:
                             f"row {row} of {self.source} has {len(tokens)} tokens; {name} must have "
                             "a number for each"
                         )
-            yield from Documents(
-                chunk, [" ".join(found) for found in words], words, extras
-            ).chunks()
+            texts = [" ".join(tokens) for tokens in words]
+            yield from Documents(chunk, texts, words, extras).chunks()
 
     def texts(self, rows: NDArray[np.int64]) -> Iterator[list[str]]:
         """The texts alone."""

@@ -34,7 +34,6 @@ from attnlight.errors import InputError, require_at_least
 FORMAT = 1
 FINGERPRINT = 2  # in 1, which had no prefix, every file of a local folder counted
 
-
 Split = Literal["train", "validation", "test"]
 
 
@@ -235,10 +234,11 @@ class CorpusDataModule(LightningDataModule, ABC):
                     "the training texts take a larger one, or another split_seed."
                 )
             if self.encoding is not None:
-                ids = [chunk.flatten().to_numpy() for chunk in dataset.table["tokens"].chunks]
-                words = [chunk[(chunk != BOS) & (chunk != EOS)] for chunk in ids]
-                counts["tokens"] = sum(map(len, words))
-                counts["unknown_tokens"] = sum(int((chunk == UNK).sum()) for chunk in words)
+                counts |= {"tokens": 0, "unknown_tokens": 0}
+                for chunk in dataset.table["tokens"].chunks:
+                    ids = chunk.flatten().to_numpy()
+                    counts["tokens"] += int(((ids != BOS) & (ids != EOS)).sum())
+                    counts["unknown_tokens"] += int((ids == UNK).sum())
         if self.encoding is not None:
             (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
         counted = ", ".join(starmap(count_words, corpus["splits"].items()))

@@ -136,6 +136,12 @@ class ChunkingDataModule(CorpusDataModule):
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**kwargs)
+        require_at_least(
+            1,
+            min_document_frequency=min_document_frequency,
+            max_vocabulary=max_vocabulary,
+            max_pairs=max_pairs,
+        )
         self.path = path
         self._given = Selection(
             validation_fraction=validation_fraction,
@@ -148,6 +154,15 @@ class ChunkingDataModule(CorpusDataModule):
         self._named = named_sources(self._main, splits, self._given)
         columns = (word_column, label_column, pos_column if pos else None)
         self.columns = [column for column in columns if column is not None]
+        if pos and pos_column is None:
+            raise InputError("pos needs the column of part-of-speech tags: give pos_column.")
+        if len(set(self.columns)) < len(self.columns):
+            raise InputError("word_column, label_column and pos_column must be different columns.")
+        if len({type(column) for column in self.columns}) > 1:
+            raise InputError(
+                "word_column, label_column and pos_column must all be names, or, in column files, "
+                "numbers."
+            )
         self.chunks = chunks
         self.strict = strict
         self.vocabulary = (min_document_frequency, max_vocabulary)
@@ -157,7 +172,6 @@ class ChunkingDataModule(CorpusDataModule):
         self.target = target
         self.asked = Target(target, sentence_chunk)
         self.mark_seed = mark_seed
-        self._check()
 
     @override
     def evaluate_as(self, encoding: Encoding, name: str) -> None:
@@ -165,21 +179,6 @@ class ChunkingDataModule(CorpusDataModule):
             f"{self.corpus_name} is not the corpus that the tagger was trained on, and a tagger is "
             "evaluated on its own alone: give the `data` of its fit.yaml."
         )
-
-    def _check(self) -> None:
-        least, most = self.vocabulary
-        require_at_least(
-            1, min_document_frequency=least, max_vocabulary=most, max_pairs=self.max_pairs
-        )
-        if self.feature_rules.pos and len(self.columns) < 3:
-            raise InputError("pos needs the column of part-of-speech tags: give pos_column.")
-        if len(set(self.columns)) < len(self.columns):
-            raise InputError("word_column, label_column and pos_column must be different columns.")
-        if len({type(column) for column in self.columns}) > 1:
-            raise InputError(
-                "word_column, label_column and pos_column must all be names, or, in column files, "
-                "numbers."
-            )
 
     @cached_property
     def sources(self) -> dict[str, Source]:
