@@ -358,12 +358,12 @@ class CorpusDataModule(LightningDataModule, ABC):
                 f"the {split} split of {self.corpus_name} has {len(dataset)} texts for {world} "
                 "devices: use at most one device per text."
             )
-        count, size, lengths = len(dataset), self.eval_batch_size, dataset.shapes
+        lengths, size = dataset.shapes, self.eval_batch_size
         return DataLoader(
             dataset=dataset,
             sampler=BucketSampler(lengths, self.batch_size, self.seed, rank, world)
             if training
-            else OnceSampler(count, size, rank, world, pad, lengths, self.max_pairs),
+            else OnceSampler(lengths, size, rank, world, pad, self.max_pairs),
             batch_size=None,  # the sampler yields whole batches
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
