@@ -56,8 +56,14 @@ def open_documents(
     """
     part = Part(str(reader.source), np.arange(len(labels)), reader=reader, labels=labels)
     part.keep(np.flatnonzero(labels >= 0), "classes", reader.source.classes)
-    if (selection.min_tokens, selection.max_tokens) != (None, None):
-        selection.by_length(part, count_tokens(rules, part.texts()))
+    least, most = selection.min_tokens, selection.max_tokens
+    if (least, most) != (None, None):
+        tokens = count_tokens(rules, part.texts())
+        if least is not None:
+            part.keep(part.rows[tokens >= least], "min_tokens", least)
+            tokens = tokens[tokens >= least]
+        if most is not None:
+            part.keep(part.rows[tokens <= most], "max_tokens", most)
     return part
 
 

@@ -160,15 +160,6 @@ class Selection:
             del options["test_fraction"]
         return options
 
-    def by_length(self, kept: Kept, tokens: NDArray[np.int32]) -> None:
-        """Drop texts by their numbers of tokens, (rows,)."""
-        if self.min_tokens is not None:
-            fits = tokens >= self.min_tokens
-            kept.keep(kept.rows[fits], "min_tokens", self.min_tokens)
-            tokens = tokens[fits]
-        if self.max_tokens is not None:
-            kept.keep(kept.rows[tokens <= self.max_tokens], "max_tokens", self.max_tokens)
-
     def divide(self, train: AnyKept, labels: Rows, texts: NDArray[np.uint64]) -> dict[str, AnyKept]:
         """Move test and validation texts out of the training texts, where fractions are given.
 
