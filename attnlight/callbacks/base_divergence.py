@@ -163,9 +163,8 @@ class BaseDivergence(InterpretabilityTest):
             texts, model = corpus.dataset(_MATCHED_ON), cast("AttentionModel", module.model)
             place = trainer.global_rank, trainer.world_size
             found = torch.zeros(heads, heads, dtype=torch.double, device=device)
-            sizes: dict[str, Any] = {"lengths": texts.lengths, "pairs": _PAIRS}
             with reading(_MATCHED_ON):
-                for positions in OnceSampler(len(texts), _TEXTS, *place, **sizes):
+                for positions in OnceSampler(texts.lengths, _TEXTS, *place, pairs=_PAIRS):
                     output = model(texts[positions].to(device))
                     base, _ = self._of_base(outputs, output)
                     broken = broken_rows(output)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +14,9 @@ from numpy.typing import NDArray
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.dataset import TokenDataset
-from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError, require_at_least
 
 _LONGEST = 10_000  # gensim drops what a sentence has beyond
-_VECTORS = "vectors.bin"
 
 
 @dataclass(frozen=True)
@@ -155,33 +150,6 @@ def train_word2vec(
     finally:
         logger.setLevel(level)
     return TrainedVectors(list(model.wv.index_to_key), model.wv.vectors)
-
-
-def prepare_vectors(
-    corpus: Path,
-    name: str,
-    text: Callable[[], tuple[str, Sequence[TokenDataset]]],
-    settings: Word2VecSettings,
-) -> Path:
-    """A word2vec file of vectors trained on a prepared corpus, beside which it is kept.
-
-    Args:
-        corpus: Folder of the prepared corpus, which need not be there yet.
-        name: What the line on stderr calls it.
-        text: Opens its tokenizer as JSON text and the splits to read.
-        settings: How to train.
-    """
-
-    def write(folder: Path) -> None:
-        sentences = CorpusText([text()])
-        print(f"{name}: training word vectors on its text, once", file=sys.stderr)
-        train_word2vec(sentences, settings).write(folder / _VECTORS, binary=True)
-
-    identity = json.dumps(asdict(settings), sort_keys=True)  # equal for equal vectors of equal text
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    target = corpus.with_name(f"word2vec-{corpus.name}-{digest}")
-    prepare_once(target, write)
-    return target / _VECTORS
 
 
 @dataclass
