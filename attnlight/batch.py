@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
 MARKED = "marked"  # in `TextBatch.extras`: which tokens are rows of a tagger, where not all are
-
-
-def _mapped(value: object, function: Callable[[Tensor], Tensor]) -> object:
-    if isinstance(value, Tensor):
-        return function(value)
-    if isinstance(value, dict):
-        return {key: _mapped(item, function) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_mapped(item, function) for item in value)
-    return value
 
 
 @dataclass
@@ -30,8 +21,7 @@ class _Tensors:
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> Self:
         """The same with `function` applied to every tensor."""
-        changed = {f.name: _mapped(getattr(self, f.name), function) for f in fields(self)}
-        return replace(self, **changed)
+        return replace(self, **tree_map_only(Tensor, function, vars(self)))
 
 
 @dataclass
