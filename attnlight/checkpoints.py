@@ -62,9 +62,11 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
     if not Path(path).is_file():
         raise InputError(f"there is no checkpoint {path}{nearest_file(Path(path))}.")
     try:
+        checkpoint: Any = None
         with ZipFile(path) as file:
             changed = file.testzip()  # compares checksums, which torch does not look at
-        checkpoint = None if changed else torch.load(path, map_location, weights_only=True)
+        if changed is None:
+            checkpoint = torch.load(path, map_location, weights_only=True)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     except Exception as error:  # nearly any, by where the file is damaged or what is in it
