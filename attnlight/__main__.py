@@ -10,7 +10,7 @@ from importlib import import_module
 from traceback import walk_tb
 
 from attnlight import __version__
-from attnlight.errors import InputError, did_you_mean
+from attnlight.errors import InputError, did_you_mean, one_line
 from attnlight.processes import end_with_rank_zero
 
 HELP = """\
@@ -115,7 +115,7 @@ def _sentence(error: Exception) -> str | None:
         return ": ".join(filter(None, [str(error.filename or ""), error.strerror]))
     # By name: importing Lightning for this would take seconds.
     if any(kind.__name__ == "MisconfigurationException" for kind in type(error).__mro__):
-        return " ".join(str(error).split())
+        return one_line(error)
     if isinstance(error, RecursionError):
         frames = [frame for frame, _ in walk_tb(error.__traceback__)]
         if frames[-1].f_globals.get("__name__", "").partition(".")[0] in _READERS:

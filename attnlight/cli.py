@@ -17,7 +17,7 @@ from jsonargparse import Namespace
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.loggers import CSVLogger, WandbLogger
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from typing_extensions import override
 
@@ -31,13 +31,12 @@ from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
 from attnlight.composition import compose
 from attnlight.configuration import (
     fill_placeholders,
-    keep_logs_apart,
     keep_wandb_offline_without_key,
     settle_callbacks,
 )
 from attnlight.data.encoding import Encoding
 from attnlight.datamodules import CorpusDataModule
-from attnlight.errors import InputError
+from attnlight.errors import InputError, one_line
 from attnlight.foreign import import_class
 from attnlight.locking import require_place, sole_process
 from attnlight.noise import quieten
@@ -180,8 +179,11 @@ class AttnlightCLI(LightningCLI):
         options = config.model.init_args.as_dict()
         names |= dict(zip(("monitor", "mode"), task.monitor(options), strict=True))
         config.trainer = fill_placeholders(config.trainer, names)
-        if config.corpus is not None:
-            keep_logs_apart(config.trainer.logger, config.corpus)
+        loggers = config.trainer.logger
+        for logger in loggers if isinstance(loggers, list) else [loggers]:
+            path = logger.class_path if isinstance(logger, Namespace) else None
+            if config.corpus and path and issubclass(import_class(path, object), CSVLogger):
+                logger.init_args.name += f"/{config.corpus}"  # beside those of the model's own
         config.data = self._data
         super().instantiate_classes()
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
@@ -210,7 +212,7 @@ class AttnlightCLI(LightningCLI):
         try:
             trainer = super().instantiate_trainer(default_root_dir=str(self.home.folder), **kwargs)
         except (MisconfigurationException, ValueError, ImportError) as error:
-            reason = " ".join(str(error).split()).rstrip(".!")
+            reason = one_line(error).rstrip("!")
             raise InputError(
                 f"the options --trainer.* cannot be used (accelerator {options.accelerator}, "
                 f"devices {options.devices}): {reason}."

@@ -173,8 +173,8 @@ def write_agreement(found: pd.DataFrame, path: Path) -> None:
     import pyarrow as pa
 
     from attnlight.files import replacing
-    from attnlight.records.parquet import write_table
+    from attnlight.records.parquet import open_writer
 
     table = pa.Table.from_pandas(found, preserve_index=False).replace_schema_metadata()
-    with replacing(path) as temporary:
-        write_table(table, temporary)
+    with replacing(path) as temporary, open_writer(temporary, table.schema) as writer:
+        writer.write_table(table)
