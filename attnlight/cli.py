@@ -94,14 +94,9 @@ class AttnlightCLI(LightningCLI):
         verb = arguments[0]
         keys = {action.dest for action in self._subcommand_parsers[verb]._actions}
         composed = compose(verb, arguments[1:], keys)
-        text = yaml.safe_dump(  # in one line, each value with its type
-            composed.config,
-            default_flow_style=True,
-            default_style='"',
-            width=2**31,
-            sort_keys=False,
-        )
-        self.config = parser.parse_args([verb, "--config", text.strip(), *composed.options])
+        style: Any = {"default_flow_style": True, "default_style": '"'}  # values with their types
+        text = yaml.safe_dump(composed.config, width=2**31, sort_keys=False, **style).strip()
+        self.config = parser.parse_args([verb, "--config", text, *composed.options])
         self.config[verb].config = composed.files
         seed = self.config[verb].seed_everything
         if not 0 <= int(seed) <= _LARGEST_SEED:
@@ -153,9 +148,8 @@ class AttnlightCLI(LightningCLI):
             InputError: The corpus cannot be read as it is asked for, or lacks a split; or the
                 checkpoint cannot be read, or has other classes.
         """
-        parser = (
-            OneSentenceParser()
-        )  # without links: the model's spec is that of the encoded corpus
+        # By a parser without links: the model's spec is that of the corpus as it is encoded below.
+        parser = OneSentenceParser()
         parser.add_subclass_arguments(CorpusDataModule, "data")
         corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
         data: CorpusDataModule = parser.instantiate_classes(corpus).data
