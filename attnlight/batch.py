@@ -8,7 +8,6 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
@@ -17,11 +16,19 @@ MARKED = "marked"  # in `TextBatch.extras`: which tokens are rows of a tagger, w
 
 @dataclass
 class _Tensors:
-    """A group of tensors, some of them in lists and dictionaries."""
+    """A group of tensors, some of them in tuples and dictionaries."""
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> Self:
         """The same with `function` applied to every tensor."""
-        return replace(self, **tree_map_only(Tensor, function, vars(self)))
+        changed: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                changed[name] = function(value)
+            elif isinstance(value, dict):
+                changed[name] = {key: function(item) for key, item in value.items()}
+            elif isinstance(value, list | tuple):
+                changed[name] = tuple(function(item) for item in value)
+        return replace(self, **changed)
 
 
 @dataclass
