@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from attnlight.errors import InputError, did_you_mean
+from attnlight.errors import InputError, did_you_mean, one_line
 
 # By the name of a file, the glob of what a killed process leaves of one that it was writing.
 LEFTOVER = ".{}.????????"
@@ -95,8 +95,7 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str,
     except RecursionError:
         raise InputError(f"{path} is no readable YAML: it is nested too deeply.") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} is no readable YAML: {reason}.") from error
+        raise InputError(f"{path} is no readable YAML: {one_line(error)}.") from error
     if not isinstance(content, dict):
         kind = type(content).__name__
         raise InputError(f"{path} holds a {kind}; expected a mapping of names to values.")

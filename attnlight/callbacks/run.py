@@ -57,9 +57,8 @@ class RunConfig(SaveConfigCallback):
             now: dict[str, Any] = {"checkpoint": Path(self.config.ckpt_path).name}
             if "settings" in metadata:
                 now["settings"] = settings
-                metadata["settings"] = compatibility.callback_arguments(
-                    type(test).__name__, metadata["settings"]
-                )
+                held = {"class_path": type(test).__name__, "init_args": metadata["settings"]}
+                metadata["settings"] = compatibility.callback(held)["init_args"]
             else:
                 partial = "limit_batches" in settings or test.max_instances is not None
                 now |= test.plain_metadata()

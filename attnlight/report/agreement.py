@@ -53,10 +53,12 @@ def main(argv: list[str]) -> int:
     if options.output is not None:
         import pyarrow as pa
 
-        from attnlight.records.parquet import write_table
+        from attnlight.records.parquet import open_writer
 
         with replacing(options.output) as temporary:
-            write_table(pa.Table.from_pandas(found).replace_schema_metadata(), temporary)
+            columns = pa.Table.from_pandas(found).replace_schema_metadata()
+            with open_writer(temporary, columns.schema) as writer:
+                writer.write_table(columns)
     print(table(found, len(options.runs), options.seed).to_markdown(), end="")
     return 0
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from attnlight.files import replacing, write_text
 from attnlight.records import record_columns
-from attnlight.records.parquet import read_table, write_table
+from attnlight.records.parquet import open_writer, read_table
 from attnlight.report.agreement import agreement, read_scores
 from results_page import importance, planted, predictions, serrano, studies
 
@@ -133,11 +133,12 @@ def _write(table: pa.Table, target: Path) -> None:
         leaves = [schema.column(place) for place in range(len(schema))]
         floats = [leaf.path for leaf in leaves if leaf.physical_type == "FLOAT"]
         encoding = dict.fromkeys(floats, "BYTE_STREAM_SPLIT") | {"index": "DELTA_BINARY_PACKED"}
-        write_table(
-            table,
+        with open_writer(
             temporary,
+            table.schema,
             compression="zstd",
             compression_level=19,
             use_dictionary=[leaf.path for leaf in leaves if leaf.path not in encoding],
             column_encoding=encoding,
-        )
+        ) as writer:
+            writer.write_table(table)

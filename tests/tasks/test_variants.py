@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from attnlight import compatibility
+from attnlight.batch import TextBatch
 from attnlight.callbacks import BaseDivergence, ImportanceCorrelation
 from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_record
-from attnlight.reference import Reference, read_base
+from attnlight.reference import Reference, read_base, store, write_outputs
 from attnlight.tasks import (
     AdversarialVariant,
     GuidedVariant,
@@ -389,7 +390,7 @@ def test_stand_in_reads_each_split(scene: Scene, base: Path) -> None:
 def test_the_store_holds_each_sentence_as_it_is_read_alone(scene: Scene, base: Path) -> None:
     kept, model = Reference(base).outputs(scene.corpus, "test"), read_base(base).model
     texts = scene.corpus.dataset("test")
-    assert len(kept) == int(texts.lengths.sum())
+    assert kept.rows == int(texts.lengths.sum())
     for place in range(len(texts)):
         with torch.no_grad():
             own = model(texts[[place]])
@@ -399,16 +400,14 @@ def test_the_store_holds_each_sentence_as_it_is_read_alone(scene: Scene, base: P
 
 
 @TOKENS
-def test_pairs_of_a_batch_are_bounded(scene: Scene, base: Path) -> None:
-    from attnlight.reference import store
-
+def test_pairs_of_a_batch_are_bounded(
+    scene: Scene, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts, model = scene.corpus.dataset("train"), read_base(base).model
-    before = store._CPU_PAIRS
-    try:
-        store._CPU_PAIRS = 200
-        cut = [b for b, _ in store._batches(texts, np.arange(len(texts)), model)]
-    finally:
-        store._CPU_PAIRS = before
+    monkeypatch.setattr(store, "_CPU_PAIRS", 200)
+    cut: list[TextBatch] = []
+    model.register_forward_pre_hook(lambda _, given: cut.append(given[0]))  # type: ignore[attr-defined]
+    write_outputs(model, texts, tmp_path)
     assert sorted(i for b in cut for i in b.index.tolist()) == sorted(texts.index.tolist())
     assert all(len(b) * b.tokens.shape[1] ** 2 <= 200 or len(b) == 1 for b in cut)
     assert max(map(len, cut)) > 5
