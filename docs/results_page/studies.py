@@ -15,7 +15,7 @@ from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.groups import guides
 from attnlight.report.study.tables import Tables
-from attnlight.report.study.verdict import Verdict, verdicts
+from attnlight.report.study.verdict import verdicts
 from attnlight.report.tables import Table, markdown_table
 from results_page.tables import DASH
 
@@ -67,13 +67,15 @@ def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
     return blocks
 
 
-def placed(name: str, tables: Mapping[str, Table], found: Sequence[Verdict]) -> dict[str, str]:
+def placed(
+    name: str, tables: Mapping[str, Table], found: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
     """Tables with their notes, and questions with their answers, by the name of their place."""
     blocks = {
         stem: markdown_table(one.head, one.rows) + (f"\n{one.note}\n" if one.note else "")
         for stem, one in tables.items()
     }
-    answers = [f"* **{one.question}** {' '.join(one.sentences)}\n" for one in found]
+    answers = [f"* **{question}** {' '.join(said)}\n" for question, said in found.items()]
     blocks["verdict"] = "".join(answers)
     return {f"{name.replace('-', '_')}_{stem}": text for stem, text in blocks.items()}
 
@@ -115,7 +117,7 @@ def with_published(
     for stem, one in tables.items():
         head, rows = one.head, [*one.rows, *below.get(stem, [])]
         if stem == "table3" and given:
-            figures = [given.get(name, DASH) for name in guides(study)]
+            figures = [given.get(name, DASH) for name in guides(study).get(None, {})]
             rows = [[*row, f1] for row, f1 in zip(rows, figures, strict=True)]
             head = [*head, source]
         place = "lambdas" if stem == "adversaries" and not study.losses else stem

@@ -4,38 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.report.study.condition_figure import ASKED, draw_exclusivity
 from attnlight.report.study.estimates import SHARE, TVD, Estimate, Estimates
 from attnlight.report.study.frame import ACCURACY, FILE, read_study
 from attnlight.report.study.groups import KL, Spec, words
 from attnlight.report.study.page import write_files
-from attnlight.report.study.series import drawing
+from attnlight.report.study.series import panels
 from attnlight.report.study.tables import TEXT
 from attnlight.report.study.texts import text, texts
-from attnlight.report.study.verdict import Row, Verdict, judge
+from attnlight.report.study.verdict import Row, judge
+from attnlight.report.style import INK, MUTED, PALETTE, PAPER
 from attnlight.report.tables import Table, number
 from attnlight.statistics.bootstrap import RESAMPLES
 from attnlight.statistics.exclusivity import (
     COST,
+    Curve,
     Exclusivity,
     Runs,
     exclusivity,
+    exclusivity_curve,
     exclusivity_difference,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
+ASKED = {"tokens": "every token's tag", "marked": "one marked token's tag"}
+ASKED |= {"sentence": "a class of the sentence"}
 _DASH = number(float("nan"))
 _NOTHING = Exclusivity(np.nan, np.nan, np.nan, 0, 0)
-_CURVE = ("curve", "lam", "tvd", "share")  # columns that `Runs` are made of
 _POS = {True: "with POS", False: "without POS", None: "POS unknown"}
+_LOOKS = {"tokens": (PALETTE[0], "o"), "marked": (PALETTE[5], "s"), "sentence": (PALETTE[2], "^")}
+_REACH = 5 * COST  # of the axis, beyond which nothing is read
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +55,7 @@ class Condition:
         estimates: The estimates of its study.
         target: What is asked for.
         setting: Readout and features, which conditions that are compared have in common.
-        curves: Its finished adversaries that are on a curve, those of one curve together.
+        runs: Its finished adversaries that are on a curve, by `curve`, with their `tvd` and `share`.
         lacking: Base and seed of the others.
         found: Its exclusivity; of no seeds where there is no curve.
     """
@@ -56,7 +64,7 @@ class Condition:
     estimates: Estimates
     target: str
     setting: tuple[str, str]
-    curves: pd.DataFrame
+    runs: pd.DataFrame
     lacking: Sequence[tuple[str, int]]
     found: Exclusivity
 
@@ -95,20 +103,21 @@ def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
     import pandas as pd
 
     conditions, absent = read_conditions(folders)
-    study, figure = conditions[0].estimates.study, draw_exclusivity(conditions)
+    study = conditions[0].estimates.study
     facts = {"Experiment": study.experiment, "Corpus": study.corpus}
     facts["Conditions"] = ", ".join(one.name for one in conditions)
     head = {"title": output.resolve().name, "kind": "conditions of a study", "facts": facts}
     head["lead"] = text("leads", "conditions")
-    points = pd.concat(one.curves.reset_index().assign(condition=one.name) for one in conditions)
+    points = pd.concat(one.runs.reset_index().assign(condition=one.name) for one in conditions)
     points = points.rename(columns={"lam": "lambda"})
     points = points[["condition", "run", "base", "seed", "lambda", "tvd", "share"]]
     return write_files(
         output,
         head,
-        ([pair.row for pair in find_pairs(conditions)], exclusivity_verdicts(conditions, absent)),
+        [pair.row for pair in find_pairs(conditions)],
+        exclusivity_verdicts(conditions, absent),
         exclusivity_tables(conditions),
-        [] if figure is None else [drawing("exclusivity", figure, cost=COST)],
+        [("exclusivity", draw_exclusivity(conditions), {"cost": COST})],
         {"runs.csv": points.to_csv(index=False, lineterminator="\n")},
     )
 
@@ -131,18 +140,18 @@ def read_conditions(folders: Mapping[str, Path]) -> tuple[list[Condition], list[
         raise InputError(
             f"no condition of {', '.join(folders)} is collected: run `attnlight study`."
         )
-    found = [_read_condition(name, path) for name, path in there.items()]
-    seen: dict[tuple[str, tuple[str, str]], str] = {}
-    for one in found:
+    found: dict[tuple[str, tuple[str, str]], Condition] = {}
+    for name, path in there.items():
+        one = _read_condition(name, path)
         if one.target not in ASKED:
-            raise InputError(f"condition {one.name} has no target of {', '.join(ASKED)}.")
-        other = seen.setdefault((one.target, one.setting), one.name)
-        if other != one.name:
+            raise InputError(f"condition {name} has no target of {', '.join(ASKED)}.")
+        other = found.setdefault((one.target, one.setting), one)
+        if other is not one:
             raise InputError(
-                f"conditions {other} and {one.name} have the same target, readout and features; "
+                f"conditions {other.name} and {name} have the same target, readout and features; "
                 "curves are compared between those that differ in one of these."
             )
-    return found, [name for name in folders if name not in there]
+    return list(found.values()), [name for name in folders if name not in there]
 
 
 def _read_condition(name: str, path: Path) -> Condition:
@@ -152,43 +161,39 @@ def _read_condition(name: str, path: Path) -> Condition:
     """
     study = read_study(path)
     estimates, every = Estimates(study), study.finished("adversary")
-    terms = every["term"].fillna("")
-    runs = every[terms == (KL if KL in set(terms) else terms.min())]
+    term = KL if KL in set(every["term"]) else every["term"].min()
+    runs = every[every["term"] == term]
     points = {key: estimates.per_seed(runs, of) for key, of in (("tvd", TVD), ("share", SHARE))}
-    runs = runs.assign(lam=runs["lam"].fillna(0.0), **points)
-    zero = (runs["lam"] == 0) & np.isfinite(runs[["tvd", "share"]]).all(axis=1)
-    seeds = [runs["base"].fillna(""), runs["seed"]]
-    whole = zero.groupby(seeds).transform("any")
-    whole &= (runs["lam"] > 0).groupby(seeds).transform("any")
-    curves, rest = runs[whole], runs[~whole]
-    curves = curves.assign(curve=curves.groupby(["base", "seed"], sort=False).ngroup())
-    curves = curves.sort_values("curve", kind="stable")
-    measured = Runs(*(curves[name].to_numpy() for name in _CURVE))
-    found = exclusivity(measured, resamples=RESAMPLES) if len(curves) else _NOTHING
+    runs = runs.assign(**points, other=runs["lam"] > 0)
+    runs["zero"] = ~runs["other"] & np.isfinite(runs[["tvd", "share"]]).all(axis=1)
+    by_seed = runs.groupby(["base", "seed"], sort=False)
+    whole = by_seed[["zero", "other"]].transform("any").all(axis=1)
+    runs, rest = runs.assign(curve=by_seed.ngroup())[whole], runs[~whole]
+    runs = runs.sort_values("curve", kind="stable")
+    found = exclusivity(_curves(runs), resamples=RESAMPLES) if len(runs) else _NOTHING
     lacking = list(dict.fromkeys(zip(rest["base"], rest["seed"], strict=True)))
     setting = f"{study.facts['readout'] or 'unknown'} readout", _POS[study.facts["pos"]]
-    target = str(study.facts["target"])
-    return Condition(name, estimates, target, setting, curves, lacking, found)
+    return Condition(name, estimates, str(study.facts["target"]), setting, runs, lacking, found)
+
+
+def _curves(runs: pd.DataFrame) -> Runs:
+    return Runs(*(runs[name].to_numpy() for name in ("curve", "lam", "tvd", "share")))
 
 
 def find_pairs(conditions: Sequence[Condition]) -> list[Pair]:
     """The pairs of which both conditions are there."""
-    by = {(one.setting, one.target): one for one in conditions}
     found = []
-    for setting in dict.fromkeys(one.setting for one in conditions):
-        sides = [by[setting, name] for name in ("tokens", "marked") if (setting, name) in by]
-        if len(sides) < 2:
-            continue
-        (a, b), less = sides, _NOTHING
-        if a.found.seeds and b.found.seeds:
-            one, two = (Runs(*(x.curves[name].to_numpy() for name in _CURVE)) for x in sides)
-            less = exclusivity_difference(one, two, resamples=RESAMPLES)
-        groups = ASKED[a.target], a.curves, ASKED[b.target], b.curves
-        spec = Spec("exclusivity", *groups, SHARE, ", ".join(setting))
-        units = a.found.seeds, b.found.seeds
-        estimate = Estimate(less.value, np.nan, less.low, less.high, min(units))
-        row = judge(spec, estimate, (a.found.value, b.found.value), units, "")
-        found.append(Pair(a, b, less, row))
+    for a, b in product(conditions, repeat=2):
+        if (a.target, b.target, a.setting) == ("tokens", "marked", b.setting):
+            less, units = _NOTHING, (a.found.seeds, b.found.seeds)
+            if all(units):
+                sides = _curves(a.runs), _curves(b.runs)
+                less = exclusivity_difference(*sides, resamples=RESAMPLES)
+            groups = ASKED[a.target], a.runs, ASKED[b.target], b.runs
+            spec = Spec("exclusivity", *groups, SHARE, ", ".join(a.setting))
+            estimate = Estimate(less.value, np.nan, less.low, less.high, min(units))
+            row = judge(spec, estimate, (a.found.value, b.found.value), units, "")
+            found.append(Pair(a, b, less, row))
     return found
 
 
@@ -197,7 +202,7 @@ def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
     pairs = find_pairs(conditions)
     rows: dict[str, list[list[str]]] = {"exclusivity": [], "tokens_less_marked": []}
     for one in conditions:
-        control, found = one.curves[one.curves["lam"] == 0], one.found
+        control, found = one.runs[one.runs["lam"] == 0], one.found
         bases = one.estimates.study.finished("base")
         means = [(control, SHARE), (control, TVD), (bases, ACCURACY)]
         cells = [str(one.estimates.of(runs, measure)) for runs, measure in means]
@@ -220,62 +225,57 @@ def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
 
 def exclusivity_verdicts(
     conditions: Sequence[Condition], absent: Sequence[str] = ()
-) -> list[Verdict]:
-    """The answers to the comparison of conditions.
+) -> dict[str, list[str]]:
+    """The answers to the comparison of conditions, by question.
 
     Args:
         conditions: Those that are collected.
         absent: Names of those that are not yet.
     """
-    pairs = find_pairs(conditions)
-    rules = [text("conditions", "rule")]
+    answers, lacking, rules = [], [], [text("conditions", "rule")]
     if any(one.target == "sentence" for one in conditions):
         rules.append(text("conditions", "sentence"))
     rules += filter(None, [text_note(conditions)])
-    for a, b, less, row in pairs:
-        grids = [one.curves["lam"].value_counts().to_dict() for one in (a, b)]
+    for a, b, less, row in find_pairs(conditions):
+        one_base = all(one.runs["base"].nunique() == 1 for one in (a, b))
+        without = [ASKED[one.target] for one in (a, b) if not one.found.seeds]
+        known = {"tokens": exclusivity_cell(a.found), "marked": exclusivity_cell(b.found)}
+        known["ends"] = exclusivity_cell(less, difference=True)
+        known["bounds"] = known["ends"].partition(" ")[2]
+        told = ("shares", "bounds" if less.censored else "difference")
+        answers.append(
+            row.sentence(
+                bases=", of one base each" if one_base else "",
+                no_curve=" nor of ".join(without),
+                numbers=" ".join(text("conditions", of, cost=COST, **known) for of in told),
+            )
+        )
+        grids = [one.runs["lam"].value_counts().to_dict() for one in (a, b)]
         if less.seeds and grids[0] != grids[1]:
             rules.append(text("conditions", "other_grid", setting=row.spec.about))
-    answers = [_sentence(pair) for pair in pairs] or [text("conditions", "neither")]
-    lacking = []
     for one in conditions:
         study = one.estimates.study
         planned, finished = (len(find("adversary")) for find in (study.planned, study.finished))
-        if finished < planned:
-            lacking.append(
-                f"{one.name}: not finished, {planned - finished} of {planned} adversaries."
-            )
-        elif not planned:
+        if not planned:
             lacking.append(f"{one.name}: the study has no adversaries.")
+        elif finished < planned:
+            left = f"{planned - finished} of {planned}"
+            lacking.append(f"{one.name}: not finished, {left} adversaries.")
         for base, seed in one.lacking:
             said = f"no curve of {base}, seed {seed}, which lacks λ = 0 or any other λ."
             lacking.append(f"{one.name}: {said}")
     lacking += (f"Not collected yet: {name}." for name in absent)
-    found = {"exclusivity": answers, "compared": rules} | ({"missing": lacking} if lacking else {})
-    return [Verdict(text("questions", name), said) for name, said in found.items()]
-
-
-def _sentence(pair: Pair) -> str:
-    sides, ends = pair[:2], exclusivity_cell(pair.less, difference=True)
-    one_base = all(one.curves["base"].nunique() == 1 for one in sides)
-    tokens, marked = (exclusivity_cell(one.found) for one in sides)
-    kind = "bounds" if pair.less.censored else "difference"
-    shares = text("conditions", "shares", cost=COST, tokens=tokens, marked=marked)
-    difference = text("conditions", kind, ends=ends, bounds=ends.partition(" ")[2])
-    return pair.row.sentence(
-        bases=", of one base each" if one_base else "",
-        no_curve=" nor of ".join(ASKED[one.target] for one in sides if not one.found.seeds),
-        numbers=f"{shares} {difference}",
-    )
+    found = {"exclusivity": answers or [text("conditions", "neither")], "compared": rules}
+    found |= {"missing": lacking} if lacking else {}
+    return {text("questions", name): said for name, said in found.items()}
 
 
 def text_note(conditions: Sequence[Condition]) -> str:
     """What to bear in mind where a condition has the readout `text`; empty where none has."""
-    studies = (one.estimates.study for one in conditions)
-    said = (
-        text("notes", "text_readout", **words(s)) for s in studies if s.facts["readout"] == TEXT
-    )
-    return next(said, "")
+    for study in (one.estimates.study for one in conditions):
+        if study.facts["readout"] == TEXT:
+            return text("notes", "text_readout", **words(study))
+    return ""
 
 
 def exclusivity_cell(found: Exclusivity, difference: bool = False) -> str:
@@ -284,3 +284,53 @@ def exclusivity_cell(found: Exclusivity, difference: bool = False) -> str:
         return _DASH
     bound = "≥ " if found.censored and not difference else ""
     return bound + Estimate(found.value, np.nan, found.low, found.high, found.seeds).signed
+
+
+def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
+    """Curves of seeds by target, their mean, and what is read from them.
+
+    Returns:
+        The figure, a panel for each readout and choice of features; None where no condition has a
+        curve.
+    """
+    found = [one for one in conditions if one.found.seeds]
+    if not found:
+        return None
+    parts = zip(*(one.setting for one in found), strict=True)
+    readouts, features = (list(dict.fromkeys(part)) for part in parts)
+    height, size = max(2.2 * len(readouts), 2.9) + 0.9, (len(readouts), len(features))
+    ticks = np.arange(0, _REACH + COST / 2, COST)
+    with panels(height, *size, sharex=True, sharey=True) as (figure, shown):
+        for axes, setting in zip(shown, product(readouts, features), strict=True):
+            own = [one for one in found if one.setting == setting]
+            axes.set_visible(bool(own))
+            axes.set_title(", ".join(setting), loc="left")
+            axes.axvline(COST, color=MUTED, lw=1.0, ls=":", zorder=2)
+            axes.set(xlim=(-0.03 * _REACH, _REACH), ylim=(0, 1))
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            for one in own:
+                color, mark = _LOOKS[one.target]
+                columns = (r[["lam", "tvd", "share"]] for _, r in one.runs.groupby("curve"))
+                curves = [exclusivity_curve(*seed.to_numpy().T) for seed in columns]
+                for cost, share, end in curves:
+                    whole = np.append(cost, end), np.append(share, share[-1])
+                    axes.plot(*whole, "-", color=color, lw=0.7, alpha=0.5, zorder=4)
+                    axes.plot(cost, share, mark, ms=2.5, color=color, alpha=0.5, mew=0)
+                line = mean_curve(curves)
+                axes.plot(*line, "-", color=color, lw=1.8, zorder=5, label=ASKED[one.target])
+                ends = one.found.low, one.found.high
+                axes.plot([COST, COST], ends, "-", color=color, lw=2.6, zorder=6)
+                fill, edge = (PAPER, color) if one.found.censored else (color, PAPER)
+                axes.plot(COST, one.found.value, mark, ms=6, mfc=fill, mec=edge, mew=1, zorder=7)
+        figure.supxlabel("TVD of predictions above that of λ = 0", fontsize=10, color=INK)
+        figure.supylabel("JS of attention, share of the largest", fontsize=10, color=INK)
+    return figure
+
+
+def mean_curve(curves: Sequence[Curve]) -> NDArray[np.float64]:
+    """Mean height of some curves as far as all of them reach, (2, m)."""
+    end = min(curve.end for curve in curves)
+    corners = np.concatenate([[0.0, end], *(curve.cost for curve in curves)])
+    x = np.unique(corners[corners <= end])
+    heights = [np.interp(x, curve.cost, curve.share) for curve in curves]
+    return np.stack([x, np.mean(heights, axis=0)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -106,18 +105,16 @@ class Estimates:
         key = measure, *(tuple(group.index) for group in groups)
         if key in self._held:
             return self._held[key]
-        nan, units = float("nan"), min(group["model"].nunique() for group in groups)
+        units = min(group["model"].nunique() for group in groups)
         if not units:
-            return Estimate(nan, nan, nan, nan, 0)
+            return Estimate(np.nan, np.nan, np.nan, np.nan, 0)
         resampled = []
         for group in groups:
-            pair = self._resampled(group, measure)
-            if not group["model"].is_unique:
-                held, drawn = (mean_of_models(part, list(group["model"])) for part in pair)
-                pair = held, drawn
-            resampled.append(pair)
+            held, drawn = self._resampled(group, measure)
+            models = list(group["model"])
+            resampled.append((mean_of_models(held, models), mean_of_models(drawn, models)))
         (mean, drawn), *other = resample_seeds(resampled)
-        values, spread = resampled[0][0], nan
+        values, spread = resampled[0][0], np.nan
         values = values[~np.isnan(values)]
         if other:
             mean, drawn = mean - other[0][0], drawn - other[0][1]
@@ -131,31 +128,29 @@ class Estimates:
         return self._resampled(runs, measure)[0]
 
     def _resampled(self, runs: Runs, measure: str) -> tuple[Floats, Floats]:
-        """A measure of each run, (S,), and in each resample of the clusters, (B, S)."""
-        self._measure([name for name in runs.index if name not in self._runs])
-        nothing = np.array(np.nan), np.full(self.resamples, np.nan)
-        pairs = [self._runs[name].get(measure, nothing) for name in runs.index]
-        held = np.array([held for held, _ in pairs], np.float64)
-        return held, np.array([drawn for _, drawn in pairs]).reshape(-1, self.resamples).T
+        """A measure of each run, (S,), and in each resample of the clusters, (B, S).
 
-    def _measure(self, names: Sequence[str]) -> None:
-        """Estimate every measure of some runs, all on the same resamples."""
-        if not names:
-            return
-        every = [self.study.measures.loc[name] for name in names]
-        pairs = [_ratios(rows) for rows in every]
-        columns = [pair for run in pairs for pair in run.values()]
-        tops, bottoms = (np.stack(part, axis=1) for part in zip(*columns, strict=True))
-        held, drawn = resampled_ratios(tops, bottoms, resamples=self.resamples)
-        found = zip(held, drawn.T, strict=True)
-        for name, run in zip(names, pairs, strict=True):
-            self._runs[name] = {measure: next(found) for measure in run}
-        if F1 not in pairs[0] and "prediction" in every[0]:
-            predictions = np.stack([rows["prediction"].to_numpy() for rows in every])
-            known = every[0]["label"].to_numpy(), len(self.study.classes)
-            held, drawn = resampled_f1(predictions, *known, resamples=self.resamples)
-            for name, *values in zip(names, held, drawn.T, strict=True):
-                self._runs[name][F1] = values[0], values[1]
+        Every measure of the runs that are new is estimated, all on the same resamples.
+        """
+        if new := [name for name in runs.index if name not in self._runs]:
+            every = [self.study.measures.loc[name] for name in new]
+            pairs = [_ratios(rows) for rows in every]
+            columns = [pair for run in pairs for pair in run.values()]
+            tops, bottoms = (np.stack(part, axis=1) for part in zip(*columns, strict=True))
+            held, drawn = resampled_ratios(tops, bottoms, resamples=self.resamples)
+            found = zip(held, drawn.T, strict=True)
+            for name, run in zip(new, pairs, strict=True):
+                self._runs[name] = {measured: next(found) for measured in run}
+            if F1 not in pairs[0] and "prediction" in every[0]:
+                predictions = np.stack([rows["prediction"].to_numpy() for rows in every])
+                known = every[0]["label"].to_numpy(), len(self.study.classes)
+                held, drawn = resampled_f1(predictions, *known, resamples=self.resamples)
+                for name, *values in zip(new, held, drawn.T, strict=True):
+                    self._runs[name][F1] = values[0], values[1]
+        nothing = np.array(np.nan), np.full(self.resamples, np.nan)
+        asked = [self._runs[name].get(measure, nothing) for name in runs.index]
+        held = np.array([held for held, _ in asked], np.float64)
+        return held, np.array([drawn for _, drawn in asked]).reshape(-1, self.resamples).T
 
 
 def _ratios(rows: pd.DataFrame) -> dict[str, tuple[Floats, Floats]]:

@@ -11,15 +11,19 @@ from numpy.typing import NDArray
 
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.groups import CONTROL, SEEDS, UNIFORM, named, paths, term_name
-from attnlight.report.study.texts import text
 from attnlight.report.style import COLUMN_WIDTH, INK, PALETTE, PAPER, new_figure, styled
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from attnlight.report.study.frame import Runs, Study
+
+    # Kind of a figure, the figure, None where there is nothing to draw, and what its texts name.
+    Drawing: TypeAlias = tuple[str, Figure | None, Mapping[str, object]]
 
 TERMS = {"kl": PALETTE[0], "js": PALETTE[5], "tvd": PALETTE[3], "compat": PALETTE[5]}
 OTHER_TERM = PALETTE[4]
@@ -30,28 +34,6 @@ COLLAPSED = "collapsed run"
 LAMBDA = "λ, the weight of the divergence in the adversary's loss"
 _GAP = 0.16  # between lambda 0 and the least above it, in shares of the way from there to the last
 _MOST_NAMED = 3  # powers of ten between the least lambda and the largest
-
-
-class Drawing(NamedTuple):
-    """A figure of a study.
-
-    Attributes:
-        title: Its heading on the page.
-        stem: The stem of its files.
-        figure: The figure.
-        caption: What it shows.
-    """
-
-    title: str
-    stem: str
-    figure: Figure
-    caption: str
-
-
-def drawing(kind: str, figure: Figure, **words: object) -> Drawing:
-    """A figure with its heading, stem and caption from `texts.yaml`."""
-    title, stem, caption = (text("figures", kind, p, **words) for p in ("title", "stem", "caption"))
-    return Drawing(title, stem, figure, caption)
 
 
 class Series(NamedTuple):
@@ -127,7 +109,7 @@ def draw(
     fallen = CROSS | {"mec": one.color, "label": COLLAPSED}
     for runs, look in ((whole[~whole["collapsed"]], standing), (whole[whole["collapsed"]], fallen)):
         if run and len(runs):
-            across = runs["lam"].fillna(0.0) if x == "lam" else estimates.per_seed(runs, x)
+            across = runs["lam"] if x == "lam" else estimates.per_seed(runs, x)
             axes.plot(across, estimates.per_seed(runs, y), ls="", **look)
     if mean:
         look = {"marker": one.marker, "ms": mean, "mec": "white", "mew": 0.8, "lw": 1.4}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,8 +33,6 @@ class Bend(NamedTuple):
         loss: Loss of each, (P,).
         fits: The shapes; None where there are too few points.
         shape: What is shown: a kink or jump needs a BIC more than 10 less than any other shape's.
-        safe_point: The JS up to which the loss does not rise as it does beyond; None but at a kink
-            upwards.
         sides: The runs of a JS up to the bend and beyond it; none where no bend is shown.
     """
 
@@ -44,7 +43,6 @@ class Bend(NamedTuple):
     loss: NDArray[np.float64]
     fits: Segments | None
     shape: str
-    safe_point: float | None
     sides: tuple[Runs, Runs]
 
 
@@ -72,38 +70,40 @@ def find_bend(
     js, loss = (estimates.per_seed(runs, name) for name in (JS, measure))
     finite = np.isfinite(js) & np.isfinite(loss)
     runs, js, loss = runs[finite], js[finite], loss[finite]
-    shape, safe, sides = NO_BEND, None, (runs.iloc[:0], runs.iloc[:0])
+    shape, sides = NO_BEND, (runs.iloc[:0], runs.iloc[:0])
     try:
         fits = fit_segments(js, loss)
     except InputError:
-        return Bend(points, measure, runs, js, loss, None, shape, safe, sides)
+        return Bend(points, measure, runs, js, loss, None, shape, sides)
     if fits.safe_point is not None:
         shape = fits.preferred.shape if fits.margin > VERY_STRONG else UNDECIDED
-        safe = fits.kink.place if shape == KINK and fits.kink.change > 0 else None
         beyond = js > fits.preferred.place
         sides = runs[~beyond], runs[beyond]
-    return Bend(points, measure, runs, js, loss, fits, shape, safe, sides)
+    return Bend(points, measure, runs, js, loss, fits, shape, sides)
 
 
-def find_bends(estimates: Estimates, base: str) -> list[Bend]:
-    """Both losses, of all terms and of each, with collapsed runs and without."""
-    terms = list(paths(estimates.study, base))
-    several: list[str | None] = [None] if len(terms) > 1 else []
-    found = []
-    for measure in LOSSES:
-        for term in [*several, *terms]:
-            found.append(find_bend(estimates, base, measure, term))
-            if found[-1].runs["collapsed"].any():
-                found.append(find_bend(estimates, base, measure, term, whole=False))
-    return found
-
-
-def bend_sentence(bend: Bend, decides: bool = True) -> str:
-    """What shape the points have; a safe point is named at a kink upwards alone.
+def find_bends(estimates: Estimates, base: str, each: bool = True) -> Iterator[Bend]:
+    """Both losses, of all terms and of each, with collapsed runs and without.
 
     Args:
-        bend: The fitted shapes.
-        decides: Say whether there is a safe point: not of points of which some stand apart.
+        estimates: Estimates of the study.
+        base: The base.
+        each: Each term apart, too, where there are several.
+    """
+    terms: list[str | None] = list(paths(estimates.study, base))
+    terms = [None, *terms] if len(terms) > 1 else terms
+    for measure in LOSSES:
+        for term in terms if each else terms[:1]:
+            yield (bend := find_bend(estimates, base, measure, term))
+            if bend.runs["collapsed"].any():
+                yield find_bend(estimates, base, measure, term, whole=False)
+
+
+def bend_sentence(bend: Bend) -> str:
+    """What shape the points have.
+
+    Points of which some collapsed stand apart and do not say whether there is a safe point: the
+    JS up to which the loss does not rise as it does beyond, at a kink upwards alone.
     """
     who = f"{capital(bend.points)} ({len(bend.runs)} runs), loss against {LOSSES[bend.measure]}"
     if bend.fits is None:
@@ -118,5 +118,6 @@ def bend_sentence(bend: Bend, decides: bool = True) -> str:
         "slope": number(best.slope),
         "turned": number(best.slope + best.change),
     }
-    safe = "the safe point" if bend.safe_point is not None else "no safe point"
-    return f"{who}: {text('shapes', bend.shape, **numbers)}{f': {safe}' if decides else ''}."
+    safe = ": the safe point" if bend.shape == KINK and best.change > 0 else ": no safe point"
+    decides = not bend.runs["collapsed"].any()
+    return f"{who}: {text('shapes', bend.shape, **numbers)}{safe if decides else ''}."

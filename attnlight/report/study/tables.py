@@ -31,8 +31,7 @@ class Line(NamedTuple):
         group: What comparisons call these runs.
         against: The group whose means are taken off, in a row of differences; else empty.
         about: What else names a comparison.
-        base: The base, as a group of one run, for the columns `base: <measure>`.
-        cells: Text of the columns that are no measures.
+        cells: Text of the columns that are no measures of the runs.
     """
 
     labels: Sequence[str]
@@ -40,7 +39,6 @@ class Line(NamedTuple):
     group: str = ""
     against: str = ""
     about: str = ""
-    base: Runs | None = None
     cells: Mapping[str, str] = {}
 
 
@@ -103,10 +101,9 @@ class Tables:
             if spec is None or line.group == against:
                 return _DASH
             return str(self.estimates.of(spec.runs, measure, spec.other))
-        if line.base is not None and column.startswith(_BASE):
-            return str(self.estimates.of(line.base, column.removeprefix(_BASE)))
-        if column in DISTANCE and "base" in set(line.runs["role"]):
-            return _DASH  # a base is no distance from itself
+        # A base is no distance from itself.
+        if column not in self.held or (column in DISTANCE and "base" in set(line.runs["role"])):
+            return _DASH
         return str(self.estimates.of(line.runs, column))
 
 
@@ -131,9 +128,9 @@ def _lines(study: Study) -> dict[str, list[Line]]:
     found["models"] = [Line([name], runs, name) for _, name, runs in groups.models(study)]
     found["variants"] = found["models"][1:]  # bases are no distance from themselves
     found["guides"] = []
-    for context in groups.contexts(study):
+    for context, by_guide in groups.guides(study).items():
         about = groups.guided_name(study, context)
-        for guide, runs in groups.guides(study, context).items():
+        for guide, runs in by_guide.items():
             label = groups.guide_name(study, guide, "name") + (f", {about}" if context else "")
             group = groups.guide_name(study, guide)
             found["guides"].append(Line([label], runs, group, about=about))
@@ -146,13 +143,14 @@ def _lines_by_base(estimates: Estimates) -> dict[str, list[Line]]:
     found: dict[str, list[Line]] = {"bases": [], "seeds of bases": [], "cells": [], "bends": []}
     for base in study.bases:
         own, seeds = study.finished("base", base=base), study.finished("seed", base=base)
-        found["bases"].append(Line([base], seeds, base=own))
+        of_base = (study.quality, "search_js", "worst_js")
+        cells = {f"{_BASE}{measure}": str(estimates.of(own, measure)) for measure in of_base}
+        found["bases"].append(Line([base], seeds, cells=cells))
         found["seeds of bases"] += [Line([SEEDS, base], seeds)] * bool(len(seeds))
-        for cell in groups.cells(study, base):
-            runs, name = cell.runs, groups.term_name(cell.term, cell.lam)
-            if base == study.bases[0] and (cell.term, cell.lam) == study.selected:
-                name += "; chosen on validation"
-            name += "" if cell.lam else "; imitation control"
+        for term, lam, runs in groups.cells(study, base):
+            chosen = base == study.bases[0] and (term, lam) == study.selected
+            name = groups.term_name(term, lam) + "; chosen on validation" * chosen
+            name += "" if lam else "; imitation control"
             told = len(runs) and not study.runs.at[base, "unknown"]
             cells = {"collapsed": f"{runs['collapsed'].sum()} of {len(runs)}" if told else _DASH}
             every = study.runs["epochs"].notna().any()
@@ -162,9 +160,7 @@ def _lines_by_base(estimates: Estimates) -> dict[str, list[Line]]:
             cells["epochs"] = f"{middle:g}{spread}" if len(epochs) else _DASH
             found["cells"].append(Line([name, base], runs, cells=cells))
         for bend in find_bends(estimates, base) if study.losses else []:
-            cells = dict.fromkeys(("at JS", "change", "tau up to it", "tau beyond"), _DASH)
-            cells |= {"runs": str(len(bend.runs)), "shown": "too few points"}
-            cells |= {f"BIC of {shape}": _DASH for shape in ("line", "kink", "jump")}
+            cells = {"runs": str(len(bend.runs)), "shown": "too few points"}
             if bend.fits is not None:
                 bent = bend.fits.preferred
                 cells |= {f"BIC of {f.shape}": f"{f.bic - bent.bic:.1f}" for f in bend.fits}
@@ -184,18 +180,18 @@ def _notes(estimates: Estimates) -> dict[str, str]:
     known = groups.words(study) | {"base": base, "selection": selection(study)}
     known["resamples"] = f"{estimates.resamples:,}"
     known["epochs"] = "epochs" if study.runs["epochs"].notna().any() else "epoch chosen"
-    planned = [base for base in study.bases if groups.cells(study, base)]
     several = "{0}: {1}" if len(study.bases) > 1 else "{1}"
-    collapses = (several.format(base, collapse_note(study, base)) for base in planned)
+    planned = [base for base in study.bases if groups.cells(study, base)]
+    notes = [several.format(base, collapse_note(study, base)) for base in planned]
     gaps, (low, high) = [], _GAP
     for term, path in sorted(groups.paths(study, base).items()):
         means = [estimates.of(cell.runs, JS).mean for cell in path if cell.lam > 0]
         if max(means) >= high and not any(low < mean < high for mean in means):
             gaps.append(text("answers", "gap", term=groups.term_name(term), low=low, high=high))
-    known |= {"collapses": " ".join(collapses), "gaps": " ".join(gaps)}
+    known |= {"collapses": " ".join(notes), "gaps": " ".join(gaps)}
     there = {
         "search": "search_js" in study.measures or "worst_js" in study.measures,
-        "alone": "tokens" in groups.contexts(study),
+        "alone": "tokens" in groups.guides(study),
     }
     for name, note in texts()["notes"].items():
         known[name] = note.format(**known) if there.get(name, True) else ""
@@ -207,18 +203,16 @@ def estimates_csv(estimates: Estimates) -> str:
     import pandas as pd
 
     study, first = estimates.study, estimates.study.bases[0]
-    every = []
+    every, cells = [], []
     for base in study.bases:
         every += [("base", base, study.finished("base", base=base))]
         every += [("seeds", base, study.finished("seed", base=base))]
-    every += [
-        (key, first, runs) for key, _, runs in groups.models(study) if key not in ("bases", "seeds")
-    ]
-    for cell in (cell for base in study.bases for cell in groups.cells(study, base)):
-        every += [(f"adversary-{cell.term or 'none'}-{cell.lam:g}", cell.base, cell.runs)]
+        for term, lam, runs in groups.cells(study, base):
+            cells.append((f"adversary-{term}-{lam:g}", base, runs))
+    _, *others = ((key, first, runs) for key, _, runs in groups.models(study) if key != "seeds")
     rows = [
         (name, base, measure, *estimates.of(runs, measure))
-        for name, base, runs in every
+        for name, base, runs in [*every, *others, *cells]
         for measure in estimates.measures
     ]
     head = ["group", "base", "measure", "mean", "std", "low", "high", "seeds"]

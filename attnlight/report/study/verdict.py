@@ -9,20 +9,22 @@ says that and no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attnlight.report.study import groups
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, Estimate, Estimates
-from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, TABLE, Spec
-from attnlight.report.study.shapes import LOSSES, bend_sentence, find_bend
+from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, Spec
+from attnlight.report.study.shapes import bend_sentence, find_bend, find_bends
 from attnlight.report.study.texts import capital, text
 from attnlight.report.tables import number
 
 if TYPE_CHECKING:
-    from attnlight.report.study.frame import Runs, Study
+    from attnlight.report.study.frame import Study
 
 FEWEST = 5  # trained models on each side of a claim
 REACHED = 0.4  # mean JS that an adversary needs to be chosen (Wiegreffe & Pinter, section 4)
@@ -40,7 +42,7 @@ class Row(NamedTuple):
         outcome: Of the difference: `above` or `below` 0, `not shown`, `too few` models on a side,
             or `no runs` on one.
         units: Number of trained models on each side.
-        words: What its sentence may name; empty where none tells it.
+        words: What its sentence may name.
     """
 
     spec: Spec
@@ -53,13 +55,6 @@ class Row(NamedTuple):
     def sentence(self, **more: str) -> str:
         """The comparison in words."""
         return text("outcomes", self.spec.question, self.outcome, **self.words, **more)
-
-
-class Verdict(NamedTuple):
-    """A question with the sentences that answer it."""
-
-    question: str
-    sentences: Sequence[str]
 
 
 def rows(estimates: Estimates) -> list[Row]:
@@ -88,13 +83,15 @@ def judge(
     outcome = ABOVE if found.low > 0 else BELOW if found.high < 0 else NOT_SHOWN
     if min(units) < FEWEST:
         outcome = TOO_FEW if min(units) else NO_RUNS
-    if spec.question == TABLE:
-        return Row(spec, found, sides, outcome, units, {})
-    counts = [seeds_in_words(runs) for runs in (spec.runs, spec.other)]
-    lacking = [n for n, r in ((spec.group, spec.runs), (spec.against, spec.other)) if not len(r)]
-    both = zip(sides, (spec.group, spec.against), counts, strict=True)
-    means = ", ".join(f"{number(mean)} with {name} ({count})" for mean, name, count in both)
-    turned = Estimate(-found.mean, found.std, -found.high, -found.low, found.seeds)
+    names, every = (spec.group, spec.against), (len(spec.runs), len(spec.other))
+    counts = [f"{runs} seed{'' if runs == 1 else 's'}" for runs in every]
+    for side, (runs, models) in enumerate(zip(every, units, strict=True)):
+        if models < runs:
+            counts[side] += f", guided by {models} model{'' if models == 1 else 's'}"
+    lacking = [name for name, runs in zip(names, every, strict=True) if not runs]
+    each = zip(sides, names, counts, strict=True)
+    means = ", ".join(f"{number(mean)} with {name} ({count})" for mean, name, count in each)
+    turned = found._replace(mean=-found.mean, low=-found.high, high=-found.low)
     words = {
         "quality": quality,
         "group": spec.group,
@@ -111,40 +108,33 @@ def judge(
     return Row(spec, found, sides, outcome, units, words)
 
 
-def seeds_in_words(runs: Runs) -> str:
-    """How many seeds there are, and of how many trained models where those are fewer."""
-    every, trained = len(runs), runs["model"].nunique()
-    seeds = f"{every} seed{'' if every == 1 else 's'}"
-    guided = f", guided by {trained} model{'' if trained == 1 else 's'}"
-    return seeds if trained == every else seeds + guided
-
-
-def verdicts(estimates: Estimates, found: Sequence[Row] | None = None) -> list[Verdict]:
-    """The answers to a study's questions.
+def verdicts(estimates: Estimates, found: Sequence[Row] | None = None) -> dict[str, list[str]]:
+    """The sentences that answer each of a study's questions.
 
     Args:
         estimates: Estimates of the study.
         found: Its comparisons; None: `rows`.
     """
-    study, every = estimates.study, rows(estimates) if found is None else found
-    by: dict[str, list[Row]] = {}
-    for row in every:
-        by.setdefault(row.spec.question, []).append(row)
-    answers = {"needed": [*(row.sentence() for row in by["needed"]), *_heads(by.get("head", []))]}
-    answers["beyond"] = list(_beyond(estimates, by["divergence"], by["price"]))
+    study, base, by = estimates.study, estimates.study.bases[0], defaultdict(list)
+    for row in rows(estimates) if found is None else found:
+        by[row.spec.question].append(row)
+    answers: dict[str, Iterable[str]] = {
+        "needed": [*(row.sentence() for row in by["needed"]), *_heads(by["head"])],
+        "beyond": _beyond(estimates, by["divergence"], by["price"]),
+    }
     if study.losses:
-        answers["lost"] = list(_lost(by.get("lost", [])))
-        answers["collapsed"] = list(_collapsed(study))
-        answers["safe"] = list(_safe(estimates))
-        answers["ranked"] = list(_ranked(estimates, by["ranked"]))
-    answered = [Verdict(text("questions", name), said) for name, said in answers.items()]
-    for context in groups.contexts(study):
+        without = [text("answers", "no_adversary")]
+        answers["lost"] = [*_lost(by["lost"])] or without
+        answers["collapsed"] = _collapsed(study)
+        answers["safe"] = [*map(bend_sentence, find_bends(estimates, base, each=False))] or without
+        answers["ranked"] = _ranked(estimates, by["ranked"])
+    said = {text("questions", name): list(sentences) for name, sentences in answers.items()}
+    for context in groups.guides(study):
         name = groups.guided_name(study, context)
-        own = [*by.get("guides", []), *by.get("informs", [])]
-        said = [row.sentence() for row in own if row.spec.about == name]
-        answered.append(Verdict(text("questions", "guides", about=name), said))
+        own = [row for row in (*by["guides"], *by["informs"]) if row.spec.about == name]
+        said[text("questions", "guides", about=name)] = [row.sentence() for row in own]
     lacking = groups.missing(study)
-    return [*answered, Verdict(text("questions", "missing"), lacking)] if lacking else answered
+    return said | ({text("questions", "missing"): lacking} if lacking else {})
 
 
 def _heads(found: Sequence[Row]) -> Iterator[str]:
@@ -166,7 +156,7 @@ def _beyond(estimates: Estimates, found: Sequence[Row], price: Sequence[Row]) ->
     if all(row.outcome != NO_RUNS for row in price):
         tvd, quality = price
         yield text("answers", "price", tvd=tvd.estimate.signed, **quality.words)
-    best = groups.chosen(estimates.study)
+    best = groups.named(estimates.study)[BEST]
     if len(best) and len(estimates.heads) > 1:
         means = [number(estimates.of(best, measure).mean) for measure in estimates.heads]
         each = ", ".join(f"{mean} (head {head})" for head, mean in enumerate(means))
@@ -175,7 +165,7 @@ def _beyond(estimates: Estimates, found: Sequence[Row], price: Sequence[Row]) ->
 
 def selection(study: Study) -> str:
     """How the best adversary was chosen, and whether it is what the paper asks for."""
-    best = groups.chosen(study)
+    best = groups.named(study)[BEST]
     if study.selected is None or not len(best):
         return text("answers", "unchosen" if study.selected is None else "unfinished")
     reached = best["validation_attention_js"].mean()
@@ -186,8 +176,8 @@ def selection(study: Study) -> str:
 
 def _lost(found: Sequence[Row]) -> Iterator[str]:
     """Of each term the least lambda that loses quality, where there are seeds enough to say."""
-    for about in dict.fromkeys(row.spec.about for row in found):
-        own = [row for row in found if row.spec.about == about]
+    for _, of_term in groupby(found, lambda row: row.spec.about):
+        own = list(of_term)
         lowest = min(own, key=lambda row: row.estimate.mean)
         first = next((row for row in own if row.outcome == BELOW), own[0])
         if any(row.outcome in (TOO_FEW, NO_RUNS) for row in own):
@@ -196,8 +186,6 @@ def _lost(found: Sequence[Row]) -> Iterator[str]:
             first = first._replace(outcome=NOT_SHOWN)
         lam = first.spec.group.rpartition(" ")[2]
         yield first.sentence(lam=lam, lowest=text("answers", "lowest", **lowest.words))
-    if not found:
-        yield text("answers", "no_adversary")
 
 
 def collapse_note(study: Study, base: str) -> str:
@@ -210,6 +198,7 @@ def collapse_note(study: Study, base: str) -> str:
 
 
 def _collapsed(study: Study) -> Iterator[str]:
+    """When an adversary collapsed, and by term how many did at which lambda."""
     base = study.bases[0]
     yield collapse_note(study, base)
     if not study.runs.at[base, "unknown"]:
@@ -218,20 +207,6 @@ def _collapsed(study: Study) -> Iterator[str]:
             where = [f"{n} of {len(cell.runs)} at λ = {cell.lam:g}" for cell, n in fallen if n]
             whole = sum(len(cell.runs) for cell in path)
             yield f"{groups.term_name(term)}, of {whole} runs: {', '.join(where) or 'none'}."
-
-
-def _safe(estimates: Estimates) -> Iterator[str]:
-    """The shape of all runs, then of those that did not collapse, which decide."""
-    base = estimates.study.bases[0]
-    if not groups.paths(estimates.study, base):
-        yield text("answers", "no_adversary")
-        return
-    for measure in LOSSES:
-        whole = find_bend(estimates, base, measure)
-        fell = bool(whole.runs["collapsed"].any())
-        yield bend_sentence(whole, decides=not fell)
-        if fell:
-            yield bend_sentence(find_bend(estimates, base, measure, whole=False))
 
 
 def _ranked(estimates: Estimates, found: Sequence[Row]) -> Iterator[str]:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.report.study.condition_figure import curves_of, draw_exclusivity, mean_curve
 from attnlight.report.study.conditions import (
+    draw_exclusivity,
     exclusivity_tables,
     exclusivity_verdicts,
     read_conditions,
@@ -118,7 +118,7 @@ class TestTables:
 class TestVerdict:
     def answers(self, folders: dict[str, Path]) -> dict[str, list[str]]:
         found, absent = read_conditions(folders)
-        return {v.question: list(v.sentences) for v in exclusivity_verdicts(found, absent)}
+        return exclusivity_verdicts(found, absent)
 
     @pytest.mark.parametrize(
         ("swapped", "claim"), [(False, "more exclusive than"), (True, "less exclusive than")]
@@ -221,9 +221,12 @@ class TestFigure:
     def test_a_mean_curve_is_that_of_each_seed(self, tmp_path: Path) -> None:
         fake = condition("tokens", sentences=30)
         found, _ = read_conditions({"a": fake.write(tmp_path)})
-        curves = curves_of(found[0].curves)
-        x, y = mean_curve(curves)
-        assert x[-1] == min(curve.end for curve in curves)
+        figure = draw_exclusivity(found)
+        assert figure is not None
+        lines = figure.axes[0].lines
+        (mean_curve,) = [line for line in lines if line.get_linewidth() == 1.8]
+        x, y = (np.asarray(values) for values in mean_curve.get_data())
+        assert x[-1] == min(line.get_xdata()[-1] for line in lines if line.get_linewidth() == 0.7)
         for cost in (0.01, 0.02, 0.05):
             expected = mean([least for least, _ in heights(fake, cost)])
             assert np.interp(cost, x, y) == pytest.approx(expected, rel=1e-6)

@@ -83,7 +83,7 @@ def _shuffled() -> str:
 
 
 def test_sentences_are_those_of_the_outcomes(estimates: Estimates) -> None:
-    said = [sentence for verdict in verdicts(estimates) for sentence in verdict.sentences]
+    said = [sentence for answers in verdicts(estimates).values() for sentence in answers]
     spoken = [row for row in rows(estimates) if row.spec.question in texts()["outcomes"]]
     assert len(spoken) == 7
     assert all(row.sentence() in said for row in spoken)
@@ -113,7 +113,7 @@ def test_a_study_with_losses_is_told_in_its_own_words(fake: FakeSentences, tmp_p
     assert found["models"].head[2:5] == ["accuracy", "NLL, gold", "NLL, base"]
     uniform = estimates.of(estimates.study.finished("uniform"), "nll_gold")
     assert found["models"].rows[2][:4:3] == ["uniform attention", str(uniform)]
-    said = [sentence for verdict in verdicts(estimates) for sentence in verdict.sentences]
+    said = [sentence for answers in verdicts(estimates).values() for sentence in answers]
     said += [part for grid in found.values() for part in (grid.title, *grid.to_texts().values())]
     assert not re.search(r"\b(probe|tag|tagger|token)s?\b", " ".join(said))
     assert "nats a sentence" in found["models"].note
