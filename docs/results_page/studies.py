@@ -14,7 +14,7 @@ from attnlight.report.study import conditions
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.groups import guides
-from attnlight.report.study.tables import Tables
+from attnlight.report.study.tables import study_tables
 from attnlight.report.study.verdict import verdicts
 from attnlight.report.tables import Table, markdown_table
 from results_page.tables import DASH
@@ -55,14 +55,14 @@ def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
         condition = study.facts["options"]
         if condition is None:
             estimates = Estimates(study)
-            tables = with_published(study, Tables(estimates).all(), published)
+            tables = with_published(study, study_tables(estimates), published)
             blocks |= placed(path.name, tables, verdicts(estimates))
         else:
             name = path.name.removesuffix(f"-{condition}")
             compared.setdefault(name, {})[condition] = path
     for name, folders in compared.items():
-        collected, absent = conditions.read_conditions(folders)
-        answers = conditions.exclusivity_verdicts(collected, absent)
+        collected = conditions.read_conditions(folders)
+        answers = conditions.exclusivity_verdicts(collected)
         blocks |= placed(name, conditions.exclusivity_tables(collected), answers)
     return blocks
 

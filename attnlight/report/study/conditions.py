@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
 from attnlight.report.study.estimates import SHARE, TVD, Estimate, Estimates
-from attnlight.report.study.frame import ACCURACY, FILE, read_study
-from attnlight.report.study.groups import KL, Spec, words
+from attnlight.report.study.frame import ACCURACY, read_study
+from attnlight.report.study.groups import KL, Spec, missing, words
 from attnlight.report.study.page import write_files
 from attnlight.report.study.series import panels
 from attnlight.report.study.tables import TEXT
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-ASKED = {"tokens": "every token's tag", "marked": "one marked token's tag"}
-ASKED |= {"sentence": "a class of the sentence"}
+ASKED = {target: words["name"] for target, words in texts()["targets"].items()}
 _DASH = number(float("nan"))
 _NOTHING = Exclusivity(np.nan, np.nan, np.nan, 0, 0)
 _POS = {True: "with POS", False: "without POS", None: "POS unknown"}
@@ -69,40 +68,23 @@ class Condition:
     found: Exclusivity
 
 
-class Pair(NamedTuple):
-    """Every token's tag and one marked token's under one readout and choice of features.
-
-    Attributes:
-        tokens: The condition of every token.
-        marked: That of one marked token.
-        less: Exclusivity of tokens less that of marked; of no seeds where either has no curve.
-        row: The comparison with its outcome.
-    """
-
-    tokens: Condition
-    marked: Condition
-    less: Exclusivity
-    row: Row
-
-
 def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
     """Compare how exclusive attention is under the conditions of a study.
 
     Args:
         folders: The folder of each condition, with its `study.json` and `study.parquet`, by name.
-            Conditions that are not collected yet are told as missing.
         output: Where to write; the comparison's title is its name.
 
     Returns:
         The files, the page first.
 
     Raises:
-        InputError: No condition is collected, a file is damaged or cannot be written, or two
-            conditions have one target, readout and choice of features.
+        InputError: A file is missing or damaged or cannot be written, or two conditions have one
+            target, readout and choice of features.
     """
     import pandas as pd
 
-    conditions, absent = read_conditions(folders)
+    conditions = read_conditions(folders)
     study = conditions[0].estimates.study
     facts = {"Experiment": study.experiment, "Corpus": study.corpus}
     facts["Conditions"] = ", ".join(one.name for one in conditions)
@@ -114,34 +96,23 @@ def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
     return write_files(
         output,
         head,
-        [pair.row for pair in find_pairs(conditions)],
-        exclusivity_verdicts(conditions, absent),
+        [row for *_, row in find_pairs(conditions)],
+        exclusivity_verdicts(conditions),
         exclusivity_tables(conditions),
         [("exclusivity", draw_exclusivity(conditions), {"cost": COST})],
         {"runs.csv": points.to_csv(index=False, lineterminator="\n")},
     )
 
 
-def read_conditions(folders: Mapping[str, Path]) -> tuple[list[Condition], list[str]]:
-    """Read the studies of some conditions.
-
-    Args:
-        folders: The folder of each condition by name.
-
-    Returns:
-        The conditions that are collected, and the names of those that are not yet.
+def read_conditions(folders: Mapping[str, Path]) -> list[Condition]:
+    """Read the studies of some conditions, each in its folder, by name.
 
     Raises:
-        InputError: No condition is collected, a file is damaged, or two have one target, readout
-            and choice of features.
+        InputError: A file is missing or damaged, or two conditions have one target, readout and
+            choice of features.
     """
-    there = {name: path for name, path in folders.items() if (path / FILE).is_file()}
-    if not there:
-        raise InputError(
-            f"no condition of {', '.join(folders)} is collected: run `attnlight study`."
-        )
     found: dict[tuple[str, tuple[str, str]], Condition] = {}
-    for name, path in there.items():
+    for name, path in folders.items():
         one = _read_condition(name, path)
         if one.target not in ASKED:
             raise InputError(f"condition {name} has no target of {', '.join(ASKED)}.")
@@ -151,7 +122,7 @@ def read_conditions(folders: Mapping[str, Path]) -> tuple[list[Condition], list[
                 f"conditions {other.name} and {name} have the same target, readout and features; "
                 "curves are compared between those that differ in one of these."
             )
-    return list(found.values()), [name for name in folders if name not in there]
+    return list(found.values())
 
 
 def _read_condition(name: str, path: Path) -> Condition:
@@ -162,10 +133,9 @@ def _read_condition(name: str, path: Path) -> Condition:
     study = read_study(path)
     estimates, every = Estimates(study), study.finished("adversary")
     term = KL if KL in set(every["term"]) else every["term"].min()
-    runs = every[every["term"] == term]
-    points = {key: estimates.per_seed(runs, of) for key, of in (("tvd", TVD), ("share", SHARE))}
-    runs = runs.assign(**points, other=runs["lam"] > 0)
-    runs["zero"] = ~runs["other"] & np.isfinite(runs[["tvd", "share"]]).all(axis=1)
+    runs = every[every["term"] == term].assign(other=lambda own: own["lam"] > 0)
+    tvd, share = (estimates.per_seed(runs, measure) for measure in (TVD, SHARE))
+    runs = runs.assign(tvd=tvd, share=share, zero=~runs["other"] & np.isfinite(tvd + share))
     by_seed = runs.groupby(["base", "seed"], sort=False)
     whole = by_seed[["zero", "other"]].transform("any").all(axis=1)
     runs, rest = runs.assign(curve=by_seed.ngroup())[whole], runs[~whole]
@@ -180,26 +150,33 @@ def _curves(runs: pd.DataFrame) -> Runs:
     return Runs(*(runs[name].to_numpy() for name in ("curve", "lam", "tvd", "share")))
 
 
-def find_pairs(conditions: Sequence[Condition]) -> list[Pair]:
-    """The pairs of which both conditions are there."""
-    found = []
+def find_pairs(
+    conditions: Sequence[Condition],
+) -> Iterator[tuple[Condition, Condition, Exclusivity, Row]]:
+    """Every token's tag and one marked token's under one readout and choice of features.
+
+    Yields:
+        Both conditions, the exclusivity of the first less that of the second (of no seeds where
+        either has no curve), and the comparison with its outcome.
+    """
     for a, b in product(conditions, repeat=2):
         if (a.target, b.target, a.setting) == ("tokens", "marked", b.setting):
-            less, units = _NOTHING, (a.found.seeds, b.found.seeds)
-            if all(units):
-                sides = _curves(a.runs), _curves(b.runs)
-                less = exclusivity_difference(*sides, resamples=RESAMPLES)
+            less = _NOTHING
+            if a.found.seeds and b.found.seeds:
+                curves = _curves(a.runs), _curves(b.runs)
+                less = exclusivity_difference(*curves, resamples=RESAMPLES)
             groups = ASKED[a.target], a.runs, ASKED[b.target], b.runs
             spec = Spec("exclusivity", *groups, SHARE, ", ".join(a.setting))
-            estimate = Estimate(less.value, np.nan, less.low, less.high, min(units))
-            row = judge(spec, estimate, (a.found.value, b.found.value), units, "")
-            found.append(Pair(a, b, less, row))
-    return found
+            yield a, b, less, judge(spec, _estimate(less), (_estimate(a.found), _estimate(b.found)))
+
+
+def _estimate(found: Exclusivity) -> Estimate:
+    return Estimate(found.value, np.nan, found.low, found.high, found.seeds)
 
 
 def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
     """Every table by the stem of its files."""
-    pairs = find_pairs(conditions)
+    pairs = list(find_pairs(conditions))
     rows: dict[str, list[list[str]]] = {"exclusivity": [], "tokens_less_marked": []}
     for one in conditions:
         control, found = one.runs[one.runs["lam"] == 0], one.found
@@ -210,10 +187,10 @@ def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
         known = [one.name, ASKED[one.target], *one.setting, *counts]
         rows["exclusivity"].append([*known, exclusivity_cell(found), *cells])
     for a, b, less, row in pairs:
+        known = [row.spec.about, str(a.found.seeds), str(b.found.seeds)]
         told = [exclusivity_cell(a.found), exclusivity_cell(b.found)]
-        told.append(exclusivity_cell(less, difference=True))
-        rows["tokens_less_marked"].append([row.spec.about, *map(str, row.units), *told])
-    compared = {"exclusivity": conditions, "tokens_less_marked": [pair.tokens for pair in pairs]}
+        rows["tokens_less_marked"].append([*known, *told, exclusivity_cell(less, difference=True)])
+    compared = {"exclusivity": conditions, "tokens_less_marked": [pair[0] for pair in pairs]}
     tables = {}
     for stem, spec in texts()["condition_tables"].items():
         notes = (text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES), spec["note"])
@@ -223,16 +200,9 @@ def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
     return tables
 
 
-def exclusivity_verdicts(
-    conditions: Sequence[Condition], absent: Sequence[str] = ()
-) -> dict[str, list[str]]:
-    """The answers to the comparison of conditions, by question.
-
-    Args:
-        conditions: Those that are collected.
-        absent: Names of those that are not yet.
-    """
-    answers, lacking, rules = [], [], [text("conditions", "rule")]
+def exclusivity_verdicts(conditions: Sequence[Condition]) -> dict[str, list[str]]:
+    """The answers to the comparison of conditions, by question."""
+    answers, rules = [], [text("conditions", "rule")]
     if any(one.target == "sentence" for one in conditions):
         rules.append(text("conditions", "sentence"))
     rules += filter(None, [text_note(conditions)])
@@ -253,18 +223,12 @@ def exclusivity_verdicts(
         grids = [one.runs["lam"].value_counts().to_dict() for one in (a, b)]
         if less.seeds and grids[0] != grids[1]:
             rules.append(text("conditions", "other_grid", setting=row.spec.about))
+    lacking = []
     for one in conditions:
-        study = one.estimates.study
-        planned, finished = (len(find("adversary")) for find in (study.planned, study.finished))
-        if not planned:
-            lacking.append(f"{one.name}: the study has no adversaries.")
-        elif finished < planned:
-            left = f"{planned - finished} of {planned}"
-            lacking.append(f"{one.name}: not finished, {left} adversaries.")
+        left = missing(one.estimates.study, ["adversary"])
         for base, seed in one.lacking:
-            said = f"no curve of {base}, seed {seed}, which lacks λ = 0 or any other λ."
-            lacking.append(f"{one.name}: {said}")
-    lacking += (f"Not collected yet: {name}." for name in absent)
+            left.append(f"No curve of {base}, seed {seed}, which lacks λ = 0 or any other λ.")
+        lacking += [f"{one.name}: {said}" for said in left]
     found = {"exclusivity": answers or [text("conditions", "neither")], "compared": rules}
     found |= {"missing": lacking} if lacking else {}
     return {text("questions", name): said for name, said in found.items()}
@@ -283,7 +247,7 @@ def exclusivity_cell(found: Exclusivity, difference: bool = False) -> str:
     if not found.seeds:
         return _DASH
     bound = "≥ " if found.censored and not difference else ""
-    return bound + Estimate(found.value, np.nan, found.low, found.high, found.seeds).signed
+    return bound + _estimate(found).signed
 
 
 def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
@@ -313,11 +277,11 @@ def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
                 columns = (r[["lam", "tvd", "share"]] for _, r in one.runs.groupby("curve"))
                 curves = [exclusivity_curve(*seed.to_numpy().T) for seed in columns]
                 for cost, share, end in curves:
-                    whole = np.append(cost, end), np.append(share, share[-1])
-                    axes.plot(*whole, "-", color=color, lw=0.7, alpha=0.5, zorder=4)
+                    x, y = [*cost, end], [*share, share[-1]]
+                    axes.plot(x, y, "-", color=color, lw=0.7, alpha=0.5, zorder=4)
                     axes.plot(cost, share, mark, ms=2.5, color=color, alpha=0.5, mew=0)
-                line = mean_curve(curves)
-                axes.plot(*line, "-", color=color, lw=1.8, zorder=5, label=ASKED[one.target])
+                mean = _mean_curve(curves)
+                axes.plot(*mean, "-", color=color, lw=1.8, zorder=5, label=ASKED[one.target])
                 ends = one.found.low, one.found.high
                 axes.plot([COST, COST], ends, "-", color=color, lw=2.6, zorder=6)
                 fill, edge = (PAPER, color) if one.found.censored else (color, PAPER)
@@ -327,7 +291,7 @@ def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
     return figure
 
 
-def mean_curve(curves: Sequence[Curve]) -> NDArray[np.float64]:
+def _mean_curve(curves: Sequence[Curve]) -> NDArray[np.float64]:
     """Mean height of some curves as far as all of them reach, (2, m)."""
     end = min(curve.end for curve in curves)
     corners = np.concatenate([[0.0, end], *(curve.cost for curve in curves)])

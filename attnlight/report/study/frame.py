@@ -14,6 +14,7 @@ import numpy as np
 from attnlight import compatibility
 from attnlight.errors import InputError
 from attnlight.problems.words import Words
+from attnlight.report.study.texts import texts
 from attnlight.statistics.collapse import collapse_share
 
 if TYPE_CHECKING:
@@ -30,11 +31,6 @@ ROLES = ("base", "uniform", "seed", "guide", "adversary")
 GUIDED_BY_RUNS = ("adversary", "other")  # guides that are runs of the study other than its base
 F1, ACCURACY = "f1", "accuracy"
 INSTANCES = ("instances", "tokens")  # column that counts the predictions of a cluster
-TARGETS = {
-    "tokens": "the chunk tag of every token",
-    "marked": "the chunk tag of one marked token of a sentence",
-    "sentence": "whether a sentence has a chunk of one type",
-}
 _WHOLE = ("label", "prediction")
 _COLUMNS = ("role", "seed", "state", "base", "guide", "context", "term", "model", "frontier")
 _VALIDATION = ("validation_attention_js", "validation_nll_base")
@@ -127,25 +123,23 @@ def read_study(folder: Path) -> Study:
     try:
         held = compatibility.study(held)
         runs = _read_runs(path, held["runs"])
-        name, experiment, corpus = (str(held[key]) for key in ("study", "experiment", "corpus"))
+        about = (held["study"], held["experiment"], held["corpus"], held["classes"])
         words, selected = Words(**held["problem"]), held["selected"] or None
         if selected:
             selected = selected["term"], float(selected["lambda"])
         best = {str(t): float(of["lambda"]) for t, of in (held.get("best") or {}).items() if of}
-        classes = [str(name) for name in held["classes"]]
     except KeyError as error:
         raise InputError(f"{path} has no key {error.args[0]!r}: collect the study again.") from None
     except (TypeError, ValueError) as error:
         raise InputError(f"{path} is not as `attnlight study` writes it: {error}.") from None
     facts = {key: held.get(key) for key in ("options", "target", "readout", "pos")}
-    if facts["target"] not in (None, *TARGETS):
-        known = ", ".join(TARGETS)
+    if facts["target"] not in (None, *texts()["targets"]):
+        known = ", ".join(texts()["targets"])
         raise InputError(f"{path} has the target {facts['target']!r}, not one of {known}.")
     quality = ACCURACY if words.quality == ACCURACY else F1
     bases = list(runs.index[runs["role"] == "base"])
     measures = _read_measures(folder / ROWS, list(runs.index[runs["state"] == FINISHED]))
-    about = name, experiment, corpus, classes, words, quality
-    return Study(*about, selected, best, facts, bases, runs, measures)
+    return Study(*about, words, quality, selected, best, facts, bases, runs, measures)
 
 
 def _read_runs(path: Path, entries: Sequence[Mapping[str, Any]]) -> Runs:

@@ -10,8 +10,8 @@ from attnlight.files import write_text
 from attnlight.report.markup import render
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.figures import figures
-from attnlight.report.study.frame import ROLES, TARGETS, read_study
-from attnlight.report.study.tables import Tables, estimates_csv
+from attnlight.report.study.frame import ROLES, read_study
+from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.texts import text
 from attnlight.report.study.verdict import Row, rows, verdicts
 from attnlight.report.style import inline_svg, save_figure
@@ -54,7 +54,7 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
             "Condition": facts["options"] or "",
             "Corpus": study.corpus,
             "Problem": study.words.problem,
-            "Answers": TARGETS.get(facts["target"], ""),
+            "Answers": text("targets", facts["target"], "answer") if facts["target"] else "",
             "Classes": ", ".join(study.classes),
             "Readout": facts["readout"] or "",
             "Part-of-speech tags": {True: "read", False: "not read"}.get(facts["pos"], ""),
@@ -63,7 +63,7 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
         },
     }
     full = {"estimates.csv": estimates_csv(estimates)}
-    answers, tables = verdicts(estimates, compared), Tables(estimates).all()
+    answers, tables = verdicts(estimates, compared), study_tables(estimates)
     output = folder / "report" if output is None else output
     return write_files(output, head, compared, answers, tables, figures(estimates), full)
 
@@ -102,10 +102,11 @@ def write_files(
     for question, sentences in answers.items():
         said += [f"## {question}\n", "".join(f"* {sentence}\n" for sentence in sentences)]
     lines = []
-    for spec, found, sides, outcome, units, _ in compared:
+    for spec, found, (one, other), outcome, _ in compared:
         named = (spec.question, spec.group, spec.against, spec.about, spec.measure)
-        numbers = (found.mean, found.low, found.high, *sides, len(spec.runs), len(spec.other))
-        lines.append([*named, *numbers, *units, outcome])
+        numbers = (found.mean, found.low, found.high, one.mean, other.mean)
+        counts = (len(spec.runs), len(spec.other), one.seeds, other.seeds)
+        lines.append([*named, *numbers, *counts, outcome])
     comparisons = pd.DataFrame(lines, columns=_COMPARED).to_csv(index=False, lineterminator="\n")
     texts = {"verdict.md": "\n".join(said), "verdict.csv": comparisons, **full}
     for stem, table in tables.items():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from attnlight.report.study import groups
 from attnlight.report.study.estimates import DISTANCE, JS, TAU, Estimates
-from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM
+from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM, Spec
 from attnlight.report.study.shapes import LOSSES, NO_BEND, find_bends
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import collapse_note, selection
@@ -42,69 +42,61 @@ class Line(NamedTuple):
     cells: Mapping[str, str] = {}
 
 
-class Tables:
-    """The tables of a study.
+def study_tables(estimates: Estimates) -> dict[str, Table]:
+    """Every table of a study by the stem of its files.
 
-    Args:
-        estimates: Estimates of the study.
+    A table stands where the study has the measure that it needs and not the one for which others
+    stand instead; a column of the base where the study has its measure.
     """
+    study, known = estimates.study, _notes(estimates)
+    every, held = _lines(study) | _lines_by_base(estimates), {*estimates.measures, *study.measures}
+    specs = {(s.group, s.against, s.about, s.measure): s for s in groups.specs(study)}
+    found = {}
+    for table in texts()["tables"]:
+        if table.get("needs", study.quality) not in held or table.get("unless") in held:
+            continue
+        columns: dict[str, str] = {}
+        for name, heading in table["columns"].items():
+            own = [name.replace("quality", study.quality)]
+            for one in estimates.heads if name == "heads" else own:
+                if not one.startswith(_BASE) or one.removeprefix(_BASE) in held:
+                    default = texts()["headings"].get(one, one.replace(_HEAD, "head "))
+                    columns.setdefault(one, (heading or default).format(**known))
+        rows = [
+            [*line.labels, *(_cell(estimates, specs, line, column) for column in columns)]
+            for kind in table["rows"]
+            for line in every[kind]
+        ]
+        note = [table["note"].format(**known), *groups.missing(study, table["roles"])]
+        if study.facts["readout"] == TEXT and known["text_readout"] not in note[0]:
+            note.insert(1, known["text_readout"])
+        head, title = [*table["names"], *columns.values()], table["title"].format(**known)
+        found[table["stem"]] = Table.of(title, head, rows, " ".join(" ".join(note).split()))
+    return found
 
-    def __init__(self, estimates: Estimates) -> None:
-        self.estimates, self.study = estimates, estimates.study
-        self.specs = {(s.group, s.against, s.about, s.measure): s for s in groups.specs(self.study)}
-        self.lines = _lines(self.study) | _lines_by_base(estimates)
-        self.known, self.held = _notes(estimates), {*estimates.measures, *self.study.measures}
 
-    def all(self) -> dict[str, Table]:
-        """Every table by the stem of its files.
-
-        A table stands where the study has the measure that it needs and not the one for which
-        others stand instead; a column of the base where the study has its measure.
-        """
-        found, known = {}, self.known
-        for spec in texts()["tables"]:
-            needed = spec.get("needs", self.study.quality) in self.held
-            if not needed or spec.get("unless") in self.held:
-                continue
-            columns: dict[str, str] = {}
-            for name, heading in spec["columns"].items():
-                every = [name.replace("quality", self.study.quality)]
-                every = self.estimates.heads if name == "heads" else every
-                for one in every:
-                    if not one.startswith(_BASE) or one.removeprefix(_BASE) in self.held:
-                        default = texts()["headings"].get(one, one.replace(_HEAD, "head "))
-                        columns.setdefault(one, (heading or default).format(**known))
-            lines = [line for kind in spec["rows"] for line in self.lines[kind]]
-            rows = [[*line.labels, *(self._cell(line, one) for one in columns)] for line in lines]
-            note, more = spec["note"].format(**known), known["text_readout"]
-            if self.study.facts["readout"] == TEXT and more not in note:
-                note += f" {more}"
-            note = " ".join([note, *groups.missing(self.study, spec["roles"])])
-            head = [*spec["names"], *columns.values()]
-            title, note = spec["title"].format(**known), " ".join(note.split())
-            found[spec["stem"]] = Table.of(title, head, rows, note)
-        return found
-
-    def _cell(self, line: Line, column: str) -> str:
-        if column in line.cells:
-            return line.cells[column]
-        if column == "seeds":
-            units = line.runs["model"].nunique()
-            guided = "" if units == len(line.runs) else f" (guided by {units})"
-            return _DASH if line.against else f"{len(line.runs)}{guided}"
-        if column.startswith("less ") or line.against:
-            against, measure = line.against, column
-            if not against:
-                other, measure = column.removeprefix("less "), self.study.quality
-                against = TRAINED if other == "trained" else groups.guide_name(self.study, other)
-            spec = self.specs.get((line.group, against, line.about, measure))
-            if spec is None or line.group == against:
-                return _DASH
-            return str(self.estimates.of(spec.runs, measure, spec.other))
-        # A base is no distance from itself.
-        if column not in self.held or (column in DISTANCE and "base" in set(line.runs["role"])):
+def _cell(
+    estimates: Estimates, specs: Mapping[tuple[str, str, str, str], Spec], line: Line, column: str
+) -> str:
+    """A cell of a row; differences are those that are compared, by their names and measure."""
+    if column in line.cells:
+        return line.cells[column]
+    if column == "seeds":
+        units = line.runs["model"].nunique()
+        guided = "" if units == len(line.runs) else f" (guided by {units})"
+        return _DASH if line.against else f"{len(line.runs)}{guided}"
+    if column.startswith("less ") or line.against:
+        against, measure = line.against, column
+        if not against:
+            other, measure = column.removeprefix("less "), estimates.study.quality
+            against = TRAINED if other == "trained" else groups.guide_name(estimates.study, other)
+        spec = specs.get((line.group, against, line.about, measure))
+        if spec is None or line.group == against:
             return _DASH
-        return str(self.estimates.of(line.runs, column))
+        return str(estimates.of(spec.runs, measure, spec.other))
+    if column in DISTANCE and "base" in set(line.runs["role"]):
+        return _DASH  # a base is no distance from itself
+    return str(estimates.of(line.runs, column))
 
 
 def _lines(study: Study) -> dict[str, list[Line]]:

@@ -38,19 +38,17 @@ class Row(NamedTuple):
     Attributes:
         spec: What is compared.
         estimate: The difference with its interval.
-        sides: Mean of the group, and of that which it is compared with.
+        sides: That of the group, and of the one which it is compared with.
         outcome: Of the difference: `above` or `below` 0, `not shown`, `too few` models on a side,
             or `no runs` on one.
-        units: Number of trained models on each side.
         words: What its sentence may name.
     """
 
     spec: Spec
     estimate: Estimate
-    sides: tuple[float, float]
+    sides: tuple[Estimate, Estimate]
     outcome: str
-    units: tuple[int, int]
-    words: dict[str, str]
+    words: dict[str, object]
 
     def sentence(self, **more: str) -> str:
         """The comparison in words."""
@@ -62,50 +60,44 @@ def rows(estimates: Estimates) -> list[Row]:
     found = []
     for spec in groups.specs(estimates.study):
         less = estimates.of(spec.runs, spec.measure, spec.other)
-        one, two = (estimates.of(runs, spec.measure).mean for runs in (spec.runs, spec.other))
-        units = spec.runs["model"].nunique(), spec.other["model"].nunique()
-        found.append(judge(spec, less, (one, two), units, estimates.study.words.quality))
+        sides = estimates.of(spec.runs, spec.measure), estimates.of(spec.other, spec.measure)
+        found.append(judge(spec, less, sides, estimates.study.words.quality))
     return found
 
 
-def judge(
-    spec: Spec, found: Estimate, sides: tuple[float, float], units: tuple[int, int], quality: str
-) -> Row:
+def judge(spec: Spec, found: Estimate, sides: tuple[Estimate, Estimate], quality: str = "") -> Row:
     """A comparison with its outcome.
 
     Args:
         spec: What is compared.
         found: The difference.
-        sides: Mean of the group, and of that which it is compared with.
-        units: Number of trained models on each side.
+        sides: That of the group, and of the one which it is compared with.
         quality: What F1 is called.
     """
+    fewest = min(side.seeds for side in sides)
     outcome = ABOVE if found.low > 0 else BELOW if found.high < 0 else NOT_SHOWN
-    if min(units) < FEWEST:
-        outcome = TOO_FEW if min(units) else NO_RUNS
-    names, every = (spec.group, spec.against), (len(spec.runs), len(spec.other))
-    counts = [f"{runs} seed{'' if runs == 1 else 's'}" for runs in every]
-    for side, (runs, models) in enumerate(zip(every, units, strict=True)):
-        if models < runs:
-            counts[side] += f", guided by {models} model{'' if models == 1 else 's'}"
-    lacking = [name for name, runs in zip(names, every, strict=True) if not runs]
-    each = zip(sides, names, counts, strict=True)
-    means = ", ".join(f"{number(mean)} with {name} ({count})" for mean, name, count in each)
+    if fewest < FEWEST:
+        outcome = TOO_FEW if fewest else NO_RUNS
+    means, counts, lacking = [], [], []
+    groups = (spec.group, spec.runs), (spec.against, spec.other)
+    for side, (name, runs) in zip(sides, groups, strict=True):
+        guided = f", guided by {side.seeds} model{'' if side.seeds == 1 else 's'}"
+        count = f"{len(runs)} seed{'' if len(runs) == 1 else 's'}"
+        counts.append(count + guided * (side.seeds < len(runs)))
+        means.append(f"{number(side.mean)} with {name} ({counts[-1]})")
+        lacking += [] if len(runs) else [name]
     turned = found._replace(mean=-found.mean, low=-found.high, high=-found.low)
-    words = {
+    words = spec._asdict() | {
         "quality": quality,
-        "group": spec.group,
-        "against": spec.against,
-        "about": spec.about,
         "level": LEVELS.get(spec.against, spec.against),
         "less": found.signed,
         "size": (found if found.mean >= 0 else turned).signed,
-        "both": f"{'Mean JS' if spec.measure == JS else capital(quality)}: {means}.",
+        "both": f"{'Mean JS' if spec.measure == JS else capital(quality)}: {', '.join(means)}.",
         "count": counts[0],
-        "units": f"{units[0]} and {units[1]} trained models ({FEWEST} per side required)",
+        "units": f"{sides[0].seeds} and {sides[1].seeds} trained models ({FEWEST} per side required)",
         "lacking": f"no finished run of {' nor of '.join(lacking)}.",
     }
-    return Row(spec, found, sides, outcome, units, words)
+    return Row(spec, found, sides, outcome, words)
 
 
 def verdicts(estimates: Estimates, found: Sequence[Row] | None = None) -> dict[str, list[str]]:

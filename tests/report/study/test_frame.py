@@ -12,7 +12,8 @@ import pytest
 
 from attnlight.data.targets import TargetName
 from attnlight.errors import InputError
-from attnlight.report.study.frame import TARGETS, Study, read_study
+from attnlight.report.study.frame import Study, read_study
+from attnlight.report.study.texts import texts
 from tests.report.study.fake import COUNTS, SUMS, FakeStudy, FakeTagging, FakeTexts, whole
 from tests.report.study.fake import whole_tagger as tagger
 
@@ -156,7 +157,7 @@ class TestTaggers:
     """Studies whose texts have several instances."""
 
     def test_targets_are_those_of_the_corpus(self) -> None:
-        assert get_args(TargetName) == tuple(TARGETS)
+        assert get_args(TargetName) == tuple(texts()["targets"])
 
     def test_lists_become_columns(self, tmp_path: Path) -> None:
         fake = tagger(sentences=20)

@@ -10,7 +10,7 @@ import pytest
 from attnlight.report.study import write_study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.frame import read_study
-from attnlight.report.study.tables import Tables
+from attnlight.report.study.tables import study_tables
 from attnlight.report.study.texts import texts
 from attnlight.report.study.verdict import rows, verdicts
 from tests.report.study.fake import FakeTexts
@@ -90,7 +90,7 @@ def test_sentences_are_those_of_the_outcomes(estimates: Estimates) -> None:
 
 
 def test_tables_hold_what_there_is(estimates: Estimates) -> None:
-    found = Tables(estimates).all()
+    found = study_tables(estimates)
     assert list(found) == ["table2", "table3", "table4", "seeds", "adversaries"]
     assert found["table2"].head == ["model", "seeds", "accuracy"]
     assert found["seeds"].head[-1] == "JS"
@@ -106,7 +106,7 @@ def test_a_study_with_losses_is_told_in_its_own_words(fake: FakeSentences, tmp_p
     table["nll_gold"], table["nll_base"] = 1.5 + table["attention_js"], 1.2
     table.to_parquet(rows_file)
     estimates = Estimates(read_study(tmp_path))
-    found = Tables(estimates).all()
+    found = study_tables(estimates)
     assert list(found) == [
         *("models", "distances", "adversaries", "adversary_distances", "heads", "segments")
     ]

@@ -21,7 +21,7 @@ from attnlight.report.study.shapes import (
     bend_sentence,
     find_bend,
 )
-from attnlight.report.study.tables import Tables
+from attnlight.report.study.tables import study_tables
 from attnlight.report.study.verdict import collapse_note
 from tests.report.study.fake import FakeTagging, add_adversary, whole_tagger
 from tests.report.study.naive import measure
@@ -206,5 +206,5 @@ def test_why_it_cannot_be_told(
     study = read_study(fake.write(tmp_path))
     assert not collapsed(study)
     assert message in collapse_note(study, "base-s0")
-    shares = Tables(Estimates(study)).all()["adversaries"].frame["collapsed"]
+    shares = study_tables(Estimates(study))["adversaries"].frame["collapsed"]
     assert set(shares) == {"–"}  # noqa: RUF001
