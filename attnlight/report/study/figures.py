@@ -39,37 +39,30 @@ def figures(estimates: Estimates) -> Iterator[Drawing]:
     Figure 5 needs what the base's own encoder allows (`worst_js`), its violins the base's largest
     attention weight; without them adversaries are drawn along lambda, and guides side by side.
     """
-    words, bounded = groups.words(estimates.study), "worst_js" in estimates.study.measures
-    for base in estimates.study.bases:
-        for kind, figure, known in (_of_bounds if bounded else _of_paths)(estimates, base):
-            yield kind, figure, {**words, "base": base, **known}
+    study, chosen = estimates.study, estimates.study.selected
+    bounded, words = "worst_js" in study.measures, groups.words(study)
+    for base in study.bases:
+        known, terms = {**words, "base": base}, groups.paths(study, base)
+        if bounded:
+            yield "figure5", draw_figure5(estimates, base), known
+            named = groups.named(study, base)
+            best = f"adversaries ({groups.term_name(*chosen)})" if chosen else ""
+            for group, name, stem in ((SEEDS, SEEDS, "seeds"), (BEST, best, "adversary")):
+                count, made = len(named[group]), draw_violins(study, base, named[group])
+                runs = f"{count} {name}" if count > 1 else f"one of the {name}"
+                yield "violins", made, known | {"runs": runs, "group": name, "stem": stem}
+            continue
+        if terms and {*LOSSES} <= {*study.measures}:
+            yield "tradeoff", draw_tradeoff(estimates, base), known
+        for term in terms:
+            bend = find_bend(estimates, base, NLL_BASE, term)
+            said = "" if bend.shape == NO_BEND else text("answers", "bend_drawn", shape=bend.shape)
+            known |= {"term": groups.term_name(term), "stem": f"{term}-{base}", "bend": said}
+            yield "outcome", draw_outcome(estimates, base, term), known
+            yield "heads", draw_heads(estimates, base, term), known
+            yield "ranking", draw_ranking(estimates, base, term, bend), known
     if not bounded:
         yield "guides", draw_guides(estimates), words
-
-
-def _of_bounds(estimates: Estimates, base: str) -> Iterator[Drawing]:
-    study, chosen = estimates.study, estimates.study.selected
-    named = groups.named(study, base)
-    yield "figure5", draw_figure5(estimates, base), {}
-    best = f"adversaries ({groups.term_name(*chosen)})" if chosen else ""
-    for group, name, stem in ((SEEDS, SEEDS, "seeds"), (BEST, best, "adversary")):
-        count = len(named[group])
-        runs = f"{count} {name}" if count > 1 else f"one of the {name}"
-        known = {"runs": runs, "group": name, "stem": stem}
-        yield "violins", draw_violins(study, base, named[group]), known
-
-
-def _of_paths(estimates: Estimates, base: str) -> Iterator[Drawing]:
-    terms = groups.paths(estimates.study, base)
-    if terms and {*LOSSES} <= {*estimates.study.measures}:
-        yield "tradeoff", draw_tradeoff(estimates, base), {}
-    for term in terms:
-        bend = find_bend(estimates, base, NLL_BASE, term)
-        said = "" if bend.shape == NO_BEND else text("answers", "bend_drawn", shape=bend.shape)
-        known = {"term": groups.term_name(term), "stem": f"{term}-{base}", "bend": said}
-        yield "outcome", draw_outcome(estimates, base, term), known
-        yield "heads", draw_heads(estimates, base, term), known
-        yield "ranking", draw_ranking(estimates, base, term, bend), known
 
 
 def draw_figure5(estimates: Estimates, base: str) -> Figure | None:
@@ -174,7 +167,7 @@ def draw_guides(estimates: Estimates) -> Figure | None:
     shared: dict[str, Any] = {"sharex": True, "height_ratios": [size + 0.6 for size in sizes]}
     named, looks = groups.named(study), {TRAINED: SEEDS, UNIFORM: UNIFORM}
     bands = {
-        name: series.Series(name, series.COLORS[look], "", [named[name]])
+        name: series.Series(name, *series.LOOKS[look], [named[name]])
         for name, look in looks.items()
     }
     with series.panels(height, len(sizes), names=2, grid="x", **shared) as (figure, shown):
@@ -236,13 +229,10 @@ def draw_heads(estimates: Estimates, base: str, term: str) -> Figure | None:
 
 
 def draw_ranking(estimates: Estimates, base: str, term: str, bend: Bend) -> Figure | None:
-    """Tau against lambda, and against JS; None where it is undefined throughout.
+    """Tau against lambda, and against JS with the bend that the loss of the same runs has.
 
-    Args:
-        estimates: Estimates of the study.
-        base: The base.
-        term: The attention term.
-        bend: What shape the loss of the same runs has.
+    Returns:
+        The figure; None where tau is undefined throughout.
     """
     every = series.of_base(estimates.study, base)
     if np.isnan(series.means(estimates, every[term], "lam", TAU)[1]).all():

@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     Drawing: TypeAlias = tuple[str, Figure | None, Mapping[str, object]]
 
 TERMS = {"kl": PALETTE[0], "js": PALETTE[5], "tvd": PALETTE[3], "compat": PALETTE[5]}
-OTHER_TERM = PALETTE[4]
-COLORS = {UNIFORM: PALETTE[1], SEEDS: PALETTE[2], CONTROL: INK}
-MARKERS = {UNIFORM: "^", SEEDS: "s", CONTROL: "D"}
-CROSS: dict[str, Any] = {"marker": "X", "ms": 5.5, "mfc": PAPER, "mew": 1.1, "zorder": 7}
+LOOKS = {UNIFORM: (PALETTE[1], "^"), SEEDS: (PALETTE[2], "s"), CONTROL: (INK, "D")}
 COLLAPSED = "collapsed run"
 LAMBDA = "λ, the weight of the divergence in the adversary's loss"
 _GAP = 0.16  # between lambda 0 and the least above it, in shares of the way from there to the last
@@ -58,12 +55,12 @@ def of_base(study: Study, base: str) -> dict[str, Series]:
     """What was trained from a base and is finished: adversaries by term, and groups by name."""
     found, plain = {}, named(study, base)
     for term, path in paths(study, base).items():
-        name, color = f"adversary, {term_name(term)}", TERMS.get(term, OTHER_TERM)
         groups, lambdas = [cell.runs for cell in path], [cell.lam for cell in path]
+        name, color = f"adversary, {term_name(term)}", TERMS.get(term, PALETTE[4])
         found[term] = Series(name, color, "o", groups, lambdas)
-    for name, color in COLORS.items():
+    for name, look in LOOKS.items():
         if len(plain[name]):
-            found[name] = Series(name, color, MARKERS[name], [plain[name]])
+            found[name] = Series(name, *look, [plain[name]])
     return found
 
 
@@ -104,17 +101,18 @@ def draw(
 
     names = names or (("", one.name) if mean else (one.name, ""))
     whole = pd.concat(list(one.groups))
-    standing: dict[str, Any] = {"marker": one.marker, "ms": run, "mew": 0, "alpha": 0.6}
-    standing |= {"zorder": 5, "label": names[0], "color": one.color}
-    fallen = CROSS | {"mec": one.color, "label": COLLAPSED}
+    common: dict[str, Any] = {"marker": one.marker, "color": one.color}
+    standing = common | {"ms": run, "mew": 0, "alpha": 0.6, "zorder": 5, "label": names[0]}
+    fallen = {"marker": "X", "ms": 5.5, "mfc": PAPER, "mec": one.color, "mew": 1.1, "zorder": 7}
+    fallen["label"] = COLLAPSED
     for runs, look in ((whole[~whole["collapsed"]], standing), (whole[whole["collapsed"]], fallen)):
         if run and len(runs):
             across = runs["lam"] if x == "lam" else estimates.per_seed(runs, x)
             axes.plot(across, estimates.per_seed(runs, y), ls="", **look)
     if mean:
-        look = {"marker": one.marker, "ms": mean, "mec": "white", "mew": 0.8, "lw": 1.4}
-        look |= {"zorder": 6, "label": names[1], "color": one.color}
-        axes.plot(*means(estimates, one, x, y), ls="-" if len(one.groups) > 1 else "", **look)
+        look = common | {"ms": mean, "mec": "white", "mew": 0.8, "zorder": 6, "label": names[1]}
+        look |= {"lw": 1.4, "ls": "-" if len(one.groups) > 1 else ""}
+        axes.plot(*means(estimates, one, x, y), **look)
 
 
 def draw_bands(
@@ -174,10 +172,7 @@ def panels(
 def lambda_axis(axes: Axes, lambdas: Sequence[float], named: bool = True) -> None:
     """Lambdas on a logarithmic axis, with a place for 0 to the left of the least.
 
-    Args:
-        axes: The axes.
-        lambdas: The lambdas, of which one at least is above 0.
-        named: Write them below the axis: the ends, and some powers of ten between them.
+    One at least is above 0. Named below the axis are the ends and some powers of ten between them.
     """
     above = [lam for lam in lambdas if lam > 0]
     low, high = min(above), max(above)

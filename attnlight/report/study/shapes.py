@@ -51,12 +51,7 @@ def find_bend(
 ) -> Bend:
     """Fit the shapes to a loss of a base's adversaries, those of lambda 0 included.
 
-    Args:
-        estimates: Estimates of the study.
-        base: The base.
-        measure: The loss.
-        term: Their attention term; None: all.
-        whole: With those that collapsed.
+    They are those of one attention term or of all, as a whole or without those that collapsed.
     """
     by_term = paths(estimates.study, base)
     if term is None and len(by_term) == 1:
@@ -83,13 +78,7 @@ def find_bend(
 
 
 def find_bends(estimates: Estimates, base: str, each: bool = True) -> Iterator[Bend]:
-    """Both losses, of all terms and of each, with collapsed runs and without.
-
-    Args:
-        estimates: Estimates of the study.
-        base: The base.
-        each: Each term apart, too, where there are several.
-    """
+    """Both losses, of all terms and, if asked, of each, with collapsed runs and without."""
     terms: list[str | None] = list(paths(estimates.study, base))
     terms = [None, *terms] if len(terms) > 1 else terms
     for measure in LOSSES:

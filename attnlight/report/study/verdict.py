@@ -66,14 +66,7 @@ def rows(estimates: Estimates) -> list[Row]:
 
 
 def judge(spec: Spec, found: Estimate, sides: tuple[Estimate, Estimate], quality: str = "") -> Row:
-    """A comparison with its outcome.
-
-    Args:
-        spec: What is compared.
-        found: The difference.
-        sides: That of the group, and of the one which it is compared with.
-        quality: What F1 is called.
-    """
+    """The comparison of two sides, found to differ so, with its outcome and words for it."""
     fewest = min(side.seeds for side in sides)
     outcome = ABOVE if found.low > 0 else BELOW if found.high < 0 else NOT_SHOWN
     if fewest < FEWEST:
@@ -101,12 +94,7 @@ def judge(spec: Spec, found: Estimate, sides: tuple[Estimate, Estimate], quality
 
 
 def verdicts(estimates: Estimates, found: Sequence[Row] | None = None) -> dict[str, list[str]]:
-    """The sentences that answer each of a study's questions.
-
-    Args:
-        estimates: Estimates of the study.
-        found: Its comparisons; None: `rows`.
-    """
+    """The sentences that answer each of a study's questions, from its comparisons: `rows`."""
     study, base, by = estimates.study, estimates.study.bases[0], defaultdict(list)
     for row in rows(estimates) if found is None else found:
         by[row.spec.question].append(row)
