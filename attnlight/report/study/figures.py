@@ -74,7 +74,7 @@ def draw_figure5(estimates: Estimates, base: str) -> Figure | None:
     Returns:
         The figure; None where nothing was trained.
     """
-    every, study = list(series.of_base(estimates.study, base).values()), estimates.study
+    every, study = list(series.of_base(estimates, base).values()), estimates.study
     if not every:
         return None
     runs = study.runs.loc[[name for one in every for group in one.groups for name in group.index]]
@@ -94,7 +94,7 @@ def draw_figure5(estimates: Estimates, base: str) -> Figure | None:
             if len(own) and not np.isnan(search).any():
                 axes.plot(*search, "X", label="Jain & Wallace's search", **mark)
             for one in every:
-                series.draw(axes, estimates, one, TVD, JS, mean=6)
+                one.draw(axes, TVD, JS, mean=6)
             axes.axhline(np.log(2), color=MUTED, linewidth=0.8, linestyle="--")
             axes.set_xlabel("Mean total variation distance from the base's prediction")
             axes.set_ylabel("Mean divergence of attention (nats)")
@@ -105,14 +105,14 @@ def draw_figure5(estimates: Estimates, base: str) -> Figure | None:
         (left, bottom), (right, top) = low - margin, high + margin
         near.set(xlim=(left, right), ylim=(bottom, top))
         for k, one in enumerate(every):
-            _name_lambdas(near, one, series.means(estimates, one, TVD, JS), above=k % 2 == 0)
+            _name_lambdas(near, one, above=k % 2 == 0)
     return figure
 
 
-def _name_lambdas(axes: Axes, one: series.Series, at: NDArray[np.float64], above: bool) -> None:
-    """Write each lambda above 0 beside its mean (2, G), unless it would overlap the one before."""
+def _name_lambdas(axes: Axes, one: series.Series, above: bool) -> None:
+    """Write each lambda above 0 beside its mean, unless it would overlap the one before."""
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    places = (at.T - [left, low]) / [right - left, high - low]
+    places = (one.means(TVD, JS).T - [left, low]) / [right - left, high - low]
     written: list[NDArray[np.float64]] = []
     look: dict[str, Any] = {"ha": "left", "va": "top", "xytext": (7, -5)}
     if above:
@@ -166,13 +166,15 @@ def draw_guides(estimates: Estimates) -> Figure | None:
     height = 0.27 * sum(sizes) + 0.62 * len(sizes) + 0.55
     shared: dict[str, Any] = {"sharex": True, "height_ratios": [size + 0.6 for size in sizes]}
     named, looks = groups.named(study), {TRAINED: SEEDS, UNIFORM: UNIFORM}
-    bands = {
-        name: series.Series(name, *series.LOOKS[look], [named[name]])
+    bands = [
+        series.Series(estimates, name, *series.LOOKS[look], [named[name]])
         for name, look in looks.items()
-    }
-    with series.panels(height, len(sizes), names=2, grid="x", **shared) as (figure, shown):
+    ]
+    with series.panels(height, len(sizes), names=2, **shared) as (figure, shown):
         for axes, (context, by_guide) in zip(shown, found.items(), strict=True):
-            series.draw_bands(axes, estimates, bands, looks, quality, across=True)
+            axes.grid(visible=False, axis="y")
+            for band in bands:
+                band.draw_band(axes, quality, across=True)
             for row, runs in enumerate(by_guide.values()):
                 values, mean = estimates.per_seed(runs, quality), estimates.of(runs, quality)
                 look: dict[str, Any] = {"color": INK, "alpha": 0.5, "ms": 3, "mew": 0, "zorder": 5}
@@ -193,11 +195,12 @@ def draw_guides(estimates: Estimates) -> Figure | None:
 
 def draw_outcome(estimates: Estimates, base: str, term: str) -> Figure:
     """Quality and TVD of the adversaries of a base and attention term, against lambda."""
-    study, every = estimates.study, series.of_base(estimates.study, base)
+    study, every = estimates.study, series.of_base(estimates, base)
     with series.panels(5.6, 2) as (figure, (above, below)):
         for axes, measure in ((above, study.quality), (below, TVD)):
-            series.draw_bands(axes, estimates, every, [UNIFORM, SEEDS, CONTROL], measure)
-            series.draw(axes, estimates, every[term], "lam", measure, names=_EACH)
+            for one in (every[name] for name in series.LOOKS if name in every):
+                one.draw_band(axes, measure)
+            every[term].draw(axes, "lam", measure, names=_EACH)
             series.lambda_axis(axes, every[term].lambdas, named=axes is below)
         below.set(xlabel=series.LAMBDA, ylabel="TVD from the base")
         above.set_ylabel(capital(study.words.quality))
@@ -206,7 +209,7 @@ def draw_outcome(estimates: Estimates, base: str, term: str) -> Figure:
 
 def draw_heads(estimates: Estimates, base: str, term: str) -> Figure | None:
     """JS of each head against lambda, a panel a head; None where the study has no heads."""
-    every, measures = series.of_base(estimates.study, base), estimates.heads
+    every, measures = series.of_base(estimates, base), estimates.heads
     if not measures:
         return None
     columns = min(2, len(measures))
@@ -216,10 +219,11 @@ def draw_heads(estimates: Estimates, base: str, term: str) -> Figure | None:
             axes.set_visible(False)
         for head, (axes, measure) in enumerate(zip(shown, measures, strict=False)):
             for other in (name for name in measures if name != measure):
-                at = series.means(estimates, every[term], "lam", other)
+                at = every[term].means("lam", other)
                 axes.plot(*at, "-", color=POOLED, alpha=0.5, lw=1.1, zorder=3)
-            series.draw_bands(axes, estimates, every, [SEEDS], measure)
-            series.draw(axes, estimates, every[term], "lam", measure, names=_EACH)
+            if SEEDS in every:
+                every[SEEDS].draw_band(axes, measure)
+            every[term].draw(axes, "lam", measure, names=_EACH)
             last = head + columns >= len(measures)
             series.lambda_axis(axes, every[term].lambdas, named=last)
             axes.set_title(f"head {head}", loc="left")
@@ -234,13 +238,14 @@ def draw_ranking(estimates: Estimates, base: str, term: str, bend: Bend) -> Figu
     Returns:
         The figure; None where tau is undefined throughout.
     """
-    every = series.of_base(estimates.study, base)
-    if np.isnan(series.means(estimates, every[term], "lam", TAU)[1]).all():
+    every = series.of_base(estimates, base)
+    if np.isnan(every[term].means("lam", TAU)[1]).all():
         return None
     with series.panels(5.7, 2, sharey=True) as (figure, (above, below)):
         for axes, x, mean in ((above, "lam", 5), (below, JS, 0)):
-            series.draw_bands(axes, estimates, every, [SEEDS, CONTROL], TAU)
-            series.draw(axes, estimates, every[term], x, TAU, mean=mean, names=_EACH)
+            for one in (every[name] for name in (SEEDS, CONTROL) if name in every):
+                one.draw_band(axes, TAU)
+            every[term].draw(axes, x, TAU, mean=mean, names=_EACH)
             axes.set_ylabel("Tau with the base")
         series.lambda_axis(above, every[term].lambdas)
         above.set_xlabel(series.LAMBDA)
@@ -263,7 +268,7 @@ def draw_ranking(estimates: Estimates, base: str, term: str, bend: Bend) -> Figu
 
 def draw_tradeoff(estimates: Estimates, base: str) -> Figure:
     """Both losses against JS, with a line, a kink and a jump, that of the least BIC in front."""
-    every = series.of_base(estimates.study, base)
+    every = series.of_base(estimates, base)
     sizes = {CONTROL: (5, 0), SEEDS: (0, 7), UNIFORM: (0, 7)}  # of runs and of their mean
     with series.panels(6.0, 2, sharex=True) as (figure, shown):
         for axes, (measure, name) in zip(shown, LOSSES.items(), strict=True):
@@ -271,11 +276,11 @@ def draw_tradeoff(estimates: Estimates, base: str) -> Figure:
                 above = [g for g, lam in zip(one.groups, one.lambdas, strict=False) if lam > 0]
                 run, mean = sizes.get(group, (3.6, 0))
                 drawn = one._replace(groups=above or one.groups)
-                series.draw(axes, estimates, drawn, JS, measure, run=run, mean=mean)
+                drawn.draw(axes, JS, measure, run=run, mean=mean)
             axes.set_ylabel(f"NLL of {name} (nats)")
             bend = find_bend(estimates, base, measure)
             if bend.fits is not None:
-                _draw_fits(axes, bend.fits, bend.js.min(), bend.js.max())
+                _draw_fits(axes, bend.fits, bend.runs["js"].min(), bend.runs["js"].max())
         shown[-1].set_xlabel(_MEAN_JS)
     return figure
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from attnlight.report.study.frame import Runs, Study
+    from attnlight.report.study.frame import Runs
 
     # Kind of a figure, the figure, None where there is nothing to draw, and what its texts name.
     Drawing: TypeAlias = tuple[str, Figure | None, Mapping[str, object]]
@@ -37,6 +37,7 @@ class Series(NamedTuple):
     """Groups of runs that share a colour.
 
     Attributes:
+        estimates: Estimates of the study.
         name: What the legend calls them.
         color: Their colour.
         marker: Their mark.
@@ -44,92 +45,73 @@ class Series(NamedTuple):
         lambdas: Lambda of each group, (G,); empty where it is no path of adversaries.
     """
 
+    estimates: Estimates
     name: str
     color: str
     marker: str
     groups: Sequence[Runs]
     lambdas: Sequence[float] = ()
 
+    def means(self, x: str, y: str) -> NDArray[np.float64]:
+        """Mean of two measures, x of which may be `lam`, over the runs of each group, (2, G).
 
-def of_base(study: Study, base: str) -> dict[str, Series]:
+        Collapsed runs are left out; NaN where all of a group are.
+        """
+        stood = [runs[~runs["collapsed"]] for runs in self.groups]
+        across, up = ([self.estimates.of(runs, name).mean for runs in stood] for name in (x, y))
+        return np.array([self.lambdas if x == "lam" else across, up], dtype=np.float64)
+
+    def draw(
+        self, axes: Axes, x: str, y: str, run: float = 3, mean: float = 5, names: Sequence[str] = ()
+    ) -> None:
+        """Draw a mark for each run, a cross where it collapsed, and a line through group means.
+
+        Args:
+            axes: The axes.
+            x: The measure across, or `lam`.
+            y: The measure up.
+            run: Size of a run's mark; 0 draws none.
+            mean: Size of a mean's mark; 0 draws none.
+            names: What a legend calls runs and means; by default the larger ones have this name.
+        """
+        import pandas as pd
+
+        names = names or (("", self.name) if mean else (self.name, ""))
+        whole = pd.concat(list(self.groups))
+        common: dict[str, Any] = {"marker": self.marker, "color": self.color}
+        standing = common | {"ms": run, "mew": 0, "alpha": 0.6, "zorder": 5, "label": names[0]}
+        fallen = {"marker": "X", "ms": 5.5, "mfc": PAPER, "mec": self.color, "mew": 1.1}
+        fallen |= {"zorder": 7, "label": COLLAPSED}
+        for collapsed, look in ((False, standing), (True, fallen)):
+            runs = whole[whole["collapsed"] == collapsed]
+            if run and len(runs):
+                across = runs["lam"] if x == "lam" else self.estimates.per_seed(runs, x)
+                axes.plot(across, self.estimates.per_seed(runs, y), ls="", **look)
+        if mean:
+            look = common | {"ms": mean, "mec": "white", "mew": 0.8, "zorder": 6, "label": names[1]}
+            look |= {"lw": 1.4, "ls": "-" if len(self.groups) > 1 else ""}
+            axes.plot(*self.means(x, y), **look)
+
+    def draw_band(self, axes: Axes, measure: str, across: bool = False) -> None:
+        """The mean as a line in its 95 % interval; across: measured on the x axis."""
+        band, line = (axes.axvspan, axes.axvline) if across else (axes.axhspan, axes.axhline)
+        found = self.estimates.of(self.groups[0], measure)
+        if not np.isnan(found.mean):
+            band(found.low, found.high, color=self.color, alpha=0.16, lw=0, zorder=1)
+            line(found.mean, color=self.color, label=self.name, lw=1.1, ls=(0, (4, 2)), zorder=2)
+
+
+def of_base(estimates: Estimates, base: str) -> dict[str, Series]:
     """What was trained from a base and is finished: adversaries by term, and groups by name."""
-    found, plain = {}, named(study, base)
-    for term, path in paths(study, base).items():
+    found, plain = {}, named(estimates.study, base)
+    for term, path in paths(estimates.study, base).items():
         groups, lambdas = [cell.runs for cell in path], [cell.lam for cell in path]
         name, color = f"adversary, {term_name(term)}", TERMS.get(term, PALETTE[4])
-        found[term] = Series(name, color, "o", groups, lambdas)
+        found[term] = Series(estimates, name, color, "o", groups, lambdas)
     for name, look in LOOKS.items():
         if len(plain[name]):
-            found[name] = Series(name, *look, [plain[name]])
+            found[name] = Series(estimates, name, *look, [plain[name]])
     return found
-
-
-def means(estimates: Estimates, one: Series, x: str, y: str) -> NDArray[np.float64]:
-    """Mean of two measures, x of which may be `lam`, over the runs of each group, (2, G).
-
-    Collapsed runs are left out; NaN where all of a group are.
-    """
-    stood = [runs[~runs["collapsed"]] for runs in one.groups]
-    measured = [[estimates.of(runs, name).mean for runs in stood] for name in (x, y)]
-    return np.array([one.lambdas, measured[1]] if x == "lam" else measured, dtype=np.float64)
-
-
-def draw(
-    axes: Axes,
-    estimates: Estimates,
-    one: Series,
-    x: str,
-    y: str,
-    *,
-    run: float = 3,
-    mean: float = 5,
-    names: Sequence[str] = (),
-) -> None:
-    """Draw a mark for each run, a cross where it collapsed, and a line through means of groups.
-
-    Args:
-        axes: The axes.
-        estimates: Estimates of the study.
-        one: The groups.
-        x: The measure across, or `lam`.
-        y: The measure up.
-        run: Size of a run's mark; 0 draws none.
-        mean: Size of a mean's mark; 0 draws none.
-        names: What a legend calls runs and means; by default the larger ones have the series' name.
-    """
-    import pandas as pd
-
-    names = names or (("", one.name) if mean else (one.name, ""))
-    whole = pd.concat(list(one.groups))
-    common: dict[str, Any] = {"marker": one.marker, "color": one.color}
-    standing = common | {"ms": run, "mew": 0, "alpha": 0.6, "zorder": 5, "label": names[0]}
-    fallen = {"marker": "X", "ms": 5.5, "mfc": PAPER, "mec": one.color, "mew": 1.1, "zorder": 7}
-    fallen["label"] = COLLAPSED
-    for runs, look in ((whole[~whole["collapsed"]], standing), (whole[whole["collapsed"]], fallen)):
-        if run and len(runs):
-            across = runs["lam"] if x == "lam" else estimates.per_seed(runs, x)
-            axes.plot(across, estimates.per_seed(runs, y), ls="", **look)
-    if mean:
-        look = common | {"ms": mean, "mec": "white", "mew": 0.8, "zorder": 6, "label": names[1]}
-        look |= {"lw": 1.4, "ls": "-" if len(one.groups) > 1 else ""}
-        axes.plot(*means(estimates, one, x, y), **look)
-
-
-def draw_bands(
-    axes: Axes,
-    estimates: Estimates,
-    every: Mapping[str, Series],
-    names: Iterable[str],
-    measure: str,
-    across: bool = False,
-) -> None:
-    """The mean of some groups as a line in its 95 % interval; across: measured on the x axis."""
-    band, line = (axes.axvspan, axes.axvline) if across else (axes.axhspan, axes.axhline)
-    for one in (every[name] for name in names if name in every):
-        found = estimates.of(one.groups[0], measure)
-        if not np.isnan(found.mean):
-            band(found.low, found.high, color=one.color, alpha=0.16, lw=0, zorder=1)
-            line(found.mean, color=one.color, label=one.name, lw=1.1, ls=(0, (4, 2)), zorder=2)
 
 
 @contextmanager
@@ -138,7 +120,6 @@ def panels(
     rows: int,
     columns: int = 1,
     names: int = 3,
-    grid: Literal["both", "x"] = "both",
     **shared: Any,  # noqa: ANN401
 ) -> Iterator[tuple[Figure, list[Axes]]]:
     """Panels of one figure, with lines behind what is drawn and its labels above, each once.
@@ -148,7 +129,6 @@ def panels(
         rows: Rows of panels.
         columns: Columns of panels.
         names: Columns of the legend, in which collapsed runs are last.
-        grid: Axis of the lines.
         shared: What else `Figure.subplots` takes.
     """
     with styled():
@@ -156,11 +136,11 @@ def panels(
         every = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
         for axes in every:
             axes.margins(y=0.08)
+            axes.grid()
+            axes.set_axisbelow(True)
         yield figure, every
         labelled: dict[str, Artist] = {}
         for axes in every:
-            axes.grid(axis=grid)
-            axes.set_axisbelow(True)
             for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
                 labelled.setdefault(name, handle)
         if COLLAPSED in labelled:

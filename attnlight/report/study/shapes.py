@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlight.errors import InputError
 from attnlight.report.study.estimates import JS, NLL_BASE, NLL_GOLD, Estimates
@@ -28,22 +27,18 @@ class Bend(NamedTuple):
     Attributes:
         points: What the points are, in words.
         measure: The loss.
-        runs: The adversaries whose loss and JS are finite.
-        js: Mean JS of each, (P,).
-        loss: Loss of each, (P,).
+        runs: The adversaries whose loss and JS are finite, with these as `loss` and `js`.
         fits: The shapes; None where there are too few points.
         shape: What is shown: a kink or jump needs a BIC more than 10 less than any other shape's.
-        sides: The runs of a JS up to the bend and beyond it; none where no bend is shown.
+        sides: The runs of a JS up to the bend and beyond it; empty where no bend is shown.
     """
 
     points: str
     measure: str
     runs: Runs
-    js: NDArray[np.float64]
-    loss: NDArray[np.float64]
     fits: Segments | None
     shape: str
-    sides: tuple[Runs, Runs]
+    sides: Sequence[Runs]
 
 
 def find_bend(
@@ -62,19 +57,17 @@ def find_bend(
     points = "all terms" if term is None else term_name(term)
     if not whole:
         runs, points = runs[~runs["collapsed"]], f"{points}, without collapsed runs"
-    js, loss = (estimates.per_seed(runs, name) for name in (JS, measure))
-    finite = np.isfinite(js) & np.isfinite(loss)
-    runs, js, loss = runs[finite], js[finite], loss[finite]
-    shape, sides = NO_BEND, (runs.iloc[:0], runs.iloc[:0])
+    runs = runs.assign(js=estimates.per_seed(runs, JS), loss=estimates.per_seed(runs, measure))
+    runs = runs[np.isfinite(runs[["js", "loss"]]).all(axis=1)]
     try:
-        fits = fit_segments(js, loss)
+        fits = fit_segments(runs["js"].to_numpy(), runs["loss"].to_numpy())
     except InputError:
-        return Bend(points, measure, runs, js, loss, None, shape, sides)
-    if fits.safe_point is not None:
-        shape = fits.preferred.shape if fits.margin > VERY_STRONG else UNDECIDED
-        beyond = js > fits.preferred.place
-        sides = runs[~beyond], runs[beyond]
-    return Bend(points, measure, runs, js, loss, fits, shape, sides)
+        return Bend(points, measure, runs, None, NO_BEND, ())
+    if fits.safe_point is None:
+        return Bend(points, measure, runs, fits, NO_BEND, ())
+    shape = fits.preferred.shape if fits.margin > VERY_STRONG else UNDECIDED
+    beyond = runs["js"] > fits.preferred.place
+    return Bend(points, measure, runs, fits, shape, (runs[~beyond], runs[beyond]))
 
 
 def find_bends(estimates: Estimates, base: str, each: bool = True) -> Iterator[Bend]:

@@ -200,6 +200,6 @@ def _ranked(estimates: Estimates, found: Sequence[Row]) -> Iterator[str]:
     yield f"Tau of attention with the base's: {', '.join(held)}."
     yield from (row.sentence() for row in found)
     bend = find_bend(estimates, estimates.study.bases[0], NLL_BASE)
-    if all(len(side) for side in bend.sides):
+    if bend.sides:
         up_to, after = (estimates.of(runs, TAU).signed for runs in bend.sides)
         yield f"Up to the {bend.shape} of the loss tau is {up_to}, beyond it {after}."

@@ -76,8 +76,9 @@ def test_a_kink_is_that_of_a_search(tmp_path: Path) -> None:
     bend = bend_of(shaped(SHAPES[KINK]), tmp_path)
 
     def rss(place: float) -> float:
-        design = np.stack([np.ones(30), bend.js, np.maximum(bend.js - place, 0)], axis=1)
-        return float(np.linalg.lstsq(design, bend.loss, rcond=None)[1][0])
+        js = bend.runs["js"].to_numpy()
+        design = np.stack([np.ones(30), js, np.maximum(js - place, 0)], axis=1)
+        return float(np.linalg.lstsq(design, bend.runs["loss"].to_numpy(), rcond=None)[1][0])
 
     best = minimize_scalar(rss, bounds=(0.25, 0.35), method="bounded", options={"xatol": 1e-9})
     assert bend.fits is not None
@@ -106,7 +107,7 @@ def test_a_bend_of_two_readings_is_left_open(tmp_path: Path) -> None:
 def test_too_few_points(tmp_path: Path) -> None:
     bend = bend_of(shaped(SHAPES[KINK], points=5), tmp_path)
     assert (bend.fits, bend.shape) == (None, NO_BEND)
-    assert [len(side) for side in bend.sides] == [0, 0]
+    assert not bend.sides
     assert bend_sentence(bend).endswith(
         "(5 runs), loss against the base's labels: too few points for a bend."
     )
@@ -116,7 +117,7 @@ def test_a_run_without_a_finite_loss_is_no_point(tmp_path: Path) -> None:
     fake = shaped(SHAPES[JUMP])
     fake.rows["adversary-kl-l0.05-s0"]["nll_base"] = np.full(4, np.nan)
     bend = bend_of(fake, tmp_path)
-    assert len(bend.runs) == len(bend.js) == len(bend.loss) == 29
+    assert len(bend.runs) == 29
     assert bend.shape == JUMP
 
 
@@ -125,7 +126,7 @@ def test_points_are_the_runs(fake: FakeTagging, study: Study, estimates: Estimat
     fallen = collapsed(study)
     names = [n for n in fake.rows if n.startswith("adversary-kl") and n not in fallen]
     assert sorted(bend.runs.index) == sorted(names)
-    for run, js, loss in zip(bend.runs.index, bend.js, bend.loss, strict=True):
+    for run, js, loss in zip(bend.runs.index, bend.runs["js"], bend.runs["loss"], strict=True):
         assert js == pytest.approx(measure(fake, run, "attention_js"))
         assert loss == pytest.approx(measure(fake, run, "nll_gold"))
     assert bend.points == "KL, without collapsed runs"
