@@ -17,11 +17,11 @@ from attnlight.report.study.frame import ACCURACY, read_study
 from attnlight.report.study.groups import KL, Spec, missing, words
 from attnlight.report.study.page import write_files
 from attnlight.report.study.series import panels
-from attnlight.report.study.tables import TEXT
+from attnlight.report.study.tables import DASH, TEXT
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import Row, judge
 from attnlight.report.style import INK, MUTED, PALETTE, PAPER
-from attnlight.report.tables import Table, number
+from attnlight.report.tables import Table
 from attnlight.statistics.bootstrap import RESAMPLES
 from attnlight.statistics.exclusivity import (
     COST,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ASKED = {target: words["name"] for target, words in texts()["targets"].items()}
-_DASH = number(float("nan"))
 _NOTHING = Exclusivity(np.nan, np.nan, np.nan, 0, 0)
 _POS = {True: "with POS", False: "without POS", None: "POS unknown"}
 _LOOKS = {"tokens": (PALETTE[0], "o"), "marked": (PALETTE[5], "s"), "sentence": (PALETTE[2], "^")}
@@ -55,6 +54,7 @@ class Condition:
         target: What is asked for.
         setting: Readout and features, which conditions that are compared have in common.
         runs: Its finished adversaries that are on a curve, by `curve`, with their `tvd` and `share`.
+        curves: The same as arrays.
         lacking: Base and seed of the others.
         found: Its exclusivity; of no seeds where there is no curve.
     """
@@ -64,6 +64,7 @@ class Condition:
     target: str
     setting: tuple[str, str]
     runs: pd.DataFrame
+    curves: Runs
     lacking: Sequence[tuple[str, int]]
     found: Exclusivity
 
@@ -140,14 +141,12 @@ def _read_condition(name: str, path: Path) -> Condition:
     whole = by_seed[["zero", "other"]].transform("any").all(axis=1)
     runs, rest = runs.assign(curve=by_seed.ngroup())[whole], runs[~whole]
     runs = runs.sort_values("curve", kind="stable")
-    found = exclusivity(_curves(runs), resamples=RESAMPLES) if len(runs) else _NOTHING
+    curves = Runs(*(runs[column].to_numpy() for column in ("curve", "lam", "tvd", "share")))
+    found = exclusivity(curves, resamples=RESAMPLES) if len(runs) else _NOTHING
     lacking = list(dict.fromkeys(zip(rest["base"], rest["seed"], strict=True)))
     setting = f"{study.facts['readout'] or 'unknown'} readout", _POS[study.facts["pos"]]
-    return Condition(name, estimates, str(study.facts["target"]), setting, runs, lacking, found)
-
-
-def _curves(runs: pd.DataFrame) -> Runs:
-    return Runs(*(runs[name].to_numpy() for name in ("curve", "lam", "tvd", "share")))
+    about = name, estimates, str(study.facts["target"]), setting
+    return Condition(*about, runs, curves, lacking, found)
 
 
 def find_pairs(
@@ -163,8 +162,7 @@ def find_pairs(
         if (a.target, b.target, a.setting) == ("tokens", "marked", b.setting):
             less = _NOTHING
             if a.found.seeds and b.found.seeds:
-                curves = _curves(a.runs), _curves(b.runs)
-                less = exclusivity_difference(*curves, resamples=RESAMPLES)
+                less = exclusivity_difference(a.curves, b.curves, resamples=RESAMPLES)
             groups = ASKED[a.target], a.runs, ASKED[b.target], b.runs
             spec = Spec("exclusivity", *groups, SHARE, ", ".join(a.setting))
             yield a, b, less, judge(spec, _estimate(less), (_estimate(a.found), _estimate(b.found)))
@@ -183,7 +181,7 @@ def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
         bases = one.estimates.study.finished("base")
         means = [(control, SHARE), (control, TVD), (bases, ACCURACY)]
         cells = [str(one.estimates.of(runs, measure)) for runs, measure in means]
-        counts = [str(n) if found.seeds else _DASH for n in (found.seeds, found.censored)]
+        counts = [str(n) if found.seeds else DASH for n in (found.seeds, found.censored)]
         known = [one.name, ASKED[one.target], *one.setting, *counts]
         rows["exclusivity"].append([*known, exclusivity_cell(found), *cells])
     for a, b, less, row in pairs:
@@ -245,7 +243,7 @@ def text_note(conditions: Sequence[Condition]) -> str:
 def exclusivity_cell(found: Exclusivity, difference: bool = False) -> str:
     """Exclusivity with its interval: a lower bound or, of a difference, bounds where censored."""
     if not found.seeds:
-        return _DASH
+        return DASH
     bound = "≥ " if found.censored and not difference else ""
     return bound + _estimate(found).signed
 

@@ -91,15 +91,9 @@ class Estimates:
         self._held: dict[tuple[object, ...], Estimate] = {}
 
     def of(self, runs: Runs, measure: str, less: Runs | None = None) -> Estimate:
-        """Mean of a measure over some finished runs, or its difference from that of others.
+        """Mean of a measure over some finished runs, or that less the mean over others.
 
-        Args:
-            runs: The runs.
-            measure: The measure.
-            less: The runs whose mean is taken off.
-
-        Returns:
-            The estimate; NaN where there is no run on a side.
+        It is NaN where there is no run on a side.
         """
         groups = [runs] if less is None else [runs, less]
         key = measure, *(tuple(group.index) for group in groups)
@@ -110,9 +104,9 @@ class Estimates:
             return Estimate(np.nan, np.nan, np.nan, np.nan, 0)
         resampled = []
         for group in groups:
-            held, drawn = self._resampled(group, measure)
-            models = list(group["model"])
-            resampled.append((mean_of_models(held, models), mean_of_models(drawn, models)))
+            parts = self._resampled(group, measure)
+            held, drawn = (mean_of_models(part, list(group["model"])) for part in parts)
+            resampled.append((held, drawn))
         (mean, drawn), *other = resample_seeds(resampled)
         values, spread = resampled[0][0], np.nan
         values = values[~np.isnan(values)]

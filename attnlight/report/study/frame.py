@@ -228,8 +228,7 @@ def _read_measures(path: Path, finished: Sequence[str]) -> pd.DataFrame:
         elif pa.types.is_list(table.schema.field(name).type):
             sizes = pc.list_value_length(table[name]).drop_null().unique().sort().to_pylist()
             if len(sizes) > 1:
-                what = f"lists of {sizes} values in {name}"
-                raise InputError(f"{path} has {what}: collect the study again.")
+                raise InputError(f"{path} has lists of {sizes} values in {name}: collect it again.")
             for place in range(sum(sizes)):
                 columns[f"{name}_{place}"] = pc.list_element(table[name], place).to_numpy()
         elif name != "run":
@@ -239,11 +238,10 @@ def _read_measures(path: Path, finished: Sequence[str]) -> pd.DataFrame:
     if not frame.index.is_unique:
         name = frame.index[frame.index.duplicated()][0][0]
         raise InputError(f"{path} holds a text of {name} twice.")
-    texts = frame.reset_index("index")[["index", *({"label"} & set(frame))]]
+    clusters = frame.reset_index("index")[["index", *({"label"} & set(frame))]]
     for name in finished:
-        if name not in texts.index:
-            said = f"{path} holds no rows of {name}, which is finished: collect it again."
-            raise InputError(said)
-        if not np.array_equal(texts.loc[[name]], texts.loc[[finished[0]]]):
+        if name not in clusters.index:
+            raise InputError(f"{path} holds no rows of {name}, a finished run: collect it again.")
+        if not np.array_equal(clusters.loc[[name]], clusters.loc[[finished[0]]]):
             raise InputError(f"{path} holds other texts of {name} than of {finished[0]}.")
     return frame

@@ -178,11 +178,10 @@ def words(study: Study) -> dict[str, str]:
     Without an article, `model` is a guided model and `guided` what those are called in general;
     `label` is what an instance is given.
     """
-    found = asdict(study.words)
     model = study.words.guided.partition(" ")[2]
-    in_context = study.runs["context"].notna().any()
+    guided = "probe" if study.runs["context"].notna().any() else model
     label = texts()["labels"].get(study.words.instance, "label")
-    return found | {"model": model, "guided": "probe" if in_context else model, "label": label}
+    return asdict(study.words) | {"model": model, "guided": guided, "label": label}
 
 
 def cells(study: Study, base: str) -> list[Cell]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from attnlight.report.study.frame import Runs, Study
 
 TEXT = "text"  # the readout
-_DASH = number(float("nan"))
+DASH = number(float("nan"))
 _HEAD, _BASE = f"{JS}_heads_", "base: "
 _GAP = (0.35, 0.6)  # mean JS between an imitation's and that of an adversary that got away
 
@@ -84,7 +84,7 @@ def _cell(
     if column == "seeds":
         units = line.runs["model"].nunique()
         guided = "" if units == len(line.runs) else f" (guided by {units})"
-        return _DASH if line.against else f"{len(line.runs)}{guided}"
+        return DASH if line.against else f"{len(line.runs)}{guided}"
     if column.startswith("less ") or line.against:
         against, measure = line.against, column
         if not against:
@@ -92,10 +92,10 @@ def _cell(
             against = TRAINED if other == "trained" else groups.guide_name(estimates.study, other)
         spec = specs.get((line.group, against, line.about, measure))
         if spec is None or line.group == against:
-            return _DASH
+            return DASH
         return str(estimates.of(spec.runs, measure, spec.other))
     if column in DISTANCE and "base" in set(line.runs["role"]):
-        return _DASH  # a base is no distance from itself
+        return DASH  # a base is no distance from itself
     return str(estimates.of(line.runs, column))
 
 
@@ -144,12 +144,12 @@ def _lines_by_base(estimates: Estimates) -> dict[str, list[Line]]:
             name = groups.term_name(term, lam) + "; chosen on validation" * chosen
             name += "" if lam else "; imitation control"
             told = len(runs) and not study.runs.at[base, "unknown"]
-            cells = {"collapsed": f"{runs['collapsed'].sum()} of {len(runs)}" if told else _DASH}
-            every = study.runs["epochs"].notna().any()
-            epochs = (runs["epochs"] if every else runs["epoch"] + 1).dropna()
-            middle, low, high = epochs.median(), epochs.min(), epochs.max()
-            spread = "" if low == high else f" ({low:g} to {high:g})"
-            cells["epochs"] = f"{middle:g}{spread}" if len(epochs) else _DASH
+            cells = {"collapsed": f"{runs['collapsed'].sum()} of {len(runs)}" if told else DASH}
+            epochs = runs["epochs"].fillna(runs["epoch"] + 1).dropna()
+            if len(epochs):
+                low, middle, high = epochs.quantile([0, 0.5, 1])
+                spread = "" if low == high else f" ({low:g} to {high:g})"
+                cells["epochs"] = f"{middle:g}{spread}"
             found["cells"].append(Line([name, base], runs, cells=cells))
         for bend in find_bends(estimates, base) if study.losses else []:
             cells = {"runs": str(len(bend.runs)), "shown": "too few points"}
@@ -197,8 +197,8 @@ def estimates_csv(estimates: Estimates) -> str:
     study, first = estimates.study, estimates.study.bases[0]
     every, cells = [], []
     for base in study.bases:
-        every += [("base", base, study.finished("base", base=base))]
-        every += [("seeds", base, study.finished("seed", base=base))]
+        for name, role in (("base", "base"), ("seeds", "seed")):
+            every.append((name, base, study.finished(role, base=base)))
         for term, lam, runs in groups.cells(study, base):
             cells.append((f"adversary-{term}-{lam:g}", base, runs))
     _, *others = ((key, first, runs) for key, _, runs in groups.models(study) if key != "seeds")
