@@ -97,7 +97,7 @@ def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
     return write_files(
         output,
         head,
-        [row for *_, row in find_pairs(conditions)],
+        [row for *_, row in pairs(conditions)],
         exclusivity_verdicts(conditions),
         exclusivity_tables(conditions),
         [("exclusivity", draw_exclusivity(conditions), {"cost": COST})],
@@ -149,16 +149,14 @@ def _read_condition(name: str, path: Path) -> Condition:
     return Condition(*about, runs, curves, lacking, found)
 
 
-def find_pairs(
-    conditions: Sequence[Condition],
-) -> Iterator[tuple[Condition, Condition, Exclusivity, Row]]:
+def pairs(every: Sequence[Condition]) -> Iterator[tuple[Condition, Condition, Exclusivity, Row]]:
     """Every token's tag and one marked token's under one readout and choice of features.
 
     Yields:
         Both conditions, the exclusivity of the first less that of the second (of no seeds where
         either has no curve), and the comparison with its outcome.
     """
-    for a, b in product(conditions, repeat=2):
+    for a, b in product(every, repeat=2):
         if (a.target, b.target, a.setting) == ("tokens", "marked", b.setting):
             less = _NOTHING
             if a.found.seeds and b.found.seeds:
@@ -174,7 +172,6 @@ def _estimate(found: Exclusivity) -> Estimate:
 
 def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
     """Every table by the stem of its files."""
-    pairs = list(find_pairs(conditions))
     rows: dict[str, list[list[str]]] = {"exclusivity": [], "tokens_less_marked": []}
     for one in conditions:
         control, found = one.runs[one.runs["lam"] == 0], one.found
@@ -184,17 +181,16 @@ def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
         counts = [str(n) if found.seeds else DASH for n in (found.seeds, found.censored)]
         known = [one.name, ASKED[one.target], *one.setting, *counts]
         rows["exclusivity"].append([*known, exclusivity_cell(found), *cells])
-    for a, b, less, row in pairs:
+    for a, b, less, row in pairs(conditions):
         known = [row.spec.about, str(a.found.seeds), str(b.found.seeds)]
         told = [exclusivity_cell(a.found), exclusivity_cell(b.found)]
         rows["tokens_less_marked"].append([*known, *told, exclusivity_cell(less, difference=True)])
-    compared = {"exclusivity": conditions, "tokens_less_marked": [pair[0] for pair in pairs]}
     tables = {}
     for stem, spec in texts()["condition_tables"].items():
-        notes = (text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES), spec["note"])
-        note = " ".join(filter(None, (*notes, text_note(compared[stem]))))
+        note = [text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES), spec["note"]]
+        note += _text_notes(conditions)
         head = [name.format(cost=COST) for name in spec["head"]]
-        tables[stem] = Table.of(spec["title"], head, rows[stem], note)
+        tables[stem] = Table.of(spec["title"], head, rows[stem], " ".join(note))
     return tables
 
 
@@ -203,8 +199,8 @@ def exclusivity_verdicts(conditions: Sequence[Condition]) -> dict[str, list[str]
     answers, rules = [], [text("conditions", "rule")]
     if any(one.target == "sentence" for one in conditions):
         rules.append(text("conditions", "sentence"))
-    rules += filter(None, [text_note(conditions)])
-    for a, b, less, row in find_pairs(conditions):
+    rules += _text_notes(conditions)
+    for a, b, less, row in pairs(conditions):
         one_base = all(one.runs["base"].nunique() == 1 for one in (a, b))
         without = [ASKED[one.target] for one in (a, b) if not one.found.seeds]
         known = {"tokens": exclusivity_cell(a.found), "marked": exclusivity_cell(b.found)}
@@ -232,12 +228,10 @@ def exclusivity_verdicts(conditions: Sequence[Condition]) -> dict[str, list[str]
     return {text("questions", name): said for name, said in found.items()}
 
 
-def text_note(conditions: Sequence[Condition]) -> str:
-    """What to bear in mind where a condition has the readout `text`; empty where none has."""
-    for study in (one.estimates.study for one in conditions):
-        if study.facts["readout"] == TEXT:
-            return text("notes", "text_readout", **words(study))
-    return ""
+def _text_notes(conditions: Sequence[Condition]) -> list[str]:
+    """What to bear in mind, once, where a condition has the readout `text`."""
+    known = (words(s) for one in conditions if (s := one.estimates.study).facts["readout"] == TEXT)
+    return [text("notes", "text_readout", **fields) for fields in known][:1]
 
 
 def exclusivity_cell(found: Exclusivity, difference: bool = False) -> str:

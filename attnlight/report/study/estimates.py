@@ -28,7 +28,7 @@ JS, TVD, TAU = "attention_js", "prediction_tvd", "attention_tau"
 NLL_GOLD, NLL_BASE, SHARE, AGREEMENT = "nll_gold", "nll_base", "attention_js_share", "agreement"
 PREDICTION = (F1, ACCURACY, NLL_GOLD, NLL_BASE)
 DISTANCE = (JS, "attention_js_mean", SHARE, TVD, AGREEMENT, TAU)
-_COLUMN = {ACCURACY: "correct", AGREEMENT: "agree"}
+_MEASURE = {"correct": ACCURACY, "agree": AGREEMENT}  # of a column that is called otherwise
 _OVER = {SHARE: "choices", TAU: "tau_rows"}  # what a mean is over where not over all instances
 _COUNTS = {*INSTANCES, *_OVER.values(), "gold", "found", "matched", "label", "prediction"}
 
@@ -71,9 +71,6 @@ class Estimates:
 
     Measures are `f1` (of chunks, or by class: of the second of two, else the mean over classes),
     `accuracy`, `agreement` and the other columns of `study.parquet`.
-
-    Args:
-        study: The study.
 
     Attributes:
         study: The study.
@@ -154,9 +151,8 @@ def _ratios(rows: pd.DataFrame) -> dict[str, tuple[Floats, Floats]]:
         right = held["prediction"] == held["label"]
         held["correct"] = np.where(held["label"] >= 0, right, np.nan)
     every = next((held[name] for name in INSTANCES if name in held), np.ones(len(rows)))
-    names = {column: measure for measure, column in _COLUMN.items()}
     found = {
-        names.get(column, column): (values, held.get(_OVER.get(column, ""), every))
+        _MEASURE.get(column, column): (values, held.get(_OVER.get(column, ""), every))
         for column, values in held.items()
         if column not in _COUNTS
     }

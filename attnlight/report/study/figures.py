@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnlight.report.study.frame import Runs, Study
-    from attnlight.report.study.series import Drawing
     from attnlight.statistics.changepoint import Segments
 
 _LIMIT = 0.7  # of both axes of figure 5 in the paper
@@ -33,8 +32,8 @@ _EACH = ("a run", "mean over seeds")
 _LINES = {"line": ":", "kink": "-", "jump": (0, (5, 2))}
 
 
-def figures(estimates: Estimates) -> Iterator[Drawing]:
-    """The figures of a study, each drawn when its turn comes.
+def figures(estimates: Estimates) -> Iterator[tuple[str, Figure | None, Mapping[str, object]]]:
+    """The figures of a study, each drawn when its turn comes: kind, figure, what its texts name.
 
     Figure 5 needs what the base's own encoder allows (`worst_js`), its violins the base's largest
     attention weight; without them adversaries are drawn along lambda, and guides side by side.
@@ -57,22 +56,18 @@ def figures(estimates: Estimates) -> Iterator[Drawing]:
         for term in terms:
             bend = find_bend(estimates, base, NLL_BASE, term)
             said = "" if bend.shape == NO_BEND else text("answers", "bend_drawn", shape=bend.shape)
-            known |= {"term": groups.term_name(term), "stem": f"{term}-{base}", "bend": said}
-            yield "outcome", draw_outcome(estimates, base, term), known
-            yield "heads", draw_heads(estimates, base, term), known
-            yield "ranking", draw_ranking(estimates, base, term, bend), known
+            more = {"term": groups.term_name(term), "stem": f"{term}-{base}", "bend": said}
+            yield "outcome", draw_outcome(estimates, base, term), known | more
+            yield "heads", draw_heads(estimates, base, term), known | more
+            yield "ranking", draw_ranking(estimates, base, term, bend), known | more
     if not bounded:
         yield "guides", draw_guides(estimates), words
 
 
 def draw_figure5(estimates: Estimates, base: str) -> Figure | None:
-    """Mean JS against mean TVD of all that was trained from a base.
+    """Mean JS against mean TVD of all that was trained from a base; None where nothing was.
 
-    What attention over the base's own encoder can reach stands beside, exactly and as a search
-    finds it.
-
-    Returns:
-        The figure; None where nothing was trained.
+    What attention over the base's own encoder can reach stands beside, exactly and by search.
     """
     every, study = list(series.of_base(estimates, base).values()), estimates.study
     if not every:
@@ -141,8 +136,7 @@ def draw_violins(study: Study, base: str, runs: Runs) -> Figure | None:
         "max_attention": measured["base_max_attention"].iloc[:, 0],
         JS: measured[JS].median(axis=1, skipna=False),
     }
-    texts = pd.DataFrame(columns).dropna()
-    texts = texts[texts["prediction"] >= 0]
+    texts = pd.DataFrame(columns).dropna().query("prediction >= 0")
     if texts.empty:
         return None
     rows = {name: texts[name].to_numpy() for name in columns}
@@ -233,11 +227,7 @@ def draw_heads(estimates: Estimates, base: str, term: str) -> Figure | None:
 
 
 def draw_ranking(estimates: Estimates, base: str, term: str, bend: Bend) -> Figure | None:
-    """Tau against lambda, and against JS with the bend that the loss of the same runs has.
-
-    Returns:
-        The figure; None where tau is undefined throughout.
-    """
+    """Tau against lambda, and against JS with the bend of the loss; None where it is undefined."""
     every = series.of_base(estimates, base)
     if np.isnan(every[term].means("lam", TAU)[1]).all():
         return None

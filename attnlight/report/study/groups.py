@@ -22,14 +22,6 @@ _OF_MODELS = ("base", "adversary", "other")  # guides whose attention a model ha
 _MOST = 5  # names of unfinished runs; more are counted
 
 
-class Cell(NamedTuple):
-    """The finished adversaries of one attention term and lambda."""
-
-    term: str
-    lam: float
-    runs: Runs
-
-
 class Spec(NamedTuple):
     """Two groups that are compared.
 
@@ -72,10 +64,10 @@ def specs(study: Study) -> Iterator[Spec]:
         yield Spec("ranked", BEST, best, SEEDS, plain[SEEDS], TAU)
         for term, path in paths(study, base).items():
             zero, about = study.controls(base, term), term_name(term)
-            for cell in path:
-                if cell.lam > 0:
-                    name = term_name(term, cell.lam)
-                    yield Spec("lost", name, cell.runs, CONTROL, zero, quality, about)
+            for lam, runs in path.items():
+                if lam > 0:
+                    name = term_name(term, lam)
+                    yield Spec("lost", name, runs, CONTROL, zero, quality, about)
     yield from _guide_specs(study)
 
 
@@ -184,23 +176,26 @@ def words(study: Study) -> dict[str, str]:
     return asdict(study.words) | {"model": model, "guided": guided, "label": label}
 
 
-def cells(study: Study, base: str) -> list[Cell]:
-    """The planned cells of a base: lambda 0, then KL, then others, lambdas ascending."""
+def cells(study: Study, base: str) -> list[tuple[str, float, Runs]]:
+    """Term, lambda and finished runs of each that is planned of a base's adversaries.
+
+    Lambda 0 comes first, then KL before other terms, lambdas ascending.
+    """
     planned = study.planned("adversary", base=base).groupby(["term", "lam"])
-    found = [Cell(term, lam, runs[runs["state"] == FINISHED]) for (term, lam), runs in planned]
-    return sorted(found, key=lambda cell: (cell.lam > 0, cell.term != KL))
+    found = [(term, lam, runs[runs["state"] == FINISHED]) for (term, lam), runs in planned]
+    return sorted(found, key=lambda cell: (cell[1] > 0, cell[0] != KL))
 
 
-def paths(study: Study, base: str) -> dict[str, list[Cell]]:
-    """The cells of each attention term with finished runs, lambda rising, from lambda 0.
+def paths(study: Study, base: str) -> dict[str, dict[float, Runs]]:
+    """The finished adversaries of each attention term by lambda, rising from lambda 0.
 
     Terms have finished adversaries of the base at a lambda above 0; KL is the first.
     """
-    found: dict[str, list[Cell]] = {}
-    for cell in cells(study, base):
-        if cell.lam > 0 and len(cell.runs):
-            start = Cell(cell.term, 0.0, study.controls(base, cell.term))
-            found.setdefault(cell.term, [start] * bool(len(start.runs))).append(cell)
+    found: dict[str, dict[float, Runs]] = {}
+    for term, lam, runs in cells(study, base):
+        if lam > 0 and len(runs):
+            start = study.controls(base, term)
+            found.setdefault(term, {0.0: start} if len(start) else {})[lam] = runs
     return found
 
 

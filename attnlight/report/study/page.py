@@ -17,7 +17,8 @@ from attnlight.report.study.verdict import Row, rows, verdicts
 from attnlight.report.style import inline_svg, save_figure
 
 if TYPE_CHECKING:
-    from attnlight.report.study.series import Drawing
+    from matplotlib.figure import Figure
+
     from attnlight.report.tables import Table
 
 PAGE = "index.html"
@@ -74,7 +75,7 @@ def write_files(
     compared: Sequence[Row],
     answers: Mapping[str, Sequence[str]],
     tables: Mapping[str, Table],
-    drawings: Iterable[Drawing],
+    drawings: Iterable[tuple[str, Figure | None, Mapping[str, object]]],
     full: Mapping[str, str],
 ) -> list[Path]:
     """Write a report.
@@ -87,7 +88,7 @@ def write_files(
             them.
         answers: The sentences that follow from them, by their question.
         tables: Tables by the stem of their files.
-        drawings: Figures, each drawn when its turn comes.
+        drawings: Kind of each figure, the figure, if there is one, and what its texts name.
         full: Content of the file that holds every mean in full, by its name.
 
     Returns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,16 +14,11 @@ from attnlight.report.study.groups import CONTROL, SEEDS, UNIFORM, named, paths,
 from attnlight.report.style import COLUMN_WIDTH, INK, PALETTE, PAPER, new_figure, styled
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from attnlight.report.study.frame import Runs
-
-    # Kind of a figure, the figure, None where there is nothing to draw, and what its texts name.
-    Drawing: TypeAlias = tuple[str, Figure | None, Mapping[str, object]]
 
 TERMS = {"kl": PALETTE[0], "js": PALETTE[5], "tvd": PALETTE[3], "compat": PALETTE[5]}
 LOOKS = {UNIFORM: (PALETTE[1], "^"), SEEDS: (PALETTE[2], "s"), CONTROL: (INK, "D")}
@@ -105,9 +100,8 @@ def of_base(estimates: Estimates, base: str) -> dict[str, Series]:
     """What was trained from a base and is finished: adversaries by term, and groups by name."""
     found, plain = {}, named(estimates.study, base)
     for term, path in paths(estimates.study, base).items():
-        groups, lambdas = [cell.runs for cell in path], [cell.lam for cell in path]
         name, color = f"adversary, {term_name(term)}", TERMS.get(term, PALETTE[4])
-        found[term] = Series(estimates, name, color, "o", groups, lambdas)
+        found[term] = Series(estimates, name, color, "o", list(path.values()), list(path))
     for name, look in LOOKS.items():
         if len(plain[name]):
             found[name] = Series(estimates, name, *look, [plain[name]])

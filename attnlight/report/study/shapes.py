@@ -53,7 +53,7 @@ def find_bend(
         (term,) = by_term
     runs = estimates.study.finished("adversary", base=base)
     if term is not None:
-        runs = runs.loc[[name for cell in by_term.get(term, []) for name in cell.runs.index]]
+        runs = runs.loc[[name for own in by_term.get(term, {}).values() for name in own.index]]
     points = "all terms" if term is None else term_name(term)
     if not whole:
         runs, points = runs[~runs["collapsed"]], f"{points}, without collapsed runs"

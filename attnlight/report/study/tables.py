@@ -177,14 +177,11 @@ def _notes(estimates: Estimates) -> dict[str, str]:
     notes = [several.format(base, collapse_note(study, base)) for base in planned]
     gaps, (low, high) = [], _GAP
     for term, path in sorted(groups.paths(study, base).items()):
-        means = [estimates.of(cell.runs, JS).mean for cell in path if cell.lam > 0]
+        means = [estimates.of(runs, JS).mean for lam, runs in path.items() if lam > 0]
         if max(means) >= high and not any(low < mean < high for mean in means):
             gaps.append(text("answers", "gap", term=groups.term_name(term), low=low, high=high))
     known |= {"collapses": " ".join(notes), "gaps": " ".join(gaps)}
-    there = {
-        "search": "search_js" in study.measures or "worst_js" in study.measures,
-        "alone": "tokens" in groups.guides(study),
-    }
+    there = {"search": "worst_js" in study.measures, "alone": "tokens" in groups.guides(study)}
     for name, note in texts()["notes"].items():
         known[name] = note.format(**known) if there.get(name, True) else ""
     return known

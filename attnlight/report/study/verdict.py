@@ -72,8 +72,8 @@ def judge(spec: Spec, found: Estimate, sides: tuple[Estimate, Estimate], quality
     if fewest < FEWEST:
         outcome = TOO_FEW if fewest else NO_RUNS
     means, counts, lacking = [], [], []
-    groups = (spec.group, spec.runs), (spec.against, spec.other)
-    for side, (name, runs) in zip(sides, groups, strict=True):
+    compared = (spec.group, spec.runs), (spec.against, spec.other)
+    for side, (name, runs) in zip(sides, compared, strict=True):
         guided = f", guided by {side.seeds} model{'' if side.seeds == 1 else 's'}"
         count = f"{len(runs)} seed{'' if len(runs) == 1 else 's'}"
         counts.append(count + guided * (side.seeds < len(runs)))
@@ -183,9 +183,9 @@ def _collapsed(study: Study) -> Iterator[str]:
     yield collapse_note(study, base)
     if not study.runs.at[base, "unknown"]:
         for term, path in groups.paths(study, base).items():
-            fallen = [(cell, int(cell.runs["collapsed"].sum())) for cell in path]
-            where = [f"{n} of {len(cell.runs)} at λ = {cell.lam:g}" for cell, n in fallen if n]
-            whole = sum(len(cell.runs) for cell in path)
+            fallen = [(lam, len(runs), runs["collapsed"].sum()) for lam, runs in path.items()]
+            where = [f"{count} of {runs} at λ = {lam:g}" for lam, runs, count in fallen if count]
+            whole = sum(len(runs) for runs in path.values())
             yield f"{groups.term_name(term)}, of {whole} runs: {', '.join(where) or 'none'}."
 
 
