@@ -243,11 +243,9 @@ def exclusivity_cell(found: Exclusivity, difference: bool = False) -> str:
 
 
 def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
-    """Curves of seeds by target, their mean, and what is read from them.
+    """Curves of seeds by target, their mean, and what is read from them; None without a curve.
 
-    Returns:
-        The figure, a panel for each readout and choice of features; None where no condition has a
-        curve.
+    Each readout and choice of features has a panel.
     """
     found = [one for one in conditions if one.found.seeds]
     if not found:

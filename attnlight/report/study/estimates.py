@@ -101,8 +101,9 @@ class Estimates:
             return Estimate(np.nan, np.nan, np.nan, np.nan, 0)
         resampled = []
         for group in groups:
-            parts = self._resampled(group, measure)
-            held, drawn = (mean_of_models(part, list(group["model"])) for part in parts)
+            held, drawn = self._resampled(group, measure)
+            if not group["model"].is_unique:
+                held, drawn = (mean_of_models(part, list(group["model"])) for part in (held, drawn))
             resampled.append((held, drawn))
         (mean, drawn), *other = resample_seeds(resampled)
         values, spread = resampled[0][0], np.nan

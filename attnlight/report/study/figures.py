@@ -41,7 +41,7 @@ def figures(estimates: Estimates) -> Iterator[tuple[str, Figure | None, Mapping[
     study, chosen = estimates.study, estimates.study.selected
     bounded, words = "worst_js" in study.measures, groups.words(study)
     for base in study.bases:
-        known, terms = {**words, "base": base}, groups.paths(study, base)
+        known = {**words, "base": base}
         if bounded:
             yield "figure5", draw_figure5(estimates, base), known
             named = groups.named(study, base)
@@ -51,6 +51,7 @@ def figures(estimates: Estimates) -> Iterator[tuple[str, Figure | None, Mapping[
                 runs = f"{count} {name}" if count > 1 else f"one of the {name}"
                 yield "violins", made, known | {"runs": runs, "group": name, "stem": stem}
             continue
+        terms = groups.paths(study, base)
         if terms and {*LOSSES} <= {*study.measures}:
             yield "tradeoff", draw_tradeoff(estimates, base), known
         for term in terms:
@@ -120,11 +121,7 @@ def _name_lambdas(axes: Axes, one: series.Series, above: bool) -> None:
 
 
 def draw_violins(study: Study, base: str, runs: Runs) -> Figure | None:
-    """Each text's median divergence over some variants of a base.
-
-    Returns:
-        The figure; None where the base or every variant is unfinished, or nothing is defined.
-    """
+    """Each text's median divergence over some variants of a base; None where it is undefined."""
     import pandas as pd
 
     own = study.finished("base", base=base)

@@ -18,7 +18,7 @@ import numpy as np
 
 from attnlight.report.study import groups
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, Estimate, Estimates
-from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, Spec
+from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, TABLE, Spec
 from attnlight.report.study.shapes import bend_sentence, find_bend, find_bends
 from attnlight.report.study.texts import capital, text
 from attnlight.report.tables import number
@@ -41,7 +41,7 @@ class Row(NamedTuple):
         sides: That of the group, and of the one which it is compared with.
         outcome: Of the difference: `above` or `below` 0, `not shown`, `too few` models on a side,
             or `no runs` on one.
-        words: What its sentence may name.
+        words: What its sentence may name; empty where none tells it.
     """
 
     spec: Spec
@@ -71,6 +71,8 @@ def judge(spec: Spec, found: Estimate, sides: tuple[Estimate, Estimate], quality
     outcome = ABOVE if found.low > 0 else BELOW if found.high < 0 else NOT_SHOWN
     if fewest < FEWEST:
         outcome = TOO_FEW if fewest else NO_RUNS
+    if spec.question == TABLE:
+        return Row(spec, found, sides, outcome, {})
     means, counts, lacking = [], [], []
     compared = (spec.group, spec.runs), (spec.against, spec.other)
     for side, (name, runs) in zip(sides, compared, strict=True):
@@ -136,7 +138,7 @@ def _beyond(estimates: Estimates, found: Sequence[Row], price: Sequence[Row]) ->
     if all(row.outcome != NO_RUNS for row in price):
         tvd, quality = price
         yield text("answers", "price", tvd=tvd.estimate.signed, **quality.words)
-    best = groups.named(estimates.study)[BEST]
+    best = found[0].spec.runs
     if len(best) and len(estimates.heads) > 1:
         means = [number(estimates.of(best, measure).mean) for measure in estimates.heads]
         each = ", ".join(f"{mean} (head {head})" for head, mean in enumerate(means))
