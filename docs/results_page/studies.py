@@ -16,8 +16,8 @@ from attnlight.report.study import conditions
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.groups import guides
-from attnlight.report.study.tables import Tables
-from attnlight.report.study.verdict import Verdict, verdicts
+from attnlight.report.study.tables import study_tables
+from attnlight.report.study.verdict import verdicts
 from attnlight.report.tables import Table, markdown_table
 from results_page.tables import DASH
 
@@ -45,20 +45,20 @@ def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
     Raises:
         InputError: The files of a study are missing or damaged.
     """
-    found: dict[str, tuple[Mapping[str, Table], Sequence[Verdict]]] = {}
+    found: dict[str, tuple[Mapping[str, Table], Mapping[str, Sequence[str]]]] = {}
     compared: dict[str, dict[str, Path]] = {}
     for path in sorted(path.parent for path in folder.glob("*/study.json")):
         study = read_study(path)
         condition = study.facts["options"]
         if condition is None:
             estimates = Estimates(study)
-            tables = with_published(study, Tables(estimates).all(), published)
+            tables = with_published(study, study_tables(estimates), published)
             found[path.name] = tables, verdicts(estimates)
         else:
             compared.setdefault(path.name.removesuffix(f"-{condition}"), {})[condition] = path
     for name, folders in compared.items():
-        collected, absent = conditions.read_conditions(folders)
-        answers = conditions.exclusivity_verdicts(collected, absent)
+        collected = conditions.read_conditions(folders)
+        answers = conditions.exclusivity_verdicts(collected)
         found[name] = conditions.exclusivity_tables(collected), answers
     blocks: dict[str, str] = {}
     for name, (tables, answers) in found.items():
@@ -66,7 +66,7 @@ def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
         for stem, one in tables.items():
             note = f"\n{one.note}\n" if one.note else ""
             blocks[f"{place}_{stem}"] = markdown_table(one.head, one.rows) + note
-        told = (f"* **{one.question}** {' '.join(one.sentences)}\n" for one in answers)
+        told = (f"* **{question}** {' '.join(said)}\n" for question, said in answers.items())
         blocks[f"{place}_verdict"] = "".join(told)
     return blocks
 
@@ -103,7 +103,9 @@ def with_published(
     for stem, one in tables.items():
         frame = pd.DataFrame(one.rows, columns=one.head)
         if stem == "table3" and given:
-            frame = frame.assign(**{source: [given.get(name, DASH) for name in guides(study)]})
+            frame = frame.assign(
+                **{source: [given.get(name, DASH) for name in guides(study).get(None, {})]}
+            )
         for place, label, figures in below:
             if place == stem:
                 frame.loc[len(frame)] = [label, *(figures.get(x, DASH) for x in frame.columns[1:])]
