@@ -152,16 +152,8 @@ def _first_change(
         # From the tail, so that what is left is summed.
         tails = orders[:, part, 1:].flip(-1)
         if heads == 1:
-            # Sums are compared undivided: a quotient's rounding could make a tie of a lead.
-            leading = _tail_sums(terms, decision[:, None], tails)
-            changed = torch.zeros_like(tails, dtype=torch.bool)
-            for rival in rivals:
-                asked = rival if rival.shape[1] == 1 else rival[:, part]
-                ahead = _tail_sums(terms, asked, tails)
-                wins_ties = (asked < decision[:, None]).unsqueeze(-1)
-                changed |= (ahead > leading) | ((ahead == leading) & wins_ties)
-            mass = _tail_sums(terms, torch.full_like(decision[:, None], width - 1), tails)
-            changed = torch.where(mass > 0, changed, emptied)
+            asked = [rival if rival.shape[1] == 1 else rival[:, part] for rival in rivals]
+            changed = _beaten(terms[:, 0].mT, tails, emptied, decision, asked)
         else:
             index = tails[:, :, None, :, None].expand(-1, -1, heads, -1, width)
             wide = terms.unsqueeze(1).expand(-1, tails.shape[1], -1, -1, -1)
@@ -176,10 +168,24 @@ def _first_change(
     return torch.cat(counts, dim=1)
 
 
-def _tail_sums(terms: Tensor, columns: Tensor, tails: Tensor) -> Tensor:
-    """Sums (B, K, M) over the first 1, 2, ... items of tails (B, K, M), of one head's terms.
+def _beaten(
+    columns: Tensor, tails: Tensor, emptied: Tensor, decision: Tensor, rivals: Sequence[Tensor]
+) -> Tensor:
+    """Whether a rival wins on the first 1, 2, ... items of tails (B, K, M), (B, K, M) bool.
 
-    The columns are classes (B, 1), or one for each tail (B, K); after the classes comes the weight.
+    For the columns (B, C + 1, N) of one head. Sums are compared undivided: a quotient's rounding
+    could make a tie of a lead.
     """
-    own = terms[:, 0].mT.gather(1, columns.unsqueeze(-1).expand(-1, -1, terms.shape[2]))
-    return own.expand(-1, tails.shape[1], -1).gather(-1, tails).cumsum(-1)
+
+    def sums(classes: Tensor) -> Tensor:
+        own = columns.gather(1, classes.unsqueeze(-1).expand(-1, -1, columns.shape[-1]))
+        return own.expand(-1, tails.shape[1], -1).gather(-1, tails).cumsum(-1)
+
+    leading = sums(decision[:, None])
+    beaten = torch.zeros_like(tails, dtype=torch.bool)
+    for rival in rivals:
+        wins_ties = (rival < decision[:, None]).unsqueeze(-1)
+        ahead = sums(rival)
+        beaten |= (ahead > leading) | ((ahead == leading) & wins_ties)
+    mass = sums(torch.full_like(decision[:, None], columns.shape[1] - 1))
+    return torch.where(mass > 0, beaten, emptied)
