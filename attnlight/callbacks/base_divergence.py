@@ -80,19 +80,6 @@ class BaseDivergence(InterpretabilityTest):
         self._outputs: OutputStore | None = None
         self._heads: list[int] | None = None
 
-    @property
-    @override
-    def metadata(self) -> Mapping[str, Any]:
-        if self._reference is None:
-            return {}
-        metadata: dict[str, Any] = {
-            "base": str(self._reference.path),
-            "base_fingerprint": self._reference.identity.fingerprint,
-        }
-        if self._heads is not None:
-            metadata |= {"heads": self._heads, "heads_matched_on": _MATCHED_ON}
-        return metadata | ({"tie": TIE} if self.rankings else {})
-
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
@@ -105,6 +92,10 @@ class BaseDivergence(InterpretabilityTest):
         self._reference = own if self.base is None else Reference(self.base)
         assert self._reference is not None
         self._reference.require_corpus(trainer.datamodule)  # type: ignore[attr-defined]
+        self.metadata = {
+            "base": str(self._reference.path),
+            "base_fingerprint": self._reference.identity.fingerprint,
+        } | ({"tie": TIE} if self.rankings else {})
 
     @override
     def measure(
@@ -173,4 +164,6 @@ class BaseDivergence(InterpretabilityTest):
                     found += head_divergences(output.weights[real], base[real])
             # The model's head for each of the base's, the same on all ranks.
             self._heads = match_heads(trainer.strategy.reduce(found, reduce_op="sum"))
+            matched = {"heads": self._heads, "heads_matched_on": _MATCHED_ON}
+            self.metadata = {**self.metadata, **matched}
         super()._begin(trainer, module, stage, epoch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,11 +68,7 @@ class SingleErasure(InterpretabilityTest):
         super().__init__(every_n_epochs, max_instances, seed, figures)
         self.gradient = gradient
         self.compat = compat
-
-    @property
-    @override
-    def metadata(self) -> Mapping[str, Any]:
-        return {"gradient": self.gradient, "tie": TIE}
+        self.metadata = {"gradient": gradient, "tie": TIE}
 
     @override
     def measure(

@@ -7,6 +7,7 @@ further from the model's own. Elsewhere what is found is a lower bound of the la
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -24,6 +25,9 @@ from attnlight.functional.readout.opaque import ReadCandidates
 # Items of each kind at the ends of segments; candidates that are read at once; nats by which a
 # segment must promise more than the best so far; rounds of a search.
 _ITEMS, _CANDIDATES, _GAIN, _ROUNDS = 4, 1 << 15, 1e-6, 40
+# Heads (E,), attention where each begins (E, N), its excess as `ask` returns it, and the item (E,)
+# where it ends.
+Segments = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def blackbox_adversary(
@@ -71,8 +75,9 @@ def blackbox_adversary(
         search.best = torch.where(search.js[:, None] > 0, given, own)
     search.try_items()
     if search.open.any():
-        search.try_segments()
-        search.try_mixtures()
+        for segments in search.segments():
+            search.follow(*segments)
+        search.follow(*search.mixtures())
     js = search.js.masked_fill(~search.finite, math.nan)
     return search.best.reshape(weights.shape), js.reshape(weights.shape[:-1])
 
@@ -132,29 +137,29 @@ class _Search:
                 self.open[heads[excess <= 0]] = False
                 heads, item = self.open.nonzero().unbind(-1)
 
-    def try_segments(self) -> None:
-        """Try segments to the lightest items, and from the own attention to the nearest ones, too.
+    def segments(self) -> Iterator[Segments]:
+        """Segments from the own attention, then from the lightest items that keep the prediction.
 
-        They start at the own attention and at the lightest items that keep the prediction; nearest
-        are the items that move the prediction least.
+        They lead to the lightest items, those from the own attention also to the items that move
+        the prediction least.
         """
         near = ranking(-self._excess, self.open)[:, :_ITEMS]
         light, real = self._lightest(self.open)
         items = torch.cat([near, light], dim=1)
         head, column = torch.cat([self.open.gather(1, near), real], dim=1).nonzero().unbind(-1)
         excess = torch.full_like(head, math.log(1e-6), dtype=torch.float64)
-        self._follow(head, self._own[head], excess, items[head, column])
+        yield head, self._own[head], excess, items[head, column]
         keeping, kept = self._lightest(self._excess <= 0)
         head, one, other = (kept[:, :, None] & real[:, None]).nonzero().unbind(-1)
         start = keeping[head, one]
         starts = one_hot(start, self._own.shape[1]).double()
-        self._follow(head, starts, self._excess[head, start], light[head, other])
+        yield head, starts, self._excess[head, start], light[head, other]
 
-    def try_mixtures(self) -> None:
-        """Try mixtures of a lighter and a heavier item for the predicted class, and beyond them.
+    def mixtures(self) -> Segments:
+        """Segments from mixtures of two items to each of them.
 
-        They are sought where such a mixture leaves the probability of this class as it is; from
-        there the segments to both items are tried.
+        One item makes the predicted class less likely and one more likely; sought are mixtures that
+        leave its probability as it is.
         """
         i, below = self._lightest(self._lead < 0)
         j, above = self._lightest(self._lead > 0)
@@ -184,9 +189,9 @@ class _Search:
             wide = mixtures.outside - mixtures.inside > NARROW
             mixtures = mixtures.take(~kept & wide & (lead.abs() > self._epsilon / 2))
         head, mixed, excess, i, j = (torch.cat(part) for part in zip(*found, strict=True))
-        self._follow(head.repeat(2), mixed.repeat(2, 1), excess.repeat(2), torch.cat([i, j]))
+        return head.repeat(2), mixed.repeat(2, 1), excess.repeat(2), torch.cat([i, j])
 
-    def _follow(self, heads: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> None:
+    def follow(self, heads: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> None:
         """Try attentions between starts (E, N), of an excess (E,), and all attention on items (E,).
 
         A segment is followed for as long as any attention on it may be better than the best so far.
