@@ -75,6 +75,9 @@ def random_others(
 
 def item_places(mask: Tensor) -> Tensor:
     """Places of the items from left to right, then those of what is off the mask, (B, N) long."""
+    places = torch.arange(mask.shape[1], device=mask.device)
+    if torch.equal(mask, places < mask.sum(-1, keepdim=True)):  # as a text's padding is
+        return places.expand(mask.shape)
     return mask.byte().sort(dim=-1, descending=True, stable=True).indices
 
 

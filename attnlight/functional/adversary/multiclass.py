@@ -94,13 +94,10 @@ class _Edges(NamedTuple):
         """Some of the edges, by their numbers."""
         return _Edges(*(column[edges] for column in self))
 
-    def at(self, share: Tensor) -> Tensor:
-        """Probabilities (E, S, C) at shares (E, S) of item j."""
-        return (self.origin[:, None] + share.unsqueeze(-1) * self.step[:, None]).softmax(-1)
-
     def moved(self, share: Tensor) -> Tensor:
         """How far the prediction moves at shares (E, S) of item j, (E, S)."""
-        return total_variation(self.at(share), self.own[:, None])
+        logits = self.origin[:, None] + share.unsqueeze(-1) * self.step[:, None]
+        return total_variation(logits.softmax(-1), self.own[:, None])
 
 
 def _js(weights: Tensor, row: Tensor, i: Tensor, j: Tensor, share: Tensor) -> Tensor:
@@ -179,7 +176,8 @@ def _sides(edges: _Edges, epsilon: float) -> _Edges:
     least, most = others.start[:, None], others.end[:, None]
     for _ in range(_HALVINGS):
         middle = (least + most) / 2
-        slope = ((others.at(middle) - others.own[:, None]) * others.step[:, None]).sum(-1)
+        prediction = (others.origin + middle * others.step).softmax(-1)
+        slope = ((prediction - others.own) * others.step).sum(-1, keepdim=True)
         least, most = torch.where(slope > 0, least, middle), torch.where(slope > 0, middle, most)
     next_ = torch.searchsorted(points[missed].contiguous(), least).clamp(1, _SAMPLES - 1)
     inside[missed] = least.expand(-1, 2)

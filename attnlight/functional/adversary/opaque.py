@@ -68,7 +68,8 @@ def blackbox_adversary(
     if not epsilon > 0:
         raise InputError(f"epsilon is {epsilon}, but must be above 0")
     own, reach = own_attention(weights, mask)
-    search = _Search(Candidates(readout, weights, part, by_head=True), own, reach, epsilon)
+    wide = weights.detach() if weights.ndim == 3 else weights.detach().unsqueeze(1)
+    search = _Search(Candidates(readout, wide, part, by_head=True), own, reach, epsilon)
     if found is not None:
         given = found.double().reshape(own.shape)
         search.js = js_from(own, given)
