@@ -82,11 +82,11 @@ class RunConfig(SaveConfigCallback):
         config.ckpt_path, config.overwrite = None, False
         for name, value in getattr(pl_module, "settled", {}).items():
             config.model.init_args[name] = value
-        named = stage + corpus_suffix(trainer)
-        path = Path(trainer.default_root_dir) / f"{named}.yaml"
+        suffix = corpus_suffix(trainer)
+        path = Path(trainer.default_root_dir) / f"{stage}{suffix}.yaml"
         if stage in STAGES:
             now = {test.name for test in attached_tests(trainer)}
-            records = path.parent / "records" / (STAGES[stage] + corpus_suffix(trainer))
+            records = path.parent / "records" / (STAGES[stage] + suffix)
             try:
                 earlier = read_yaml(path)["trainer"]["callbacks"] or []
                 names = [record_name(str(c["class_path"]).rpartition(".")[2]) for c in earlier]
@@ -101,7 +101,7 @@ class RunConfig(SaveConfigCallback):
         write_text(path, text)
         for logger in trainer.loggers:
             if isinstance(logger, pl.loggers.WandbLogger):
-                logged = {named: yaml.safe_load(text)}
+                logged = {stage + suffix: yaml.safe_load(text)}
                 logger.experiment.config.update(logged, allow_val_change=True)
 
     on_validation_start = on_test_start = on_predict_start = on_fit_start

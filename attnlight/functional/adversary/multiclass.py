@@ -15,9 +15,9 @@ from attnlight.functional.divergence import total_variation
 _PAIRS, _EDGES = 1 << 20, 1 << 13
 # Points sampled on an edge, and halvings of an interval.
 _SAMPLES, _HALVINGS = 16, 45
-# Rivals of the predicted class that edges are held to first.
+# The likeliest rivals of the predicted class, whose log ratios are checked first.
 _LIKELIEST = 2
-# Halvings between two looks at which edges are still worth one.
+# Halvings between two checks of which edges may still beat the best.
 _LOOKS = 5
 
 
@@ -143,7 +143,7 @@ def _screened(
         for part in torch.split(pairs.nonzero(), max(1, _PAIRS // lead.shape[-1])):
             row, i, j = part.unbind(-1)
             row = row + first
-            # Few edges keep the log ratios to the likeliest rivals: only these are held to all.
+            # Few edges keep the log ratios to the likeliest rivals: only these are checked for all.
             for rivals in (slice(0, _LIKELIEST), slice(None)):
                 one, other = lead[row, i, rivals], lead[row, j, rivals]
                 bounds = torch.stack([low[row, rivals], high[row, rivals]])
