@@ -34,16 +34,14 @@ def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     mask = mask.reshape(len(mask), *(1,) * (x.ndim - 2), width).expand_as(x).flatten(0, -2)
     x, y = (scores.flatten(0, -2).double().masked_fill(~mask, math.inf) for scores in (x, y))
     unknown = (x.isnan() | y.isnan()).any(-1)
-    first, second = (
-        dense_ranks(scores, mask, exact=True).masked_fill(~mask, width) for scores in (x, y)
-    )
-    joint = (first * (width + 1) + second).sort(-1).values
+    x, y = (dense_ranks(scores, mask, exact=True).masked_fill_(~mask, width) for scores in (x, y))
+    joint = (x * (width + 1) + y).sort(-1).values
     discordant = _inversions(joint % (width + 1)).double()
     front = mask.sort(-1, descending=True).values
     items = mask.sum(-1).double()
-    x_ties, y_ties = _ties(first, mask), _ties(second, mask)
-    joint_ranks = dense_ranks(joint, front, exact=True).masked_fill(~front, width)
-    joint_ties, _, _ = _ties(joint_ranks, front)
+    x_ties, y_ties = _ties(x, mask), _ties(y, mask)
+    joint = dense_ranks(joint, front, exact=True).masked_fill_(~front, width)
+    joint_ties, _, _ = _ties(joint, front)
     pairs = items * (items - 1) / 2
     untied_x, untied_y = pairs - x_ties[0], pairs - y_ties[0]
     undefined = (untied_x <= 0) | (untied_y <= 0)

@@ -109,6 +109,5 @@ def dense_ranks(scores: Tensor, mask: Tensor, exact: bool = False) -> Tensor:
     else:
         order = scores.argsort(-1)
     ordered = scores.gather(-1, order)
-    apart = ordered.diff(dim=-1) > tie
-    ranks = torch.zeros_like(order).scatter_(-1, order[:, 1:], apart.long().cumsum(-1))
-    return ranks.masked_fill(~mask, -1)
+    steps = (ordered.diff(dim=-1) > tie).cumsum(-1)
+    return torch.zeros_like(order).scatter_(-1, order[:, 1:], steps).masked_fill_(~mask, -1)
