@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -77,14 +77,10 @@ class DecisionFlip(InterpretabilityTest):
         self.draws = draws
         self.gradient = gradient
         self.emptied = emptied
-
-    @property
-    @override
-    def metadata(self) -> Mapping[str, Any]:
-        return {
-            "draws": self.draws,
-            "gradient": self.gradient,
-            "emptied": self.emptied,
+        self.metadata = {
+            "draws": draws,
+            "gradient": gradient,
+            "emptied": emptied,
             "tie": TIE,
             "minimal": "exact for one head and by head, an upper bound for several heads together, "
             "null without item logits",
