@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +17,7 @@ from numpy.typing import NDArray
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError, require_at_least
 
 _LONGEST = 10_000  # gensim drops what a sentence has beyond
@@ -74,6 +78,32 @@ class CorpusText:
                 for position in range(len(split)):
                     for ids in split.sentences(position):
                         yield [words[number] for number in ids if number >= special]
+
+
+def prepare_vectors(
+    corpus: Path, corpus_name: str, text: CorpusText, settings: Word2VecSettings
+) -> Path:
+    """A word2vec file beside a prepared corpus, trained on its text once.
+
+    Args:
+        corpus: The folder of the prepared corpus.
+        corpus_name: What messages call it.
+        text: Its text.
+        settings: Equal ones of equal text give the same file.
+
+    Raises:
+        InputError: gensim is not installed, or no word occurs often enough.
+    """
+
+    def write(folder: Path) -> None:
+        print(f"{corpus_name}: training word vectors on its text, once", file=sys.stderr)
+        train_word2vec(text, settings).write(folder / "vectors.bin", binary=True)
+
+    identity = json.dumps(asdict(settings), sort_keys=True)
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    target = corpus.with_name(f"word2vec-{corpus.name}-{digest}")
+    prepare_once(target, write)
+    return target / "vectors.bin"
 
 
 class TrainedVectors(NamedTuple):

@@ -6,7 +6,6 @@ import hashlib
 import json
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import asdict
 from functools import cached_property
 from itertools import starmap
 from pathlib import Path
@@ -17,8 +16,8 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.trainer.states import TrainerFn
 from torch.utils.data import DataLoader
 
-from attnlight.batch import BOS, EOS, UNK, TextBatch
-from attnlight.data.dataset import TAGS, TokenDataset
+from attnlight.batch import TextBatch
+from attnlight.data.dataset import TokenDataset
 from attnlight.data.encoding import Encoding
 from attnlight.data.features import TokenFeatures
 from attnlight.data.parts import count_words
@@ -28,7 +27,8 @@ from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
 from attnlight.data.splits import CURES
 from attnlight.data.targets import TargetName
-from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
+from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
+from attnlight.datamodules.check_splits import check_splits
 from attnlight.errors import InputError, require_at_least
 
 FORMAT = 1
@@ -216,32 +216,8 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     def _write(self, folder: Path) -> None:
         self.build(folder)
-        corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-        for split, counts in corpus["splits"].items():
-            where, last = f"the {split} split of {self.corpus_name}", len(corpus["classes"]) - 1
-            if not counts["rows"]:
-                raise InputError(f"{where} is empty.")
-            dataset = TokenDataset(folder / split)
-            labels = dataset.labels
-            if labels is None and split == "train" and TAGS not in dataset.table.column_names:
-                raise InputError(f"{where} has no labels.")
-            if labels is not None and (labels.min() < 0 or labels.max() > last):
-                wrong = labels[(labels < 0) | (labels > last)][0]
-                raise InputError(f"{where} has label {wrong}; labels must be 0 to {last}.")
-            if labels is not None and (labels == labels[0]).all():
-                raise InputError(
-                    f"{where} has only one class, {labels[0]}: nothing can be ranked; of a share of "
-                    "the training texts take a larger one, or another split_seed."
-                )
-            if self.encoding is not None:
-                counts |= {"tokens": 0, "unknown_tokens": 0}
-                for chunk in dataset.table["tokens"].chunks:
-                    ids = chunk.flatten().to_numpy()
-                    counts["tokens"] += int(((ids != BOS) & (ids != EOS)).sum())
-                    counts["unknown_tokens"] += int((ids == UNK).sum())
-        if self.encoding is not None:
-            (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
-        counted = ", ".join(starmap(count_words, corpus["splits"].items()))
+        splits = check_splits(folder, self.corpus_name, count_unknown=self.encoding is not None)
+        counted = ", ".join(starmap(count_words, splits.items()))
         # Printed by the process that wrote the corpus alone: one line for any number of ranks.
         target = self._folder_of(self.fingerprint)
         print(f"{self.corpus_name}: {counted}; prepared in {target}", file=sys.stderr)
@@ -315,19 +291,8 @@ class CorpusDataModule(LightningDataModule, ABC):
         Raises:
             InputError: gensim is not installed, or no word occurs often enough.
         """
-
-        def write(folder: Path) -> None:
-            sentences = CorpusText([self.training_text])
-            print(f"{self.corpus_name}: training word vectors on its text, once", file=sys.stderr)
-            train_word2vec(sentences, settings).write(folder / "vectors.bin", binary=True)
-
-        # Equal for equal vectors of equal text.
-        identity = json.dumps(asdict(settings), sort_keys=True)
-        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-        corpus = self._folder_of(self.fingerprint)
-        target = corpus.with_name(f"word2vec-{corpus.name}-{digest}")
-        prepare_once(target, write)
-        return target / "vectors.bin"
+        text = CorpusText([self.training_text])
+        return prepare_vectors(self.prepare(), self.corpus_name, text, settings)
 
     def train_dataloader(self) -> DataLoader[TextBatch]:
         """Training batches of similar lengths, a function of seed and epoch alone."""

@@ -112,7 +112,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         times.append(settings.size)
         return TrainedVectors(["a", "b"], np.arange(8, dtype=np.float32).reshape(2, 4))
 
-    monkeypatch.setattr("attnlight.datamodules.base.train_word2vec", train)
+    monkeypatch.setattr("attnlight.data.word2vec.train_word2vec", train)
     return times
 
 

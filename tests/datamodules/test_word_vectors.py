@@ -34,7 +34,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Word2VecSettings]:
         settings.append(asked)
         return train_word2vec(documents, asked)
 
-    monkeypatch.setattr("attnlight.datamodules.base.train_word2vec", train)
+    monkeypatch.setattr("attnlight.data.word2vec.train_word2vec", train)
     return settings
 
 
