@@ -231,6 +231,11 @@ class CorpusDataModule(LightningDataModule, ABC):
         """Names of the classes, in the order of their labels."""
         return list(self._corpus["classes"])
 
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self._corpus["classes"])
+
     @cached_property
     def tokenizer_json(self) -> str:
         """The tokenizer as JSON text, normalisation and splitting included."""

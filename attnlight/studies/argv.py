@@ -29,7 +29,7 @@ def recorded(
     where an instance is a part of a text: several rows for each text are too much to keep of every
     epoch.
     """
-    before: dict[Stage, tuple[Path, ...]] = {"val": study.tests} if study.target else {}
+    before: dict[Stage, tuple[Path, ...]] = {"val": study.tests} if study.setup.target else {}
     if run.base is None:
         return before | {"test": (*study.tests, *study.base.tests)}, (PREDICTIONS,)
     return before | {"test": study.tests}, (PREDICTIONS, DIVERGENCE)
@@ -42,7 +42,7 @@ def fit_command(
 
     `how` says what becomes of what is there, as `--ckpt_path last` or `--overwrite`.
     """
-    trained = "" if study.foreign else BEST  # a checkpoint alone, or its folder
+    trained = "" if study.setup.foreign else BEST  # a checkpoint alone, or its folder
     model: dict[str, object] = {
         "base": run.base and folder / run.base / trained,
         "guide": run.guide,
@@ -76,7 +76,9 @@ def fit_command(
 def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[list[str]]:
     """The arguments of `attnlight test`, where need be after `validate`, of a run that is trained."""
     own, (splits, names) = folder / run.name, recorded(study, run)
-    shared: dict[str, bool] = {"figures": False} if study.target else {}  # the study has its own
+    shared: dict[str, bool] = (
+        {"figures": False} if study.setup.target else {}
+    )  # the study has its own
     options = {PREDICTIONS: shared, DIVERGENCE: shared and shared | {"rankings": True}}
     attached = [{"class_path": CALLBACKS[name], "init_args": options[name]} for name in names]
     return [

@@ -73,7 +73,7 @@ def collect(folder: StudyFolder) -> bool:
         return False
     study, first = folder.study, read_instances(folder, finished[0], "test")
     _write_rows(folder, finished, CLUSTERS if first.clustered else TEXTS)
-    words = study.problem.words(list(first.classes), study.target or "tokens")
+    words = study.setup.problem.words(list(first.classes), study.setup.target or "tokens")
     best: dict[str, Any] = {}
     for term in study.adversaries.lambdas:
         chosen = selection(folder, finished, term)
@@ -87,7 +87,7 @@ def collect(folder: StudyFolder) -> bool:
         "schema": SCHEMA,
         "study": folder.path.name,
         "experiment": study.experiment.stem,
-        "corpus": study.corpus,
+        "corpus": study.setup.corpus,
         "classes": first.classes,
         "problem": asdict(words),
         "selected": best.get(study.adversaries.term),
@@ -98,7 +98,7 @@ def collect(folder: StudyFolder) -> bool:
         base = f"base-s{study.base.seeds[0]}"
         content |= {
             "task": words.problem,
-            "target": study.target,
+            "target": study.setup.target,
             "options": study.condition,
             "readout": folder.setting(base, "model", "net.readout"),
             "pos": folder.setting(base, "data", "pos"),

@@ -119,7 +119,7 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
     record = labels = read_record(path)
     columns, classes, index = record.columns, record.metadata["classes"], record.columns["index"]
     starts = np.flatnonzero(np.diff(index, prepend=index[:1] - 1))
-    clustered = study.target is not None or len(starts) < len(index)
+    clustered = study.setup.target is not None or len(starts) < len(index)
     divergence = worst_case = None
     if run.base is not None:
         divergence = read_record(folder.record(run.name, stage, DIVERGENCE))
@@ -137,8 +137,8 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
     label = np.nan_to_num(labels.columns["label"], nan=-1).astype(np.int64)
     prediction, measured = columns["prediction"], columns["prediction"] != EXCLUDED
     values: Columns = {"tokens": measured, "correct": measured & (prediction == label)}
-    target = study.target or "tokens"
-    chunks = study.problem.chunks(label, prediction, starts, classes, target)
+    target = study.setup.target or "tokens"
+    chunks = study.setup.problem.chunks(label, prediction, starts, classes, target)
     if chunks is not None:
         values |= dict(zip(_COUNTED, chunks, strict=True))
     judged = {"nll_gold": label}

@@ -89,7 +89,7 @@ def _guided(study: Study, others: Sequence[PlannedRun]) -> Iterator[PlannedRun]:
         if context == "query_key" and guide in _NOT_GIVEN:
             continue
         name = f"guide-{guide}-s{seed}" if context == "full" else f"guide-{guide}-{context}-s{seed}"
-        way = context if study.target else None
+        way = context if study.setup.target else None
         # The variant of the same seed, or else the first.
         known = by_seed.get(seed, others[0].name) if guide == "other" else None
         base = f"base-s{study.base.seeds[0]}"
@@ -107,7 +107,7 @@ def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
     tests, of_bases = (
         [read_yaml(path) for path in paths] for paths in (study.tests, study.base.tests)
     )
-    shared, found = [read_yaml(study.trainer), study.content, tests], {}
+    shared, found = [read_yaml(study.trainer), study.setup.content, tests], {}
     for run in runs:
         own: dict[str, Any] = asdict(run) | {"needs": None}
         own["told_by"] = own.pop("guide_run")  # its name when studies began

@@ -96,12 +96,11 @@ class StudyFile(Configured):
     conditions: dict[str, Condition] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Study(StudyFile):
-    """A study file, or one of its conditions; options of a group begin with those of all runs.
+@dataclass(frozen=True)
+class Experiment:
+    """What a study must know of its experiment.
 
     Attributes:
-        condition: Name of the condition; None where the file has none.
         content: Content of the experiment file, with the files that it names as `model` and `data`
             in their places.
         corpus: Name of the corpus: the stem of its file, or else its class.
@@ -112,12 +111,24 @@ class Study(StudyFile):
             options of the base name, or else that of the corpus's file. None where it is the text.
     """
 
-    condition: str | None
     content: Mapping[str, Any]
     corpus: str
     problem: type[Problem]
     foreign: bool
     target: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(StudyFile):
+    """A study file, or one of its conditions; options of a group begin with those of all runs.
+
+    Attributes:
+        condition: Name of the condition; None where the file has none.
+        setup: What is known of `experiment`.
+    """
+
+    condition: str | None
+    setup: Experiment
 
 
 def read_studies(path: Path) -> tuple[Study, ...]:
@@ -157,14 +168,14 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
             settings[key] = replace(group, options=options)
     bases = file.adversaries.bases or file.base.seeds[:1]
     settings["adversaries"] = replace(settings["adversaries"], bases=bases)
-    known = read_experiment(file.experiment, settings["base"].options)
-    study = Study(**settings, condition=name, **known)
+    setup = read_experiment(file.experiment, settings["base"].options)
+    study = Study(**settings, condition=name, setup=setup)
     _require_possible(study, f"{path}: conditions: {name}" if name else f"{path}", bool(grid))
     return study
 
 
-def read_experiment(path: Path, options: Options = ()) -> dict[str, Any]:
-    """Attributes of a `Study` that its experiment gives, the options of its bases added.
+def read_experiment(path: Path, options: Options = ()) -> Experiment:
+    """An experiment, the options of a study's bases added.
 
     Raises:
         InputError: One of the files is missing or no YAML, or no corpus is named.
@@ -188,18 +199,18 @@ def read_experiment(path: Path, options: Options = ()) -> dict[str, Any]:
         option = r"^--data\.(?:init_args\.)?target=(.*)"
         given = re.findall(option, "\n".join(options), re.MULTILINE)
         target = str([corpus.get("target", "tokens"), *given][-1])
-    return {
-        "content": content,
-        "corpus": named.rpartition(".")[2] if content["data"] is data else Path(named).stem,
-        "problem": problem,
-        "foreign": bool(foreign_names(model)),
-        "target": target,
-    }
+    name = named.rpartition(".")[2] if content["data"] is data else Path(named).stem
+    return Experiment(content, name, problem, bool(foreign_names(model)), target)
 
 
 def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
     """Refuse a study with runs that cannot be made; `place` says where it is described."""
-    grid, bases, guides, target = study.adversaries, study.base.seeds, study.guides, study.target
+    grid, bases, guides, target = (
+        study.adversaries,
+        study.base.seeds,
+        study.guides,
+        study.setup.target,
+    )
     lambdas, first, compat = grid.lambdas, (*bases, 0)[0], COMPAT in grid.lambdas
     selectable = any(lambdas.get(grid.term, ())) and grid.seeds.get(grid.term)
     tokens = f"is for models that answer for each token, which that of {study.experiment} does not"

@@ -83,7 +83,7 @@ class StudyFolder:
         Raises:
             InputError: The checkpoint, which tells the epoch, cannot be read.
         """
-        if stage == "val" and not self.study.target:
+        if stage == "val" and not self.study.setup.target:
             name = f"{name}-{chosen_epoch(self.path / run / BEST)}"
         return self.path / run / "records" / stage / f"{name}.parquet"
 

@@ -70,13 +70,17 @@ def test_the_lambdas_of_conll2000_are_evenly_spaced() -> None:
 
 def test_the_conditions_of_conll2000() -> None:
     studies = read_studies(CONFIGS / "studies/exclusivity_conll2000.yaml")
-    assert Counter(study.target for study in studies) == {"tokens": 3, "marked": 3, "sentence": 2}
+    assert Counter(study.setup.target for study in studies) == {
+        "tokens": 3,
+        "marked": 3,
+        "sentence": 2,
+    }
     grids = {
         target: {
             str(study.condition).partition("-")[2]: study.adversaries
             and (study.adversaries.lambdas, study.adversaries.seeds)
             for study in studies
-            if study.target == target
+            if study.setup.target == target
         }
         for target in ("tokens", "marked")
     }
