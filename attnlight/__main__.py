@@ -10,7 +10,7 @@ from importlib import import_module
 from traceback import walk_tb
 
 from attnlight import __version__
-from attnlight.errors import InputError, did_you_mean
+from attnlight.errors import InputError, did_you_mean, one_line
 from attnlight.processes import end_with_rank_zero
 from attnlight.shorthand import written_out
 
@@ -62,7 +62,6 @@ lists the options.
     "test": _EVALUATION.format(verb="test", tests=_TESTS),
     "predict": _EVALUATION.format(verb="predict", tests=""),
 }
-TRAINER_VERBS = ("fit", "validate", "test", "predict")
 OTHER_VERBS = {
     "report": "attnlight.report.command",
     "study": "attnlight.studies.cli",
@@ -88,15 +87,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, or 2 after a mistake in the input, which one sentence on stderr describes.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(HELP, end="")
-        return 0
-    if arguments[0] == "--version":
-        print(__version__)
+    verb, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if verb in ("-h", "--help", "--version"):
+        print(__version__ if verb == "--version" else HELP.rstrip())
         return 0
     try:
-        return _run(arguments, given=argv is not None)
+        if verb in OTHER_VERBS:
+            return int(import_module(OTHER_VERBS[verb]).main(arguments))
+        if verb not in USAGE:
+            verbs = (*USAGE, *OTHER_VERBS)
+            hint = did_you_mean(verb, verbs)
+            raise InputError(f"there is no verb {verb!r}{hint}; the verbs are {', '.join(verbs)}.")
+        if not arguments:
+            print(USAGE[verb], end="", file=sys.stderr)
+            return 2
+        end_with_rank_zero()  # before the imports, which take seconds
+        full = written_out([verb, *arguments])
+        if argv is None:
+            sys.argv[1:] = full  # with which Lightning starts other ranks
+        import_module("attnlight.cli").run(None if argv is None else full)
+        return 0
     except Exception as error:
         sentence = _sentence(error)
         if sentence is None or os.environ.get("ATTNLIGHT_DEBUG") == "1":
@@ -116,34 +126,12 @@ def _sentence(error: Exception) -> str | None:
         return ": ".join(filter(None, [str(error.filename or ""), error.strerror]))
     # By name: importing Lightning for this would take seconds.
     if any(kind.__name__ == "MisconfigurationException" for kind in type(error).__mro__):
-        return " ".join(str(error).split())
+        return one_line(error)
     if isinstance(error, RecursionError):
         frames = [frame for frame, _ in walk_tb(error.__traceback__)]
         if frames[-1].f_globals.get("__name__", "").partition(".")[0] in _READERS:
             return "a configuration is nested too deeply"
     return None
-
-
-def _run(arguments: list[str], *, given: bool) -> int:
-    verb = arguments[0]
-    if verb in OTHER_VERBS:
-        status: int = import_module(OTHER_VERBS[verb]).main(arguments[1:])
-        return status
-    if verb not in TRAINER_VERBS:
-        verbs = (*TRAINER_VERBS, *OTHER_VERBS)
-        hint = did_you_mean(verb, verbs)
-        raise InputError(f"there is no verb {verb!r}{hint}; the verbs are {', '.join(verbs)}.")
-    if len(arguments) == 1:
-        print(USAGE[verb], end="", file=sys.stderr)
-        return 2
-    end_with_rank_zero()  # before the imports, which take seconds
-    arguments = written_out(arguments)
-    if not given:
-        sys.argv[1:] = arguments  # with which Lightning starts other ranks
-    from attnlight.cli import run
-
-    run(arguments if given else None)
-    return 0
 
 
 if __name__ == "__main__":

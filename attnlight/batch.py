@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
@@ -14,23 +14,20 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
 MARKED = "marked"  # in `TextBatch.extras`: which tokens are rows of a tagger, where not all are
 
 
-def _mapped(value: object, function: Callable[[Tensor], Tensor]) -> object:
-    if isinstance(value, Tensor):
-        return function(value)
-    if isinstance(value, dict):
-        return {key: _mapped(item, function) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_mapped(item, function) for item in value)
-    return value
-
-
 @dataclass
 class _Tensors:
-    """A group of tensors, some of them in lists and dictionaries."""
+    """A group of tensors, some of them in tuples and dictionaries."""
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> Self:
         """The same with `function` applied to every tensor."""
-        changed = {f.name: _mapped(getattr(self, f.name), function) for f in fields(self)}
+        changed: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                changed[name] = function(value)
+            elif isinstance(value, dict):
+                changed[name] = {key: function(item) for key, item in value.items()}
+            elif isinstance(value, list | tuple):
+                changed[name] = tuple(function(item) for item in value)
         return replace(self, **changed)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
@@ -18,16 +17,6 @@ from attnlight.files import nearest_file, replacing
 CHECKPOINT_KEY = "attnlight"
 CHECKPOINT_FORMAT = 2
 _READ = (1, CHECKPOINT_FORMAT)
-# What torch raises, by where a file is cut off or what is in it.
-_UNREADABLE = (
-    pickle.UnpicklingError,
-    RuntimeError,
-    EOFError,
-    OSError,
-    BadZipFile,
-    KeyError,
-    ValueError,
-)
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -72,14 +61,24 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
     """
     if not Path(path).is_file():
         raise InputError(f"there is no checkpoint {path}{nearest_file(Path(path))}.")
-    _require_intact(path)
     try:
-        checkpoint = torch.load(path, map_location=map_location, weights_only=True)
-    except _UNREADABLE as e:
+        checkpoint: Any = None
+        with ZipFile(path) as file:
+            changed = file.testzip()  # compares checksums, which torch does not look at
+        if changed is None:
+            checkpoint = torch.load(path, map_location, weights_only=True)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except Exception as error:  # nearly any, by where the file is damaged or what is in it
         raise InputError(
             f"{path} is no readable checkpoint: it is damaged, or holds more than plain values "
             "and tensors."
-        ) from e
+        ) from error
+    if changed is not None:
+        raise InputError(
+            f"{path} is damaged: {changed} in it is not as it was written. Use another checkpoint "
+            "of the run, or train it again."
+        )
     held = checkpoint.get(CHECKPOINT_KEY) if isinstance(checkpoint, dict) else None
     given = checkpoint.get("hyper_parameters", {}) if isinstance(checkpoint, dict) else None
     if not (isinstance(held, dict) and isinstance(given, dict)):
@@ -91,23 +90,3 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
         )
     result: dict[str, Any] = checkpoint | {"hyper_parameters": hyperparameters(given)}
     return result
-
-
-def _require_intact(path: str | Path) -> None:
-    """Compare the content of a zip file with its checksums, which torch does not look at.
-
-    Raises:
-        InputError: They differ, or the file is not a zip file.
-    """
-    try:
-        with ZipFile(path) as file:
-            changed = file.testzip()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except Exception as error:  # zipfile raises nearly anything on a damaged file
-        raise InputError(f"{path} is no readable checkpoint: it is damaged.") from error
-    if changed is not None:
-        raise InputError(
-            f"{path} is damaged: {changed} in it is not as it was written. Use another checkpoint "
-            "of the run, or train it again."
-        )

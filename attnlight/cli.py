@@ -12,11 +12,12 @@ from typing import Any
 import lightning.pytorch as pl
 import rich
 import torch
+import yaml
 from jsonargparse import Namespace
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.loggers import CSVLogger, WandbLogger
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from typing_extensions import override
 
@@ -30,13 +31,12 @@ from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
 from attnlight.composition import compose
 from attnlight.configuration import (
     fill_placeholders,
-    keep_logs_apart,
     keep_wandb_offline_without_key,
     settle_callbacks,
 )
 from attnlight.data.encoding import Encoding
 from attnlight.datamodules import CorpusDataModule
-from attnlight.errors import InputError
+from attnlight.errors import InputError, one_line
 from attnlight.foreign import import_class
 from attnlight.locking import require_place, sole_process
 from attnlight.noise import quieten
@@ -58,7 +58,6 @@ class AttnlightCLI(LightningCLI):
 
     def __init__(self, stack: ExitStack, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         self._stack, self._entered = stack, False
-        self._encoding: Encoding | None = None
         super().__init__(*arguments, **options)
 
     @override
@@ -86,15 +85,7 @@ class AttnlightCLI(LightningCLI):
             "the file that is its data, or last part of its path)",
         )
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
-        parser.link_arguments(
-            "data", "model.init_args.spec", compute_fn=self._spec, apply_on="instantiate"
-        )
-
-    def _spec(self, data: CorpusDataModule) -> dict[str, Any]:
-        """What the model must know of its corpus, once that is encoded as its own."""
-        if self._encoding is not None and data.encoding is None:
-            data.evaluate_as(self._encoding, self.config[self.subcommand].corpus)
-        return data.spec
+        parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
 
     @override
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
@@ -103,7 +94,9 @@ class AttnlightCLI(LightningCLI):
         verb = arguments[0]
         keys = {action.dest for action in self._subcommand_parsers[verb]._actions}
         composed = compose(verb, arguments[1:], keys)
-        self.config = parser.parse_args(composed.arguments(verb))
+        style: Any = {"default_flow_style": True, "default_style": '"'}  # values with their types
+        text = yaml.safe_dump(composed.config, width=2**31, sort_keys=False, **style).strip()
+        self.config = parser.parse_args([verb, "--config", text, *composed.options])
         self.config[verb].config = composed.files
         seed = self.config[verb].seed_everything
         if not 0 <= int(seed) <= _LARGEST_SEED:
@@ -139,9 +132,8 @@ class AttnlightCLI(LightningCLI):
             self._enter()
         else:
             require_place(self.home.folder)
-        self._check_corpus(config)
+        self._data = self._prepared_corpus(config)
         self._replacing = self._new and config.overwrite
-        self._wandb_id = self.home.wandb_id(another=self._replacing)
         if self.subcommand == "test":
             config.verbose = False  # SummaryTable says it with intervals
         if self.subcommand == "predict":
@@ -149,13 +141,14 @@ class AttnlightCLI(LightningCLI):
         settle_callbacks(config.trainer)
         keep_wandb_offline_without_key(config.trainer.logger)
 
-    def _check_corpus(self, config: Namespace) -> None:
-        """Prepare the corpus and require the splits that the verb reads, before all else is made.
+    def _prepared_corpus(self, config: Namespace) -> CorpusDataModule:
+        """The corpus, encoded for the model, with the splits that the verb reads.
 
         Raises:
             InputError: The corpus cannot be read as it is asked for, or lacks a split; or the
                 checkpoint cannot be read, or has other classes.
         """
+        # By a parser without links: the model's spec is that of the corpus as it is encoded below.
         parser = OneSentenceParser()
         parser.add_subclass_arguments(CorpusDataModule, "data")
         corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
@@ -166,29 +159,33 @@ class AttnlightCLI(LightningCLI):
             if encoding is not None and not data.is_known_as(encoding.corpus):
                 config.corpus = corpus_name(given, self._corpus or data.corpus_name)
                 data.evaluate_as(encoding, config.corpus)
-                self._encoding = encoding
         splits = {"fit": ("train", "validation"), "validate": ("validation",), "test": ("test",)}
         for split in splits.get(str(self.subcommand), (data.predict_split,)):
             data.dataset(split)
+        return data
 
     @override
     def instantiate_classes(self) -> None:
         plain = self.config.clone()
         config = self.config[self.subcommand]
-        names = self.home.placeholders(self._wandb_id, config.corpus)
+        names = self.home.placeholders(config.corpus, another_id=self._replacing)
         task = import_class(config.model.class_path, AttentionTask)
         options = config.model.init_args.as_dict()
         names |= dict(zip(("monitor", "mode"), task.monitor(options), strict=True))
         config.trainer = fill_placeholders(config.trainer, names)
-        if config.corpus is not None:
-            keep_logs_apart(config.trainer.logger, config.corpus)
+        loggers = config.trainer.logger
+        for logger in loggers if isinstance(loggers, list) else [loggers]:
+            path = logger.class_path if isinstance(logger, Namespace) else None
+            if config.corpus and path and issubclass(import_class(path, object), CSVLogger):
+                logger.init_args.name += f"/{config.corpus}"  # beside those of the model's own
+        config.data = self._data
         super().instantiate_classes()
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, RunConfig):
                 callback.config = plain[self.subcommand]
         # Now nothing is left to be refused but what a checkpoint or a base holds.
         if self._enter() and self.subcommand == "fit":
-            self.home.begin(self._wandb_id, clear=self._replacing)
+            self.home.begin(names["wandb_id"], clear=self._replacing)
         self._began = time.monotonic()
 
     def _enter(self) -> bool:
@@ -198,7 +195,6 @@ class AttnlightCLI(LightningCLI):
             return False
         if not self._entered:
             self._stack.enter_context(sole_process(self.home.folder))
-            self._stack.push(_finish_wandb)
             self._entered = True
             if self._new and not config.overwrite:
                 self.home.require_new()
@@ -210,7 +206,7 @@ class AttnlightCLI(LightningCLI):
         try:
             trainer = super().instantiate_trainer(default_root_dir=str(self.home.folder), **kwargs)
         except (MisconfigurationException, ValueError, ImportError) as error:
-            reason = " ".join(str(error).split()).rstrip(".!")
+            reason = one_line(error).rstrip("!")
             raise InputError(
                 f"the options --trainer.* cannot be used (accelerator {options.accelerator}, "
                 f"devices {options.devices}): {reason}."
@@ -250,24 +246,24 @@ def run(arguments: Sequence[str] | None) -> None:
     quieten()
     # cuDNN computes RNNs and convolutions in TF32 by default: three digits, where records need six.
     torch.backends.cudnn.allow_tf32 = False
+    status = 1
     with ExitStack() as stack:
-        AttnlightCLI(
-            stack,
-            AttentionTask,
-            CorpusDataModule,
-            subclass_mode_model=True,
-            subclass_mode_data=True,
-            seed_everything_default=0,
-            auto_configure_optimizers=False,
-            load_from_checkpoint_support=False,
-            save_config_callback=RunConfig,
-            parser_kwargs={"prog": "attnlight"},
-            parser_class=OneSentenceParser,
-            args=None if arguments is None else list(arguments),
-        )
-
-
-def _finish_wandb(kind: type[BaseException] | None, *_: object) -> None:
-    """End W&B's run, so that a second command in this process starts one of its own."""
-    if "wandb" in sys.modules:
-        sys.modules["wandb"].finish(exit_code=0 if kind is None else 1)
+        try:
+            AttnlightCLI(
+                stack,
+                AttentionTask,
+                CorpusDataModule,
+                subclass_mode_model=True,
+                subclass_mode_data=True,
+                seed_everything_default=0,
+                auto_configure_optimizers=False,
+                load_from_checkpoint_support=False,
+                save_config_callback=RunConfig,
+                parser_kwargs={"prog": "attnlight"},
+                parser_class=OneSentenceParser,
+                args=None if arguments is None else list(arguments),
+            )
+            status = 0
+        finally:  # a second command in this process starts a W&B run of its own
+            if "wandb" in sys.modules:
+                sys.modules["wandb"].finish(exit_code=status)

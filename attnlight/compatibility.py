@@ -12,76 +12,46 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-CLASSES = {
-    "UniformClassifier": "UniformVariant",
-    "UniformTagger": "UniformVariant",
-    "SeedTagger": "SeedVariant",
-    "GuidedMLP": "GuidedVariant",
-    "GuidedTagger": "GuidedVariant",
-    "AdversarialClassifier": "AdversarialVariant",
-    "AdversarialTagger": "AdversarialVariant",
+# What classes of tasks are called now, and the problem of each.
+_CLASSES = {
+    "AttentionClassifier": ("AttentionClassifier", "classification"),
+    "UniformClassifier": ("UniformVariant", "classification"),
+    "GuidedMLP": ("GuidedVariant", "classification"),
+    "AdversarialClassifier": ("AdversarialVariant", "classification"),
+    "ChunkTagger": ("ChunkTagger", "tagging"),
+    "UniformTagger": ("UniformVariant", "tagging"),
+    "SeedTagger": ("SeedVariant", "tagging"),
+    "GuidedTagger": ("GuidedVariant", "tagging"),
+    "AdversarialTagger": ("AdversarialVariant", "tagging"),
 }
-_PROBLEMS = {
-    "AttentionClassifier": "classification",
-    "UniformClassifier": "classification",
-    "GuidedMLP": "classification",
-    "AdversarialClassifier": "classification",
-    "ChunkTagger": "tagging",
-    "UniformTagger": "tagging",
-    "SeedTagger": "tagging",
-    "GuidedTagger": "tagging",
-    "AdversarialTagger": "tagging",
-}
+_OF_NET = (
+    *("hierarchical", "encoder", "attention", "readout", "layers", "heads", "initialization"),
+    *("hidden_size", "filter_size", "attention_size", "embedding_size", "feature_size"),
+    *("embedding_scale", "embedding_dropout", "sentence_dropout", "dropout", "dropout_on"),
+    *("attention_dropout", "relu_dropout", "uniform_heads", "uniform_below"),
+)
+_OF_OPTIMIZER = (
+    *("learning_rate", "plateau_factor", "warmup_steps", "weight_decay", "betas", "amsgrad"),
+    *("fused", "momentum"),
+)
 OPTIONS = {
-    "hierarchical": "net.hierarchical",
-    "encoder": "net.encoder",
-    "attention": "net.attention",
-    "readout": "net.readout",
-    "layers": "net.layers",
-    "heads": "net.heads",
-    "hidden_size": "net.hidden_size",
-    "filter_size": "net.filter_size",
-    "attention_size": "net.attention_size",
-    "embedding_size": "net.embedding_size",
-    "feature_size": "net.feature_size",
-    "embedding_scale": "net.embedding_scale",
-    "freeze_embeddings": "vectors.freeze",
-    "embedding_dropout": "net.embedding_dropout",
-    "sentence_dropout": "net.sentence_dropout",
-    "dropout": "net.dropout",
-    "dropout_on": "net.dropout_on",
-    "attention_dropout": "net.attention_dropout",
-    "relu_dropout": "net.relu_dropout",
-    "initialization": "net.initialization",
-    "uniform_heads": "net.uniform_heads",
-    "uniform_below": "net.uniform_below",
+    **{name: f"net.{name}" for name in _OF_NET},
+    **{name: f"optimizer.{name}" for name in _OF_OPTIMIZER},
     "optimizer": "optimizer.name",
-    "learning_rate": "optimizer.learning_rate",
-    "plateau_factor": "optimizer.plateau_factor",
-    "warmup_steps": "optimizer.warmup_steps",
-    "weight_decay": "optimizer.weight_decay",
-    "betas": "optimizer.betas",
-    "amsgrad": "optimizer.amsgrad",
-    "fused": "optimizer.fused",
-    "momentum": "optimizer.momentum",
     "loss_reduction": "loss.reduction",
     "class_weights": "loss.class_weights",
     "vectors": "vectors.path",
     "normalize_vectors": "vectors.normalize",
     "unknown_vectors": "vectors.unknown",
+    "freeze_embeddings": "vectors.freeze",
 }
-# Options of tests that are in a group now, by the class of the test.
-TEST_OPTIONS = {
+# Options of tests that are in a group now, without its name before theirs, by the class of the test.
+_TEST_OPTIONS = {
     "AdversarialAttention": {
-        "search_instances": "search.instances",
-        "starts": "search.starts",
-        "steps": "search.steps",
-        "learning_rate": "search.learning_rate",
-        "amsgrad": "search.amsgrad",
-        "penalty": "search.penalty",
-        "search_epsilon": "search.epsilon",
-        "start_scale": "search.start_scale",
-        "spread": "search.spread",
+        "search": (
+            *("search_instances", "starts", "steps", "learning_rate", "amsgrad", "penalty"),
+            *("search_epsilon", "start_scale", "spread"),
+        )
     }
 }
 # What pages call the parts of a study's problem, by task, or by task and target: the first format of
@@ -100,28 +70,15 @@ _WORDS = {
 _CONTEXTS = {"tagging": "full"}  # what guided models read where a study does not say
 GROUPS = frozenset(path.partition(".")[0] for path in OPTIONS.values())
 _SPEC = ("vocab_size", "num_classes", "tags", "features", "target")
-_OURS = re.compile(r"(attnlight\.tasks(?:\.\w+)*\.)?(\w+)")
+_OUR_TASK = re.compile(r"(attnlight\.tasks(?:\.\w+)*\.)?(\w+)")
 _OUR_TEST = re.compile(r"(?:attnlight\.callbacks\.(?:\w+\.)?)?(\w+)")
 _FROZEN = re.compile(r"(--model\.(?:init_args\.)?)net\.freeze_embeddings(?=$|=)")
 _OPTION = re.compile(r"--model\.(init_args\.)?(training\.)?(\w+)((?:\.[\w.]+)?)(=(.*))?", re.DOTALL)
 
 
-def class_path(path: str) -> str:
-    """The class path of today.
-
-    Example:
-        >>> class_path("attnlight.tasks.GuidedMLP")
-        'attnlight.tasks.GuidedVariant'
-    """
-    found = _OURS.fullmatch(path)
-    if found is None or found[2] not in CLASSES:
-        return path
-    return ("attnlight.tasks." if found[1] else "") + CLASSES[found[2]]
-
-
 def problem_of(path: str) -> str | None:
     """Name of the problem of a task by its class path, of either format; None: that of its base."""
-    return _PROBLEMS.get(path.rpartition(".")[2])
+    return _CLASSES.get(path.rpartition(".")[2], (None, None))[1]
 
 
 def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,42 +104,41 @@ def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def section(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A `model` section of a configuration."""
+    """A `model` section of a configuration.
+
+    Example:
+        >>> section({"class_path": "attnlight.tasks.GuidedMLP"})
+        {'class_path': 'attnlight.tasks.GuidedVariant'}
+    """
     content = dict(given)
     path = content.get("class_path")
-    if isinstance(path, str):
-        content["class_path"] = class_path(path)
+    ours = _OUR_TASK.fullmatch(path) if isinstance(path, str) else None
+    if ours is not None and ours[2] in _CLASSES:
+        content["class_path"] = ("attnlight.tasks." if ours[1] else "") + _CLASSES[ours[2]][0]
     # A section without a class changes options of the one before it.
-    ours = not isinstance(path, str) or _OURS.fullmatch(path) is not None
-    if ours and isinstance(content.get("init_args"), Mapping):
+    if (ours or not isinstance(path, str)) and isinstance(content.get("init_args"), Mapping):
         content["init_args"] = arguments(content["init_args"])
     return content
 
 
 def callback(given: Any) -> Any:  # noqa: ANN401
-    """A callback of a configuration, with the options of the first format in their groups."""
+    """A callback of a configuration; options of a group that is off go.
+
+    Example:
+        >>> search = {"search": True, "starts": 2}
+        >>> callback({"class_path": "AdversarialAttention", "init_args": search})["init_args"]
+        {'search': {'starts': 2}}
+    """
     path = given.get("class_path") if isinstance(given, Mapping) else None
     found = _OUR_TEST.fullmatch(path) if isinstance(path, str) else None
     if found is None or not isinstance(given.get("init_args"), Mapping):
         return given
-    return {**given, "init_args": callback_arguments(found[1], given["init_args"])}
-
-
-def callback_arguments(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Constructor arguments of a test by the name of its class; those of a group that is off go.
-
-    Example:
-        >>> callback_arguments("AdversarialAttention", {"search": True, "starts": 2})
-        {'search': {'starts': 2}}
-    """
-    moved = TEST_OPTIONS.get(name, {})
-    found = {option: value for option, value in given.items() if option not in moved}
-    for option in moved.keys() & given.keys():
-        group, _, own = moved[option].partition(".")
-        if found.get(group):
-            held = found[group] if isinstance(found[group], Mapping) else {}
-            found[group] = {own: given[option], **held}
-    return found
+    options = dict(given["init_args"])
+    for group, names in _TEST_OPTIONS.get(found[1], {}).items():
+        held = {n.removeprefix(f"{group}_"): options.pop(n) for n in names if n in options}
+        if held and options.get(group):
+            options[group] = held | (options[group] if isinstance(options[group], Mapping) else {})
+    return {**given, "init_args": options}
 
 
 def option(word: str, value: str | None = None) -> str:

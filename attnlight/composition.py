@@ -19,7 +19,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +32,11 @@ from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import read_yaml
 from attnlight.foreign import class_of
+from attnlight.shipped import FOLDER
 from attnlight.tasks.attention import AttentionTask
 
 Config = dict[str, Any]
-DEFAULT_TRAINER = Path(__file__).parent / "configs" / "trainer.yaml"  # lies under all others
+DEFAULT_TRAINER = FOLDER / "trainer.yaml"  # lies under all others
 DEFAULTS = {
     "model": "attnlight.tasks.AttentionClassifier",
     "data": "attnlight.datamodules.PlantedEvidence",
@@ -44,13 +44,13 @@ DEFAULTS = {
 _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = (*_BASES, "trainer")
 _CALLBACKS = "--trainer.callbacks"
-_OF_NETWORK = re.compile(r"--model\.(?:init_args\.)?net\.init_args\.\w+")  # one's own
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
 # `fit` writes all of these; the other verbs each have an argument that `fit` has not.
 _OF_FIT = {"model", "data", "trainer", "ckpt_path", "overwrite"}
 _NOT_OF_FIT = {"verbose", "return_predictions"}
+# Options of groups: 1 the group, 2 whether it names a class, as a network of one's own, 3 the option.
 _GROUPED = re.compile(
-    rf"--model\.(?:init_args\.)?({'|'.join(sorted(compatibility.GROUPS))})\.(\w+)"
+    rf"--model\.(?:init_args\.)?({'|'.join(sorted(compatibility.GROUPS))})(\.init_args)?\.(\w+)"
 )
 
 
@@ -78,13 +78,6 @@ class Composition:
     tests: bool
     corpus: str | None
 
-    def arguments(self, verb: str) -> list[str]:
-        """The arguments for the parser: the configuration in one line, each value with its type."""
-        text = yaml.safe_dump(
-            self.config, default_flow_style=True, default_style='"', width=2**31, sort_keys=False
-        )
-        return [verb, "--config", text.strip(), *self.options]
-
 
 def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Composition:
     """Merge the configuration files of a command, and the options that replace a part of them.
@@ -103,9 +96,14 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
     config, files = default, []
     for _, file in named:
         layer = read_config(Path(file), keys)
-        if layer != default:
-            files.append(file)
-            config = _over(config, layer if verb == "fit" else _without_tests(layer))
+        if layer == default:
+            continue
+        files.append(file)
+        if verb != "fit" and layer.keys() >= _OF_FIT and not layer.keys() & _NOT_OF_FIT:
+            held = _listed(layer["trainer"].get("callbacks"))
+            others = [item for item in held if not _is_test(item, "trainer.callbacks")]
+            layer["trainer"] |= {"callbacks": others}
+        config = _over(config, layer)
     replacing, options = _taken(rest, (*_PLAIN, _CALLBACKS))
     for name, value in replacing:
         section, content = name[2:].removesuffix(".class_path"), _loaded(value)
@@ -114,10 +112,7 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
         config = _over(config, {section: _section(section, content, Path(), name)})
     pairs = zip(options, [*options, ""][1:], strict=True)
     options = [compatibility.option(*pair) for pair in pairs]
-    unset, options = _unset(options)
-    if unset:
-        config = _over(config, {"model": {"init_args": unset}})
-    config["model"], options = _network_options(config.get("model", {}), options)
+    config["model"], options = _nested(config.get("model", {}), options)
     corpus = getattr(config.get("data"), "stem", None)
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
@@ -128,23 +123,31 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
     return Composition(config, files, options, any(tests), corpus)
 
 
-def _unset(options: Sequence[str]) -> tuple[Config, list[str]]:
-    """Options of a group that are given as null, and all others; jsonargparse would read null as text.
+def _nested(model: Config, options: Sequence[str]) -> tuple[Config, list[str]]:
+    """A `model` section with the options that jsonargparse would misread, and the other options.
 
-    YAML spells it `null`, `Null`, `NULL` and `~`; an empty text stays one.
+    It reads null in a group as text, and nothing that a network of one's own is given, which is a
+    mapping. YAML spells null `null`, `Null`, `NULL` and `~`; an empty text stays one.
     """
-    unset: Config = {}
+    groups = model.get("init_args") or {}
     kept, words = [], iter(options)
     for word in words:
         name, equals, value = word.partition("=")
         found = _GROUPED.fullmatch(name)
-        given = [word] if equals or found is None else [word, *islice(words, 1)]
-        text = value if equals else given[-1]
-        if found is not None and text and _loaded(text) is None:
-            unset.setdefault(found[1], {})[found[2]] = None
+        if found is None:
+            kept.append(word)
+            continue
+        text = value if equals else next(words, None)
+        if text is None:
+            raise InputError(f"{name} needs a value")
+        own = found[2] and "class_path" in (groups.get(found[1]) or {})
+        if own or (text and not found[2] and _loaded(text) is None):
+            changed = {found[3]: get_loader("yaml")(text)}
+            group = {found[1]: {"init_args": changed} if own else changed}
+            model = _merged(model, {"init_args": group})
         else:
-            kept += given
-    return unset, kept
+            kept += [word] if equals else [word, text]
+    return model, kept
 
 
 def _taken(
@@ -194,7 +197,7 @@ def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
 
 def _read(path: Path) -> Config:
     config = read_yaml(path, get_loader("yaml"))
-    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
+    if not all(isinstance(key, str) for key in config):
         raise InputError(f"{path} is not a configuration: expected a mapping of names to values")
     return config
 
@@ -239,76 +242,45 @@ def _listed(value: Any) -> list[Any]:  # noqa: ANN401
     return list(value) if isinstance(value, list) else [value]
 
 
-def _network_options(model: Config, options: list[str]) -> tuple[Config, list[str]]:
-    """A `model` section with a command's options of its network of one's own, and all others.
-
-    jsonargparse does not read `--model.net.init_args.NAME=VALUE`, since such a network is a mapping.
-    """
-    named = [word.partition("=")[0] for word in options]
-    given, others = _taken(options, [name for name in named if _OF_NETWORK.fullmatch(name)])
-    arguments = model.get("init_args") or {}
-    net = arguments.get("net") or {}
-    if not given or "class_path" not in net:
-        return model, options
-    own = {name.rpartition(".")[2]: get_loader("yaml")(value) for name, value in given}
-    net = net | {"init_args": (net.get("init_args") or {}) | own}
-    return model | {"init_args": arguments | {"net": net}}, others
-
-
 def _over(below: Config, above: Config) -> Config:
     """One configuration over another."""
     merged = below | above
-    for name in _SECTIONS:
-        if name in above and name in below:
-            rule = _trainer if name == "trainer" else _class_section
-            merged[name] = rule(below[name], above[name], name)
+    for name in (name for name in _SECTIONS if name in below and name in above):
+        held, given = below[name], above[name]
+        if name == "trainer":
+            merged[name] = _trainer(held, given)
+            continue
+        paths = (part.get("class_path", DEFAULTS[name]) for part in (held, given))
+        kinds = {class_of(path, _BASES[name], name) for path in paths}
+        another = "class_path" in given and (name == "data" or len(kinds) == 2)
+        if not (another or isinstance(given, _Whole)):
+            merged[name] = _merged(held, given)
     return merged
 
 
-def _class_section(below: Config, above: Config, name: str) -> Config:
-    kinds = [
-        class_of(part.get("class_path", DEFAULTS[name]), _BASES[name], name)
-        for part in (below, above)
-    ]
-    replaces = "class_path" in above and (name == "data" or kinds[0] is not kinds[1])
-    if replaces or isinstance(above, _Whole):
-        return above
+def _merged(below: Config, above: Config) -> Config:
+    """Options over others: constructor arguments, and groups of them, one by one."""
     merged = below | above
-    for key, options in above.items():
-        held = below.get(key) or {}
-        if isinstance(options, dict):  # constructor arguments, whose groups are merged
-            groups = {
-                group: held[group] | value
-                for group, value in options.items()
-                if group in compatibility.GROUPS
-                and isinstance(value, dict)
-                and isinstance(held.get(group), dict)
-                and "class_path" not in value
-            }
-            merged[key] = held | options | groups
+    for key in above.keys() & below.keys() & {"init_args", *compatibility.GROUPS}:
+        parts = below[key], above[key]
+        if all(isinstance(part, dict) for part in parts) and "class_path" not in above[key]:
+            merged[key] = _merged(*parts)
     return merged
 
 
-def _trainer(below: Config, above: Config, name: str) -> Config:
+def _trainer(below: Config, above: Config) -> Config:
     merged = dict(below)
     for key, value in sorted(above.items(), key=lambda item: item[0].endswith("+")):
         if key.endswith("+"):
             merged[key[:-1]] = _listed(merged.get(key[:-1])) + _listed(value)
         elif key == "callbacks":
-            tests = [item for item in _listed(below.get(key)) if _is_test(item, f"{name}.{key}")]
+            tests = [
+                item for item in _listed(below.get(key)) if _is_test(item, "trainer.callbacks")
+            ]
             merged[key] = tests + _listed(value)
         else:
             merged[key] = value
     return merged
-
-
-def _without_tests(layer: Config) -> Config:
-    """A configuration that `fit` wrote without its tests; any other one as it is."""
-    if not layer.keys() >= _OF_FIT or layer.keys() & _NOT_OF_FIT:
-        return layer
-    callbacks = _listed(layer["trainer"].get("callbacks"))
-    others = [item for item in callbacks if not _is_test(item, "trainer.callbacks")]
-    return layer | {"trainer": layer["trainer"] | {"callbacks": others}}
 
 
 def _is_test(callback: Any, where: str) -> bool:  # noqa: ANN401

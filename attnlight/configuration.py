@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ProgressBar
-from lightning.pytorch.loggers import CSVLogger
 
 from attnlight.callbacks import InterpretabilityTest
 from attnlight.foreign import import_class
@@ -52,14 +51,6 @@ def settle_callbacks(trainer: Namespace) -> None:
             kept.append(callback)
         seen.add(path)
     trainer.callbacks = kept[::-1]
-
-
-def keep_logs_apart(loggers: Any, corpus: str) -> None:  # noqa: ANN401
-    """Let CSV files of a corpus that the model was not trained on lie beside those of its own."""
-    for logger in loggers if isinstance(loggers, list) else [loggers]:
-        path = logger.class_path if isinstance(logger, Namespace) else None
-        if path is not None and issubclass(import_class(path, object), CSVLogger):
-            logger.init_args.name = f"{logger.init_args.name}/{corpus}"
 
 
 def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401

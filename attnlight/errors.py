@@ -14,6 +14,11 @@ class InputError(ValueError):
     """
 
 
+def one_line(error: Exception) -> str:
+    """The message of another program's error in one line, without its full stop."""
+    return " ".join(str(error).split()).rstrip(".")
+
+
 def require_at_least(least: float, **options: float | None) -> None:
     """Refuse options below a number; None is not given.
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from attnlight.errors import InputError, did_you_mean
+from attnlight.errors import InputError, did_you_mean, one_line
 
 # By the name of a file, the glob of what a killed process leaves of one that it was writing.
 LEFTOVER = ".{}.????????"
@@ -70,16 +70,16 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> Any:  # noqa: ANN401
-    """Content of a YAML file, plain values only.
+def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str, Any]:
+    """Content of a YAML file that holds a mapping, plain values only.
 
     Args:
         path: The file.
         load: Reads the text; None: as PyYAML does.
 
     Raises:
-        InputError: The file is missing, no UTF-8, no YAML, nested too deeply, or one whose aliases
-            make it larger than memory.
+        InputError: The file is missing, no UTF-8, no YAML, no mapping, nested too deeply, or one
+            whose aliases make it larger than memory.
     """
     import yaml
 
@@ -89,14 +89,17 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> Any:  # n
             raise InputError(
                 f"{path} holds more than {_MOST_VALUES:,} values, its aliases written out."
             )
-        return (load or yaml.safe_load)(text)
+        content = (load or yaml.safe_load)(text)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}{nearest_file(path)}.") from None
     except RecursionError:
         raise InputError(f"{path} is no readable YAML: it is nested too deeply.") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} is no readable YAML: {reason}.") from error
+        raise InputError(f"{path} is no readable YAML: {one_line(error)}.") from error
+    if not isinstance(content, dict):
+        kind = type(content).__name__
+        raise InputError(f"{path} holds a {kind}; expected a mapping of names to values.")
+    return content
 
 
 def _count_nodes(text: str) -> int:

@@ -12,15 +12,11 @@ WARNINGS = (
     r".*isinstance\(treespec, LeafSpec\).* is deprecated",  # Lightning's own code
     r".*smaller than the logging interval",
 )
-_LIGHTNING = "lightning.pytorch.utilities.rank_zero"
 
 
 def quieten() -> None:
     """Keep such warnings and Lightning's advertisements from being printed."""
     for message in WARNINGS:
         warnings.filterwarnings("ignore", message=message)
-    logging.getLogger(_LIGHTNING).addFilter(_no_advertisement)
-
-
-def _no_advertisement(record: logging.LogRecord) -> bool:
-    return "Tip: For seamless cloud" not in str(record.msg)
+    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    logger.addFilter(lambda record: "Tip: For seamless cloud" not in str(record.msg))

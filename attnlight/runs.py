@@ -144,14 +144,26 @@ class Run:
         status = {"state": "finished"} | details
         write_text(self.folder / "status.json", json.dumps(status, indent=1) + "\n")
 
-    def placeholders(self, wandb_id: str, corpus: str | None = None) -> dict[str, str]:
+    def placeholders(self, corpus: str | None = None, *, another_id: bool) -> dict[str, str]:
         """What `{run}`, `{experiment}`, `{name}` and `{wandb_id}` in a configuration stand for.
 
         Args:
-            wandb_id: The run's id in Weights & Biases.
             corpus: Name of the corpus where the model was trained on another one: its curves are
                 those of a run of their own.
+            another_id: Whether to leave aside the id in Weights & Biases that is kept, by which a
+                resumed run goes on with its curves.
+
+        Raises:
+            InputError: The file that keeps the id holds something else.
         """
+        path, wandb_id = self.folder / "wandb_id", secrets.token_hex(4)
+        if path.is_file() and not another_id:
+            wandb_id = path.read_text(encoding="ascii", errors="replace").strip()
+            if not re.fullmatch(r"[\w-]{1,128}", wandb_id, re.ASCII):
+                raise InputError(
+                    f"{path} holds no id of Weights & Biases: delete it, and the run gets another "
+                    "one."
+                )
         suffix = "" if corpus is None else f"-{corpus}"
         return {
             "run": str(self.folder),
@@ -159,25 +171,6 @@ class Run:
             "name": self.name + suffix,
             "wandb_id": wandb_id + re.sub(r"[^\w-]", "-", suffix),
         }
-
-    def wandb_id(self, *, another: bool) -> str:
-        """Id in Weights & Biases, kept so that a resumed run goes on with its curves.
-
-        Args:
-            another: Whether to leave aside one that is kept.
-
-        Raises:
-            InputError: The file that keeps the id holds something else.
-        """
-        path = self.folder / "wandb_id"
-        if another or not path.is_file():
-            return secrets.token_hex(4)
-        kept = path.read_bytes().strip()
-        if not re.fullmatch(rb"[\w-]{1,128}", kept):
-            raise InputError(
-                f"{path} holds no id of Weights & Biases: delete it, and the run gets another one."
-            )
-        return kept.decode()
 
     def require_new(self) -> None:
         """Refuse to train where there is a run.

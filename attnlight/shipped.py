@@ -14,7 +14,7 @@ KINDS = ("experiments", "tests", "data", "models", "studies")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]*(/[a-z0-9_]+)?")  # a class has capitals, a file a suffix
 
 
-def find_config(name: str, kind: str) -> str:
+def find_config(name: str, kind: str, folder: Path = Path()) -> str:
     """The path of a configuration file: `name` itself, or the shipped file that it names.
 
     What is a path, a class or a value stays as it is.
@@ -22,18 +22,18 @@ def find_config(name: str, kind: str) -> str:
     Args:
         name: A path, or a name such as `sst_bilstm` or `tests/cheap`.
         kind: The folder of names without one, such as `experiments`.
+        folder: What a path is relative to.
 
     Raises:
         InputError: It names neither.
     """
-    if not _NAME.fullmatch(name) or Path(name).exists():
+    if not _NAME.fullmatch(name) or (folder / name).exists():
         return name
     for path in (FOLDER / kind / f"{name}.yaml", FOLDER / f"{name}.yaml"):
         if path.is_file():
             return str(path)
-    folder, _, stem = f"{kind}/{name}".rpartition("/")
-    folder = folder.rpartition("/")[2]
-    hint = did_you_mean(stem, names(folder))
+    place, _, stem = f"{kind}/{name}".rpartition("/")
+    hint = did_you_mean(stem, names(place.rpartition("/")[2]))
     raise InputError(
         f"there is no file {name}, and none of that name comes with attnlight{hint}; `attnlight "
         f"configs` lists those that do."

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    from attnlight.datamodules import CorpusDataModule
 
 DESCRIPTION = """\
 Train word vectors with word2vec (continuous bag of words) on the training and validation texts of
@@ -60,29 +56,24 @@ def main(argv: list[str]) -> int:
     options = vars(parser().parse_args(argv))
     files, output = options.pop("configs"), options.pop("output")
     from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
+    from attnlight.datamodules import CorpusDataModule
     from attnlight.files import replacing
+    from attnlight.parsing import OneSentenceParser
 
-    settings = Word2VecSettings(**options)
-    text = CorpusText([_corpus(file).training_text for file in files])
+    settings, texts = Word2VecSettings(**options), []
+    reader = OneSentenceParser()
+    reader.add_subclass_arguments(CorpusDataModule, "data")
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"{file} is no file; -c names a corpus, as in configs/data.")
+        try:
+            parsed = reader.parse_args(["--data", str(file)])
+        except InputError as error:
+            raise InputError(f"{file} describes no corpus: {error}") from error
+        texts.append(reader.instantiate_classes(parsed).data.training_text)
+    text = CorpusText(texts)
     with replacing(output) as temporary:  # first, so that a wrong place is refused before training
         vectors = train_word2vec(text, settings)
         vectors.write(temporary)
     print(f"{output}: {len(vectors.words):,} words, size {settings.size}")
     return 0
-
-
-def _corpus(file: Path) -> CorpusDataModule:
-    """The corpus of a file of configs/data."""
-    from attnlight.datamodules import CorpusDataModule
-    from attnlight.parsing import OneSentenceParser
-
-    if not file.is_file():
-        raise InputError(f"{file} is no file; -c names a corpus, as in configs/data.")
-    reader = OneSentenceParser()
-    reader.add_subclass_arguments(CorpusDataModule, "data")
-    try:
-        parsed = reader.parse_args(["--data", str(file)])
-    except InputError as error:
-        raise InputError(f"{file} describes no corpus: {error}") from error
-    corpus: CorpusDataModule = reader.instantiate_classes(parsed).data
-    return corpus

@@ -16,14 +16,13 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 
 import lightning.pytorch as pl
 import numpy as np
+import pandas as pd
 from build_results import put
-from known_models import MODELS, TEXTS, KnownTask, loader
+from known_models import MODELS, KnownTask, loader
 from numpy.typing import NDArray
 from results_page.tables import interval, number, table
 from scipy.stats import mannwhitneyu
@@ -31,16 +30,13 @@ from scipy.stats import mannwhitneyu
 from attnlight import callbacks
 from attnlight.records import read_record
 from attnlight.report.figures import describe
-from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
+from attnlight.statistics.bootstrap import bootstrap_means
 
 PAGE = Path(__file__).parent / "known_answers.md"
-TESTS: tuple[str, ...] = (
-    "AdversarialAttention",
-    "AttentionPermutation",
-    "DecisionFlip",
-    "ImportanceCorrelation",
+TESTS = (  # all of a single model
+    *("AdversarialAttention", "AttentionPermutation", "DecisionFlip"),
+    *("ImportanceCorrelation", "SingleErasure"),
 )
-TESTS += ("SingleErasure",)  # all of a single model
 EFFECT = 0.9  # least area under the ROC curve over texts by which a measure tells D from F
 _NUMBER = re.compile(r"-?\d+\.\d{4}")
 _ROUNDING = 5e-4
@@ -49,45 +45,29 @@ _DIGITS = 5  # of a value: beyond them rounding would order texts that are alike
 _OF_ONE_ERASURE = re.compile(r"_loo$|^outdone_")
 
 
-class Measured(NamedTuple):
-    """One measure of one test on every model.
+def measure_all() -> dict[tuple[str, str], pd.DataFrame]:
+    """Run the tests by their defaults on each model.
 
-    Attributes:
-        test: The test's name in snake case.
-        measure: Its column.
-        values: The value of each text by name of the model, NaN where undefined.
-        means: Mean and interval by name of the model.
-        effect: Area under the ROC curve of D against the nearest F, all three from one side: the
-            chance that D's value of a text is the larger one (of a measure that is smaller under D:
-            the smaller one), ties half. 0.5 says nothing; NaN where a model has no value.
+    Returns:
+        By a test's name in snake case and one of its measures, the value of each text under each
+        model, NaN where undefined.
     """
-
-    test: str
-    measure: str
-    values: Mapping[str, NDArray[np.float64]]
-    means: Mapping[str, MeanInterval]
-    effect: float
-
-
-def measure_all() -> list[Measured]:
-    """Run the tests by their defaults on each model."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     found: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
     for known in MODELS:
-        with tempfile.TemporaryDirectory(prefix="attnlight-known-") as folder:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                trainer = pl.Trainer(
-                    accelerator="cpu",
-                    devices=1,
-                    logger=False,
-                    inference_mode=False,
-                    enable_progress_bar=False,
-                    enable_model_summary=False,
-                    default_root_dir=folder,
-                    callbacks=[getattr(callbacks, name)(figures=False) for name in TESTS],
-                )
-                trainer.test(KnownTask(known), loader(known), verbose=False)
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trainer = pl.Trainer(
+                accelerator="cpu",
+                devices=1,
+                logger=False,
+                inference_mode=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+                default_root_dir=folder,
+                callbacks=[getattr(callbacks, name)(figures=False) for name in TESTS],
+            )
+            trainer.test(KnownTask(known), loader(known), verbose=False)
             for path in sorted((Path(folder) / "records/test").glob("*.parquet")):
                 record = read_record(path)
                 for measure in record.metadata["measures"]:
@@ -95,34 +75,37 @@ def measure_all() -> list[Measured]:
                     if known.kind == "R" and _OF_ONE_ERASURE.search(measure):
                         values[:] = np.nan
                     found.setdefault((path.stem, measure), {})[known.name] = values
-    measured = []
-    for key, of_models in found.items():
-        columns = np.stack([*of_models.values()], axis=1)
-        means = dict(zip(of_models, bootstrap_means(columns, np.arange(TEXTS)), strict=True))
-        defined = {name: own[~np.isnan(own)] for name, own in of_models.items()}
-        (off,), on = ([defined[model.name] for model in MODELS if model.kind == x] for x in "DF")
-        areas = [np.nan]
+    return {key: pd.DataFrame(of_models) for key, of_models in found.items()}
+
+
+def blocks(found: Mapping[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
+    """Mean and interval of each measure on each model, and which measures tell F from D.
+
+    What tells them apart is the area under the ROC curve of D against the nearest F, all three from
+    one side: the chance that D's value of a text is the larger one (of a measure that is smaller
+    under D: the smaller one), ties half. 0.5 says nothing; NaN where a model has no value.
+    """
+    rows, told = [], {}
+    for (test, measure), values in found.items():
+        (off,), on = (
+            [values[model.name].dropna() for model in MODELS if model.kind == kind] for kind in "DF"
+        )
+        effect = np.nan
         if all(map(len, (off, *on))):
             areas = [mannwhitneyu(off, own).statistic / (len(off) * len(own)) for own in on]
-        measured.append(Measured(*key, of_models, means, max(min(areas), 1 - max(areas))))
-    return measured
-
-
-def blocks(found: Sequence[Measured]) -> dict[str, str]:
-    """Mean and interval of each measure on each model, and which measures tell F from D."""
-    rows, verdict = [], ""
-    for test, measures in groupby(found, key=lambda one: one.test):
-        title = describe(test).title
-        told: dict[str, list[str]] = {"yes": [], "**no**": []}
-        for one in measures:
-            measure, tells = f"`{one.measure}`", "yes" if one.effect >= EFFECT else "**no**"
-            row = {"test": "" if any(told.values()) else title, "measure": measure}
-            row |= {model.name: interval(one.means[model.name], 4) for model in MODELS}
-            rows.append(row | {"AUROC": number(one.effect, 4), "tells F from D": tells})
-            told[tells].append(measure)
-        words = ("tells F from D by", "does not tell them apart by")
-        both = zip(words, told.values(), strict=True)
-        said = [f"{label}: {', '.join(names)}" for label, names in both if names]
+            effect = max(min(areas), 1 - max(areas))
+        title, tells = describe(test).title, effect >= EFFECT
+        means = bootstrap_means(values.to_numpy(), values.index.to_numpy())
+        rows.append(
+            {"test": "" if title in told else title, "measure": f"`{measure}`"}
+            | {name: interval(mean, 4) for name, mean in zip(values, means, strict=True)}
+            | {"AUROC": number(effect, 4), "tells F from D": "yes" if tells else "**no**"}
+        )
+        told.setdefault(title, ([], []))[not tells].append(f"`{measure}`")
+    verdict = ""
+    for title, (apart, alike) in told.items():
+        said = [f"tells F from D by: {', '.join(apart)}"] if apart else []
+        said += [f"does not tell them apart by: {', '.join(alike)}"] if alike else []
         verdict += f"* **{title}** {'; '.join(said)}.\n"
     return {"measures": table(rows, 2), "verdict": verdict}
 

@@ -18,6 +18,7 @@ import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from operator import eq
 from pathlib import Path
 
@@ -36,12 +37,11 @@ HERE = Path(__file__).parent
 PAGE, RECORDS = HERE / "results.md", HERE / "results"
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
-
 # The rows of tables, and how many of its columns are aligned left.
 TABLES: dict[str, tuple[Callable[[Kept], Iterable[Row]], int]] = {
     "accuracy": (predictions.accuracy, 2),
-    "seeds": (predictions.seeds, 1),
-    "epochs": (predictions.epochs, 1),
+    "seeds": (predictions.runs, 1),
+    "epochs": (partial(predictions.runs, last=True), 1),
     "permutation": (predictions.permutation, 1),
     "bins": (predictions.bins, 3),
     "planted": (planted.accuracy, 1),
@@ -61,9 +61,6 @@ TABLES: dict[str, tuple[Callable[[Kept], Iterable[Row]], int]] = {
 
 def blocks(records: Path) -> dict[str, str]:
     """Every table of the page, and the sentences on them, by the name of its place.
-
-    Args:
-        records: The folder of the experiments.
 
     Raises:
         InputError: Records are missing or do not belong together.
@@ -92,13 +89,10 @@ def fill(page: str, found: Mapping[str, str]) -> str:
 def put(
     path: Path, found: Mapping[str, str], check: bool, same: Callable[[str, str], bool] = eq
 ) -> int:
-    """Write a page's tables, or compare them with it; 1 where it differs or they refuse a sentence.
+    """Write what belongs in each place of a page, or with `check` print where the page differs.
 
-    Args:
-        path: The page.
-        found: What belongs in each place.
-        check: Write nothing, print what differs.
-        same: Whether two pages are to count as equal.
+    Returns:
+        1 where it differs, by `same`, or the records refuse a sentence.
     """
     page = path.read_text(encoding="utf-8")
     wanted = fill(page, found)

@@ -8,16 +8,15 @@ decision.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, TensorDataset
 
-from attnlight.batch import SPECIAL_TOKENS, TextBatch
+from attnlight.batch import PAD, SPECIAL_TOKENS, TextBatch
 from attnlight.models import FlatClassifier
 
 CLASSES = 4
@@ -61,64 +60,54 @@ MODELS = (
 )
 
 
-def build(known: KnownAnswer) -> FlatClassifier:
-    """The classifier of a model."""
-    width = 1 + CLASSES
-    model = FlatClassifier(
-        vocab_size=int(_TOKENS.max()) + 1,
-        num_classes=CLASSES,
-        encoder="none",
-        attention="dot",
-        embedding_size=width,
-    )
-    scores = known.spread * torch.randn(
-        2, CLASSES, _VARIANTS, generator=torch.Generator().manual_seed(0)
-    )
-    scores[1] += known.signal_score
-    logits = torch.tensor([known.filler_logit, known.signal_logit])
-    with torch.no_grad():
-        rows = torch.zeros(2, CLASSES, _VARIANTS, width)
-        rows[..., 0] = scores
-        for label in range(CLASSES):
-            rows[:, label, :, 1 + label] = logits[:, None]
-        model.embedding.weight.zero_()
-        model.embedding.weight[_TOKENS] = rows
-        model.attention.key.weight.copy_(torch.eye(width)[:1])  # type: ignore[union-attr]
-        model.decoder.weight.copy_(torch.eye(width)[1:])
-        model.decoder.bias.copy_(torch.tensor([0.01, 0.0, 0.0, 0.0]))
-    # In single precision rounding, which differs by processor, would order items nearly alike.
-    return model.double().eval()
-
-
 def loader(known: KnownAnswer) -> DataLoader[Any]:
     """Padded batches of random texts of 20 to 30 tokens: signals of a text's class, other fillers."""
-    random, texts = torch.Generator().manual_seed(1), {}
-    for number in range(TEXTS):
-        label = 1 + number % (CLASSES - 1)
+    random, ids = torch.Generator().manual_seed(1), []
+    labels = 1 + torch.arange(TEXTS) % (CLASSES - 1)
+    for label in labels.tolist():
         length = int(torch.randint(*_LENGTHS, (), generator=random))
         others = torch.tensor([other for other in range(1, CLASSES) if other != label])
         other = others[torch.randint(len(others), (length,), generator=random)]
         variant = torch.randint(_VARIANTS, (length,), generator=random)
         signal = torch.arange(length) < (known.signals or length)
-        ids = torch.where(signal, _TOKENS[1, label, variant], _TOKENS[0, other, variant])
-        order = torch.randperm(length, generator=random)
-        texts[number] = (number, ids[order], label)
-
-    def collate(items: Sequence[tuple[int, Tensor, int]]) -> TextBatch:
-        index, ids, labels = zip(*items, strict=True)
-        tokens = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
-        return TextBatch(torch.tensor(index), tokens, tokens != 0, torch.tensor(labels))
-
-    return DataLoader(texts, batch_size=64, collate_fn=collate)  # type: ignore[arg-type]
+        tokens = torch.where(signal, _TOKENS[1, label, variant], _TOKENS[0, other, variant])
+        ids.append(tokens[torch.randperm(length, generator=random)])
+    tokens = pad_sequence(ids, batch_first=True)
+    return DataLoader(
+        TensorDataset(torch.arange(TEXTS), tokens, tokens != PAD, labels),
+        batch_size=64,
+        collate_fn=lambda texts: TextBatch(*map(torch.stack, zip(*texts, strict=True))),
+    )
 
 
 class KnownTask(pl.LightningModule):
-    """As much of a task as tests ask for."""
+    """As much of a task as tests ask for, with the classifier of a model."""
 
     def __init__(self, known: KnownAnswer) -> None:
         super().__init__()
-        self.model = build(known)
         self.classes = [f"class {number}" for number in range(CLASSES)]
+        model = FlatClassifier(
+            vocab_size=int(_TOKENS.max()) + 1,
+            num_classes=CLASSES,
+            encoder="none",
+            attention="dot",
+            embedding_size=1 + CLASSES,
+        )
+        generator = torch.Generator().manual_seed(0)
+        rows = torch.zeros(*_TOKENS.shape, 1 + CLASSES)
+        rows[..., 0] = known.spread * torch.randn(_TOKENS.shape, generator=generator)
+        rows[1, ..., 0] += known.signal_score
+        for label in range(CLASSES):
+            rows[0, label, :, 1 + label] = known.filler_logit
+            rows[1, label, :, 1 + label] = known.signal_logit
+        with torch.no_grad():
+            model.embedding.weight.zero_()
+            model.embedding.weight[_TOKENS] = rows
+            model.attention.key.weight.copy_(torch.eye(1 + CLASSES)[:1])  # type: ignore[union-attr]
+            model.decoder.weight.copy_(torch.eye(1 + CLASSES)[1:])
+            model.decoder.bias.copy_(torch.tensor([0.01, 0.0, 0.0, 0.0]))
+        # In single precision rounding, which differs by processor, would order items nearly alike.
+        self.model = model.double().eval()
 
     def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
         """What the model says of a batch."""

@@ -22,6 +22,7 @@ from attnlight.datamodules.base import CorpusDataModule
 from attnlight.tasks import AttentionClassifier
 from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.guided import GuidedVariant
+from attnlight.tasks.text import RawText
 
 SIZES: dict[str, Any] = {"train_size": 61, "validation_size": 21, "test_size": 23}
 SMALL: dict[str, Any] = {"embedding_size": 8, "hidden_size": 4}
@@ -108,7 +109,7 @@ def save_base(path: Path, corpus: PlantedEvidence, *, seed: int = 0, **options: 
     torch.manual_seed(seed)
     settings = SMALL | {"encoder": "bigru", "embedding_scale": 2.0} | options
     task = AttentionClassifier(corpus.spec, **arguments(settings))
-    task.adopt_corpus(corpus)
+    task.raw = RawText.of_corpus(corpus)
     return save(task, path)
 
 
@@ -118,8 +119,8 @@ def running(task: pl.LightningModule, corpus: CorpusDataModule, split: str = "tr
     stages = ("training", "validating", "testing", "predicting", "sanity_checking")
     stand_in = SimpleNamespace(datamodule=corpus, **{name: name == stage for name in stages})
     stand_in.world_size = stand_in.num_training_batches = 1
-    stand_in.current_epoch = 0
-    task.trainer = stand_in
+    stand_in.current_epoch = stand_in.global_rank = 0
+    task.trainer, task._seed = stand_in, 0
     if isinstance(task, GuidedVariant) and task._frozen is not None:
         task.model.guide = task._guidance
     task.train(split == "train")

@@ -14,7 +14,6 @@ from attnlight.compatibility import (
     OPTIONS,
     arguments,
     callback,
-    class_path,
     hyperparameters,
     option,
     problem_of,
@@ -58,7 +57,7 @@ def test_kept_configurations_are_read(file: Path, parser: OneSentenceParser) -> 
     kept = first["model"]["init_args"]
     model = section(first["model"])
     parsed = parser.parse_object({"model": model}).model
-    assert parsed.class_path == class_path(first["model"]["class_path"])
+    assert parsed.class_path == model["class_path"]
     found = parsed.init_args.as_dict()
     for name, value in kept.items():
         group, _, own = OPTIONS[name].partition(".")

@@ -16,6 +16,7 @@ from attnlight.data.word2vec import Word2VecSettings
 from attnlight.datamodules import ChunkingDataModule, PlantedEvidence
 from attnlight.records import merge_shards
 from attnlight.tasks.from_base import FromBase
+from attnlight.tasks.text import RawText
 from tests.bases import save, save_base
 from tests.commands import CONFIGS, CPU, QUIET, experiment
 from tests.data.local import write_yahoo
@@ -100,7 +101,7 @@ def sources(
 def vectors(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Write the file of word vectors that a file of models/ names; train others for one epoch."""
     monkeypatch.setattr(
-        "attnlight.tasks.options.Word2VecSettings", partial(Word2VecSettings, epochs=1)
+        "attnlight.tasks.attention.Word2VecSettings", partial(Word2VecSettings, epochs=1)
     )
 
     def prepare(model: Path) -> None:
@@ -125,7 +126,7 @@ def saved_tagger(folder: Path, data: Path) -> str:
     corpus = ChunkingDataModule(**read(data)["init_args"])
     sizes = {"hidden_size": 8, "embedding_size": 8, "feature_size": 4}
     task = tasks.ChunkTagger(corpus.spec, sizes)
-    task.adopt_corpus(corpus)
+    task.raw = RawText.of_corpus(corpus)
     return str(save(task, folder / "base.ckpt"))
 
 

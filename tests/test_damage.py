@@ -13,7 +13,7 @@ import torch
 from attnlight.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO, read_checkpoint
 from attnlight.errors import InputError
 from attnlight.records import RecordError, read_metadata, read_pieces, read_record, record_columns
-from attnlight.records.parquet import open_writer, read_table, write_table
+from attnlight.records.parquet import open_writer, read_table
 from attnlight.studies.selection import chosen_epoch
 from tests.damage import DAMAGES, folder_for_all, without_rights
 from tests.report.fake import rows_of, write_record
@@ -141,7 +141,9 @@ class TestRecord:
         path, values = tmp_path / "x.parquet", np.arange(50.0) + 0.5
         table = pa.table({"index": range(50), "prediction": [0] * 50, "value": values})
         metadata = {"attnlight": '{"format": 1, "rows": 50}'}
-        write_table(table.replace_schema_metadata(metadata), path, compression="none")
+        table = table.replace_schema_metadata(metadata)
+        with open_writer(path, table.schema, compression="none") as writer:
+            writer.write_table(table)
         flip_value(path, values.tobytes()[80:160])
         assert (pq.read_table(path)["value"].to_numpy() != values).sum() == 1
         return path
@@ -189,7 +191,8 @@ class TestRecord:
     )
     def test_types_come_back(self, tmp_path: Path, values: pa.Array) -> None:
         table = pa.table({"value": values})
-        write_table(table, tmp_path / "x.parquet")
+        with open_writer(tmp_path / "x.parquet", table.schema) as writer:
+            writer.write_table(table)
         result = read_table(tmp_path / "x.parquet")
         assert result.equals(table)
         assert result.schema.metadata is None

@@ -1,56 +1,59 @@
 """On models built by hand every test says what is known, and docs/known_answers.md says the same."""
 
 import importlib
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-import tests.kept  # noqa: F401  # puts docs/ on the path
 from attnlight.functional import first_flip, minimal_flip_set
+from tests.kept import page
 
 build = importlib.import_module("build_known_answers")
 models = importlib.import_module("known_models")
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[tuple[str, str], object]:
-    return {(row.test, row.measure): row for row in build.measure_all()}
+def found() -> dict[tuple[str, str], pd.DataFrame]:
+    measured: dict[tuple[str, str], pd.DataFrame] = build.measure_all()
+    return measured
 
 
-def mean(found: dict[tuple[str, str], object], test: str, measure: str, model: str) -> float:
-    return found[test, measure].means[model].mean  # type: ignore[attr-defined]
+@pytest.fixture(scope="module")
+def tables(found: dict[tuple[str, str], pd.DataFrame]) -> Any:
+    return page("findings").Tables(build.blocks(found))
 
 
 @pytest.mark.parametrize("known", models.MODELS, ids=lambda known: known.name)
 def test_all_texts_are_classified_rightly(known: object) -> None:
-    model = models.build(known)
+    model = models.KnownTask(known).model
     for batch in models.loader(known):
         assert torch.equal(model(batch).logits.argmax(-1), batch.labels)
 
 
 @pytest.mark.parametrize(("model", "signals"), [("F1", 1), ("F3", 3), ("F10", 10), ("D", 3)])
 def test_the_minimum_is_the_signal(
-    found: dict[tuple[str, str], object], model: str, signals: int
+    found: dict[tuple[str, str], pd.DataFrame], model: str, signals: int
 ) -> None:
-    line = found["decision_flip", "minimal_count"].means[model]  # type: ignore[attr-defined]
-    assert (line.low, line.mean, line.high) == (signals, signals, signals)
-    assert line.defined == models.TEXTS
+    values = found["decision_flip", "minimal_count"][model]
+    assert values.tolist() == [signals] * models.TEXTS
 
 
 def test_attention_exceeds_the_minimum_only_where_it_deceives(
-    found: dict[tuple[str, str], object],
+    found: dict[tuple[str, str], pd.DataFrame],
 ) -> None:
     for model in ("F1", "F3", "F10"):
-        assert mean(found, "decision_flip", "excess_attention", model) < 1
-    assert mean(found, "decision_flip", "excess_attention", "D") > 5
+        assert found["decision_flip", "excess_attention"][model].mean() < 1
+    assert found["decision_flip", "excess_attention"]["D"].mean() > 5
 
 
 def test_where_all_items_carry_the_signal_all_must_go(
-    found: dict[tuple[str, str], object],
+    found: dict[tuple[str, str], pd.DataFrame],
 ) -> None:
     for ranking in ("attention", "gradient", "gradient_x_attention", "random", "minimal"):
-        assert mean(found, "decision_flip", f"needs_all_{ranking}", "R") == 1
+        assert found["decision_flip", f"needs_all_{ranking}"]["R"].mean() == 1
 
 
 def area(above: np.ndarray, below: np.ndarray) -> float:
@@ -69,27 +72,28 @@ def area(above: np.ndarray, below: np.ndarray) -> float:
     ],
 )
 def test_d_is_told_from_every_f_by_the_area_over_texts(
-    found: dict[tuple[str, str], object], test: str, measure: str, separates: bool
+    found: dict[tuple[str, str], pd.DataFrame],
+    tables: Any,
+    test: str,
+    measure: str,
+    separates: bool,
 ) -> None:
-    row = found[test, measure]
-    values = {name: v[~np.isnan(v)] for name, v in row.values.items()}  # type: ignore[attr-defined]
+    values = {name: own.dropna().to_numpy() for name, own in found[test, measure].items()}
     areas = [area(values["D"], values[name]) for name in ("F1", "F3", "F10")]
-    assert row.effect == pytest.approx(max(min(areas), 1 - max(areas)))  # type: ignore[attr-defined]
-    assert (row.effect >= build.EFFECT) == separates  # type: ignore[attr-defined]
+    (row,) = tables.rows("measures", f"`{measure}`")
+    assert float(row["AUROC"]) == pytest.approx(max(min(areas), 1 - max(areas)), abs=5.1e-5)
+    assert row["tells F from D"] == ("yes" if separates else "**no**")
 
 
-def test_intervals_that_do_not_touch_do_not_tell(
-    found: dict[tuple[str, str], object],
-) -> None:
+def test_intervals_that_do_not_touch_do_not_tell(tables: Any) -> None:
     """F10's flip rate is 0.0016 and D's is 0: apart for sure, and no text is told by it."""
-    lines = found["attention_permutation", "flip_rate"].means  # type: ignore[attr-defined]
-    assert lines["D"].high < lines["F10"].low < 0.01
+    off, on = (tables.cell("measures", model, "`flip_rate`") for model in ("D", "F10"))
+    assert off.high < on.low < 0.01
 
 
-def test_page_says_what_the_tests_say(found: dict[tuple[str, str], object]) -> None:
-    page = build.PAGE.read_text(encoding="utf-8")
-    blocks = build.blocks(list(found.values()))
-    assert build.agree(page, importlib.import_module("build_results").fill(page, blocks))
+def test_page_says_what_the_tests_say(tables: Any) -> None:
+    text = build.PAGE.read_text(encoding="utf-8")
+    assert build.agree(text, importlib.import_module("build_results").fill(text, tables))
 
 
 def test_pages_agree_up_to_rounding_alone() -> None:

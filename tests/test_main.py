@@ -12,10 +12,10 @@ from attnlight.errors import InputError
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def run(arguments: list[str], *, given: bool) -> int:
+    def load(_: str) -> None:
         raise error
 
-    monkeypatch.setattr(program, "_run", run)
+    monkeypatch.setattr(program, "import_module", load)
 
 
 def system(number: int, *name: str) -> OSError:
@@ -41,11 +41,11 @@ def test_what_the_user_can_mend_is_one_sentence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     failing(monkeypatch, error)
-    assert program.main(["fit"]) == 2
+    assert program.main(["report"]) == 2
     assert capsys.readouterr().err == f"attnlight: {told}\n"
     monkeypatch.setenv("ATTNLIGHT_DEBUG", "1")
     with pytest.raises(type(error)):
-        program.main(["fit"])
+        program.main(["report"])
 
 
 def caused_by(error: Exception, cause: Exception) -> Exception:
@@ -70,7 +70,7 @@ def test_a_fault_of_the_program_is_not_hidden(
 ) -> None:
     failing(monkeypatch, error)
     with pytest.raises(type(error)):
-        program.main(["fit"])
+        program.main(["report"])
 
 
 def test_deep_nesting_is_told_where_a_reader_met_it_alone(
@@ -79,9 +79,9 @@ def test_deep_nesting_is_told_where_a_reader_met_it_alone(
     def forever(*_: object, **__: object) -> int:
         return forever()
 
-    monkeypatch.setattr(program, "_run", lambda *_, **__: yaml.safe_load("[" * 1000))
-    assert program.main(["fit"]) == 2
+    monkeypatch.setattr(program, "import_module", lambda _: yaml.safe_load("[" * 1000))
+    assert program.main(["report"]) == 2
     assert "nested too deeply" in capsys.readouterr().err
-    monkeypatch.setattr(program, "_run", forever)
+    monkeypatch.setattr(program, "import_module", forever)
     with pytest.raises(RecursionError):
-        program.main(["fit"])
+        program.main(["report"])

@@ -247,7 +247,7 @@ def test_planted_corpus_of_other_words(tmp_path: Path, monkeypatch: pytest.Monke
     assert 0 < record.metadata["unknown_words"] < 0.2
     assert evaluate(run, "predict", *other) == 0
     task = AttentionClassifier.load_from_checkpoint(run / "best.ckpt")
-    ids = json.loads(task.raw.tokenizer_json or "")["model"]["vocab"]
+    ids = json.loads(task.raw.tokenizer or "")["model"]["vocab"]
     rows = pq.read_table(run / "predictions-more.parquet").to_pylist()
     counted = [ids.get(token, UNK) == UNK for row in rows for token in row["tokens"]]
     assert np.mean(counted) == pytest.approx(record.metadata["unknown_words"])

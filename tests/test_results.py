@@ -5,9 +5,11 @@ import importlib
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -182,7 +184,8 @@ class TestKeptRuns:
         seeds = len(experiment.seeds)
         found = pq.read_table(RECORDS / name / importance.AGREEMENT)["index"].to_pylist()
         assert found == index * (seeds * (seeds - 1) // 2)
-        assert importance.agreement(experiment)["texts"] == len(index)
+        (row,) = importance.reliability({name: experiment}, {name: {}})
+        assert row["texts"] == len(index)
 
     @pytest.mark.parametrize("run", SIX, ids=names)
     def test_page_says_what_a_model_of_serrano_and_smith_logged(
@@ -190,7 +193,9 @@ class TestKeptRuns:
     ) -> None:
         logged = logged_by_test(run)
         name = run.parent.name
-        rows = serrano.read_models({name: kept.Experiment.read(RECORDS, name)})[name].rows
+        experiment = kept.Experiment.read(RECORDS, name)
+        rows = experiment.test("single_erasure") | experiment.test("decision_flip")
+        rows["removed_fraction_gradient"] = rows["removed_count_gradient"] / rows["length"]
         row = cells_of(found["serrano_accuracy"], *serrano.MODELS[name].values())
         said = {"accuracy": row[4], "f1_macro": row[6]}
         for name, cell in said.items():
@@ -301,23 +306,33 @@ class TestPlanted:
             negation=0.4, train_size=5, validation_size=5, test_size=300, cache_dir=str(tmp_path)
         )
         dataset = data.dataset("test")
-        texts = [{"tokens": dataset.words(place)} for place in range(300)]
+        texts = pd.Series([dataset.words(place) for place in range(300)])
         found = planted.groups(texts)["negated"].tolist()
         assert found == data.negated("test").tolist()
         assert 0 < sum(found) < 300
 
     def test_attention_against_evidence_by_hand(self) -> None:
-        texts: list[dict[str, Any]] = [
-            {"attention": [[0.7, 0.1, 0.2]], "evidence": [1, 0, -1]},
-            {"attention": [[0.1, 0.1, 0.1, 0.7]], "evidence": [0, 1, 0, 0]},
-        ]
-        attention, uniform, base_rate = planted.plausibility([texts], "for or against the label")
-        assert attention.tolist() == [[1.0, 0.25]]
-        assert uniform.tolist() == pytest.approx([2 / 3, 1 / 4])
-        assert base_rate.tolist() == pytest.approx([2 / 3, 1 / 4])
-        attention, _, base_rate = planted.plausibility([texts], "for the label")
-        assert attention.tolist() == [[1.0, 0.25]]
-        assert base_rate.tolist() == pytest.approx([1 / 3, 1 / 4])
+        texts = pd.DataFrame(
+            {
+                "attention": [[[0.7, 0.1, 0.2]], [[0.1, 0.1, 0.1, 0.7]]],
+                "evidence": [[1, 0, -1], [0, 1, 0, 0]],
+                "tokens": [["good1", "w1", "bad2"], ["w1", "good2", "w2", "not3"]],
+            }
+        )
+        experiment = SimpleNamespace(seeds=[0], predicted=lambda: texts)
+        either, own, *_ = planted.evidence(dict.fromkeys(planted.NAMES, experiment))
+        assert [either["evidence"], own["evidence"]] == [*planted.EVIDENCE]
+        for row, base_rate in ((either, [2 / 3, 1 / 4]), (own, [1 / 3, 1 / 4])):
+            assert row["n"] == 2
+            for column in ("base rate", "AUPRC of uniform attention"):
+                assert row[column] == pytest.approx(np.mean(base_rate))
+            assert row["AUPRC of the model's attention"].startswith("0.625 [")
+
+    def test_predictions_of_other_texts_are_refused(self, experiment: Path) -> None:
+        path = experiment / "seed1/predictions.parquet"
+        pq.write_table(pq.read_table(path).slice(1), path)
+        with pytest.raises(InputError, match="different texts"):
+            kept.Experiment.read(experiment.parent, experiment.name).predicted()
 
 
 class TestMinimal:

@@ -37,6 +37,13 @@ def correlations(n: int = 30, seed: int = 0, scores: bool = True) -> Rows:
     return rows
 
 
+def agreement(experiment: Any) -> dict[str, Any]:
+    """What the page says of how far the seeds of an experiment agree."""
+    (row,) = importance.reliability({"one": experiment}, {"one": {}})
+    found: dict[str, Any] = row
+    return found
+
+
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """Three seeds of an arm of SST."""
@@ -168,7 +175,7 @@ class TestReliability:
         for first, second in combinations([values.to_pylist() for values in lists], 2):
             both = [pair for pair in zip(first, second, strict=True) if len(pair[0]) > 1]
             pairs.append(np.mean([kendalltau(a, b).statistic for a, b in both]))
-        cell = importance.agreement(experiment)[importance.WITH_ITSELF[f"tau_{score}"]]
+        cell = agreement(experiment)[importance.WITH_ITSELF[f"tau_{score}"]]
         mean, least, most = (tables.number(x, 2) for x in (np.mean(pairs), min(pairs), max(pairs)))
         assert cell.startswith(f"{mean} [")
         assert cell.endswith(f"], pairs {least} to {most}")
@@ -176,11 +183,11 @@ class TestReliability:
     def test_other_runs_than_those_kept_are_refused(self, experiment: Any) -> None:
         for changed in ({"folders": experiment.folders[:2]}, {"name": "sst_bilstm"}):
             with pytest.raises(InputError, match="compares other runs"):
-                importance.agreement(replace(experiment, **changed))
+                agreement(replace(experiment, **changed))
 
     def test_nothing_kept_is_a_dash(self, tmp_path: Path) -> None:
         write_kept(tmp_path, "sst_bilstm", {"importance_correlation": correlations()})
-        found = importance.agreement(kept.Experiment.read(tmp_path, "sst_bilstm"))
+        found = agreement(kept.Experiment.read(tmp_path, "sst_bilstm"))
         nothing = dict.fromkeys(["texts", *importance.WITH_ITSELF.values()])
         assert found == {"seeds": 1, **nothing}
 
@@ -191,7 +198,7 @@ class TestReliability:
         for pair in importance.ARMS.values():
             experiments |= dict.fromkeys(pair, experiment)
         rows = list(importance.arms(experiments))
-        found = importance.agreement(experiment)
+        found = agreement(experiment)
         for words in importance.WITH_ITSELF.values():
             cells = {"BiLSTM": found[words], "average encoder": found[words]}
             own = [row for row in rows if row["tau between"] == words]
@@ -205,7 +212,7 @@ class TestReliability:
         one = kept.Experiment.read(tmp_path / "one", "sst_cnn")
         experiments = dict.fromkeys(importance.MODELS, one) | {"sst_average": experiment}
         lines = tables.table(importance.reliability(experiments), 3).splitlines()[2:]
-        cells = [importance.agreement(experiment)[x] for x in importance.WITH_ITSELF.values()]
+        cells = [agreement(experiment)[x] for x in importance.WITH_ITSELF.values()]
         assert lines[2] == f"| SST | average | additive | 3 | 30 | {' | '.join(cells)} |"
         assert all("| 1 | – | – | – | – | – |" in line for line in lines[:2] + lines[3:])  # noqa: RUF001
 

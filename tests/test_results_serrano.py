@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from numpy.typing import NDArray
@@ -67,6 +68,12 @@ def hand(name: str, **columns: list[float]) -> Any:
     rows |= {"index": np.arange(size), "length": np.full(size, 10.0)}
     rows |= {name: np.array(values) for name, values in columns.items()}
     return serrano.model_case(name, rows)
+
+
+def step_of(first: Any, second: Any) -> Any:
+    """The step between two models that differ in their encoder."""
+    (step,) = serrano.cases({"yelp_han_rnn": first, "yelp_han_conv": second})["steps"].values()
+    return step
 
 
 class TestWhatWasRun:
@@ -143,12 +150,10 @@ class TestErasure:
     def test_fewer_flips_by_hand(self) -> None:
         flips = {"attention": [1.0] * 30 + [0.0], "gradient": [0.0] * 31}
         columns = {f"flip_top_{name}": values for name, values in flips.items()}
-        tested, key = hand("ag_news_flan_conv", **columns), ("more flips", "gradient")
-        assert tested.estimate(*key).mean == pytest.approx(-30 / 31)
-        assert (claims.judgement(tested, *key), claims.CLAIMS[key].published) == (
-            "holds",
-            "14 of 24",
-        )
+        tested, key = hand("ag_news_flan_conv", **columns), "more flips gradient"
+        assert tested.estimates[key].mean == pytest.approx(-30 / 31)
+        assert claims.cell(tested, "claim", key) == "holds"
+        assert claims.CLAIMS[key]["published"] == "14 of 24"
 
 
 class TestRemoval:
@@ -225,7 +230,8 @@ class TestVerdicts:
             ((2.0, 1.5, 2.4), (1.6, np.inf), "holds (open)"),
             ((1.5, 1.2, 1.7), (1.6, np.inf), "does not (open)"),
             ((1.5, 1.2, 1.59), (1.6, np.inf), "does not"),
-            ((0.0, 0.0, 0.0), (np.nextafter(0, 1), np.inf), "does not"),
+            ((0.0, 0.0, 0.0), (0.0, np.inf, "right"), "does not"),
+            ((0.0, 0.0, 0.0), (0.0, np.inf), "holds"),
             ((0.25, 0.16, 0.34), (0.15, 0.35), "holds"),
             ((0.25, 0.10, 0.34), (0.15, 0.35), "holds (open)"),
             ((0.40, 0.10, 0.50), (0.15, 0.35), "does not (open)"),
@@ -234,9 +240,11 @@ class TestVerdicts:
         ],
     )
     def test_follow_from_estimate_and_interval(
-        self, estimate: tuple[float, float, float], claimed: tuple[float, float], said: str
+        self, estimate: tuple[float, float, float], claimed: tuple[Any, ...], said: str
     ) -> None:
-        assert claims.verdict(MeanInterval(*estimate, 10), claimed) == said
+        low, high, closed = (*claimed, "both")[:3]
+        interval = pd.Interval(low, high, closed=closed)
+        assert claims.verdict(MeanInterval(*estimate, 10), interval) == said
 
     @pytest.mark.parametrize(
         ("attention", "said"),
@@ -252,9 +260,9 @@ class TestVerdicts:
             removed_fraction_attention=attention * 40,
             removed_fraction_gradient=[0.1, 0.2, 0.3, 0.4, 0.5] * 40,
         )
-        key = ("box", "gradient", "listwise")
-        assert tested.estimate(*key).mean == pytest.approx(np.median(attention) - 0.4)
-        assert claims.judgement(tested, *key) == said
+        key = "box gradient listwise"
+        assert tested.estimates[key].mean == pytest.approx(np.median(attention) - 0.4)
+        assert claims.cell(tested, "claim", key) == said
         row = cells(table_of("par", model=tested), "HANnoenc", "left out")
         assert row[:3] == [
             "200",
@@ -293,17 +301,17 @@ class TestVerdicts:
             removed_fraction_attention=[0.3, 0.5, 0.1],
             never_flips_gradient=[0, 0, 1.0],
         )
-        (step,) = serrano.cases({"yelp_han_rnn": first, "yelp_han_conv": second})["steps"]
-        found = step.estimate("fall", "attention", "listwise")
+        step = step_of(first, second)
+        found = step.estimates["fall attention listwise"]
         assert found.mean == pytest.approx(0.3)
         assert found.defined == 2
-        assert claims.judgement(step, "fall", "attention", "listwise") == "holds"
+        assert claims.cell(step, "claim", "fall attention listwise") == "holds"
 
     def test_falling_refuses_other_texts(self) -> None:
         first = hand("yelp_han_rnn", index=[0, 1])
         second = hand("yelp_han_conv", index=[0, 2])
         with pytest.raises(InputError, match="different texts"):
-            serrano.step_case(first, second)
+            step_of(first, second)
 
     def test_a_text_that_never_flips_counts_as_1_where_it_is_not_left_out(self) -> None:
         first = hand("yelp_han_rnn", removed_fraction_attention=[0.5, 0.9])
@@ -312,8 +320,8 @@ class TestVerdicts:
             removed_fraction_attention=[0.3, np.nan],
             never_flips_attention=[0, 1.0],
         )
-        step = serrano.step_case(first, second)
-        found = [step.estimate("fall", "attention", never) for never in serrano.NEVER]
+        step = step_of(first, second)
+        found = [step.estimates[f"fall attention {never}"] for never in serrano.NEVER]
         assert [one.mean for one in found] == pytest.approx([0.2, (0.2 - 0.1) / 2])
         assert [one.defined for one in found] == [1, 2]
 
@@ -324,15 +332,13 @@ class TestVerdicts:
             removed_mass_gradient=[0.6, 0.5, 0.55],
             removed_mass_gradient_x_attention=[0.6, 0.61, 0.0],
         )
-        keys = [("shift", name, "listwise") for name in ("gradient", "gradient_x_attention")]
-        assert [tested.estimate(*key).mean for key in keys] == pytest.approx([0.25, 0.2])
-        assert [claims.judgement(tested, *key) for key in keys] == [
-            "holds (open)",
-            "does not (open)",
-        ]
+        keys = [f"shift {name} listwise" for name in ("gradient", "gradient_x_attention")]
+        assert [tested.estimates[key].mean for key in keys] == pytest.approx([0.25, 0.2])
+        said = [claims.cell(tested, "claim", key) for key in keys]
+        assert said == ["holds (open)", "does not (open)"]
 
     def test_encoder_steps_need_both_models(self, found: dict[str, Any]) -> None:
-        words = [step.words[1] for step in serrano.cases(found)["steps"]]
+        words = [step.words[1] for step in serrano.cases(found)["steps"].values()]
         assert words == ["HANrnn − HANconv", "HANconv − HANnoenc", "FLANrnn − FLANconv"]  # noqa: RUF001
 
     def test_summary_counts_the_verdicts_of_the_tables(self, shown: dict[str, str]) -> None:

@@ -95,9 +95,9 @@ def test_a_corpus_that_they_did_not_use_stands_alone(blocks: dict[str, str]) -> 
 
 def test_sentences_are_those_of_the_report(blocks: dict[str, str], kept: Path) -> None:
     study = read_study(kept / "wiegreffe-pinter")
-    for verdict in verdicts(Estimates(study)):
-        assert f"**{verdict.question}**" in blocks["wiegreffe_pinter_verdict"]
-        for sentence in verdict.sentences:
+    for question, sentences in verdicts(Estimates(study)).items():
+        assert f"**{question}**" in blocks["wiegreffe_pinter_verdict"]
+        for sentence in sentences:
             assert sentence in blocks["wiegreffe_pinter_verdict"]
 
 

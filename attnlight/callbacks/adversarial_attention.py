@@ -94,6 +94,7 @@ class AdversarialAttention(InterpretabilityTest):
         figures: Draw the paper's histogram and violins, and the frontier where there is one.
     """
 
+    metadata: dict[str, Any]
     measures: ClassVar[tuple[str, ...]] = ("worst_js", "worst_share", "worst_tvd", "upper_js")
 
     def __init__(
@@ -121,33 +122,27 @@ class AdversarialAttention(InterpretabilityTest):
             self._require_at_least(1, **counts)
             self.hparams["search"] = options
             self.measures = (*type(self).measures, *_SEARCHED)  # type: ignore[misc]
-        self._searched: Tensor | None = None
-        self._solved: Tensor | None = None
-        self._fitting = False
-
-    @property
-    @override
-    def metadata(self) -> Mapping[str, Any]:
-        programs = self.program_instances != 0
+        programs = program_instances != 0
         tried = ["lightest item", "linear programs", "one and two items", "search"]
         used = [True, programs, True, self.search is not None]
-        metadata: dict[str, Any] = {
-            "epsilon": self.epsilon,
+        self.metadata = {
+            "epsilon": epsilon,
             "worst": "each head alone; exact for two classes and item logits, else a lower bound",
             "upper": "exact for two classes, an upper bound for more, null without item logits",
             "joint": "all heads together, a lower bound",
             # What is tried on which rows with more than two classes and item logits.
             "several_classes": {
                 "candidates": [name for name, there in zip(tried, used, strict=True) if there],
-                "texts": self.program_instances if programs and self._fitting else None,
+                "texts": None,
                 "rows": "one of each text" if programs else "all",
             },
         }
-        if self.frontier:
-            metadata["frontier_epsilons"] = list(EPSILONS)
+        if frontier:
+            self.metadata["frontier_epsilons"] = list(EPSILONS)
         if self.search is not None:
-            metadata["search"] = asdict(self.search)
-        return metadata
+            self.metadata["search"] = asdict(self.search)
+        self._searched: Tensor | None = None
+        self._solved: Tensor | None = None
 
     @override
     def measure(
@@ -158,7 +153,8 @@ class AdversarialAttention(InterpretabilityTest):
         if readout.by_programs and self.program_instances != 0:
             # Programs take long: they are solved for one row of each chosen text.
             measured[:] = False
-            for text in torch.unique(index[_among(index, self._solved)]).tolist():
+            texts = index if self._solved is None else self._solved.to(index.device)
+            for text in torch.unique(index[torch.isin(index, texts)]).tolist():
                 rows = (index == text).nonzero().squeeze(-1)
                 # The text's number is in the seed, or all sentences would share their position.
                 place = choose(position[rows].cpu().numpy(), 1, self.seed + text)
@@ -178,7 +174,9 @@ class AdversarialAttention(InterpretabilityTest):
             # The model's own attention, and NaN, where none is searched.
             found = output.weights.double().clone()
             searched = torch.full_like(found[..., 0], torch.nan)
-            rows = _among(output.rows[:, 0], self._searched)
+            index = output.rows[:, 0]
+            texts = index if self._searched is None else self._searched.to(index.device)
+            rows = torch.isin(index, texts)
             if rows.any():
                 options = asdict(self.search) | {"seed": self.seed}
                 del options["instances"]
@@ -224,26 +222,17 @@ class AdversarialAttention(InterpretabilityTest):
         stage: Literal["val", "test"],
         epoch: int | None,
     ) -> None:
-        self._fitting = epoch is not None
+        solved = None if epoch is None else self.program_instances or None
+        self.metadata["several_classes"]["texts"] = solved
         super()._begin(trainer, module, stage, epoch)
         assert self._recorder is not None
-        counts = (
-            None if self.search is None else self.search.instances,
-            self.program_instances if self._fitting else None,
-        )
+        counts = (None if self.search is None else self.search.instances, solved)
         self._searched, self._solved = (
             None
             if count is None
             else torch.from_numpy(choose(self._recorder.instances, count, self.seed))
             for count in counts
         )
-
-
-def _among(index: Tensor, chosen: Tensor | None) -> Tensor:
-    """Which of these dataset rows (R,) are chosen, all where `chosen` is None, (R,) bool."""
-    if chosen is None:
-        return torch.ones_like(index, dtype=torch.bool)
-    return torch.isin(index, chosen.to(index.device))
 
 
 def _moved(readout: Readout, attention: Tensor) -> Tensor:

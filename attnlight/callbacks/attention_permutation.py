@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,11 +56,7 @@ class AttentionPermutation(InterpretabilityTest):
         self._require_at_least(1, draws=draws, head_draws=head_draws)
         self.draws = draws
         self.head_draws = head_draws
-
-    @property
-    @override
-    def metadata(self) -> Mapping[str, Any]:
-        return {"draws": self.draws, "head_draws": min(self.head_draws, self.draws)}
+        self.metadata = {"draws": draws, "head_draws": min(head_draws, draws)}
 
     @override
     def measure(

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import signature
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lightning.pytorch as pl
@@ -64,6 +65,9 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     # The columns that are averaged; the first stands for the test where there is room for one.
     measures: ClassVar[tuple[str, ...]] = ()
     needs_gradients: ClassVar[bool] = False
+    # What the record says of itself beyond what all say, as plain values: what a reader of its columns
+    # must know, such as a tolerance.
+    metadata: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,
@@ -119,14 +123,6 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
                 raise InputError(
                     f"{option} of {self.name} is {number}; it must be at least {least}."
                 )
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What the record should say of itself beyond what all say, as plain values.
-
-        A test puts here what a reader of its columns must know, such as a tolerance.
-        """
-        return {}
 
     def settings(self, trainer: pl.Trainer, stage: str) -> dict[str, Any]:
         """The constructor arguments that decide a record, and the trainer's limit where it has one.
@@ -206,7 +202,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             batch, output = batch.select(texts), output.select(texts, rows)
         broken = broken_rows(output)
         if broken is not None:
-            self._recorder.exclude(output.rows[broken], ("max_attention", *self.measures))
+            excluded = output.rows[broken].cpu().numpy()
+            self._recorder.writer.exclude(excluded, ("max_attention", *self.measures))
             texts = ~torch.isin(batch.index, output.rows[broken, 0])
             batch, output = batch.select(texts), output.select(texts, ~broken)
         if not len(output.rows):
@@ -222,8 +219,9 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._recorder is None:
             return
-        recorder, self._recorder = self._recorder, None
+        recorder = self._recorder
         path, scalars = recorder.finish(), {}
+        self._recorder = None
         if trainer.is_global_zero:
             metadata = read_metadata(path)
             scalars = interval_scalars(path, self.measures)

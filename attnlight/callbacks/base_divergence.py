@@ -18,7 +18,7 @@ from attnlight.errors import InputError
 from attnlight.functional import js_divergence, kendall_tau, total_variation
 from attnlight.functional.divergence import js_share
 from attnlight.functional.ranking import TIE, dense_ranks
-from attnlight.functional.readout.heads import head_divergences, match_heads
+from attnlight.functional.readout.heads import head_divergences
 from attnlight.models.readout import Readout
 from attnlight.reference import OutputStore, Reference, reading, running_split
 
@@ -80,19 +80,6 @@ class BaseDivergence(InterpretabilityTest):
         self._outputs: OutputStore | None = None
         self._heads: list[int] | None = None
 
-    @property
-    @override
-    def metadata(self) -> Mapping[str, Any]:
-        if self._reference is None:
-            return {}
-        metadata: dict[str, Any] = {
-            "base": str(self._reference.path),
-            "base_fingerprint": self._reference.identity.fingerprint,
-        }
-        if self._heads is not None:
-            metadata |= {"heads": self._heads, "heads_matched_on": _MATCHED_ON}
-        return metadata | ({"tie": TIE} if self.rankings else {})
-
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
@@ -105,6 +92,10 @@ class BaseDivergence(InterpretabilityTest):
         self._reference = own if self.base is None else Reference(self.base)
         assert self._reference is not None
         self._reference.require_corpus(trainer.datamodule)  # type: ignore[attr-defined]
+        self.metadata = {
+            "base": str(self._reference.path),
+            "base_fingerprint": self._reference.identity.fingerprint,
+        } | ({"tie": TIE} if self.rankings else {})
 
     @override
     def measure(
@@ -159,18 +150,22 @@ class BaseDivergence(InterpretabilityTest):
         if heads > 1:
             self.measures = (*type(self).measures, "attention_js_mean")  # type: ignore[misc, assignment]
         if heads > 1 and self.match_heads:
+            from scipy.optimize import linear_sum_assignment
+
             outputs = self._reference.outputs(corpus, _MATCHED_ON, device)
             texts, model = corpus.dataset(_MATCHED_ON), cast("AttentionModel", module.model)
             place = trainer.global_rank, trainer.world_size
             found = torch.zeros(heads, heads, dtype=torch.double, device=device)
-            sizes: dict[str, Any] = {"lengths": texts.lengths, "pairs": _PAIRS}
             with reading(_MATCHED_ON):
-                for positions in OnceSampler(len(texts), _TEXTS, *place, **sizes):
+                for positions in OnceSampler(texts.lengths, _TEXTS, *place, pairs=_PAIRS):
                     output = model(texts[positions].to(device))
                     base, _ = self._of_base(outputs, output)
                     broken = broken_rows(output)
                     real = slice(None) if broken is None else ~broken
                     found += head_divergences(output.weights[real], base[real])
-            # The model's head for each of the base's, the same on all ranks.
-            self._heads = match_heads(trainer.strategy.reduce(found, reduce_op="sum"))
+            found = trainer.strategy.reduce(found, reduce_op="sum")  # the same on all ranks
+            # The model's head for each of the base's, for the least sum of divergences.
+            self._heads = linear_sum_assignment(found.cpu().numpy())[1].tolist()
+            matched = {"heads": self._heads, "heads_matched_on": _MATCHED_ON}
+            self.metadata = {**self.metadata, **matched}
         super()._begin(trainer, module, stage, epoch)

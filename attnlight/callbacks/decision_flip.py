@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -77,14 +77,10 @@ class DecisionFlip(InterpretabilityTest):
         self.draws = draws
         self.gradient = gradient
         self.emptied = emptied
-
-    @property
-    @override
-    def metadata(self) -> Mapping[str, Any]:
-        return {
-            "draws": self.draws,
-            "gradient": self.gradient,
-            "emptied": self.emptied,
+        self.metadata = {
+            "draws": draws,
+            "gradient": gradient,
+            "emptied": emptied,
             "tie": TIE,
             "minimal": "exact for one head and by head, an upper bound for several heads together, "
             "null without item logits",
@@ -104,7 +100,8 @@ class DecisionFlip(InterpretabilityTest):
         if self.emptied == "uniform":
             uniform = output.mask / output.mask.sum(-1, keepdim=True).clamp(min=1)
             uniform = uniform.to(output.weights.dtype)[:, None, None]
-            readout = readout.with_empty(readout.candidates(uniform).squeeze(1))
+            empty = readout.candidates(uniform).squeeze(1)
+            readout = type(readout)(readout.batch, readout.output, readout.model, empty)
         whole, alone = (partial(self._columns, draws=draws) for draws in (self.draws, 1))
         return readout.columns(whole, alone) | {"length": readout.lengths}
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from attnlight.records import EXCLUDED, read_metadata, read_pieces
 from attnlight.report import save_figure
-from attnlight.report.figures import columns, figure_rows
-from attnlight.report.style import figure_png
+from attnlight.report.figures import describe, figure_rows
+from attnlight.report.style import figure_bytes
 from attnlight.statistics.bootstrap import IN_MEMORY, bootstrap_pieces
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def show_figure(
     fitting = trainer.state.fn == TrainerFn.FITTING
     if (fitting and not loggers) or read_metadata(path)["rows"] > FIGURE_ROWS:
         return
-    figure = draw(figure_rows(path, columns(name))[0])
+    figure = draw(figure_rows(path, describe(name).columns)[0])
     if figure is None:
         return
     if not fitting:
@@ -95,5 +95,5 @@ def show_figure(
     from PIL import Image
 
     for logger in loggers:
-        image = Image.open(io.BytesIO(figure_png(figure, dpi=150)))
+        image = Image.open(io.BytesIO(figure_bytes(figure, "png", dpi=150)))
         logger.log_image(key=f"{stage}/{name}/figure", images=[image], step=trainer.global_step)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,11 +12,11 @@ import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 from typing_extensions import override
 
+from attnlight.data.digests import digests
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.records import RecordError, ShardWriter, merge_shards
@@ -41,7 +39,9 @@ class EpochRecorder:
         target: The file to write, where it is not `records/<stage>/<name>.parquet`.
 
     Attributes:
-        instances: Dataset rows of the texts to record, (n,), were the trainer to go through all.
+        instances: Dataset rows of the texts to record, (n,), were the trainer to go through all: the
+            dataset's `index` or, without one, 0 to its length less one.
+        writer: Writes this rank's shard.
     """
 
     def __init__(
@@ -64,13 +64,19 @@ class EpochRecorder:
                 self._temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
             own = self._temporary.name if trainer.is_global_zero else ""
             root = trainer.strategy.broadcast(own)
-        known_as = corpus_known_as(trainer)
+        suffix = corpus_suffix(trainer)
         if target is None:
-            target = records_folder(stage, known_as) / f"{name}.parquet"
-        elif known_as is not None:
-            target = target.with_name(f"{target.stem}-{known_as}{target.suffix}")
+            target = Path("records", stage + suffix, f"{name}.parquet")
+        else:
+            target = target.with_stem(target.stem + suffix)
         self.path = Path(root) / target
-        instances, limited = _instances(trainer, stage)
+        loaders = getattr(trainer, f"{stage}_dataloaders")
+        limits = getattr(trainer, f"num_{stage}_batches")
+        loader: DataLoader[Any] = loaders[0] if isinstance(loaders, list) else loaders
+        limited = (limits[0] if isinstance(limits, list) else limits) < len(loader)
+        index = getattr(loader.dataset, "index", None)
+        index = range(len(loader.dataset)) if index is None else index  # type: ignore[arg-type]
+        instances = np.asarray(index, dtype=np.int64)
         self._chosen: Tensor | None = None
         if max_instances is not None and max_instances < len(instances):
             instances = choose(instances, max_instances, seed)
@@ -88,7 +94,7 @@ class EpochRecorder:
             for stale in self.path.parent.glob(f".{self.path.stem}.rank*.arrow"):
                 stale.unlink()
         trainer.strategy.barrier()
-        self._writer = ShardWriter(self._shards[trainer.global_rank])
+        self.writer = ShardWriter(self._shards[trainer.global_rank])
 
     def recorded(self, index: Tensor) -> Tensor:
         """Which texts of a batch to record, (B,) bool, from their dataset rows (B,)."""
@@ -104,16 +110,7 @@ class EpochRecorder:
             name: values.detach().cpu().numpy() if isinstance(values, Tensor) else values
             for name, values in columns.items()
         }
-        self._writer.add(rows.cpu().numpy(), arrays)
-
-    def exclude(self, rows: Tensor, columns: Sequence[str]) -> None:
-        """Append rows (R, 2) that cannot be measured, null in the columns of the others.
-
-        Args:
-            rows: Their keys.
-            columns: What to hold nulls where this rank measures no row.
-        """
-        self._writer.exclude(rows.cpu().numpy(), columns)
+        self.writer.add(rows.cpu().numpy(), arrays)
 
     def finish(self) -> Path:
         """Merge the shards of all ranks.
@@ -124,7 +121,7 @@ class EpochRecorder:
         trainer, strategy = self._trainer, self._trainer.strategy
         fault: str | None = None
         try:
-            self._writer.close()
+            self.writer.close()
         except InputError as error:
             fault = str(error)
         # One verdict for all: a rank that raised alone would leave the others waiting.
@@ -144,13 +141,8 @@ class EpochRecorder:
                     fault = str(error)
             fault = strategy.broadcast(fault)
         if fault is not None:
-            self.discard()
             raise RecordError(fault)
         return self.path
-
-    def discard(self) -> None:
-        """Forget the rows of this rank, after an interruption."""
-        self._writer.path.unlink(missing_ok=True)
 
 
 class RecordingCallback(Callback):
@@ -161,21 +153,16 @@ class RecordingCallback(Callback):
     @override
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         if self._recorder is not None:
-            self._recorder.discard()
+            self._recorder.writer.path.unlink(missing_ok=True)
             self._recorder = None
 
     on_exception = teardown  # type: ignore[assignment]
 
 
-def corpus_known_as(trainer: pl.Trainer) -> str | None:
-    """Name of the corpus in records where the model was trained on another one; None: its own."""
+def corpus_suffix(trainer: pl.Trainer) -> str:
+    """What names of records end in: `-<corpus>` where the model was trained on another, else ""."""
     name: str | None = getattr(getattr(trainer, "datamodule", None), "known_as", None)
-    return name
-
-
-def records_folder(stage: str, known_as: str | None) -> Path:
-    """Folder of a split's records, relative to the run's."""
-    return Path("records", stage if known_as is None else f"{stage}-{known_as}")
+    return "" if name is None else f"-{name}"
 
 
 def _origin(trainer: pl.Trainer, stage: Stage) -> dict[str, Any]:
@@ -187,35 +174,10 @@ def _origin(trainer: pl.Trainer, stage: Stage) -> dict[str, Any]:
     origin = {"corpus": getattr(datamodule, "fingerprint", None), "checkpoint_hash": None}
     checkpoint = Path(trainer.ckpt_path or "")
     if checkpoint.is_file():
-        origin["checkpoint_hash"] = _digest(checkpoint, checkpoint.stat().st_mtime_ns)
-    known_as = corpus_known_as(trainer)
-    if known_as is None:
+        (digest,) = digests(checkpoint.parent, [checkpoint]).values()  # computed once for all tests
+        origin["checkpoint_hash"] = digest[:16]
+    if not corpus_suffix(trainer):
         return origin
     split = {"val": "validation", "test": "test"}.get(stage, datamodule.predict_split)
-    return origin | {"corpus_name": known_as, "unknown_words": datamodule.unknown_share(split)}
-
-
-@cache
-def _digest(path: Path, modified: int) -> str:
-    """Hash of a file, computed once for all tests of a run."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
-
-
-def _instances(trainer: pl.Trainer, stage: Stage) -> tuple[NDArray[np.int64], bool]:
-    """Dataset rows that the running loader goes through, and whether the trainer cuts it short.
-
-    The rows are the dataset's `index` or, without one, 0 to its length less one.
-    """
-    running: dict[str, tuple[Any, Any]] = {
-        "val": (trainer.val_dataloaders, trainer.num_val_batches),
-        "test": (trainer.test_dataloaders, trainer.num_test_batches),
-        "predict": (trainer.predict_dataloaders, trainer.num_predict_batches),
-    }
-    loaders, limits = running[stage]
-    loader: DataLoader[Any] = loaders[0] if isinstance(loaders, list) else loaders
-    limited = (limits[0] if isinstance(limits, list) else limits) < len(loader)
-    index = getattr(loader.dataset, "index", None)
-    if index is None:
-        return np.arange(len(loader.dataset)), limited  # type: ignore[arg-type]
-    return np.asarray(index, dtype=np.int64), limited
+    unknown = datamodule.unknown_share(split)
+    return origin | {"corpus_name": datamodule.known_as, "unknown_words": unknown}

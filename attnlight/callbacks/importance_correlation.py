@@ -78,17 +78,13 @@ class ImportanceCorrelation(InterpretabilityTest):
         self.gradients = [kind for kind in _GRADIENTS if kind in gradients]
         self.keep_scores = keep_scores
         self.budget = budget
+        self.metadata = {"tie": TIE, "gradients": self.gradients, "leave_one_out": leave_one_out}
         self._warned = False
         named = [_GRADIENTS[kind] for kind in self.gradients]
         loo = ["loo"] if leave_one_out else []
         self._pairs = [("attention", name) for name in named + loo]
         self._pairs += [(name, "loo") for name in named if loo]
         self.measures = tuple(f"tau_{one}_{other}" for one, other in self._pairs)
-
-    @property
-    @override
-    def metadata(self) -> Mapping[str, Any]:
-        return {"tie": TIE, "gradients": list(self.gradients), "leave_one_out": self.leave_one_out}
 
     @override
     def measure(

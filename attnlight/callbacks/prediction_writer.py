@@ -89,5 +89,5 @@ class PredictionWriter(RecordingCallback):
     @override
     def on_predict_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert self._recorder is not None
-        recorder, self._recorder = self._recorder, None
-        recorder.finish()
+        self._recorder.finish()
+        self._recorder = None

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from attnlight import compatibility
 from attnlight.callbacks.base import STAGES, attached_tests, record_name
-from attnlight.callbacks.epoch_recorder import corpus_known_as, records_folder
+from attnlight.callbacks.epoch_recorder import corpus_suffix
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
@@ -46,9 +46,10 @@ class RunConfig(SaveConfigCallback):
         """
         if stage not in STAGES or self.config.overwrite:
             return
-        folder = records_folder(STAGES[stage], corpus_known_as(trainer))
+        suffix = corpus_suffix(trainer)
+        folder = Path(trainer.default_root_dir, "records", STAGES[stage] + suffix)
         for test in attached_tests(trainer):
-            path = Path(trainer.default_root_dir) / folder / f"{test.name}.parquet"
+            path = folder / f"{test.name}.parquet"
             try:
                 metadata = read_metadata(path)
             except RecordError:  # none, or a damaged one
@@ -57,14 +58,13 @@ class RunConfig(SaveConfigCallback):
             now: dict[str, Any] = {"checkpoint": Path(self.config.ckpt_path).name}
             if "settings" in metadata:
                 now["settings"] = settings
-                metadata["settings"] = compatibility.callback_arguments(
-                    type(test).__name__, metadata["settings"]
-                )
+                held = {"class_path": type(test).__name__, "init_args": metadata["settings"]}
+                metadata["settings"] = compatibility.callback(held)["init_args"]
             else:
                 partial = "limit_batches" in settings or test.max_instances is not None
                 now |= test.plain_metadata()
                 now |= {"measures": list(test.measures), "partial": partial}
-            if folder.name != STAGES[stage]:
+            if suffix:
                 now["corpus"] = trainer.datamodule.fingerprint  # type: ignore[attr-defined]
             for name, value in now.items():
                 _require_same(path, name, metadata.get(name), value)
@@ -72,32 +72,20 @@ class RunConfig(SaveConfigCallback):
     @override
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # Now that checkpoint and corpus have been accepted.
-        if trainer.is_global_zero and not self.already_saved:
-            self.save_config(trainer, pl_module, trainer.state.fn.value)  # type: ignore[union-attr]
-            self.already_saved = True
-
-    on_validation_start = on_test_start = on_predict_start = on_fit_start
-
-    @override
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # Checkpoints hold how long a metric has not improved, not that this ended the training.
-        stoppers = (c for c in trainer.callbacks if isinstance(c, EarlyStopping))  # type: ignore[attr-defined]
-        if any(stopper.wait_count >= stopper.patience for stopper in stoppers):
-            trainer.should_stop = True
-
-    @override
-    def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if not trainer.is_global_zero or self.already_saved:
+            return
+        self.already_saved = True
+        stage = str(trainer.state.fn.value)  # type: ignore[union-attr]
         config = self.config.clone()
         config.pop("config", None)
         config.ckpt_path, config.overwrite = None, False
         for name, value in getattr(pl_module, "settled", {}).items():
             config.model.init_args[name] = value
-        known_as = corpus_known_as(trainer)
-        named = stage if known_as is None else f"{stage}-{known_as}"
-        path = Path(trainer.default_root_dir) / f"{named}.yaml"
+        suffix = corpus_suffix(trainer)
+        path = Path(trainer.default_root_dir) / f"{stage}{suffix}.yaml"
         if stage in STAGES:
             now = {test.name for test in attached_tests(trainer)}
-            records = path.parent / records_folder(STAGES[stage], known_as)
+            records = path.parent / "records" / (STAGES[stage] + suffix)
             try:
                 earlier = read_yaml(path)["trainer"]["callbacks"] or []
                 names = [record_name(str(c["class_path"]).rpartition(".")[2]) for c in earlier]
@@ -112,8 +100,17 @@ class RunConfig(SaveConfigCallback):
         write_text(path, text)
         for logger in trainer.loggers:
             if isinstance(logger, pl.loggers.WandbLogger):
-                logged = {named: yaml.safe_load(text)}
+                logged = {stage + suffix: yaml.safe_load(text)}
                 logger.experiment.config.update(logged, allow_val_change=True)
+
+    on_validation_start = on_test_start = on_predict_start = on_fit_start
+
+    @override
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        # Checkpoints hold how long a metric has not improved, not that this ended the training.
+        stoppers = (c for c in trainer.callbacks if isinstance(c, EarlyStopping))  # type: ignore[attr-defined]
+        if any(stopper.wait_count >= stopper.patience for stopper in stoppers):
+            trainer.should_stop = True
 
 
 def _require_same(path: Path, name: str, before: object, value: object) -> None:
@@ -144,4 +141,4 @@ class SummaryTable(Callback):
         rich.print(", ".join(f"{name} {value}" for name, value in metrics.items()))
         records = Path(trainer.default_root_dir) / "records"
         if tests and not trainer.fast_dev_run:  # type: ignore[attr-defined]
-            rich.print(terminal_table(records, corpus_known_as(trainer) or ""))
+            rich.print(terminal_table(records, corpus_suffix(trainer).removeprefix("-")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.functional import js_divergence
-from attnlight.functional.ranking import TIE, random_others, released_item
+from attnlight.functional.ranking import TIE, random_others
 from attnlight.models.readout import SCORES, Gradient, Readout
 
 # Predictions that are compared at once: what stays in the cache of a CPU.
@@ -69,11 +68,7 @@ class SingleErasure(InterpretabilityTest):
         super().__init__(every_n_epochs, max_instances, seed, figures)
         self.gradient = gradient
         self.compat = compat
-
-    @property
-    @override
-    def metadata(self) -> Mapping[str, Any]:
-        return {"gradient": self.gradient, "tie": TIE}
+        self.metadata = {"gradient": gradient, "tie": TIE}
 
     @override
     def measure(
@@ -99,10 +94,10 @@ class SingleErasure(InterpretabilityTest):
             "delta_js_expected": top_js - mean_js,
             "outdone_expected": (above & output.mask.unsqueeze(1)).sum(-1).double() / count,
         }
-        others = {"drawn": random_others(output.mask, output.rows, tops, self.seed)}
+        draw = output.mask, output.rows, tops, self.seed
+        others = {"drawn": random_others(*draw)}
         if self.compat:
-            released = released_item(output.mask, output.rows, self.seed)
-            others["compat"] = released[:, None].expand_as(tops)
+            others["compat"] = random_others(*draw, released=True)
         for name, places in others.items():
             moved = top_js - js.gather(-1, places)
             found[f"flip_other_{name}"] = flips.gather(-1, places)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -13,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from attnlight.batch import BOS, EOS, UNK, TextBatch
+from attnlight.batch import BOS, SPECIAL_TOKENS, TextBatch
 from attnlight.data.collate import collate, pad_ragged
 from attnlight.data.sources import silent
+from attnlight.data.targets import IGNORED
 from attnlight.errors import InputError
 from attnlight.files import named_errors
 
@@ -24,15 +26,20 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 COLUMNS = ("index", "label", "length", "tokens", "sentences", "text", "words")
+TAGS = "tags"  # in place of "label" where each token has a label
 
 
-def save_split(folder: Path, schema: pyarrow.Schema, chunks: Iterable[Mapping[str, Any]]) -> None:
+@contextmanager
+def split_writer(
+    folder: Path, kinds: Mapping[str, pyarrow.DataType]
+) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Write a split of a prepared corpus (`CorpusDataModule`) without holding it in memory.
+
+    Gives a function that writes some rows by their columns; the split is there after the block.
 
     Args:
         folder: Folder to write; `<folder>.arrow` is used on the way.
-        schema: Names and types of the columns.
-        chunks: Columns of some rows each.
+        kinds: Types of the columns.
 
     Raises:
         InputError: The disk is full or the folder cannot be written.
@@ -40,11 +47,10 @@ def save_split(folder: Path, schema: pyarrow.Schema, chunks: Iterable[Mapping[st
     import datasets
     import pyarrow
 
-    stream = folder.with_suffix(".arrow")
+    stream, schema = folder.with_suffix(".arrow"), pyarrow.schema(kinds)
     with named_errors(folder), silent():
         with pyarrow.ipc.new_stream(str(stream), schema) as writer:
-            for columns in chunks:
-                writer.write_table(pyarrow.table(dict(columns), schema=schema))
+            yield lambda rows: writer.write_table(pyarrow.table(dict(rows), schema=schema))
         datasets.Dataset.from_file(str(stream)).save_to_disk(str(folder))
         stream.unlink()
 
@@ -68,6 +74,9 @@ class _RaggedColumn:
 class TokenDataset(Dataset[TextBatch]):
     """Texts of one split; `dataset[[3, 1, 4]]` is a batch.
 
+    Where each token has a label, those of a batch are (B, N), -100 on padding and where nothing is
+    asked for.
+
     Memory beside the map is 20 bytes a text: `index`, `label` and `length` as arrays.
 
     Args:
@@ -78,7 +87,7 @@ class TokenDataset(Dataset[TextBatch]):
     Attributes:
         index: Row of each text in its source, before filtering, (n,) int64.
         lengths: Ids of each text, (n,) int32.
-        labels: Class of each text, (n,) int64, or None where the split has none.
+        labels: Class of each text, (n,) int64, or None where texts have none.
         extras: Names of the columns that run along the tokens.
         table: All columns, read by memory map.
 
@@ -108,6 +117,9 @@ class TokenDataset(Dataset[TextBatch]):
         if "sentences" in names:
             self._sentences = _RaggedColumn(self.table["sentences"])
         self._extras = {name: _RaggedColumn(self.table[name]) for name in self.extras}
+        self._tagged = self.labels is None and TAGS in names
+        if self._tagged:
+            self.extras.remove(TAGS)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A spawned worker opens the map itself instead of receiving the corpus.
@@ -116,20 +128,13 @@ class TokenDataset(Dataset[TextBatch]):
     def __len__(self) -> int:
         return len(self.index)
 
-    def count_unknown(self) -> dict[str, int]:
-        """Number of tokens without boundary tokens, and how many of them are unknown."""
-        total = unknown = 0
-        for offsets, values in zip(self._tokens.offsets, self._tokens.values, strict=True):
-            ids = values[offsets[0] : offsets[-1]]
-            total += int(np.count_nonzero((ids != BOS) & (ids != EOS)))
-            unknown += int(np.count_nonzero(ids == UNK))
-        return {"tokens": total, "unknown_tokens": unknown}
-
     def label_counts(self, classes: int) -> list[int]:
-        """Number of texts of each class; the split must have labels."""
-        assert self.labels is not None
-        counts: list[int] = np.bincount(self.labels, minlength=classes).tolist()
-        return counts
+        """Number of texts, or tokens, of each class; the split must have labels."""
+        counts = np.zeros(classes, np.int64)
+        for chunk in self.table["label" if self.labels is not None else TAGS].chunks:
+            labels = (chunk.flatten() if self.labels is None else chunk).to_numpy()
+            counts += np.bincount(labels[labels != IGNORED], minlength=classes)
+        return list(map(int, counts))
 
     @property
     def shapes(self) -> NDArray[np.int32]:
@@ -155,7 +160,7 @@ class TokenDataset(Dataset[TextBatch]):
             sizes = [self._sentences[row] for row in listed]
             counts = np.fromiter(map(len, sizes), np.int64, len(sizes))
             lengths = pad_ragged(np.concatenate(sizes), counts).numpy()
-        return collate(
+        batch = collate(
             np.where(asked < 0, -1, self.index[rows]),
             lengths,
             np.concatenate([self._tokens[row] for row in listed]),
@@ -165,6 +170,9 @@ class TokenDataset(Dataset[TextBatch]):
                 for name, column in self._extras.items()
             },
         )
+        if self._tagged:
+            batch.labels = batch.extras.pop(TAGS).long().masked_fill(~batch.mask, IGNORED)
+        return batch
 
     def sentences(self, position: int) -> list[list[int]]:
         """Ids of each sentence of a text; a text that was not split is one sentence."""
@@ -182,7 +190,10 @@ class TokenDataset(Dataset[TextBatch]):
 
     def words(self, position: int) -> list[str]:
         """Surface form of each id of a text: as in its source where that is kept, (length,)."""
-        names = self.table.column_names
+        names, ids = self.table.column_names, self._tokens[position].tolist()
+        if self._tagged:  # each word is one token
+            words: list[str] = self.table["words"][position].as_py()
+            return [SPECIAL_TOKENS[BOS]] * (len(ids) - len(words)) + words
         # What was encoded by itself, each with the number of ids that were kept of it.
         parts: list[tuple[str, int | None]] = []
         if "words" in names:
@@ -196,7 +207,6 @@ class TokenDataset(Dataset[TextBatch]):
             encoding = self._tokenizer.encode(part)
             found += encoding.ids[:size]
             surface += [part[start:stop] for start, stop in encoding.offsets[:size]]
-        ids = self._tokens[position].tolist()
         forms = [str(self._tokenizer.id_to_token(number)) for number in ids]
         if found != ids:  # an empty text, kept as one unknown token, or one without its source
             return forms

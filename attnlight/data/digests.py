@@ -14,12 +14,17 @@ from attnlight.errors import InputError
 _FRONT_MATTER = re.compile(rb"\s*---[\r\n]+(.*?)[\r\n]+---", re.DOTALL)
 
 
-def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
-    """SHA-256 of files by their names within the folder.
+def digests(folder: Path, files: Iterable[Path] | None = None) -> dict[str, str]:
+    """SHA-256 of files by their names within the folder; None: of all that are not hidden.
 
     Raises:
         InputError: One of them cannot be read.
     """
+    if files is None:
+        files = []
+        for parent, folders, names in os.walk(folder, followlinks=True):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            files += [Path(parent, name) for name in names if not name.startswith(".")]
     found, root = {}, folder.resolve()
     for file in files:
         try:
@@ -30,15 +35,6 @@ def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
         start = folder if file.is_relative_to(folder) else root  # `datasets` resolves the folder
         found[Path(os.path.relpath(file, start)).as_posix()] = digest
     return found
-
-
-def all_digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file that is not hidden, by its name within the folder."""
-    files: list[Path] = []
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        files += [Path(parent, name) for name in names if not name.startswith(".")]
-    return digests(folder, files)
 
 
 def description(folder: Path) -> dict[str, str]:

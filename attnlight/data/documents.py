@@ -96,38 +96,41 @@ class DocumentReader:
                 )
 
     def __call__(self, rows: NDArray[np.int64]) -> Iterator[Documents]:
-        """The documents of these rows, which must ascend."""
+        """The documents of these rows, which must ascend.
+
+        Raises:
+            InputError: A per-token column cannot be stored, or lacks a number for a token.
+        """
+        import pyarrow
+
         for chunk, table in read_columns(self.rows, [*self.source.columns, *self.extras], rows):
-            yield from self._documents(chunk, table).chunks()
+            columns = [table[name].to_pylist() for name in self.source.columns]
+            if self.source.tokens is None:
+                parts = zip(*columns, strict=True)
+                texts = [self.joint.join(part or "" for part in row) for row in parts]
+                if self.line_breaks:
+                    texts = [text.replace("\\n", "\n") for text in texts]
+                yield from Documents(chunk, texts, None, {}).chunks()
+                continue
+            words = [[word or "" for word in tokens or ()] for tokens in columns[0]]
+            extras: dict[str, list[list[float]]] = {}
+            for name, kind in self.extras.items():
+                try:
+                    values = table[name].cast(pyarrow.list_(kind)).to_pylist()
+                except pyarrow.ArrowInvalid as error:
+                    raise InputError(
+                        f"column {name} of {self.source} cannot be stored as {kind}: {error}"
+                    ) from error
+                extras[name] = [found or [] for found in values]
+                for row, found, tokens in zip(chunk, extras[name], words, strict=True):
+                    if len(found) != len(tokens) or None in found:
+                        raise InputError(
+                            f"row {row} of {self.source} has {len(tokens)} tokens; {name} must have "
+                            "a number for each"
+                        )
+            texts = [" ".join(tokens) for tokens in words]
+            yield from Documents(chunk, texts, words, extras).chunks()
 
     def texts(self, rows: NDArray[np.int64]) -> Iterator[list[str]]:
         """The texts alone."""
         return (documents.texts for documents in self(rows))
-
-    def _documents(self, rows: NDArray[np.int64], table: pyarrow.Table) -> Documents:
-        import pyarrow
-
-        columns = [table[name].to_pylist() for name in self.source.columns]
-        if self.source.tokens is None:
-            rowwise = zip(*columns, strict=True)
-            texts = [self.joint.join(part or "" for part in parts) for parts in rowwise]
-            if self.line_breaks:
-                texts = [text.replace("\\n", "\n") for text in texts]
-            return Documents(rows, texts, None, {})
-        words = [[word or "" for word in tokens or ()] for tokens in columns[0]]
-        extras: dict[str, list[list[float]]] = {}
-        for name, kind in self.extras.items():
-            try:
-                values = table[name].cast(pyarrow.list_(kind)).to_pylist()
-            except pyarrow.ArrowInvalid as error:
-                raise InputError(
-                    f"column {name} of {self.source} cannot be stored as {kind}: {error}"
-                ) from error
-            extras[name] = [found or [] for found in values]
-            for row, found, tokens in zip(rows, extras[name], words, strict=True):
-                if len(found) != len(tokens) or None in found:
-                    raise InputError(
-                        f"row {row} of {self.source} has {len(tokens)} tokens; {name} must have a "
-                        "number for each"
-                    )
-        return Documents(rows, [" ".join(tokens) for tokens in words], words, extras)

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.data.dataset import save_split
+from attnlight.batch import BOS, PAD
+from attnlight.data.bio import check_tags
+from attnlight.data.dataset import TAGS, split_writer
 from attnlight.data.documents import DocumentReader, Documents
+from attnlight.data.features import CHARACTERS, TokenFeatures
+from attnlight.data.parts import Part
 from attnlight.data.sentences import SentenceRules, encode_sentences
+from attnlight.data.tagged import TaggedReader
+from attnlight.data.targets import IGNORED, Target
 from attnlight.data.tokenization import encode_texts, rust_threads
+from attnlight.errors import InputError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+_SENTENCES = 1000  # encoded at a time
+
 
 def write_split(
     folder: Path,
-    reader: DocumentReader,
-    rows: NDArray[np.int64],
-    labels: NDArray[np.int64],
+    part: Part[DocumentReader],
     tokenizer: Tokenizer,
     sentences: SentenceRules | None = None,
 ) -> dict[str, int]:
@@ -31,9 +39,7 @@ def write_split(
 
     Args:
         folder: Folder to write; `<folder>.arrow` is used on the way.
-        reader: Reads the source.
-        rows: Rows of the source to write, ascending.
-        labels: Class of each row of the source.
+        part: The split.
         tokenizer: Tokenizer of the corpus.
         sentences: How texts become sentences, where they do: `sentences` then holds the ids of
             each, and `text` is a list of them.
@@ -47,39 +53,31 @@ def write_split(
     strings, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.int32())
     kinds = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
     kinds |= {"tokens": numbers}
-    kinds |= {name: pyarrow.list_(kind) for name, kind in reader.extras.items()}
+    kinds |= {name: pyarrow.list_(kind) for name, kind in part.reader.extras.items()}
     if sentences is not None:
         kinds |= {"sentences": numbers, "text": strings}
     else:
-        ready = reader.source.tokens is not None
+        ready = part.reader.source.tokens is not None
         kinds |= {"words": strings} if ready else {"text": pyarrow.string()}
     counts = Counter(empty=0)
-    columns = _columns(reader(rows), labels, tokenizer, sentences, counts)
-    save_split(folder, pyarrow.schema(kinds), columns)
+    with split_writer(folder, kinds) as write:
+        for documents in part.reader(part.rows):
+            columns: dict[str, Any] = {
+                "index": documents.rows,
+                "label": part.labels[documents.rows],
+            }
+            if sentences is not None:
+                found = encode_sentences(tokenizer, documents.texts, sentences)
+                columns |= {"tokens": found.ids, "sentences": found.sizes, "text": found.texts}
+                counts.update(found.cut, empty=int(found.empty.sum()))
+            else:
+                ids, empty = encode_texts(tokenizer, documents.texts)
+                columns |= {"tokens": ids, "text": documents.texts, "words": documents.words}
+                columns |= _follow_tokens(documents, tokenizer, ids)
+                counts.update(empty=int(empty.sum()))
+            columns["length"] = [len(row) for row in columns["tokens"]]
+            write(columns)
     return dict(counts)
-
-
-def _columns(
-    chunks: Iterable[Documents],
-    labels: NDArray[np.int64],
-    tokenizer: Tokenizer,
-    sentences: SentenceRules | None,
-    counts: Counter[str],
-) -> Iterator[dict[str, Any]]:
-    """The columns of a split, in chunks; `counts` grows by what is counted on the way."""
-    for documents in chunks:
-        columns: dict[str, Any] = {"index": documents.rows, "label": labels[documents.rows]}
-        if sentences is not None:
-            found = encode_sentences(tokenizer, documents.texts, sentences)
-            columns |= {"tokens": found.ids, "sentences": found.sizes, "text": found.texts}
-            counts.update(found.cut, empty=int(found.empty.sum()))
-        else:
-            ids, empty = encode_texts(tokenizer, documents.texts)
-            ready = documents.words is not None
-            source = {"words": documents.words} if ready else {"text": documents.texts}
-            columns |= {"tokens": ids} | source | _follow_tokens(documents, tokenizer, ids)
-            counts.update(empty=int(empty.sum()))
-        yield columns | {"length": [len(row) for row in columns["tokens"]]}
 
 
 def _follow_tokens(
@@ -102,3 +100,70 @@ def _follow_tokens(
             aligned[real] = np.asarray(values[document], np.float64)[origin]
             extras[name].append(aligned)
     return dict(extras)
+
+
+def write_tagged(
+    folder: Path,
+    part: Part[TaggedReader],
+    tokenizer: Tokenizer,
+    features: TokenFeatures,
+    numbers: Mapping[str, int],
+    target: Target,
+    strict: bool,
+    keys: NDArray[np.int64],
+) -> None:
+    """Write a split of sentences with a tag for each token.
+
+    Columns: `index`, `length`, `tokens`, `tags` (labels), those of the target and of the features,
+    and `words`.
+
+    Args:
+        folder: Folder to write; `<folder>.arrow` is used on the way.
+        part: The split.
+        tokenizer: Tokenizer of the corpus, which makes one token of each word.
+        features: What else is kept of each token.
+        numbers: Number of each tag.
+        target: What is asked of a sentence.
+        strict: Refuse an I that goes on with no chunk of its type.
+        keys: A number for each row of the source: modulo the length of its sentence, the token that
+            `marked` asks for.
+
+    Raises:
+        InputError: A tag is unknown or breaks the scheme, or a word is not one token.
+    """
+    import pyarrow
+
+    kinds = {"index": pyarrow.int64(), "length": pyarrow.int32()}
+    kinds |= {"tokens": pyarrow.list_(pyarrow.int32()), TAGS: pyarrow.list_(pyarrow.int16())}
+    kinds |= {name: pyarrow.list_(pyarrow.int8()) for name in target.columns}
+    for name in features.rules.columns:
+        packed = name.startswith(CHARACTERS)
+        kinds[name] = pyarrow.list_(pyarrow.int64() if packed else pyarrow.int32())
+    kinds["words"] = pyarrow.list_(pyarrow.string())
+    before = [BOS] if target.name == "sentence" else []
+    unasked, sentences = [PAD] * len(before), part.reader(part.rows)
+    with split_writer(folder, kinds) as write:
+        while chunk := list(islice(sentences, _SENTENCES)):
+            ids, _ = encode_texts(tokenizer, [" ".join(sentence.words) for sentence in chunk])
+            for sentence, found in zip(chunk, ids, strict=True):
+                check_tags(sentence.place, sentence.tags, numbers, strict)
+                if len(found) != len(sentence.words):
+                    raise InputError(
+                        f"{sentence.place} has {len(sentence.words)} words, but {len(found)} tokens."
+                    )
+            marked = [int(keys[sentence.row]) % len(sentence.words) for sentence in chunk]
+            labels = [
+                target.labels(sentence.tags, numbers, place)
+                for sentence, place in zip(chunk, marked, strict=True)
+            ]
+            asked = [[int(label != IGNORED) for label in found] for found in labels]
+            seen = [features.encode(sentence.words, sentence.pos) for sentence in chunk]
+            columns = {
+                name: [unasked + values[name].tolist() for values in seen]
+                for name in features.rules.columns
+            }
+            columns |= dict.fromkeys(target.columns, asked)
+            columns |= {"index": [sentence.row for sentence in chunk]}
+            columns |= {"length": [len(found) for found in labels], TAGS: labels}
+            columns |= {"tokens": [before + found for found in ids]}
+            write(columns | {"words": [sentence.words for sentence in chunk]})

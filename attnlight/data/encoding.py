@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from attnlight.data.sentences import SentenceRules
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,11 +37,6 @@ class Encoding:
             return None
         classes = tuple(map(str, held["classes"]))
         return cls(held["corpus"], held["tokenizer"], classes, held.get("sentences"))
-
-    @cached_property
-    def sentence_rules(self) -> SentenceRules | None:
-        """How a text becomes sentences."""
-        return None if self.sentences is None else SentenceRules.of(dict(self.sentences))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -41,8 +41,11 @@ def read_labels(
             another label on each row; `classes` lists a label twice or one that the source does not
             have; or a label is outside the classes.
     """
+    import pandas
+
     column = _column(rows, source)
-    values, row_values = _distinct(column)
+    row_values, found = pandas.factorize(column.to_pandas(), sort=True)
+    values: list[Value] = found.tolist()
     if set(values) == {-1}:
         raise InputError(
             f"{source} is labelled -1 throughout: its labels are not published; name another split, "
@@ -96,16 +99,6 @@ def _column(rows: Dataset, source: Source) -> pyarrow.ChunkedArray:
             f"row {first} (from 0): fill them in or take them out of the corpus"
         )
     return column
-
-
-def _distinct(column: pyarrow.ChunkedArray) -> tuple[list[Value], NDArray[np.int64]]:
-    """The different values in their order, and which of them each row has."""
-    import pyarrow.compute
-
-    values = pyarrow.compute.unique(column)
-    values = values.take(pyarrow.compute.sort_indices(values))
-    places = pyarrow.compute.index_in(column, value_set=values)
-    return values.to_pylist(), places.to_numpy().astype(np.int64)
 
 
 def _chosen(

@@ -2,57 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.data.conll import load_columns
 from attnlight.data.documents import DocumentReader
 from attnlight.data.duplicates import also_in, text_keys
 from attnlight.data.selection import Kept, Selection
 from attnlight.data.sources import Source
-from attnlight.data.splits import ordered
+from attnlight.data.splits import CURES
+from attnlight.data.tagged import TaggedReader
 from attnlight.data.tokenization import TextRules, count_tokens
+from attnlight.errors import InputError
+
+AnyReader = TypeVar("AnyReader", DocumentReader, TaggedReader)
 
 
-class Reader(Protocol):
-    """Reads the texts of a source."""
-
-    source: Source
-
-    def texts(self, rows: NDArray[np.int64]) -> Iterator[list[str]]:
-        """The texts of these rows, which must ascend, in chunks."""
-
-
-AnyReader = TypeVar("AnyReader", bound=Reader)
-
-
-@dataclass
-class Part(Generic[AnyReader]):
+@dataclass(kw_only=True)
+class Part(Kept, Generic[AnyReader]):
     """A split on its way.
 
     Attributes:
         reader: Reads the source.
-        kept: The rows of the split.
         labels: Class of each row of the source, (rows,).
-        keys: A number for the text of each row of the source (`text_keys`), (rows,).
     """
 
     reader: AnyReader
-    kept: Kept
     labels: NDArray[np.int64]
-    keys: NDArray[np.uint64]
-
-    @classmethod
-    def of(cls, reader: AnyReader, kept: Kept, labels: NDArray[np.int64]) -> Part[AnyReader]:
-        """The split of some rows of a source; only their texts are read."""
-        return cls(reader, kept, labels, text_keys(reader.texts(kept.rows), kept.rows, len(labels)))
 
     def texts(self) -> Iterator[list[str]]:
         """The texts of the split, in chunks."""
-        return self.reader.texts(self.kept.rows)
+        return self.reader.texts(self.rows)
 
 
 def open_documents(
@@ -69,11 +54,57 @@ def open_documents(
     Raises:
         InputError: No row is left.
     """
-    kept = Kept(str(reader.source), np.arange(len(labels)))
-    kept.keep(np.flatnonzero(labels >= 0), "classes", reader.source.classes)
-    if (selection.min_tokens, selection.max_tokens) != (None, None):
-        selection.by_length(kept, count_tokens(rules, reader.texts(kept.rows)))
-    return Part.of(reader, kept, labels)
+    part = Part(str(reader.source), np.arange(len(labels)), reader=reader, labels=labels)
+    part.keep(np.flatnonzero(labels >= 0), "classes", reader.source.classes)
+    least, most = selection.min_tokens, selection.max_tokens
+    if (least, most) != (None, None):
+        tokens = count_tokens(rules, part.texts())
+        if least is not None:
+            part.keep(part.rows[tokens >= least], "min_tokens", least)
+            tokens = tokens[tokens >= least]
+        if most is not None:
+            part.keep(part.rows[tokens <= most], "max_tokens", most)
+    return part
+
+
+def open_sentences(
+    split: str, source: Source, columns: Sequence[int | str], scratch: Path
+) -> Part[TaggedReader]:
+    """The split of all rows that have a token.
+
+    Args:
+        split: Name of the split.
+        source: Where it is.
+        columns: Columns of words, of tags and, where they are read, of part-of-speech tags: names,
+            or, where the source is a folder of column files, numbers.
+        scratch: Folder for what reading leaves behind, the same for all splits of a corpus.
+
+    Raises:
+        InputError: A column is missing or of another type, or the column file is missing.
+    """
+    import pyarrow.compute
+
+    numbers = [column for column in columns if isinstance(column, int)]
+    file = None
+    if numbers:
+        if source.folder is None:
+            raise InputError(
+                f"{source.path} is no local folder; numbered columns are those of column files in "
+                "one."
+            )
+        file = source.folder / str(source.split)
+        if not file.is_file():
+            raise InputError(f"there is no column file {file}.")
+        rows = load_columns(file, numbers, scratch / f"{split}.columns")
+    else:
+        rows = source.load(scratch, CURES[split])
+    reader = TaggedReader(rows, source, [str(column) for column in columns], file)
+    words = rows.select_columns(reader.columns[:1]).with_format("arrow")[:][reader.columns[0]]
+    lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(words), 0).to_numpy()
+    classes = np.zeros(len(rows), np.int64)  # a sentence has none
+    part = Part(str(source), np.arange(len(rows)), reader=reader, labels=classes)
+    part.keep(np.flatnonzero(lengths), "empty", "rows without a token")
+    return part
 
 
 def divide(
@@ -92,12 +123,15 @@ def divide(
     Raises:
         InputError: No text can be split off, or `subset` asks for more than there are.
     """
+    keys = {
+        split: text_keys(part.texts(), part.rows, len(part.labels)) for split, part in parts.items()
+    }
     if train := parts.get("train"):
-        moved = selection.divide(train.kept, train.labels, train.keys)
-        parts = {**parts, **{split: replace(train, kept=kept) for split, kept in moved.items()}}
-    parts = ordered(parts)
-    selection.cut({split: part.kept for split, part in parts.items()}, complete)
-    return parts, also_in({split: part.keys[part.kept.rows] for split, part in parts.items()})
+        moved = selection.divide(train, train.labels, keys["train"])
+        parts, keys = {**parts, **moved}, keys | dict.fromkeys(moved, keys["train"])
+    parts = {split: parts[split] for split in CURES if split in parts}
+    selection.cut(parts, complete)
+    return parts, also_in({split: keys[split][part.rows] for split, part in parts.items()})
 
 
 def count_words(split: str, counts: dict[str, Any]) -> str:

@@ -113,36 +113,39 @@ class PlantedSpec:
 
     def draw(self, split: int, size: int) -> Iterator[PlantedTexts]:
         """The `size` texts of a split, numbered, in chunks; a function of these and the spec."""
-        for chunk, start in enumerate(range(0, size, CHUNK)):
-            rng = np.random.default_rng((self.corpus_seed, split, chunk))
-            yield self._draw(rng, min(CHUNK, size - start))
-
-    def _draw(self, rng: np.random.Generator, n: int) -> PlantedTexts:
-        lengths = rng.integers(self.min_tokens, self.max_tokens + 1, n, dtype=np.int32)
-        labels = rng.integers(self.num_classes, size=n)
-        negated = rng.random(n) < self.negation
-        away = rng.integers(1, self.num_classes, (n, self.distractors))
-        away = np.pad(away, ((0, 0), (self.redundancy, 0)))
-        # Class of each keyword, taken by itself, (n, planted).
-        kinds = ((labels - negated)[:, None] + away) % self.num_classes
-        counted = (kinds + negated[:, None]) % self.num_classes
-        supports = np.where(counted == labels[:, None], 1, -1)
-        keyword_at, negator_at = self._places(rng, lengths, negated)
-
         zipf = np.cumsum(np.arange(1, self.vocabulary + 1, dtype=np.float64) ** -self.zipf)
         zipf /= zipf[-1]  # ends in exactly 1, which no draw reaches
-        tokens = np.searchsorted(zipf, rng.random((n, self.max_tokens)), side="right")
-        tokens += len(SPECIAL_TOKENS)
-        evidence = np.zeros(tokens.shape, np.int8)
-        chosen = kinds * self.keywords + rng.integers(self.keywords, size=kinds.shape)
-        _put(tokens, keyword_at, self.first_negator + self.negators + chosen)
-        _put(evidence, keyword_at, np.where(negated[:, None], -1, supports))
-        if self.negation:
-            chosen = rng.integers(self.negators, size=negator_at.shape)
-            _put(tokens, negator_at, self.first_negator + chosen)
-            _put(evidence, negator_at, np.where(negated[:, None], supports, 0))
-        real = np.arange(self.max_tokens) < lengths[:, None]
-        return PlantedTexts(labels, lengths, tokens[real].astype(np.int32), evidence[real])
+        for chunk, start in enumerate(range(0, size, CHUNK)):
+            rng, n = (
+                np.random.default_rng((self.corpus_seed, split, chunk)),
+                min(CHUNK, size - start),
+            )
+            lengths = rng.integers(self.min_tokens, self.max_tokens + 1, n, dtype=np.int32)
+            labels = rng.integers(self.num_classes, size=n)
+            negated = rng.random(n) < self.negation
+            away = rng.integers(1, self.num_classes, (n, self.distractors))
+            away = np.pad(away, ((0, 0), (self.redundancy, 0)))
+            # Class of each keyword, taken by itself, (n, planted).
+            kinds = ((labels - negated)[:, None] + away) % self.num_classes
+            counted = (kinds + negated[:, None]) % self.num_classes
+            supports = np.where(counted == labels[:, None], 1, -1)
+            keyword_at, negator_at = self._places(rng, lengths, negated)
+
+            tokens = np.searchsorted(zipf, rng.random((n, self.max_tokens)), side="right")
+            tokens += len(SPECIAL_TOKENS)
+            evidence = np.zeros(tokens.shape, np.int8)
+            chosen = kinds * self.keywords + rng.integers(self.keywords, size=kinds.shape)
+            chosen += self.first_negator + self.negators
+            np.put_along_axis(tokens, keyword_at, chosen, axis=1)
+            signs = np.where(negated[:, None], -1, supports)
+            np.put_along_axis(evidence, keyword_at, signs, axis=1)
+            if self.negation:
+                chosen = self.first_negator + rng.integers(self.negators, size=negator_at.shape)
+                np.put_along_axis(tokens, negator_at, chosen, axis=1)
+                signs = np.where(negated[:, None], supports, 0)
+                np.put_along_axis(evidence, negator_at, signs, axis=1)
+            real = np.arange(self.max_tokens) < lengths[:, None]
+            yield PlantedTexts(labels, lengths, tokens[real].astype(np.int32), evidence[real])
 
     def _places(
         self,
@@ -168,7 +171,3 @@ class PlantedSpec:
         np.put_along_axis(starts, order, np.cumsum(arranged, axis=1) - arranged, axis=1)
         keyword_at = starts[:, : self.planted] + (negated[:, None] if self.pairs else 0)
         return keyword_at, np.take_along_axis(starts, lead, axis=1)
-
-
-def _put(rows: NDArray[np.integer], at: NDArray[np.int64], values: NDArray[np.integer]) -> None:
-    np.put_along_axis(rows, at, values.astype(rows.dtype), axis=1)

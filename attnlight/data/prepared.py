@@ -97,9 +97,22 @@ def find_damage(folder: Path) -> str | None:
     """
     if not os.path.lexists(folder):
         return ""
+    passed, marks = None, {}
+    with suppress(OSError, ValueError):  # size, CRC-32 and time of change of what passed before
+        passed = json.loads((folder / _PASSED).read_text(encoding="utf-8"))
+    passed = passed if isinstance(passed, dict) else {}
     try:
         files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        return _compare(folder, files)
+        for name, (size, crc) in files.items():
+            path = folder / name
+            state = path.stat()
+            if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            if state.st_size != size:
+                return f"{name} has {state.st_size} bytes, not {size}"
+            marks[name] = [size, crc, state.st_mtime_ns]
+            if passed.get(name) != marks[name] and checksum(path) != crc:
+                return f"the content of {name} has changed"
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         return f"{Path(error.filename).name} is missing"
     except OSError as error:
@@ -109,6 +122,10 @@ def find_damage(folder: Path) -> str | None:
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"{MANIFEST} is not readable"
+    if passed != marks:
+        with suppress(InputError):  # a cache of another user: then every process looks itself
+            write_text(folder / _PASSED, json.dumps(marks))
+    return None
 
 
 def checksum(path: Path) -> int:
@@ -118,28 +135,6 @@ def checksum(path: Path) -> int:
         while piece := file.read(_PIECE):
             crc = zlib.crc32(piece, crc)
     return crc
-
-
-def _compare(folder: Path, files: dict[str, list[int]]) -> str | None:
-    """Which file is not as the manifest has it, if any; the files by size and CRC-32."""
-    passed, marks = None, {}
-    with suppress(OSError, ValueError):  # size, CRC-32 and time of change of what passed before
-        passed = json.loads((folder / _PASSED).read_text(encoding="utf-8"))
-    passed = passed if isinstance(passed, dict) else {}
-    for name, (size, crc) in files.items():
-        path = folder / name
-        state = path.stat()
-        if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        if state.st_size != size:
-            return f"{name} has {state.st_size} bytes, not {size}"
-        marks[name] = [size, crc, state.st_mtime_ns]
-        if passed.get(name) != marks[name] and checksum(path) != crc:
-            return f"the content of {name} has changed"
-    if passed != marks:
-        with suppress(InputError):  # a cache of another user: then every process looks itself
-            write_text(folder / _PASSED, json.dumps(marks))
-    return None
 
 
 def _write_manifest(folder: Path) -> None:

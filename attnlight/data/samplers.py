@@ -57,81 +57,71 @@ class BucketSampler(DistributedSampler[list[int]]):
         rng = np.random.default_rng((self.seed, self.epoch))
         n, stride = len(self.lengths), self.batch_size * self.num_replicas
         order = rng.permutation(n)
-        columns = np.atleast_2d(self.lengths[order].T)
-        order = order[np.lexsort([self._jittered(column, rng) for column in columns][::-1])]
+        lengths = np.atleast_2d(self.lengths[order].T)
+        reach = (lengths + 9) // 10  # 0.1 L rounded up, in whole numbers: 0.1 * 30 exceeds 3
+        jitter = rng.integers(-reach, reach, dtype=lengths.dtype)
+        order = order[np.lexsort((lengths + jitter)[::-1])]
         order = np.concatenate([order, np.repeat(-1 - order[-1:], -n % self.num_replicas)])
         for number in rng.permutation(len(self)):
             start = number * stride
             yield order[start : start + stride][self.rank :: self.num_replicas].tolist()
 
-    @staticmethod
-    def _jittered(lengths: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.integer]:
-        reach = (lengths + 9) // 10  # 0.1 L rounded up, in whole numbers: 0.1 * 30 exceeds 3
-        jitter: NDArray[np.integer] = rng.integers(-reach, reach, dtype=lengths.dtype)
-        return lengths + jitter
-
 
 class OnceSampler(DistributedSampler[list[int]]):
     """Every text once over all devices, for evaluation; the same batches at every call.
 
-    Rank r gets texts r, r + world, ... of the order, cut into batches. With `lengths` the order is
-    by length, so that a batch pads little, and the batches are shuffled by a fixed seed, so that a
-    run limited to some batches sees texts of all lengths.
+    Rank r gets texts r, r + world, ... of the order, cut into batches. The order is by length, so
+    that a batch pads little, and the batches are shuffled by a fixed seed, so that a run limited to
+    some batches sees texts of all lengths.
 
     With `pairs` batches that hold too many pairs of tokens are cut, by all ranks alike: what is
     asked of a token's attention takes memory for each pair of a token and an item, of which a batch
     of long sentences has many times as many as one of short ones.
 
     Args:
-        n: Number of texts.
+        lengths: Ids of each text, (n,), or several lengths, (n, K), by the first of which texts are
+            sorted, then by the next.
         batch_size: Texts per batch on each device.
         rank: This device.
         world: Number of devices.
         pad: Give all ranks as many texts by repeating the last of the order; a repeat of position
             p is yielded as -1 - p, which `TokenDataset` marks by index -1.
-        lengths: Ids of each text, (n,), or several lengths, (n, K), by the first of which texts are
-            sorted, then by the next; None to keep the corpus's order.
         pairs: Pairs of a batch at most, its texts times the square of the longest of them by
             `lengths`, (n,); a text is never cut.
     """
 
     def __init__(
         self,
-        n: int,
+        lengths: NDArray[np.integer],
         batch_size: int,
         rank: int = 0,
         world: int = 1,
         pad: bool = False,
-        lengths: NDArray[np.integer] | None = None,
         pairs: int | None = None,
     ) -> None:
         super().__init__(
-            cast("Dataset[Any]", range(n)), num_replicas=world, rank=rank, shuffle=False
+            cast("Dataset[Any]", lengths), num_replicas=world, rank=rank, shuffle=False
         )
-        self.n = n
-        self.batch_size = batch_size
         self.lengths = lengths
+        self.batch_size = batch_size
         self.pairs = pairs
-        self._repeats = -n % world if pad else 0
-        self._count = math.ceil(len(range(rank, n + self._repeats, world)) / batch_size)
+        self._repeats = -len(lengths) % world if pad else 0
+        self._count = math.ceil(len(range(rank, len(lengths) + self._repeats, world)) / batch_size)
 
     def __len__(self) -> int:
         return self._count if self.pairs is None else sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[list[int]]:
-        order = np.arange(self.n)
-        batches = np.arange(self._count)
-        if self.lengths is not None:
-            order = np.lexsort(np.atleast_2d(self.lengths.T)[::-1])
-            np.random.default_rng(0).shuffle(batches)
+        order = np.lexsort(np.atleast_2d(self.lengths.T)[::-1])
         padded = np.concatenate([order, np.repeat(-1 - order[-1:], self._repeats)])
         mine = padded[self.rank :: self.num_replicas]
-        for number in batches.tolist():
+        for number in np.random.default_rng(0).permutation(self._count):
             batch = mine[number * self.batch_size : (number + 1) * self.batch_size].tolist()
             size = self.batch_size
-            if self.pairs is not None and self.lengths is not None:
+            if self.pairs is not None:
                 # The longest of all ranks' batches, so that they run as many.
-                last = order[min((number + 1) * self.batch_size * self.num_replicas, self.n) - 1]
+                stop = (number + 1) * self.batch_size * self.num_replicas
+                last = order[min(stop, len(order)) - 1]
                 size = max(1, self.pairs // int(self.lengths[last]) ** 2)
             for start in range(0, len(batch), size):
                 yield batch[start : start + size]

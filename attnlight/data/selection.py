@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,9 @@ class Kept:
         return {"rows": len(self.rows)} | dropped
 
 
+AnyKept = TypeVar("AnyKept", bound=Kept)
+
+
 @dataclass(frozen=True)
 class Selection:
     """Which texts are used.
@@ -157,16 +160,7 @@ class Selection:
             del options["test_fraction"]
         return options
 
-    def by_length(self, kept: Kept, tokens: NDArray[np.int32]) -> None:
-        """Drop texts by their numbers of tokens, (rows,)."""
-        if self.min_tokens is not None:
-            fits = tokens >= self.min_tokens
-            kept.keep(kept.rows[fits], "min_tokens", self.min_tokens)
-            tokens = tokens[fits]
-        if self.max_tokens is not None:
-            kept.keep(kept.rows[tokens <= self.max_tokens], "max_tokens", self.max_tokens)
-
-    def divide(self, train: Kept, labels: Rows, texts: NDArray[np.uint64]) -> dict[str, Kept]:
+    def divide(self, train: AnyKept, labels: Rows, texts: NDArray[np.uint64]) -> dict[str, AnyKept]:
         """Move test and validation texts out of the training texts, where fractions are given.
 
         Args:
@@ -174,7 +168,7 @@ class Selection:
             labels: Class of each row of the source, (rows,).
             texts: Text of each row of the source as a number (`text_keys`), (rows,).
         """
-        moved: dict[str, Kept] = {}
+        moved: dict[str, AnyKept] = {}
         for split in ("test", "validation"):
             fraction = getattr(self, f"{split}_fraction")
             if fraction is None:
@@ -193,7 +187,8 @@ class Selection:
                     f"no text of {train.name} can be split off by test_fraction: {fraction}: equal "
                     "texts stay on one side, and each text occurs too often or has a class of its own"
                 )
-            moved[split] = Kept(f"the {split} texts split off {train.name}", train.rows)
+            name = f"the {split} texts split off {train.name}"
+            moved[split] = replace(train, name=name, dropped={})
             moved[split].keep(rows, f"{split}_fraction", fraction)
             moved[split].dropped.clear()  # what stays in training is not dropped
             train.rows = np.setdiff1d(train.rows, rows, assume_unique=True)

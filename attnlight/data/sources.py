@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlight.data.digests import all_digests, description, digests
+from attnlight.data.digests import description, digests
 from attnlight.data.hub import offline_if_unreachable
 from attnlight.errors import InputError, did_you_mean
 
@@ -75,11 +75,6 @@ class Source:
         return [self.text] if isinstance(self.text, str) else list(self.text or ())
 
     @property
-    def split_name(self) -> str:
-        """The split, without the slice that is taken of it."""
-        return str(self.split).partition("[")[0]
-
-    @property
     def _stands_in(self) -> bool:
         return bool(os.environ.get(DATA_VARIABLE)) and self.local is not None
 
@@ -127,7 +122,7 @@ class Source:
             return content
         content |= {"path": None, "revision": None, "name": None if self._stands_in else self.name}
         if every_file:
-            return content | {"files": all_digests(folder)}
+            return content | {"files": digests(folder)}
         if column_file:
             file = folder / str(self.split)
             return content | {"files": digests(folder, [file] if file.is_file() else [])}
@@ -193,38 +188,35 @@ class Source:
         try:
             with silent(local), nullcontext() if local else offline_if_unreachable():
                 yield
-        except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-            raise InputError(self._explain(error, cure)) from error
-
-    def _explain(self, error: BaseException, cure: str) -> str:
-        import datasets
-
-        corpus = self.folder or self.path
-        if "error occurred while generating" in str(error):
-            error = error.__cause__ or error
-        message = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        if isinstance(error, ConnectionError):
-            return (
-                f"{corpus} is no local folder or file, and the hub cannot be reached for it; connect, "
-                f"or read a local copy by its path or through ${DATA_VARIABLE}"
-            )
-        if message.startswith("Dataset scripts"):
-            return (
-                f"{corpus} needs a loading script, which `datasets` no longer runs; give the "
-                "revision of its parquet files, often `refs/convert/parquet`, or another copy"
-            )
-        if "nknown split" in message:
-            there = self.splits()
-            hint = did_you_mean(self.split_name, there)
-            has = f"{corpus} has no split {self.split_name!r}{hint}; it has {', '.join(there)}"
-            return f"{has}: {cure}" if cure else has
-        if "nrecognized instruction" in message:
-            return f"{corpus} has no split {self.split!r}: {message}"
-        if "corresponds to no data" in message:
-            return f"{self} is empty"
-        if isinstance(error, datasets.exceptions.DatasetNotFoundError):
-            return f"{corpus} is no local folder or file, and on the hub: {message}"
-        return f"{corpus} cannot be read: {message}"
+        except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as raised:
+            corpus: Path | str | None = self.folder or self.path
+            error: BaseException = raised
+            if "error occurred while generating" in str(error):
+                error = error.__cause__ or error
+            message = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+            reason = f"{corpus} cannot be read: {message}"
+            if isinstance(error, ConnectionError):
+                reason = (
+                    f"{corpus} is no local folder or file, and the hub cannot be reached for it; "
+                    f"connect, or read a local copy by its path or through ${DATA_VARIABLE}"
+                )
+            elif message.startswith("Dataset scripts"):
+                reason = (
+                    f"{corpus} needs a loading script, which `datasets` no longer runs; give the "
+                    "revision of its parquet files, often `refs/convert/parquet`, or another copy"
+                )
+            elif "nknown split" in message:
+                there, split = self.splits(), str(self.split).partition("[")[0]
+                hint = did_you_mean(split, there)
+                reason = f"{corpus} has no split {split!r}{hint}; it has {', '.join(there)}"
+                reason += f": {cure}" if cure else ""
+            elif "nrecognized instruction" in message:
+                reason = f"{corpus} has no split {self.split!r}: {message}"
+            elif "corresponds to no data" in message:
+                reason = f"{self} is empty"
+            elif isinstance(error, datasets.exceptions.DatasetNotFoundError):
+                reason = f"{corpus} is no local folder or file, and on the hub: {message}"
+            raise InputError(reason) from raised
 
 
 @contextmanager

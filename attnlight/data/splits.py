@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from attnlight.data.prepared import prepare_once
 from attnlight.data.selection import Selection
@@ -28,11 +27,6 @@ CURES = {
         "do without (`test: null`)"
     ),
 }
-
-
-def ordered(splits: Mapping[str, Any]) -> dict[str, Any]:
-    """The same in the order training, validation, test."""
-    return {split: splits[split] for split in CURES if split in splits}
 
 
 def named_sources(
@@ -59,30 +53,42 @@ def named_sources(
     }
 
 
-def default_validation(
-    main: Source, others: Mapping[str, Source], cache: Path
+def complete_sources(
+    main: Source, named: Mapping[str, Source], selection: Selection, cache: Path
 ) -> dict[str, Source]:
-    """The source of the corpus's validation split, by its name; empty where it has none.
+    """The sources in the order training, validation, test, with the corpus's own to validate on.
+
+    That is the first of its splits `VALIDATION_NAMES` that no source reads, unless there is a source
+    already or a share of the training texts validates.
 
     Args:
         main: The corpus.
-        others: Sources of the other splits; what they read does not validate.
+        named: Sources of the splits that are named.
+        selection: What is split off the training texts.
         cache: Folder where the names of a hub corpus's splits are kept, so that a prepared corpus
             needs no network.
 
     Raises:
         InputError: The corpus cannot be had.
     """
-    place = attrgetter(*PLACE)
-    used = {source.split_name for source in others.values() if place(source) == place(main)}
-    if main.folder is not None:
-        there = main.splits()
-    else:
-        digest = hashlib.sha256(json.dumps(place(main)).encode()).hexdigest()[:16]
-        file = cache / f"splits-{digest}" / "names.json"
-        prepare_once(
-            file.parent, lambda new: write_text(new / file.name, json.dumps(main.splits()))
-        )
-        there = json.loads(file.read_text(encoding="utf-8"))
-    names = [name for name in VALIDATION_NAMES if name in there and name not in used]
-    return {"validation": Source(split=names[0]).over(main, "validation")} if names else {}
+    found = dict(named)
+    if "validation" not in named and selection.validation_fraction is None:
+        place = attrgetter(*PLACE)
+        if main.folder is not None:
+            there = main.splits()
+        else:
+            digest = hashlib.sha256(json.dumps(place(main)).encode()).hexdigest()[:16]
+            file = cache / f"splits-{digest}" / "names.json"
+            prepare_once(
+                file.parent, lambda new: write_text(new / file.name, json.dumps(main.splits()))
+            )
+            there = json.loads(file.read_text(encoding="utf-8"))
+        used = {
+            str(source.split).partition("[")[0]
+            for source in named.values()
+            if place(source) == place(main)
+        }
+        free = [name for name in VALIDATION_NAMES if name in there and name not in used]
+        if free:
+            found["validation"] = Source(split=free[0]).over(main, "validation")
+    return {split: found[split] for split in CURES if split in found}

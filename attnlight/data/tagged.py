@@ -18,11 +18,8 @@ from attnlight.data.columns import (
     read_columns,
     require_columns,
 )
-from attnlight.data.conll import LINE, load_columns
-from attnlight.data.parts import Part
-from attnlight.data.selection import Kept
+from attnlight.data.conll import LINE
 from attnlight.data.sources import Source
-from attnlight.data.splits import CURES
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +35,6 @@ class Tagged(NamedTuple):
         words: (T,).
         tags: (T,).
         pos: Part-of-speech tags (T,), or None where they are not read.
-        marked: The token whose tag is asked for, where one is.
     """
 
     row: int
@@ -46,7 +42,6 @@ class Tagged(NamedTuple):
     words: list[str]
     tags: list[str]
     pos: list[str] | None
-    marked: int = 0
 
 
 class TaggedReader:
@@ -132,50 +127,14 @@ class TaggedReader:
         return iter(lambda: list(islice(texts, READ_ROWS)), [])
 
 
-def open_sentences(
-    split: str, source: Source, columns: Sequence[int | str], scratch: Path
-) -> Part[TaggedReader]:
-    """The split of all rows that have a token.
-
-    Args:
-        split: Name of the split.
-        source: Where it is.
-        columns: Columns of words, of tags and, where they are read, of part-of-speech tags: names,
-            or, where the source is a folder of column files, numbers.
-        scratch: Folder for what reading leaves behind, the same for all splits of a corpus.
-
-    Raises:
-        InputError: A column is missing or of another type, or the column file is missing.
-    """
-    import pyarrow.compute
-
-    numbers = [column for column in columns if isinstance(column, int)]
-    file = None
-    if numbers:
-        if source.folder is None:
-            raise InputError(
-                f"{source.path} is no local folder; numbered columns are those of column files in "
-                "one."
-            )
-        file = source.folder / str(source.split)
-        if not file.is_file():
-            raise InputError(f"there is no column file {file}.")
-        rows = load_columns(file, numbers, scratch / f"{split}.columns")
-    else:
-        rows = source.load(scratch, CURES[split])
-    reader = TaggedReader(rows, source, [str(column) for column in columns], file)
-    words = rows.select_columns(reader.columns[:1]).with_format("arrow")[:][reader.columns[0]]
-    lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(words), 0).to_numpy()
-    kept = Kept(str(source), np.arange(len(rows)))
-    kept.keep(np.flatnonzero(lengths), "empty", "rows without a token")
-    return Part.of(reader, kept, np.zeros(len(rows), np.int64))  # a sentence has no class
-
-
-def found_tags(train: Part[TaggedReader], chunks: Sequence[str] | None) -> list[str]:
+def found_tags(
+    reader: TaggedReader, rows: NDArray[np.int64], chunks: Sequence[str] | None
+) -> list[str]:
     """The tags of a corpus, in the order of their numbers.
 
     Args:
-        train: The training split.
+        reader: Reads the source of the training split.
+        rows: The rows of that split.
         chunks: Chunk types in order, in place of the tags that the source names or, where it names
             none, of those that occur.
 
@@ -184,13 +143,12 @@ def found_tags(train: Part[TaggedReader], chunks: Sequence[str] | None) -> list[
     """
     if chunks is not None:
         return tags_of(list(chunks))
-    reader = train.reader
     named = reader.names[reader.columns[1]]
     if named is not None:
         check_tags(f"the tags of {reader.source}", named, named, strict=False)
         return named
     types = set()
-    for sentence in reader(train.kept.rows):
+    for sentence in reader(rows):
         check_tags(sentence.place, sentence.tags, sentence.tags, strict=False)
         types |= {split_tag(tag)[1] for tag in sentence.tags}
     if not types - {""}:

@@ -47,11 +47,6 @@ class Target:
         """Per-token columns of a batch that say which tokens answer; none where all do."""
         return [] if self.name == "tokens" else [MARKED]
 
-    @property
-    def before(self) -> list[int]:
-        """Ids of what stands before each sentence."""
-        return [BOS] if self.name == "sentence" else []
-
     def classes(self, tags: Sequence[str]) -> list[str]:
         """Names of the answers, where those of the corpus's tags are given."""
         return [f"no {self.chunk}", self.chunk] if self.name == "sentence" else list(tags)

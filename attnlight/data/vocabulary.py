@@ -37,7 +37,21 @@ def learn_vocabulary(
     Raises:
         InputError: No word is left.
     """
-    candidates = sorted(_frequent(rules, texts(), min_document_frequency, sentences))
+    from tokenizers import trainers
+
+    # A word of k texts occurs at least k times: the first pass leaves words that may be kept.
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=_ALL,
+        min_frequency=min_document_frequency,
+        special_tokens=[],
+        show_progress=False,
+    )
+    counter, parts = make_tokenizer(rules, ()), texts()
+    if sentences is not None:
+        parts = ([part for text in chunk for part in sentences.split(text)] for chunk in parts)
+    with rust_threads():
+        counter.train_from_iterator(parts, trainer)
+    candidates = sorted(word for word in counter.get_vocab() if word not in SPECIAL_TOKENS)
     tokenizer = make_tokenizer(rules, candidates)
     found = np.zeros(tokenizer.get_vocab_size(), np.int64)
     for chunk in texts():
@@ -56,23 +70,3 @@ def learn_vocabulary(
             f"no word occurs in min_document_frequency = {min_document_frequency} training texts"
         )
     return [candidates[position] for position in order]
-
-
-def _frequent(
-    rules: TextRules,
-    texts: Iterable[list[str]],
-    occurrences: int,
-    sentences: SentenceRules | None,
-) -> list[str]:
-    """Words that occur so often: a word of k texts occurs at least k times."""
-    from tokenizers import trainers
-
-    tokenizer = make_tokenizer(rules, ())
-    trainer = trainers.WordLevelTrainer(
-        vocab_size=_ALL, min_frequency=occurrences, special_tokens=[], show_progress=False
-    )
-    if sentences is not None:
-        texts = ([part for text in chunk for part in sentences.split(text)] for chunk in texts)
-    with rust_threads():
-        tokenizer.train_from_iterator(texts, trainer)
-    return [word for word in tokenizer.get_vocab() if word not in SPECIAL_TOKENS]

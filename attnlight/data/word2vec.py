@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,6 @@ from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError, require_at_least
 
 _LONGEST = 10_000  # gensim drops what a sentence has beyond
-_VECTORS = "vectors.bin"
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,32 @@ class CorpusText:
                 for position in range(len(split)):
                     for ids in split.sentences(position):
                         yield [words[number] for number in ids if number >= special]
+
+
+def prepare_vectors(
+    corpus: Path, corpus_name: str, text: CorpusText, settings: Word2VecSettings
+) -> Path:
+    """A word2vec file beside a prepared corpus, trained on its text once.
+
+    Args:
+        corpus: The folder of the prepared corpus.
+        corpus_name: What messages call it.
+        text: Its text.
+        settings: Equal ones of equal text give the same file.
+
+    Raises:
+        InputError: gensim is not installed, or no word occurs often enough.
+    """
+
+    def write(folder: Path) -> None:
+        print(f"{corpus_name}: training word vectors on its text, once", file=sys.stderr)
+        train_word2vec(text, settings).write(folder / "vectors.bin", binary=True)
+
+    identity = json.dumps(asdict(settings), sort_keys=True)
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    target = corpus.with_name(f"word2vec-{corpus.name}-{digest}")
+    prepare_once(target, write)
+    return target / "vectors.bin"
 
 
 class TrainedVectors(NamedTuple):
@@ -155,33 +180,6 @@ def train_word2vec(
     finally:
         logger.setLevel(level)
     return TrainedVectors(list(model.wv.index_to_key), model.wv.vectors)
-
-
-def prepare_vectors(
-    corpus: Path,
-    name: str,
-    text: Callable[[], tuple[str, Sequence[TokenDataset]]],
-    settings: Word2VecSettings,
-) -> Path:
-    """A word2vec file of vectors trained on a prepared corpus, beside which it is kept.
-
-    Args:
-        corpus: Folder of the prepared corpus, which need not be there yet.
-        name: What the line on stderr calls it.
-        text: Opens its tokenizer as JSON text and the splits to read.
-        settings: How to train.
-    """
-
-    def write(folder: Path) -> None:
-        sentences = CorpusText([text()])
-        print(f"{name}: training word vectors on its text, once", file=sys.stderr)
-        train_word2vec(sentences, settings).write(folder / _VECTORS, binary=True)
-
-    identity = json.dumps(asdict(settings), sort_keys=True)  # equal for equal vectors of equal text
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    target = corpus.with_name(f"word2vec-{corpus.name}-{digest}")
-    prepare_once(target, write)
-    return target / _VECTORS
 
 
 @dataclass

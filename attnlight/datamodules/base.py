@@ -1,36 +1,43 @@
-"""What every corpus shares: it is prepared once on disk and read by memory map."""
+"""What every corpus shares: it is prepared once on disk, read by memory map and dealt to devices."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sys
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from functools import cached_property
 from itertools import starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from typing_extensions import override
+import torch
+from lightning.pytorch import LightningDataModule
+from lightning.pytorch.trainer.states import TrainerFn
+from torch.utils.data import DataLoader
 
+from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encoding import Encoding
 from attnlight.data.features import TokenFeatures
 from attnlight.data.parts import count_words
 from attnlight.data.prepared import cache_root, prepare_once
+from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
 from attnlight.data.splits import CURES
 from attnlight.data.targets import TargetName
-from attnlight.data.word2vec import Word2VecSettings, prepare_vectors
-from attnlight.datamodules.loading import Split, SplitDataModule
-from attnlight.errors import InputError
+from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
+from attnlight.datamodules.check_splits import check_splits
+from attnlight.errors import InputError, require_at_least
 
 FORMAT = 1
 FINGERPRINT = 2  # in 1, which had no prefix, every file of a local folder counted
 
+Split = Literal["train", "validation", "test"]
 
-class CorpusDataModule(SplitDataModule):
+
+class CorpusDataModule(LightningDataModule, ABC):
     """A corpus that is written once to disk and then read by memory map.
 
     A subclass says what decides the content (`recipe`) and writes it (`build`); preparing,
@@ -52,13 +59,20 @@ class CorpusDataModule(SplitDataModule):
             `$XDG_CACHE_HOME`, or `~/.cache/attnlight`.
 
     Attributes:
+        path: Where the corpus is read from; None for one that is made from a seed.
+        max_pairs: Pairs of tokens at which `OnceSampler` cuts a batch; None: nowhere.
         sentence_rules: How raw and test texts become sentences; None where they are not split.
         nested: Whether batches keep sentences apart, (B, S, N).
         target: What a tagger is asked for, where a corpus has a choice.
         encoding: That of a trained model, by which this corpus is encoded in place of its own.
         known_as: Name by which records of a model that was trained on another corpus know this one.
+
+    Raises:
+        InputError: A batch size is not positive.
     """
 
+    path: str | None = None
+    max_pairs: int | None = None
     sentence_rules: SentenceRules | None = None
     nested: bool = False
     target: TargetName = "tokens"
@@ -74,7 +88,13 @@ class CorpusDataModule(SplitDataModule):
         predict_split: Split = "test",
         cache_dir: str | None = None,
     ) -> None:
-        super().__init__(batch_size, eval_batch_size, seed, num_workers, predict_split)
+        super().__init__()
+        require_at_least(1, batch_size=batch_size, eval_batch_size=eval_batch_size)
+        self.batch_size = batch_size
+        self.eval_batch_size = eval_batch_size
+        self.seed = seed
+        self.num_workers = num_workers
+        self.predict_split: Split = predict_split
         self.cache = cache_root(cache_dir)
         self._prepared: Path | None = None
         self._datasets: dict[str, TokenDataset] = {}
@@ -99,6 +119,11 @@ class CorpusDataModule(SplitDataModule):
         (folder / "corpus.json").write_text(content, encoding="utf-8")
 
     @property
+    def corpus_name(self) -> str:
+        """What messages call the corpus: its path or, where it has none, its class."""
+        return self.path or type(self).__name__
+
+    @property
     def sources(self) -> dict[str, Source]:
         """Where each split is read from; empty for a corpus that is made from a seed."""
         return {}
@@ -117,8 +142,9 @@ class CorpusDataModule(SplitDataModule):
             InputError: The classes have other names, or this corpus cannot be encoded so.
         """
         self.encoding, self.known_as = encoding, name
-        self.sentence_rules = encoding.sentence_rules
-        self.nested = bool((encoding.sentences or {}).get("nested"))
+        sentences = encoding.sentences
+        self.sentence_rules = None if sentences is None else SentenceRules.of(dict(sentences))
+        self.nested = bool(sentences and sentences.get("nested"))
         self._prepared = None
         for held in ("fingerprint", "_corpus", "tokenizer_json", "vocab_size"):
             self.__dict__.pop(held, None)
@@ -162,7 +188,7 @@ class CorpusDataModule(SplitDataModule):
             tokenizer_json = (folder / "tokenizer.json").read_text(encoding="utf-8")
             own = (self.classes, self._corpus["splits"].keys(), self.tokenizer_json)
             return (corpus["classes"], corpus["splits"].keys(), tokenizer_json) == own and all(
-                self._open(folder / split).table.equals(self.dataset(split).table)
+                TokenDataset(folder / split).table.equals(self.dataset(split).table)
                 for split in corpus["splits"]
             )
         except (OSError, ValueError, KeyError, TypeError):  # missing or damaged
@@ -190,36 +216,11 @@ class CorpusDataModule(SplitDataModule):
 
     def _write(self, folder: Path) -> None:
         self.build(folder)
-        corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-        for split, counts in corpus["splits"].items():
-            if not counts["rows"]:
-                raise InputError(f"the {split} split of {self.corpus_name} is empty.")
-            dataset = self._open(folder / split)
-            if self.encoding is not None:
-                counts |= dataset.count_unknown()
-            self._inspect_labels(split, dataset, len(corpus["classes"]))
-        if self.encoding is not None:
-            (folder / "corpus.json").write_text(json.dumps(corpus, indent=2), encoding="utf-8")
-        counted = ", ".join(starmap(count_words, corpus["splits"].items()))
+        splits = check_splits(folder, self.corpus_name, count_unknown=self.encoding is not None)
+        counted = ", ".join(starmap(count_words, splits.items()))
         # Printed by the process that wrote the corpus alone: one line for any number of ranks.
         target = self._folder_of(self.fingerprint)
         print(f"{self.corpus_name}: {counted}; prepared in {target}", file=sys.stderr)
-
-    def _inspect_labels(self, split: str, dataset: TokenDataset, classes: int) -> None:
-        """Refuse labels from which nothing can be learned, or that number no class."""
-        where, labels = f"the {split} split of {self.corpus_name}", dataset.labels
-        if labels is None:
-            if split == "train":
-                raise InputError(f"{where} has no labels.")
-            return
-        if labels.min() < 0 or labels.max() >= classes:
-            wrong = labels[(labels < 0) | (labels >= classes)][0]
-            raise InputError(f"{where} has label {wrong}; labels must be 0 to {classes - 1}.")
-        if (labels == labels[0]).all():
-            raise InputError(
-                f"{where} has only one class, {labels[0]}: nothing can be ranked; of a share of the "
-                "training texts take a larger one, or another split_seed."
-            )
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:
@@ -229,11 +230,6 @@ class CorpusDataModule(SplitDataModule):
     def classes(self) -> list[str]:
         """Names of the classes, in the order of their labels."""
         return list(self._corpus["classes"])
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes."""
-        return len(self._corpus["classes"])
 
     @cached_property
     def tokenizer_json(self) -> str:
@@ -267,21 +263,21 @@ class CorpusDataModule(SplitDataModule):
     @property
     def label_counts(self) -> list[int]:
         """Training texts of each class, as class weights need them."""
-        return self.dataset("train").label_counts(self.num_classes)
+        return self.dataset("train").label_counts(len(self.classes))
 
-    @override
     def dataset(self, split: str) -> TokenDataset:
+        """One split of the corpus.
+
+        Raises:
+            InputError: The corpus lacks the split.
+        """
         if split not in self._corpus["splits"]:
             has = ", ".join(self._corpus["splits"])
             cure = f": {CURES[split]}" if split in CURES else ""
             raise InputError(f"{self.corpus_name} has no {split} split; it has {has}{cure}.")
         if split not in self._datasets:
-            self._datasets[split] = self._open(self.prepare() / split)
+            self._datasets[split] = TokenDataset(self.prepare() / split, self.nested)
         return self._datasets[split]
-
-    def _open(self, folder: Path) -> TokenDataset:
-        """A split by its folder in the prepared corpus."""
-        return TokenDataset(folder, self.nested)
 
     @property
     def training_text(self) -> tuple[str, list[TokenDataset]]:
@@ -295,5 +291,46 @@ class CorpusDataModule(SplitDataModule):
         Raises:
             InputError: gensim is not installed, or no word occurs often enough.
         """
-        corpus = self._folder_of(self.fingerprint)
-        return prepare_vectors(corpus, self.corpus_name, lambda: self.training_text, settings)
+        text = CorpusText([self.training_text])
+        return prepare_vectors(self.prepare(), self.corpus_name, text, settings)
+
+    def train_dataloader(self) -> DataLoader[TextBatch]:
+        """Training batches of similar lengths, a function of seed and epoch alone."""
+        return self._loader("train", training=True)
+
+    def val_dataloader(self) -> DataLoader[TextBatch]:
+        """Every validation text once; inside fit on several devices, repeats fill the last batch."""
+        # DDP broadcasts buffers at each forward of fit's validation, so all ranks need as many.
+        fitting = self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
+        return self._loader("validation", pad=fitting)
+
+    def test_dataloader(self) -> DataLoader[TextBatch]:
+        """Every test text exactly once over all devices."""
+        return self._loader("test")
+
+    def predict_dataloader(self) -> DataLoader[TextBatch]:
+        """Every text of `predict_split` exactly once over all devices."""
+        return self._loader(self.predict_split)
+
+    def _loader(
+        self, split: str, training: bool = False, pad: bool = False
+    ) -> DataLoader[TextBatch]:
+        """This device's share of the batches of a split, each text once where it is not training."""
+        dataset, trainer = self.dataset(split), self.trainer
+        rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+        if len(dataset) < world:
+            raise InputError(
+                f"the {split} split of {self.corpus_name} has {len(dataset)} texts for {world} "
+                "devices: use at most one device per text."
+            )
+        lengths, size = dataset.shapes, self.eval_batch_size
+        return DataLoader(
+            dataset=dataset,
+            sampler=BucketSampler(lengths, self.batch_size, self.seed, rank, world)
+            if training
+            else OnceSampler(lengths, size, rank, world, pad, self.max_pairs),
+            batch_size=None,  # the sampler yields whole batches
+            num_workers=self.num_workers,
+            persistent_workers=self.num_workers > 0,
+            pin_memory=torch.cuda.is_available(),
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,16 +11,15 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from attnlight.data.bio import check_tags
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.encode import write_tagged
 from attnlight.data.encoding import Encoding
 from attnlight.data.features import FeatureRules, TokenFeatures
-from attnlight.data.parts import Part, divide
+from attnlight.data.parts import divide, open_sentences
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Source
-from attnlight.data.splits import default_validation, named_sources, ordered
-from attnlight.data.tagged import Tagged, TaggedReader, found_tags, open_sentences
-from attnlight.data.tagged_dataset import TaggedDataset, write_tagged
+from attnlight.data.splits import complete_sources, named_sources
+from attnlight.data.tagged import found_tags
 from attnlight.data.targets import Target, TargetName
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.data.vocabulary import learn_vocabulary
@@ -138,6 +136,12 @@ class ChunkingDataModule(CorpusDataModule):
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**kwargs)
+        require_at_least(
+            1,
+            min_document_frequency=min_document_frequency,
+            max_vocabulary=max_vocabulary,
+            max_pairs=max_pairs,
+        )
         self.path = path
         self._given = Selection(
             validation_fraction=validation_fraction,
@@ -150,6 +154,15 @@ class ChunkingDataModule(CorpusDataModule):
         self._named = named_sources(self._main, splits, self._given)
         columns = (word_column, label_column, pos_column if pos else None)
         self.columns = [column for column in columns if column is not None]
+        if pos and pos_column is None:
+            raise InputError("pos needs the column of part-of-speech tags: give pos_column.")
+        if len(set(self.columns)) < len(self.columns):
+            raise InputError("word_column, label_column and pos_column must be different columns.")
+        if len({type(column) for column in self.columns}) > 1:
+            raise InputError(
+                "word_column, label_column and pos_column must all be names, or, in column files, "
+                "numbers."
+            )
         self.chunks = chunks
         self.strict = strict
         self.vocabulary = (min_document_frequency, max_vocabulary)
@@ -159,7 +172,6 @@ class ChunkingDataModule(CorpusDataModule):
         self.target = target
         self.asked = Target(target, sentence_chunk)
         self.mark_seed = mark_seed
-        self._check()
 
     @override
     def evaluate_as(self, encoding: Encoding, name: str) -> None:
@@ -168,28 +180,12 @@ class ChunkingDataModule(CorpusDataModule):
             "evaluated on its own alone: give the `data` of its fit.yaml."
         )
 
-    def _check(self) -> None:
-        least, most = self.vocabulary
-        require_at_least(
-            1, min_document_frequency=least, max_vocabulary=most, max_pairs=self.max_pairs
-        )
-        if self.feature_rules.pos and len(self.columns) < 3:
-            raise InputError("pos needs the column of part-of-speech tags: give pos_column.")
-        if len(set(self.columns)) < len(self.columns):
-            raise InputError("word_column, label_column and pos_column must be different columns.")
-        if len({type(column) for column in self.columns}) > 1:
-            raise InputError(
-                "word_column, label_column and pos_column must all be names, or, in column files, "
-                "numbers."
-            )
-
     @cached_property
     def sources(self) -> dict[str, Source]:
         """Where each split comes from, but for those that are split off the training sentences."""
-        in_files = isinstance(self.columns[0], int)
-        if in_files or "validation" in self._named or self._given.validation_fraction:
-            return ordered(self._named)
-        return ordered(self._named | default_validation(self._main, self._named, self.cache))
+        if isinstance(self.columns[0], int):  # column files: their folder names no splits
+            return self._named
+        return complete_sources(self._main, self._named, self._given, self.cache)
 
     @cached_property
     def selection(self) -> Selection:
@@ -223,50 +219,41 @@ class ChunkingDataModule(CorpusDataModule):
                 for split, source in self.sources.items()
             }
             # Before sentences are split off, since those may have any tag.
-            tags = found_tags(parts["train"], self.chunks)
+            tags = found_tags(parts["train"].reader, parts["train"].rows, self.chunks)
             parts, shared = divide(parts, self.selection)
-            train = parts["train"]
+            train, classes = parts["train"], self.asked.classes(tags)
             words = learn_vocabulary(self.rules, train.texts, *self.vocabulary)
             tokenizer = make_tokenizer(self.rules, words)
-            seen = ((sentence.words, sentence.pos) for sentence in train.reader(train.kept.rows))
+            seen = ((sentence.words, sentence.pos) for sentence in train.reader(train.rows))
             features = TokenFeatures.learn(self.feature_rules, seen, self.vocabulary[0])
             numbers = {tag: number for number, tag in enumerate(tags)}
             for split, part in parts.items():
-                sentences = self._checked(part, numbers)
-                write_tagged(folder / split, sentences, tokenizer, features, numbers, self.asked)
+                index = torch.arange(len(part.labels))
+                keys = draw_keys(self.mark_seed, index, torch.zeros_like(index), 1, 1)
+                write_tagged(
+                    folder / split,
+                    part,
+                    tokenizer,
+                    features,
+                    numbers,
+                    self.asked,
+                    self.strict,
+                    keys.flatten().numpy(),
+                )
+                if self.target != "sentence":
+                    continue
+                without, found = TokenDataset(folder / split).label_counts(2)
+                if not without or not found:
+                    raise InputError(
+                        f"the {split} split of {self.corpus_name} has no sentence "
+                        f"{'without' if found else 'with'} a chunk of type {self.asked.chunk}; "
+                        "target sentence needs both kinds (sentence_chunk names the type)."
+                    )
         self.describe(
             folder,
             tokenizer.to_str(pretty=True),
-            classes=self.asked.classes(tags),
-            splits={split: part.kept.counts() | shared[split] for split, part in parts.items()},
+            classes=classes,
+            splits={split: part.counts() | shared[split] for split, part in parts.items()},
             extras=[*self.asked.columns, *self.feature_rules.columns],
             features=features.held(),
         )
-
-    def _checked(self, part: Part[TaggedReader], known: dict[str, int]) -> Iterator[Tagged]:
-        """The sentences of a split, each with the token that `marked` asks for."""
-        for sentence in part.reader(part.kept.rows):
-            check_tags(sentence.place, sentence.tags, known, self.strict)
-            if self.target == "marked":
-                index = torch.tensor([sentence.row])
-                key = draw_keys(self.mark_seed, index, torch.zeros_like(index), 1, 1)
-                sentence = sentence._replace(marked=int(key) % len(sentence.words))
-            yield sentence
-
-    @override
-    def _inspect_labels(self, split: str, dataset: TokenDataset, classes: int) -> None:
-        """Refuse a split of one answer to `sentence`; tags were checked before they were written."""
-        if self.target != "sentence":
-            return
-        without, found = dataset.label_counts(classes)
-        if not without or not found:
-            kind = "without" if found else "with"
-            raise InputError(
-                f"the {split} split of {self.corpus_name} has no sentence {kind} a chunk of type "
-                f"{self.asked.chunk}; target sentence needs both kinds (sentence_chunk names the "
-                "type)."
-            )
-
-    @override
-    def _open(self, folder: Path) -> TokenDataset:
-        return TaggedDataset(folder)

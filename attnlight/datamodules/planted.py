@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,9 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from attnlight.batch import UNK
-from attnlight.data.dataset import save_split
+from attnlight.data.dataset import split_writer
 from attnlight.data.encoding import Encoding
-from attnlight.data.planted import PlantedSpec, PlantedTexts
+from attnlight.data.planted import PlantedSpec
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.splits import CURES
 from attnlight.datamodules.base import CorpusDataModule
@@ -123,7 +122,7 @@ class PlantedEvidence(CorpusDataModule):
     def evaluate_as(self, encoding: Encoding, name: str) -> None:
         super().evaluate_as(encoding, name)
         encoding.require_classes(self.planted.classes, self.corpus_name)
-        rules = encoding.sentence_rules
+        rules = self.sentence_rules
         if rules is not None and rules.length is None:
             raise InputError(
                 f"{self.corpus_name} has no sentences of a language, the checkpoint has"
@@ -152,11 +151,23 @@ class PlantedEvidence(CorpusDataModule):
         kinds |= {"tokens": integers, "evidence": pyarrow.list_(pyarrow.int8())}
         kinds |= {} if self.sentence_length is None else {"sentences": integers}
         for number, (split, size) in enumerate(self.sizes.items()):
-            drawn = (
-                texts._replace(tokens=ids[texts.tokens], labels=labels[texts.labels])
-                for texts in self.planted.draw(number, size)
-            )
-            save_split(folder / split, pyarrow.schema(kinds), _columns(drawn, self.sentence_length))
+            start, sentence = 0, self.sentence_length
+            with split_writer(folder / split, kinds) as write:
+                for texts in self.planted.draw(number, size):
+                    columns: dict[str, Any] = {
+                        "index": np.arange(start, start + len(texts.labels)),
+                        "label": labels[texts.labels],
+                        "length": texts.lengths,
+                        "tokens": _lists(ids[texts.tokens], texts.lengths),
+                        "evidence": _lists(texts.evidence, texts.lengths),
+                    }
+                    if sentence is not None:
+                        counts = -(-texts.lengths // sentence)
+                        words = np.full(counts.sum(), sentence, np.int32)
+                        words[np.cumsum(counts) - 1] -= counts * sentence - texts.lengths
+                        columns["sentences"] = _lists(words, counts)
+                    write(columns)
+                    start += len(texts.labels)
         rows = {split: {"rows": size} for split, size in self.sizes.items()}
         self.describe(folder, tokenizer, classes=classes, splits=rows, extras=["evidence"])
 
@@ -173,26 +184,6 @@ class PlantedEvidence(CorpusDataModule):
             lengths = dataset.lengths[start : start + 1024]
             found[start : start + 1024] = np.logical_or.reduceat(pairs, lengths.cumsum() - lengths)
         return found
-
-
-def _columns(drawn: Iterator[PlantedTexts], sentence: int | None) -> Iterator[dict[str, Any]]:
-    """The columns of a split, in chunks, with sentences of so many words where they are asked for."""
-    start = 0
-    for texts in drawn:
-        columns: dict[str, Any] = {
-            "index": np.arange(start, start + len(texts.labels)),
-            "label": texts.labels,
-            "length": texts.lengths,
-            "tokens": _lists(texts.tokens, texts.lengths),
-            "evidence": _lists(texts.evidence, texts.lengths),
-        }
-        if sentence is not None:
-            counts = -(-texts.lengths // sentence)
-            words = np.full(counts.sum(), sentence, np.int32)
-            words[np.cumsum(counts) - 1] -= counts * sentence - texts.lengths
-            columns["sentences"] = _lists(words, counts)
-        yield columns
-        start += len(texts.labels)
 
 
 def _lists(values: NDArray[np.generic], counts: NDArray[np.int32]) -> pyarrow.ListArray:

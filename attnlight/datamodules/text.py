@@ -15,11 +15,11 @@ from attnlight.data.documents import DocumentReader
 from attnlight.data.encode import write_split
 from attnlight.data.encoding import Encoding
 from attnlight.data.labels import read_labels
-from attnlight.data.parts import Part, divide, open_documents
+from attnlight.data.parts import divide, open_documents
 from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceRules, Sentences
 from attnlight.data.sources import Classes, Source
-from attnlight.data.splits import CURES, default_validation, named_sources, ordered
+from attnlight.data.splits import CURES, complete_sources, named_sources
 from attnlight.data.tokenization import Splitting, TextRules, make_tokenizer
 from attnlight.data.vocabulary import learn_vocabulary
 from attnlight.datamodules.base import CorpusDataModule
@@ -200,9 +200,7 @@ class TextDataModule(CorpusDataModule):
     @cached_property
     def sources(self) -> dict[str, Source]:
         """Where each split comes from, but for those that are split off the training texts."""
-        if "validation" in self._named or self.selection.validation_fraction is not None:
-            return ordered(self._named)
-        return ordered(self._named | default_validation(self._main, self._named, self.cache))
+        return complete_sources(self._main, self._named, self.selection, self.cache)
 
     @override
     def evaluate_as(self, encoding: Encoding, name: str) -> None:
@@ -247,7 +245,14 @@ class TextDataModule(CorpusDataModule):
     @override
     def build(self, folder: Path) -> None:
         with TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as scratch:
-            classes, parts = self._open_parts(Path(scratch))
+            classes = None if self.encoding is None else list(self.encoding.classes)
+            joint = " " if self.sentence_rules is None else "\n\n"
+            parts = {}
+            for split, source in self._read.items():
+                rows = source.load(Path(scratch), CURES[split])
+                classes, labels = read_labels(rows, source, classes)
+                reader = DocumentReader(rows, source, self.extras, joint, self.line_breaks)
+                parts[split] = open_documents(reader, labels, self.rules, self.selection)
             # `subset` may name training texts, which are not read where the encoding is given.
             parts, shared = divide(parts, self.selection, complete=self.encoding is None)
             rules = self.sentence_rules  # of the test split
@@ -260,28 +265,10 @@ class TextDataModule(CorpusDataModule):
                 tokenizer = make_tokenizer(self.rules, words)
             counts: dict[str, dict[str, Any]] = {}
             for split, part in parts.items():
-                counts[split] = part.kept.counts() | write_split(
-                    folder / split,
-                    part.reader,
-                    part.kept.rows,
-                    part.labels,
-                    tokenizer,
-                    rules if split == "test" else capped,
-                )
-                counts[split] |= shared[split]
+                limits = rules if split == "test" else capped
+                written = write_split(folder / split, part, tokenizer, limits)
+                counts[split] = part.counts() | written | shared[split]
                 name = str(part.reader.source.split)
                 counts[split] |= {} if name in (split, "train") else {"split": name}
         tokenizer_json = tokenizer.to_str(pretty=True)
         self.describe(folder, tokenizer_json, classes=classes, splits=counts, extras=self.extras)
-
-    def _open_parts(self, scratch: Path) -> tuple[list[str], dict[str, Part[DocumentReader]]]:
-        """The classes and the splits that have a source, before texts are split off."""
-        classes = None if self.encoding is None else list(self.encoding.classes)
-        parts = {}
-        for split, source in self._read.items():
-            rows = source.load(scratch, CURES[split])
-            classes, labels = read_labels(rows, source, classes)
-            joint = " " if self.sentence_rules is None else "\n\n"
-            reader = DocumentReader(rows, source, self.extras, joint, self.line_breaks)
-            parts[split] = open_documents(reader, labels, self.rules, self.selection)
-        return classes or [], parts

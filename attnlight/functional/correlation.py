@@ -8,6 +8,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from attnlight.functional.ranking import dense_ranks
+
 # scipy's method="auto": the exact distribution up to this many items, if there are no ties.
 _EXACT_ITEMS = 33
 
@@ -32,13 +34,14 @@ def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     mask = mask.reshape(len(mask), *(1,) * (x.ndim - 2), width).expand_as(x).flatten(0, -2)
     x, y = (scores.flatten(0, -2).double().masked_fill(~mask, math.inf) for scores in (x, y))
     unknown = (x.isnan() | y.isnan()).any(-1)
-    first, second = _ranks(x, mask), _ranks(y, mask)
-    joint = (first * (width + 1) + second).sort(-1).values
+    x, y = (dense_ranks(scores, mask, exact=True).masked_fill_(~mask, width) for scores in (x, y))
+    joint = (x * (width + 1) + y).sort(-1).values
     discordant = _inversions(joint % (width + 1)).double()
     front = mask.sort(-1, descending=True).values
     items = mask.sum(-1).double()
-    x_ties, y_ties = _ties(first, mask), _ties(second, mask)
-    joint_ties, _, _ = _ties(_ranks(joint, front), front)
+    x_ties, y_ties = _ties(x, mask), _ties(y, mask)
+    joint = dense_ranks(joint, front, exact=True).masked_fill_(~front, width)
+    joint_ties, _, _ = _ties(joint, front)
     pairs = items * (items - 1) / 2
     untied_x, untied_y = pairs - x_ties[0], pairs - y_ties[0]
     undefined = (untied_x <= 0) | (untied_y <= 0)
@@ -60,14 +63,6 @@ def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     undefined |= unknown
     tau, p = (values.masked_fill(undefined, math.nan).reshape(shape) for values in (tau, p))
     return tau, p
-
-
-def _ranks(scores: Tensor, mask: Tensor) -> Tensor:
-    """Dense ranks from 0 of the items (R, N), N at the others; those must not sort before items."""
-    ordered, order = scores.sort(-1)
-    steps = (ordered[:, 1:] != ordered[:, :-1]).long().cumsum(-1)
-    ranks = torch.zeros_like(order).scatter_(-1, order[:, 1:], steps)
-    return ranks.masked_fill(~mask, scores.shape[-1])
 
 
 def _ties(ranks: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -111,7 +111,9 @@ _HIGHEST_KEY, _ORDINAL = 0x7FFFFFFF_00000000, 0xFFFFFFFF
 _SHORT = 512
 
 
-def sorted_by_keys(bits: Tensor, lengths: Tensor, scratch: Scratch | None = None) -> Tensor:
+def sorted_by_keys(
+    bits: Tensor, lengths: Tensor, scratch: Scratch | None = None, short: bool = True
+) -> Tensor:
     """Ordinals of each row's first items sorted by their last 31 bits; the others stay in place.
 
     Items with equal bits keep their order.
@@ -120,13 +122,20 @@ def sorted_by_keys(bits: Tensor, lengths: Tensor, scratch: Scratch | None = None
         bits: (R, K, N) int32.
         lengths: Number of items of each row, (R,) long, at least 1.
         scratch: Memory to use on a CPU, for what is returned too.
+        short: Sort by 32 bits on a CPU, where there are not too many items.
 
     Returns:
         (R, K, N), int32 where that is what they are sorted by, else long.
     """
     items = bits.shape[-1]
-    if bits.device.type != "cpu" or items > _SHORT:
-        return _sorted_by_long_keys(bits, lengths[:, None, None])
+    if not short or bits.device.type != "cpu" or items > _SHORT:
+        ordinals = torch.arange(items, device=bits.device)
+        # Items beyond a row's length get the highest key and so sort last. With the ordinal below it
+        # every key is unique, and any sorting algorithm gives the same answer.
+        tails = torch.where(ordinals < lengths[:, None, None], ordinals, ordinals | _HIGHEST_KEY)
+        keys = bits.to(torch.int64)
+        keys.bitwise_left_shift_(32).bitwise_and_(_HIGHEST_KEY).bitwise_or_(tails)
+        return sorted_keys(keys).bitwise_and_(_ORDINAL)
     # By 32 bits, the highest of an item's bits above its ordinal: numpy sorts them more than twice as
     # fast. Where two items agree in these bits the others decide.
     scratch = scratch or Scratch()
@@ -147,16 +156,6 @@ def sorted_by_keys(bits: Tensor, lengths: Tensor, scratch: Scratch | None = None
     alike, order = apart.amin(-1) <= ordinal, keys.bitwise_and_(ordinal)
     if alike.any():
         row, draw = alike.nonzero(as_tuple=True)
-        order[row, draw] = _sorted_by_long_keys(bits[row, draw], lengths[row, None]).int()
+        again = sorted_by_keys(bits[row, draw].unsqueeze(1), lengths[row], short=False)
+        order[row, draw] = again.squeeze(1).int()
     return order
-
-
-def _sorted_by_long_keys(bits: Tensor, lengths: Tensor) -> Tensor:
-    """The same, for lengths that broadcast with the bits."""
-    ordinals = torch.arange(bits.shape[-1], device=bits.device)
-    # Items beyond a row's length get the highest key and so sort last. With the ordinal below it
-    # every key is unique, and any sorting algorithm gives the same answer.
-    tails = torch.where(ordinals < lengths, ordinals, ordinals | _HIGHEST_KEY)
-    keys = bits.to(torch.int64)
-    keys.bitwise_left_shift_(32).bitwise_and_(_HIGHEST_KEY).bitwise_or_(tails)
-    return sorted_keys(keys).bitwise_and_(_ORDINAL)

@@ -46,7 +46,9 @@ def random_rankings(mask: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor
     return torch.cat([wide.gather(-1, shuffles), wide[..., longest:]], dim=-1)
 
 
-def random_others(mask: Tensor, rows: Tensor, first: Tensor, seed: int) -> Tensor:
+def random_others(
+    mask: Tensor, rows: Tensor, first: Tensor, seed: int, released: bool = False
+) -> Tensor:
     """For each of K items, one uniform draw among the other items of its row.
 
     The draws of a row come from one number, so that rankings with the same first item are compared
@@ -57,35 +59,25 @@ def random_others(mask: Tensor, rows: Tensor, first: Tensor, seed: int) -> Tenso
         rows: Dataset index and position of each row, (B, 2) long.
         first: Places of the items that are not drawn, (B, K) long.
         seed: Any integer.
+        released: Draw the "random non-top" item of Serrano and Smith's released code, which takes a
+            number from 1 to L - 1, drawn as if into a ranking, as a place in the text: never the
+            first item, and with probability 1 / (L - 1) `first` itself, unless that is the first.
 
     Returns:
         Places (B, K) long; meaningless in rows with fewer than two items.
     """
-    drawn = _ordinal(mask, rows, seed)
-    own = mask.cumsum(-1).gather(-1, first) - 1
-    others = (drawn + (drawn >= own)).clamp(max=mask.shape[1] - 1)
-    return item_places(mask).gather(-1, others)
-
-
-def released_item(mask: Tensor, rows: Tensor, seed: int) -> Tensor:
-    """The "random non-top" item of Serrano and Smith's released code, (B,) long.
-
-    It draws from 1 to L - 1, as if into a ranking, and takes the number as a place in the text:
-    never the first item, and with probability 1 / (L - 1) the top one itself, unless that is the
-    first. Meaningless in rows with fewer than two items; arguments as for `random_others`.
-    """
-    drawn = (_ordinal(mask, rows, seed) + 1).clamp(max=mask.shape[1] - 1)
-    return item_places(mask).gather(-1, drawn).squeeze(-1)
-
-
-def _ordinal(mask: Tensor, rows: Tensor, seed: int) -> Tensor:
-    """A uniform draw from 0 to L - 2 for each row of L items, (B, 1) long."""
     numbers = draw_keys(seed, rows[:, 0], rows[:, 1], 1, 1).squeeze(-1)
-    return (numbers & 0x7FFFFFFF_FFFFFFFF) % (mask.sum(-1, keepdim=True) - 1).clamp(min=1)
+    drawn = (numbers & 0x7FFFFFFF_FFFFFFFF) % (mask.sum(-1, keepdim=True) - 1).clamp(min=1)
+    skipped = torch.zeros_like(first) if released else mask.cumsum(-1).gather(-1, first) - 1
+    others = (drawn + (drawn >= skipped)).clamp(max=mask.shape[1] - 1)
+    return item_places(mask).gather(-1, others)
 
 
 def item_places(mask: Tensor) -> Tensor:
     """Places of the items from left to right, then those of what is off the mask, (B, N) long."""
+    places = torch.arange(mask.shape[1], device=mask.device)
+    if torch.equal(mask, places < mask.sum(-1, keepdim=True)):  # as a text's padding is
+        return places.expand(mask.shape)
     return mask.byte().sort(dim=-1, descending=True, stable=True).indices
 
 
@@ -93,7 +85,7 @@ def item_places(mask: Tensor) -> Tensor:
 TIE = 1e-5
 
 
-def dense_ranks(scores: Tensor, mask: Tensor) -> Tensor:
+def dense_ranks(scores: Tensor, mask: Tensor, exact: bool = False) -> Tensor:
     """Ranks from 0, ascending, in which scores that nearly agree are equal.
 
     Sorted scores are of one rank as long as each is within 1e-5 of the instance's largest absolute
@@ -102,18 +94,20 @@ def dense_ranks(scores: Tensor, mask: Tensor) -> Tensor:
     Args:
         scores: (B, N); a row with a NaN in its mask is all tied.
         mask: The items to rank, (B, N) bool.
+        exact: Only equal scores are of one rank; a NaN in the mask then makes the ranks meaningless.
 
     Returns:
         (B, N) long, -1 off the mask.
     """
     scores = scores.double()
-    largest = scores.abs().masked_fill(~mask, 0.0).amax(-1, keepdim=True)
+    tie: Tensor | float = 0.0
+    if not exact:
+        tie = TIE * scores.abs().masked_fill(~mask, 0.0).amax(-1, keepdim=True)
     scores = scores.masked_fill(~mask, torch.inf)
     if scores.device.type == "cpu":  # numpy's is about four times as fast
         order = torch.from_numpy(scores.detach().numpy().argsort(axis=-1))
     else:
         order = scores.argsort(-1)
     ordered = scores.gather(-1, order)
-    apart = ordered.diff(dim=-1) > TIE * largest
-    ranks = torch.zeros_like(order).scatter_(-1, order[:, 1:], apart.long().cumsum(-1))
-    return ranks.masked_fill(~mask, -1)
+    steps = (ordered.diff(dim=-1) > tie).cumsum(-1)
+    return torch.zeros_like(order).scatter_(-1, order[:, 1:], steps).masked_fill_(~mask, -1)

@@ -47,36 +47,35 @@ class Decoder(nn.Module):
         logits: Tensor = self.decoder(states)
         return logits
 
-    def bias(self, own: Tensor) -> Tensor:
-        """Logits of an empty context of tokens whose own states are (R, D).
-
-        Returns:
-            (R, C), or (C,) where they are one for all tokens. While `study` trains, (C,) of NaN:
-            they would cost a readout that nothing needs.
-        """
-        if self.readout == "text":
-            return self.decoder.bias
-        if self.training and self.after is not None:
-            return own.new_full((self.decoder.out_features,), torch.nan)
-        return self(torch.zeros_like(own), own)  # type: ignore[no-any-return]
-
-    def item_logits(self, values: Tensor, text: Tensor, bias: Tensor) -> Tensor | None:
-        """Item logits (R, H, N, C), an expanded view where all rows are of one text.
+    def affine_terms(
+        self, values: Tensor, text: Tensor, own: Tensor
+    ) -> tuple[Tensor | None, Tensor]:
+        """What logits are made of where they are affine in attention: item logits and bias.
 
         Args:
             values: Those of the last attention, (B, H, N, D / H).
             text: Of which text each row is, (R,).
-            bias: What `bias` gave for the rows, folded in.
+            own: Own states of the rows' tokens, (R, D).
 
         Returns:
-            None where logits are not affine in attention, and in training, when nothing reads them.
+            Item logits (R, H, N, C) with the bias folded in, an expanded view where all rows are of
+            one text; None where logits are not affine, and in training, when nothing reads them.
+            And the logits of an empty context, (R, C), or (C,) where they are one for all tokens;
+            while `study` trains NaN (C,): they would cost a readout that nothing needs.
         """
+        bias: Tensor
+        if self.readout == "text":
+            bias = self.decoder.bias
+        elif self.training and self.after is not None:
+            bias = own.new_full((self.decoder.out_features,), torch.nan)
+        else:
+            bias = self(torch.zeros_like(own), own)
         if self.training or self.after is not None:
-            return None
+            return None, bias
         weight = self.decoder.weight.view(len(self.decoder.weight), values.shape[1], -1)
         items = torch.einsum("bhnd,chd->bhnc", values, weight.to(values.dtype))
         shared = bias.to(items.dtype) / items.shape[1]
         if bias.ndim == 1:
             items = items + shared
         items = items.expand(len(text), -1, -1, -1) if len(items) == 1 else items[text]
-        return items if bias.ndim == 1 else items + shared[:, None, None]
+        return items if bias.ndim == 1 else items + shared[:, None, None], bias

@@ -6,9 +6,7 @@ and before it in the backward one, those within reach in a convolution, none wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -21,51 +19,42 @@ from attnlight.models.recurrence import Recurrence
 
 # A deletion here keeps C + 1 numbers for each token, a text encoded anew some thousand.
 _SHARE = 8
-# Which of some deletions changes a state (M,), the token of the text as it was (M,), its state now
-# (M, D).
-Changed = Iterator[tuple[Tensor, Tensor, Tensor]]
 
 
-class AttentionLayer(NamedTuple):
-    """What stands between embeddings, or sentence vectors, and logits.
+def resumable(encoder: nn.Module, attention: Attention) -> bool:
+    """Whether this module knows what a deletion changes; if not, only encoding anew tells.
 
-    Attributes:
-        encoder: Embeddings to states.
-        attention: States to weights.
-        classify: States (..., D) to logits (..., C), affine.
+    It does of encoders with a `reach`, and of two recurrences of one layer, `forwards` and
+    `backwards`, with attention that scores each state alone.
     """
-
-    encoder: Encoder
-    attention: Attention
-    classify: Callable[[Tensor], Tensor]
-
-    @property
-    def known(self) -> bool:
-        """Whether this module knows what a deletion changes; if not, only encoding anew tells.
-
-        It does of encoders with a `reach`, and of two recurrences of one layer, `forwards` and
-        `backwards`, with attention that scores each state alone.
-        """
-        networks = [getattr(self.encoder, name, None) for name in ("forwards", "backwards")]
-        resumable = all(
-            isinstance(network, nn.LSTM | nn.GRU)
-            and network.num_layers == 1
-            and network.bias
-            and not network.bidirectional
-            and not network.proj_size
-            for network in networks
-        )
-        scored = type(self.attention).forward is Attention.forward
-        return scored and (self.encoder.reach is not None or resumable)
+    networks = [getattr(encoder, name, None) for name in ("forwards", "backwards")]
+    recurrent = all(
+        isinstance(network, nn.LSTM | nn.GRU)
+        and network.num_layers == 1
+        and network.bias
+        and not network.bidirectional
+        and not network.proj_size
+        for network in networks
+    )
+    scored = type(attention).forward is Attention.forward
+    return scored and (getattr(encoder, "reach", None) is not None or recurrent)
 
 
 def leave_out(
-    layer: AttentionLayer, embeddings: Tensor, text: Tensor, mask: Tensor, budget: int
+    encoder: Encoder,
+    attention: Attention,
+    classify: Callable[[Tensor], Tensor],
+    embeddings: Tensor,
+    text: Tensor,
+    mask: Tensor,
+    budget: int,
 ) -> Tensor:
     """Logits after each item is deleted and attention is taken anew.
 
     Args:
-        layer: A layer that is `known`.
+        encoder: Embeddings, or sentence vectors, to states.
+        attention: States to weights; `resumable` with the encoder.
+        classify: States (..., D) to logits (..., C), affine.
         embeddings: (B, N, E).
         text: What the encoder sees, (B, N) bool.
         mask: What attention may reach, (B, N) bool.
@@ -74,52 +63,62 @@ def leave_out(
     Returns:
         (B, N, C); NaN off the mask and where nothing is left.
     """
-    encoder, lengths = layer.encoder, text.sum(-1)
-    changed: Callable[[Tensor, Tensor], Changed]
+    lengths, recurrences = text.sum(-1), []
     if encoder.reach is None:
-        forwards = Recurrence(encoder.get_submodule("forwards"), embeddings, text, 1)
-        backwards = Recurrence(encoder.get_submodule("backwards"), embeddings, text, -1)
-        states = torch.cat([forwards.hidden, backwards.hidden], dim=-1)
-        changed = partial(_resumed, forwards, backwards)
+        for name, step in (("forwards", 1), ("backwards", -1)):
+            recurrences.append(Recurrence(encoder.get_submodule(name), embeddings, text, step))
+        states = torch.cat([recurrence.hidden for recurrence in recurrences], dim=-1)
     else:
         states = encoder(embeddings, text)
-        changed = partial(_within_reach, encoder, encoder.reach, embeddings, lengths, budget)
-    scores, items = layer.attention.score(states, None), layer.classify(states)
+    scores, items = attention.score(states, None), classify(states)
     logits = torch.full_like(items, torch.nan)
     for texts, places in deletions(mask, lengths, _SHARE * budget):
         size = int(lengths[texts].max())
         left = mask[texts, :size].scatter(1, places[:, None], False)
         new_scores, new_items = scores[texts, :size], items[texts, :size]
-        for deletion, place, found in changed(texts, places):
-            new_scores[deletion, place] = layer.attention.score(found[None], None)[0]
-            new_items[deletion, place] = layer.classify(found)
+        asked = embeddings, lengths, budget, texts, places
+        for deletion, place, found in _changed(encoder, recurrences, *asked):
+            new_scores[deletion, place] = attention.score(found[None], None)[0]
+            new_items[deletion, place] = classify(found)
         logits[texts, places] = read(masked_softmax(new_scores, left), new_items)
     return logits
 
 
-def _within_reach(
+def _changed(
     encoder: Encoder,
-    reach: int,
+    recurrences: Sequence[Recurrence],
     embeddings: Tensor,
     lengths: Tensor,
     budget: int,
     texts: Tensor,
     places: Tensor,
-) -> Changed:
-    """The states that differ after deleting a token from each of r texts: those near the gap.
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The states that differ after deleting a token from each of r texts.
 
-    They are encoded from twice as many tokens around it, of blocks of texts within the budget. Such
-    a window does not begin before the text: there, padding is what the encoder's own is.
+    Two recurrences are resumed from their states before the gap. Of an encoder with a `reach` it is
+    the states near the gap. They are encoded from twice as many tokens around it, of blocks of texts
+    within the budget. Such a window does not begin before the text: there, padding is what the
+    encoder's own is.
 
     Args:
-        encoder: A convolution, or without context.
-        reach: How many tokens to either side a state depends on.
+        encoder: The encoder.
+        recurrences: Its recurrences, forwards and backwards; without, it has a `reach`.
         embeddings: Those of the texts, (B, N, E).
         lengths: Their lengths, (B,).
         budget: Tokens encoded at once, at least one text.
         texts: Which texts, (r,).
         places: The token to delete from each, (r,).
+
+    Yields:
+        Which of the deletions changes a state (M,), the token of the text as it was (M,), and its
+        state now (M, D).
     """
+    for number, recurrence in enumerate(recurrences):
+        others = recurrences[1 - number].hidden
+        for deletion, place, hidden in recurrence.resume(texts, places):
+            both = hidden, others[texts[deletion], place]
+            yield deletion, place, torch.cat(both[::-1] if number else both, dim=-1)
+    reach = encoder.reach
     if not reach:
         return
     size = max(1, budget // (4 * reach))
@@ -134,13 +133,3 @@ def _within_reach(
         deletion, column = near.nonzero().unbind(-1)
         states = encoder(window, inside)[deletion, column]
         yield deletion + first, place[deletion, column], states
-
-
-def _resumed(forwards: Recurrence, backwards: Recurrence, texts: Tensor, places: Tensor) -> Changed:
-    """The same where two recurrences are resumed from their states before the gap."""
-    for deletion, place, hidden in forwards.resume(texts, places):
-        other = backwards.hidden[texts[deletion], place]
-        yield deletion, place, torch.cat([hidden, other], dim=-1)
-    for deletion, place, hidden in backwards.resume(texts, places):
-        other = forwards.hidden[texts[deletion], place]
-        yield deletion, place, torch.cat([other, hidden], dim=-1)

@@ -21,19 +21,13 @@ EncoderName = Literal["bilstm", "bigru", "cnn", "conv", "average", "none"]
 class Encoder(nn.Module):
     """What all encoders share: `forward` gives states (B, N, D) of embeddings under a mask (B, N).
 
-    Args:
-        input_size: Size E of an embedding.
-        output_size: Size D of a state.
-
     Attributes:
+        output_size: Size D of a state.
         reach: How many tokens to either side a state depends on; None: all.
     """
 
+    output_size: int
     reach: int | None = None
-
-    def __init__(self, input_size: int, output_size: int) -> None:
-        super().__init__()
-        self.output_size = output_size
 
 
 class _Recurrent(Encoder):
@@ -45,7 +39,8 @@ class _Recurrent(Encoder):
     cell: ClassVar[type[nn.LSTM | nn.GRU]]
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__(input_size, 2 * hidden_size)
+        super().__init__()
+        self.output_size = 2 * hidden_size
         self.forwards = self.cell(input_size, hidden_size, batch_first=True)
         self.backwards = self.cell(input_size, hidden_size, batch_first=True)
 
@@ -90,7 +85,8 @@ class _Convolutional(Encoder):
     input_dropout: ClassVar[float] = 0.0
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__(input_size, hidden_size)
+        super().__init__()
+        self.output_size = hidden_size
         filters, rest = divmod(hidden_size, len(self.widths))
         if rest or not filters:
             name = type(self).__name__.lower()
@@ -133,7 +129,8 @@ class Average(Encoder):
     reach = 0
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__(input_size, hidden_size)
+        super().__init__()
+        self.output_size = hidden_size
         self.projection = nn.Linear(input_size, hidden_size)
 
     @override
@@ -147,7 +144,8 @@ class NoEncoder(Encoder):
     reach = 0
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__(input_size, input_size)
+        super().__init__()
+        self.output_size = input_size
 
     @override
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:

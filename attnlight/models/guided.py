@@ -28,9 +28,7 @@ def no_guide(batch: TextBatch) -> Tensor:
     )
 
 
-def leave_out_given(
-    batch: TextBatch, output: AttentionOutput, budget: int, items: Tensor | None = None
-) -> Tensor:
+def leave_out_given(batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
     """Logits (R, N, C) without each item, NaN off the mask and where nothing is left.
 
     A guide knows whole texts alone: the attention that it gave the other items is renormalised. The
@@ -40,11 +38,9 @@ def leave_out_given(
         batch: The texts.
         output: What the model said of them.
         budget: Not used: nothing is encoded anew.
-        items: Item logits (R, H, N, C); None: those of the output.
     """
-    items = output.item_logits if items is None else items
-    assert items is not None
-    logits = erase_each(output.weights, items, output.bias, output.mask)
+    assert output.item_logits is not None
+    logits = erase_each(output.weights, output.item_logits, output.bias, output.mask)
     alone = output.mask.sum(-1, keepdim=True) < 2
     return logits.masked_fill((~output.mask | alone).unsqueeze(-1), torch.nan)
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, NotRequired, TypedDict, TypeVar
 from attnlight.errors import InputError, did_you_mean
 from attnlight.models.attention import AttentionName
 from attnlight.models.encoders import EncoderName
-from attnlight.models.initialization import Initialization
 
+Initialization = Literal["default", "xavier"]
 DropoutOn = Literal["context", "logits"]
 TaggerEncoder = Literal["transformer", "bilstm", "tokens"]
 ReadoutName = Literal["study", "text", "residual"]
@@ -43,8 +43,9 @@ class ClassifierNet:
         sentence_dropout: Dropout on sentence vectors, before the sentence encoder.
         dropout: Dropout of the classification layer.
         dropout_on: `context`, before that layer, or `logits`, after it as Serrano & Smith's code.
-        initialization: `xavier`, as Serrano & Smith: Xavier-uniform and, within recurrent networks,
-            orthogonal weights and biases of zero; `default` is torch's.
+        initialization: `xavier`, as Serrano & Smith: Xavier-uniform weights of affine maps and from
+            a recurrent network's input, orthogonal ones from its state, biases of zero (their GRUs
+            start some at 1, meant for the forget gate of an LSTM); `default` is torch's.
     """
 
     hierarchical: bool = False
@@ -99,19 +100,28 @@ class TaggerNet:
     relu_dropout: float = 0.2
 
 
-Group = TypeVar("Group", bound=ClassifierNet | TaggerNet)
+Group = TypeVar("Group")
 
 
-def group_of(kind: type[Group], options: Mapping[str, Any]) -> Group:
-    """A network's options from some of them.
+def group_of(kind: type[Group], options: Group | Mapping[str, Any], group: str = "net") -> Group:
+    """A group of options from some of them.
+
+    Args:
+        kind: Its dataclass.
+        options: The group, or some of its options.
+        group: What configurations call it.
 
     Raises:
         InputError: There is no such option, or a dropout is outside [0, 1).
     """
-    known = [field.name for field in fields(kind)]
-    for name, value in options.items():
+    if isinstance(options, kind):
+        return options
+    given: dict[str, Any] = dict(options or {})  # type: ignore[arg-type]
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    for name, value in given.items():
         if name not in known:
-            raise InputError(f"net has no option {name!r}{did_you_mean(name, known)}.")
+            hint = did_you_mean(name, known)
+            raise InputError(f"{group} has no option {name!r}{hint}; they are {', '.join(known)}.")
         if name.endswith("dropout") and not 0 <= value < 1:
             raise InputError(f"{name} is {value}; it must be at least 0 and below 1.")
-    return kind(**options)
+    return kind(**given)

@@ -51,7 +51,7 @@ class SelfAttentionTagger(nn.Module):
         guide: Where the attention of the last layer comes from; None: from the model's own queries
             and keys. With all of `uniform_heads` it has none, which would never be trained, and
             attention is what is given; with none of them what is given is a prior, see
-            `SelfAttention.weights`.
+            `SelfAttention`.
 
     Raises:
         InputError: Fewer than two tags, a dropout outside [0, 1), sizes that do not fit, or no such
@@ -143,23 +143,19 @@ class SelfAttentionTagger(nn.Module):
         mask = batch.attendable()
         text, position = batch.instances().nonzero().unbind(-1)
         states, layers = self._encode(batch, embeddings)
-        normed = self.norm(states)
-        if weights is None:
-            guide = self.guide
-            prior = None if guide is None else on_grid(guide(batch), text, position, mask)
-            grid = self.attention.weights(normed, mask, prior)
-            weights = grid[text, :, position]
-        else:
+        grid = prior = None
+        if weights is not None:
             grid = on_grid(weights, text, position, mask)
-        values = self.attention.values(normed)
+        elif self.guide is not None:
+            prior = on_grid(self.guide(batch), text, position, mask)
+        contexts, grid, values = self.attention(self.norm(states), mask, grid, prior)
         own = states[text, position]
-        contexts = self.attention.mix(grid, values)[text, position]
-        bias = self.decoder.bias(own)
+        items, bias = self.decoder.affine_terms(values, text, own)
         return AttentionOutput(
             rows=torch.stack([batch.index[text], position], dim=1),
-            logits=self.decoder(contexts, own).to(states.dtype),
-            weights=weights,
-            item_logits=self.decoder.item_logits(values, text, bias),
+            logits=self.decoder(contexts[text, position], own).to(states.dtype),
+            weights=grid[text, :, position] if weights is None else weights,
+            item_logits=items,
             bias=bias.to(states.dtype),
             mask=mask[text],
             states=states,

@@ -64,49 +64,57 @@ class SelfAttention(nn.Module):
         self.value = nn.Linear(size, size, bias=False)
         self.dropout = nn.Dropout(dropout)
 
-    def weights(self, states: Tensor, mask: Tensor, prior: Tensor | None = None) -> Tensor:
-        """Weights (B, H, N, N) of each token of states (B, N, D) on each that the mask (B, N) has.
+    @override
+    def forward(
+        self,
+        states: Tensor,
+        mask: Tensor,
+        weights: Tensor | None = None,
+        prior: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attend to the tokens of each text.
 
         Args:
             states: (B, N, D).
-            mask: (B, N) bool.
+            mask: What attention may reach, (B, N) bool.
+            weights: Weights in place of one's own, (B, H, N, N).
             prior: Weights (B, H, N, N) that attention is proportional to, beside the exponential of
                 the scores; uniform heads have the prior itself. Where heads are learned a weight
                 below the smallest normal number counts as that.
+
+        Returns:
+            The heads' contexts side by side (B, N, D), the weights of each token on each (B, H, N, N)
+            and what they mix, (B, H, N, D / H).
         """
-        if not self.learned and prior is not None:
-            return prior.to(states.dtype)
-        parts = []
-        if self.query is not None and self.key is not None:
-            queries, keys = (
-                part(states).unflatten(-1, (-1, self.size)).transpose(1, 2)
-                for part in (self.query, self.key)
-            )
-            scores = ((queries * self.size**-0.5) @ keys.mT).to(states.dtype)
-            if prior is not None:
-                tiny = torch.finfo(prior.dtype).tiny
-                scores = scores + prior[:, self.learned].clamp(min=tiny).log()
-            parts.append(masked_softmax(scores, mask))
-        if self.uniform:
-            shape = len(mask), 1, mask.shape[1], mask.shape[1]
-            alike = masked_softmax(states.new_zeros(shape), mask).expand(
-                -1, len(self.uniform), -1, -1
-            )
-            parts.append(alike if prior is None else prior[:, self.uniform].to(states.dtype))
-        if len(parts) == 1:
-            return parts[0]
-        order = [*self.learned, *self.uniform]
-        return torch.cat(parts, dim=1)[:, [order.index(head) for head in range(len(order))]]
-
-    def values(self, states: Tensor) -> Tensor:
-        """What is mixed, (B, H, N, D / H)."""
-        values: Tensor = self.value(states).unflatten(-1, (-1, self.size)).transpose(1, 2)
-        return values.to(states.dtype)
-
-    def mix(self, weights: Tensor, values: Tensor) -> Tensor:
-        """Heads (B, H, N, N) over values (B, H, N, D / H), side by side, (B, N, D)."""
+        if weights is None and prior is not None and not self.learned:
+            weights = prior.to(states.dtype)  # in its own order in memory, by which dropout draws
+        elif weights is None:
+            parts = []
+            if self.query is not None and self.key is not None:
+                queries, keys = (
+                    part(states).unflatten(-1, (-1, self.size)).transpose(1, 2)
+                    for part in (self.query, self.key)
+                )
+                scores = ((queries * self.size**-0.5) @ keys.mT).to(states.dtype)
+                if prior is not None:
+                    tiny = torch.finfo(prior.dtype).tiny
+                    scores = scores + prior[:, self.learned].clamp(min=tiny).log()
+                parts.append(masked_softmax(scores, mask))
+            if self.uniform and prior is not None:
+                parts.append(prior[:, self.uniform].to(states.dtype))
+            elif self.uniform:
+                shape = len(mask), 1, mask.shape[1], mask.shape[1]
+                alike = masked_softmax(states.new_zeros(shape), mask)
+                parts.append(alike.expand(-1, len(self.uniform), -1, -1))
+            order = [*self.learned, *self.uniform]
+            weights = parts[0]
+            if len(parts) > 1:
+                places = [order.index(head) for head in range(len(order))]
+                weights = torch.cat(parts, dim=1)[:, places]
+        values = self.value(states).unflatten(-1, (-1, self.size)).transpose(1, 2)
+        values = values.to(states.dtype)
         mixed: Tensor = self.dropout(weights) @ values
-        return mixed.transpose(1, 2).flatten(2)
+        return mixed.transpose(1, 2).flatten(2), weights, values
 
 
 class AfterAttention(nn.Module):
@@ -173,8 +181,6 @@ class EncoderLayer(nn.Module):
     @override
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """States (B, N, D), and the attention (B, H, N, N) of the tokens of the mask (B, N)."""
-        normed = self.norm(states)
-        weights = self.attention.weights(normed, mask)
-        contexts = self.attention.mix(weights, self.attention.values(normed))
+        contexts, weights, _ = self.attention(self.norm(states), mask)
         read = weights.masked_fill(~mask[:, None, :, None], 0.0)
         return self.after(contexts, states).to(states.dtype), read

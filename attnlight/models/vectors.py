@@ -62,7 +62,21 @@ def read_vectors(
             gzip.open(path, "rb") if zipped else path.open("rb", buffering=0) as opened,
             io.BufferedReader(cast("io.RawIOBase", opened)) as file,
         ):
-            size, entries = _entries(file, path, ids)
+            first = file.readline()
+            header = re.fullmatch(rb"\s*(\d+)\s+(\d+)\s*", first)
+            size = int(header[2]) if header else len(first.split()) - 1
+            if size < 1:
+                raise InputError(
+                    f"{path}, line 1: expected a word and its vector, or a number of words and a "
+                    "size"
+                )
+            if header is None:
+                entries = _read_text(chain([first], file), path, size, None, ids)
+            # Text holds no control characters; floats as good as always do.
+            elif re.search(rb"[\x00-\x08\x0e-\x1f]", file.peek(4096)[:4096]):
+                entries = _read_binary(file, path, size, int(header[1]), ids)
+            else:
+                entries = _read_text(file, path, size, int(header[1]), ids)
             matrix = np.zeros((len(ids), size), dtype=np.float32)
             found = np.zeros(len(ids), dtype=np.bool_)
             for word, vector, place in entries:
@@ -79,25 +93,6 @@ def read_vectors(
     return WordVectors(
         normalize(vectors, dim=-1) if normalized else vectors, torch.from_numpy(found)
     )
-
-
-def _entries(
-    file: io.BufferedReader[Any], path: Path, words: Collection[bytes]
-) -> tuple[int, Iterator[_Entry]]:
-    """Size of the vectors, and the entries of the wanted words."""
-    first = file.readline()
-    header = re.fullmatch(rb"\s*(\d+)\s+(\d+)\s*", first)
-    size = int(header[2]) if header else len(first.split()) - 1
-    if size < 1:
-        raise InputError(
-            f"{path}, line 1: expected a word and its vector, or a number of words and a size"
-        )
-    if header is None:
-        return size, _read_text(chain([first], file), path, size, None, words)
-    # Text holds no control characters; floats as good as always do.
-    if re.search(rb"[\x00-\x08\x0e-\x1f]", file.peek(4096)[:4096]):
-        return size, _read_binary(file, path, size, int(header[1]), words)
-    return size, _read_text(file, path, size, int(header[1]), words)
 
 
 def _read_text(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,14 +14,11 @@ from torchmetrics import MetricCollection
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.targets import begun
-from attnlight.errors import InputError
 from attnlight.problems.released import ReleasedLoss
 from attnlight.problems.words import Words
 
-# First items of what is found in labels (R,), in predictions (R,), and in both, (R,) each, from the
-# places (S,) where texts start and the names of the classes.
-Places = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
-Count = Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], Sequence[str]], Places]
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 class Problem(ABC):
@@ -36,12 +33,15 @@ class Problem(ABC):
         monitor: The logged value that says which epoch is best, and `max` or `min` of it.
         adversary_terms: Prediction and attention term of the adversary that was published.
         released: Its loss as its code has it; None: there is none.
+        tags: Whether classes are of tokens: a model must then agree with its corpus on their names,
+            the target and the features of tokens, not on the number of classes alone.
     """
 
     name: ClassVar[str]
     monitor: ClassVar[tuple[str, str]] = ("val/accuracy", "max")
     adversary_terms: ClassVar[tuple[str, str]] = ("tvd", "kl")
     released: ClassVar[ReleasedLoss | None] = None
+    tags: ClassVar[bool] = False
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self.spec = spec
@@ -64,20 +64,43 @@ class Problem(ABC):
     def metrics(self) -> MetricCollection:
         """The measures that validation and test log; `update` feeds them."""
 
-    @abstractmethod
-    def update(
-        self, metrics: MetricCollection, output: AttentionOutput, labels: Tensor, real: Tensor
-    ) -> None:
-        """Add the instances where `real` (R,) holds; labels (R,)."""
-
     @classmethod
     @abstractmethod
     def words(cls, classes: list[str], target: str = "tokens") -> Words:
         """What pages call the parts of the problem."""
 
+    def update(
+        self, metrics: MetricCollection, output: AttentionOutput, labels: Tensor, real: Tensor
+    ) -> None:
+        """Add the instances where `real` (R,) holds; labels (R,).
+
+        Unless a problem says otherwise, metrics are given the probability of the second of two
+        classes (R,), or those of all (R, C).
+        """
+        scores = output.probabilities[real]
+        metrics.update(scores[:, 1] if scores.shape[1] == 2 else scores, labels[real])
+
     @classmethod
-    def count(cls, target: str) -> Count | None:
-        """What F1 counts in finished records, for a target; None where F1 is of classes."""
+    def chunks(
+        cls,
+        label: Numbers,
+        prediction: Numbers,
+        starts: Numbers,
+        classes: Sequence[str],
+        target: str,
+    ) -> tuple[Flags, Flags, Flags] | None:
+        """First items of the chunks that F1 counts in finished records; None: it is of classes.
+
+        Args:
+            label: True class of each instance, one text after the other, (R,), -1 where it has none.
+            prediction: Predicted class, (R,), -1 where it was not measured.
+            starts: Place of the first instance of each text, (S,).
+            classes: Names of the classes.
+            target: What the corpus asks for, as in its spec.
+
+        Returns:
+            Those of the labels, of the predictions, and of both, (R,) each.
+        """
         return None
 
     def losses(self, output: AttentionOutput, batch: TextBatch, class_weight: Tensor) -> Tensor:
@@ -93,24 +116,17 @@ class Problem(ABC):
 
     def difference(self, spec: Mapping[str, Any]) -> str | None:
         """How a model's spec differs from that of the corpus, in words; None where it does not."""
-        found = {
-            "token ids": (spec["vocab_size"], self.spec["vocab_size"]),
-            "classes": (len(spec["classes"]), len(self.classes)),
-        }
-        for what, (there, here) in found.items():
-            if there != here:
-                return f"has {there} {what}, the corpus in `data` {here}"
-        return None
-
-    def released_loss(self) -> ReleasedLoss:
-        """The published adversary's loss as its code has it.
-
-        Raises:
-            InputError: There is none for this problem, or for such a corpus.
-        """
-        released = self.released
-        if released is None:
-            raise InputError(f"compat is not known for {self.name}: leave it out.")
-        if self.spec["target"] != "tokens" or released.classes not in (None, len(self.classes)):
-            raise InputError(f"compat is the released loss of {released.of}: leave it out.")
-        return released
+        own, corpus = self.spec, "the corpus in `data`"
+        if spec["vocab_size"] != own["vocab_size"]:
+            return f"has {spec['vocab_size']} token ids, {corpus} {own['vocab_size']}"
+        if not self.tags:
+            there, here = len(spec["classes"]), len(own["classes"])
+            return None if there == here else f"has {there} classes, {corpus} {here}"
+        if spec["target"] != own["target"]:
+            return f"has target {spec['target']}, {corpus} {own['target']}"
+        if spec["classes"] != own["classes"]:
+            return f"was trained with other tags than those of {corpus}"
+        if (spec["features"] or {}) == (own["features"] or {}):
+            return None
+        names = [", ".join(one["features"] or {}) or "none" for one in (spec, own)]
+        return f"reads the features {names[0]}, {corpus} has {names[1]}, or other values"

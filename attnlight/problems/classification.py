@@ -17,7 +17,7 @@ from torchmetrics.classification import (
 )
 from typing_extensions import override
 
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.problems.base import Problem
 from attnlight.problems.released import WIEGREFFE_PINTER
@@ -79,13 +79,6 @@ class Classification(Problem):
                 "average_precision": BinaryAveragePrecision(),
             }
         )
-
-    @override
-    def update(
-        self, metrics: MetricCollection, output: AttentionOutput, labels: Tensor, real: Tensor
-    ) -> None:
-        scores = output.probabilities[real]
-        metrics.update(scores[:, 1] if scores.shape[1] == 2 else scores, labels[real])
 
     @classmethod
     @override

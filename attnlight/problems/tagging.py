@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Literal, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
@@ -18,7 +17,7 @@ from attnlight.data.bio import split_tag
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.functional.spans import TagScheme, count_chunks, find_chunks
-from attnlight.problems.base import Count, Places, Problem
+from attnlight.problems.base import Flags, Numbers, Problem
 from attnlight.problems.released import YANG
 from attnlight.problems.words import Words
 
@@ -100,36 +99,6 @@ def attended_tokens(batch: TextBatch) -> tuple[Tensor, Tensor]:
     return torch.stack([batch.index[text], position], dim=1), batch.attendable()[text]
 
 
-def chunk_places(
-    label: NDArray[np.int64],
-    prediction: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    classes: Sequence[str],
-) -> Places:
-    """First tokens of chunks, as conlleval reads tags: of the labels, of the predictions, of both.
-
-    A token without a class is outside all chunks.
-
-    Args:
-        label: True class of each token, one sentence after the other, (R,), -1 where it has none.
-        prediction: Predicted class, (R,), -1 where it was not measured.
-        starts: Place of the first token of each sentence, (S,).
-        classes: Names of the tags.
-
-    Returns:
-        Three arrays (R,); a chunk is in the last where its type and both ends are the same.
-    """
-    scheme, outside = tag_scheme([*classes, "O"]), len(classes)
-    begins = torch.zeros(len(label), dtype=torch.bool)
-    begins[starts] = True
-    (gold, gold_ends), (found, found_ends) = (
-        find_chunks(torch.from_numpy(np.where(tags < 0, outside, tags)), begins, scheme)
-        for tags in (label, prediction)
-    )
-    both = (found >= 0) & (found == gold) & (found_ends == gold_ends)
-    return (gold >= 0).numpy(), (found >= 0).numpy(), both.numpy()
-
-
 class Tagging(Problem):
     """A class for each token of a sentence, or for those that the corpus's target asks for.
 
@@ -141,6 +110,7 @@ class Tagging(Problem):
     monitor = ("val/f1", "max")
     adversary_terms = ("nll", "kl")
     released = YANG
+    tags = True
     instances = staticmethod(attended_tokens)
 
     @override
@@ -177,19 +147,24 @@ class Tagging(Problem):
 
     @classmethod
     @override
-    def count(cls, target: str) -> Count | None:
-        return chunk_places if target == "tokens" else None
-
-    @override
-    def difference(self, spec: Mapping[str, Any]) -> str | None:
-        own = self.spec
-        if spec["vocab_size"] != own["vocab_size"]:
-            return super().difference(spec)
-        if spec["target"] != own["target"]:
-            return f"has target {spec['target']}, the corpus in `data` {own['target']}"
-        if spec["classes"] != own["classes"]:
-            return "was trained with other tags than those of the corpus in `data`"
-        if (spec["features"] or {}) == (own["features"] or {}):
+    def chunks(
+        cls,
+        label: Numbers,
+        prediction: Numbers,
+        starts: Numbers,
+        classes: Sequence[str],
+        target: str,
+    ) -> tuple[Flags, Flags, Flags] | None:
+        if target != "tokens":
             return None
-        there, here = (", ".join(one["features"] or {}) or "none" for one in (spec, own))
-        return f"reads the features {there}, the corpus in `data` has {here}, or other values"
+        # As conlleval reads tags. A token without a class is outside all chunks; a chunk is one of
+        # both where its type and both ends are the same.
+        scheme, outside = tag_scheme([*classes, "O"]), len(classes)
+        begins = torch.zeros(len(label), dtype=torch.bool)
+        begins[starts] = True
+        (gold, gold_ends), (found, found_ends) = (
+            find_chunks(torch.from_numpy(np.where(tags < 0, outside, tags)), begins, scheme)
+            for tags in (label, prediction)
+        )
+        both = (found >= 0) & (found == gold) & (found_ends == gold_ends)
+        return (gold >= 0).numpy(), (found >= 0).numpy(), both.numpy()

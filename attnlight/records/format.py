@@ -32,8 +32,3 @@ class Record:
 
     columns: dict[str, NDArray[Any]]
     metadata: dict[str, Any]
-
-
-def reason(error: Exception) -> str:
-    """The message of an error of Arrow or the system, in one line."""
-    return " ".join(str(error).split()).rstrip(".")

@@ -11,16 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from attnlight.errors import one_line
 from attnlight.files import replacing
-from attnlight.records.format import (
-    EXCLUDED,
-    FORMAT,
-    KEY,
-    METADATA,
-    PIECE_ROWS,
-    RecordError,
-    reason,
-)
+from attnlight.records.format import EXCLUDED, FORMAT, KEY, METADATA, PIECE_ROWS, RecordError
 from attnlight.records.parquet import open_writer
 
 
@@ -75,13 +68,13 @@ def _read_shards(shards: Sequence[Path], target: Path) -> pa.Table:
         try:
             tables.append(pa.ipc.open_file(pa.memory_map(str(shard))).read_all())
         except (OSError, pa.ArrowException) as error:
-            raise RecordError(f"{shard} is no complete shard: {reason(error)}.") from error
+            raise RecordError(f"{shard} is no complete shard: {one_line(error)}.") from error
     if not tables:
         raise RecordError(f"{target.name}: no row was recorded.")
     try:
         joined = pa.concat_tables(tables, promote_options="default")
     except pa.ArrowException as error:
-        raise RecordError(f"{target.name}: ranks differ in a column: {reason(error)}.") from error
+        raise RecordError(f"{target.name}: ranks differ in a column: {one_line(error)}.") from error
     for field in (field for table in tables for field in table.schema):
         kind = joined.schema.field(field.name).type
         if field.type not in (kind, pa.null()):  # Arrow would make lists of two fixed lengths one

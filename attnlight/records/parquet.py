@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attnlight.records.format import METADATA, RecordError, reason
+from attnlight.errors import one_line
+from attnlight.records.format import METADATA, RecordError
 
 _SEAL = b"attnlight_crc32"
 
@@ -30,12 +31,6 @@ def open_writer(path: Path, schema: pa.Schema, **options: Any) -> pq.ParquetWrit
     """
     sealed = schema.with_metadata((schema.metadata or {}) | {_SEAL: b" ".join(_checksums(schema))})
     return pq.ParquetWriter(str(path), sealed, write_page_checksum=True, **options)
-
-
-def write_table(table: pa.Table, path: Path, **options: Any) -> None:  # noqa: ANN401
-    """Write a table as a file with checksums; arguments as for `open_writer`."""
-    with open_writer(path, table.schema, **options) as writer:
-        writer.write_table(table)
 
 
 @contextmanager
@@ -63,7 +58,7 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
     except RecordError:
         raise
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise RecordError(f"{path} is not a readable record: {reason(error)}.") from error
+        raise RecordError(f"{path} is not a readable record: {one_line(error)}.") from error
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

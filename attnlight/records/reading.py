@@ -10,18 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from attnlight.records.format import (
-    EXCLUDED,
-    FORMAT,
-    METADATA,
-    PIECE_ROWS,
-    Record,
-    RecordError,
-    reason,
-)
+from attnlight.errors import one_line
+from attnlight.records.format import EXCLUDED, FORMAT, METADATA, PIECE_ROWS, Record, RecordError
 from attnlight.records.parquet import open_parquet
 
 
@@ -35,10 +27,10 @@ def read_record(path: Path, columns: Sequence[str] | None = None) -> Record:
     Raises:
         RecordError: The file is missing or is no record.
     """
+    metadata = read_metadata(path)
     with open_parquet(path) as file:
         table = file.read(columns=None if columns is None else list(columns))
-        values = {name: _column(table.column(name)) for name in table.column_names}
-        return Record(values, _metadata(file, path))
+        return Record({name: _column(table.column(name)) for name in table.column_names}, metadata)
 
 
 def read_pieces(
@@ -54,8 +46,8 @@ def read_pieces(
     Raises:
         RecordError: The file is missing, is no record or lacks a column.
     """
+    read_metadata(path)  # refuses what is no record
     with open_parquet(path) as file:
-        _metadata(file, path)
         lacking = [name for name in columns if name not in file.schema_arrow.names]
         if lacking:
             raise RecordError(
@@ -77,19 +69,19 @@ def record_columns(path: Path) -> dict[str, bool]:
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """The metadata of a record."""
+    """The metadata of a record.
+
+    Raises:
+        RecordError: The file is missing or is no record.
+    """
     with open_parquet(path) as file:
-        return _metadata(file, path)
-
-
-def _metadata(file: pq.ParquetFile, path: Path) -> dict[str, Any]:
-    held = (file.schema_arrow.metadata or {}).get(METADATA)
+        held = (file.schema_arrow.metadata or {}).get(METADATA)
     if held is None:
         raise RecordError(f"{path} is a parquet file but no attnlight record.")
     try:
         metadata: dict[str, Any] = json.loads(held)
     except ValueError as error:
-        raise RecordError(f"{path} is not a readable record: {reason(error)}.") from error
+        raise RecordError(f"{path} is not a readable record: {one_line(error)}.") from error
     if metadata.get("format") != FORMAT:
         raise RecordError(
             f"{path} is a record of format {metadata.get('format')}; this version of attnlight "

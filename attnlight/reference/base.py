@@ -79,7 +79,14 @@ def read_base(path: str | Path) -> BaseModel:
     options = json.loads(json.dumps(checkpoint["hyper_parameters"]))  # lists for tuples, as in YAML
     own_base = (options.pop("inherited", None) or {}).get("base", {})
     require_known(file, options, known)
-    _require_attention(path, options)
+    if not attends(options["problem"], options["net"]):
+        raise InputError(f"{path} is a model without attention: a base needs one to compare with.")
+    given = options.get("guide", "learned")
+    if given not in ("learned", "uniform"):
+        raise InputError(
+            f"{path} is guided by another model's attention (guide {given}): name that model, "
+            "which has attention of its own."
+        )
     state = {
         name.removeprefix(_MODEL): values
         for name, values in checkpoint["state_dict"].items()
@@ -108,17 +115,6 @@ def read_base(path: str | Path) -> BaseModel:
 def text_digest(text: str | None) -> str:
     """Hash of a text, 16 hexadecimal digits."""
     return hashlib.sha256((text or "").encode()).hexdigest()[:16]
-
-
-def _require_attention(path: str | Path, options: Mapping[str, Any]) -> None:
-    if not attends(options["problem"], options["net"]):
-        raise InputError(f"{path} is a model without attention: a base needs one to compare with.")
-    given = options.get("guide", "learned")
-    if given not in ("learned", "uniform"):
-        raise InputError(
-            f"{path} is guided by another model's attention (guide {given}): name that model, "
-            "which has attention of its own."
-        )
 
 
 def _fingerprint(options: Mapping[str, Any], vocabulary: str, state: Mapping[str, Tensor]) -> str:

@@ -8,7 +8,6 @@ one row after the other, padding left out; `logits` (R, C). `store.json` says ho
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnlight.batch import AttentionModel, TextBatch
+from attnlight.batch import AttentionModel
 from attnlight.data.dataset import TokenDataset
-from attnlight.errors import InputError
+from attnlight.errors import InputError, one_line
 from attnlight.files import named_errors, write_text
 
 MARKER = "store.json"
@@ -72,9 +71,20 @@ def _evaluate(
     Returns:
         `keys` (R,), `counts` (R,) of items, `weights` (I, H) and `logits` (R, C).
     """
-    parts = []
-    for batch, device in _batches(texts, positions, model):
-        output = model(batch.to(device))
+    first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
+    device = torch.device("cpu") if first is None else first.device
+    pairwise, on_cpu = getattr(model, "pairwise", False), device.type == "cpu"
+    budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
+    if pairwise:
+        budget = _CPU_PAIRS if on_cpu else _ACCELERATOR_PAIRS
+    ordered = positions[np.argsort(texts.lengths[positions], kind="stable")]
+    parts, start = [], 0
+    while start < len(ordered):  # texts of like lengths together, as many as the budget holds
+        costs = texts.lengths[ordered[start : start + budget]].astype(np.int64)
+        costs = costs**2 if pairwise else costs
+        size = max(1, int((costs * np.arange(1, len(costs) + 1) <= budget).sum()))
+        output = model(texts[ordered[start : start + size].tolist()].to(device))
+        start += size
         laid = output.weights.transpose(1, 2)[output.mask].float()
         index, position = output.rows.unbind(-1)
         values = index * _POSITIONS + position, output.mask.sum(-1), laid, output.logits.float()
@@ -89,26 +99,6 @@ def _evaluate(
     return {"keys": keys, "counts": moved, "weights": weights[places], "logits": logits}
 
 
-def _batches(
-    texts: TokenDataset, positions: NDArray[np.int64], model: object
-) -> Iterator[tuple[TextBatch, torch.device]]:
-    """Texts of like lengths together, as many as hold a bounded number of tokens or pairs."""
-    first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
-    device = torch.device("cpu") if first is None else first.device
-    pairwise, on_cpu = getattr(model, "pairwise", False), device.type == "cpu"
-    budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
-    if pairwise:
-        budget = _CPU_PAIRS if on_cpu else _ACCELERATOR_PAIRS
-    ordered = positions[np.argsort(texts.lengths[positions], kind="stable")]
-    start = 0
-    while start < len(ordered):
-        costs = texts.lengths[ordered[start : start + budget]].astype(np.int64)
-        costs = costs**2 if pairwise else costs
-        size = int((costs * np.arange(1, len(costs) + 1) <= budget).sum())
-        yield texts[ordered[start : start + max(1, size)].tolist()], device
-        start += max(1, size)
-
-
 class OutputStore:
     """Attention and logits of a frozen model by (index, position).
 
@@ -116,6 +106,7 @@ class OutputStore:
         folder: What `write_outputs` wrote.
 
     Attributes:
+        rows: Number of rows R.
         heads: Number of heads H.
         classes: Number of classes C.
 
@@ -129,21 +120,18 @@ class OutputStore:
             said = json.loads((folder / MARKER).read_text(encoding="utf-8"))
             if said["format"] != FORMAT:
                 raise ValueError(f"its format is {said['format']}, not {FORMAT}")
-            rows, items = said["rows"], said["items"]
+            self.rows: int = said["rows"]
             self.heads: int = said["heads"]
             self.classes: int = said["classes"]
-            self._keys = self._map("keys", (rows,))
-            self._ends = self._map("ends", (rows,))
-            self._weights = self._map("weights", (items, self.heads))
-            self._logits = self._map("logits", (rows, self.classes))
+            self._keys = self._map("keys", (self.rows,))
+            self._ends = self._map("ends", (self.rows,))
+            self._weights = self._map("weights", (said["items"], self.heads))
+            self._logits = self._map("logits", (self.rows, self.classes))
         except (OSError, ValueError, KeyError) as error:
-            reason = " ".join(str(error).split())
             raise InputError(
-                f"{folder} holds no readable outputs ({reason}): delete it, and they are made anew."
+                f"{folder} holds no readable outputs ({one_line(error)}): delete it, and they are "
+                "made anew."
             ) from error
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
     def _map(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         kind = np.dtype(_TYPES[name])
@@ -173,7 +161,7 @@ class OutputStore:
         numbered = rows[:, 0] * _POSITIONS + rows[:, 1]  # negative for an index of -1
         keys, lengths = torch.stack([numbered, mask.sum(dim=-1)]).cpu().numpy()
         real = keys >= 0
-        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1) * real
+        places = np.minimum(np.searchsorted(self._keys, keys), self.rows - 1) * real
         missing = real & (self._keys[places] != keys)
         if missing.any():
             index, position = divmod(int(keys[missing.argmax()]), _POSITIONS)
@@ -189,7 +177,12 @@ class OutputStore:
                 f"text {keys[wrong] // _POSITIONS} has {lengths[wrong]} items, but the attention "
                 f"given for it has {counts[wrong]}."
             )
-        items = self._stretches(starts[real], (starts + counts)[real])
+        # Copied at once where the items of one row follow those of another.
+        first, last = starts[real], (starts + counts)[real]
+        runs = zip(
+            first[first != np.r_[-1, last[:-1]]], last[last != np.r_[first[1:], -1]], strict=True
+        )
+        items = np.concatenate([self._weights[:0], *(self._weights[a:b] for a, b in runs)])
         if not real.all():
             own = np.repeat(real, lengths)
             found, items = items, np.empty((len(own), self.heads), np.float32)
@@ -199,14 +192,6 @@ class OutputStore:
         logits = torch.from_numpy(self._logits[places] * real[:, None]).to(mask.device)
         # Contiguous: what is compared with it would go through both element by element.
         return laid.transpose(1, 2).contiguous(), logits
-
-    def _stretches(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Attention (I, H) between each start and end, copied at once where one goes on another."""
-        if not len(starts):
-            return self._weights[:0]
-        breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
-        first, last = starts[np.r_[0, breaks]].tolist(), ends[np.r_[breaks - 1, -1]].tolist()
-        return np.concatenate([self._weights[a:b] for a, b in zip(first, last, strict=True)])
 
 
 def are_of(index: NDArray[np.int64], folder: Path) -> bool:

@@ -11,11 +11,11 @@ import numpy as np
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
+from attnlight.files import replacing
+from attnlight.report.tables import Table, interval, number
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from attnlight.report.tables import Table
 
 DESCRIPTION = """\
 For each text, Kendall's tau-b between what two runs of the same corpus make of its words: their
@@ -33,7 +33,8 @@ def main(argv: list[str]) -> int:
     """Print how far the runs agree.
 
     Raises:
-        InputError: A run lacks the scores, or the runs are not of the same rows of one corpus.
+        InputError: A run lacks the scores, the runs are not of the same rows of one corpus, or the
+            file cannot be written.
     """
     parser = VerbParser("reliability", description=DESCRIPTION)
     parser.add_argument(
@@ -50,7 +51,14 @@ def main(argv: list[str]) -> int:
         raise InputError("attnlight reliability compares two or more different runs.")
     found = agreement(read_scores(options.runs), options.seed)
     if options.output is not None:
-        write_agreement(found, options.output)
+        import pyarrow as pa
+
+        from attnlight.records.parquet import open_writer
+
+        with replacing(options.output) as temporary:
+            columns = pa.Table.from_pandas(found).replace_schema_metadata()
+            with open_writer(temporary, columns.schema) as writer:
+                writer.write_table(columns)
     print(table(found, len(options.runs), options.seed).to_markdown(), end="")
     return 0
 
@@ -83,9 +91,8 @@ def read_scores(runs: Sequence[Path]) -> dict[Path, pd.DataFrame]:
         if not names:
             raise InputError(f"{path} holds no scores: test again with keep_scores: true.")
         held = read_record(path, [*KEY, *names]).columns
-        scores = pd.DataFrame({name: list(column) for name, column in held.items()})
-        scores = scores.set_index(list(KEY))
-        found[run] = scores.rename(columns=lambda name: name.removeprefix(_PREFIX))
+        scores = pd.DataFrame({n.removeprefix(_PREFIX): list(held[n]) for n in held})
+        found[run] = scores.set_index([*KEY])
     for run in runs[1:]:
         require_same_instances(runs[0] / _RECORD, run / _RECORD)
     return found
@@ -115,35 +122,33 @@ def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> pd.DataFram
     names = [name for name in first if all(name in other for other in others)]
     if not names:
         raise InputError(f"{' and '.join(runs)} have no scores in common.")
-    items = [held[names[0]].map(len, na_action="ignore") for held in scores.values()]
-    sizes = pd.concat(items, axis="columns", keys=range(len(runs)))
+    joined = pd.concat(scores.values(), axis="columns", keys=range(len(runs)))
+    sizes = joined.xs(names[0], axis="columns", level=1).map(len, na_action="ignore")
     for (index, _), row in sizes[sizes.nunique(axis="columns") > 1].iterrows():
         few, many = row.idxmin(), row.idxmax()
         raise InputError(
             f"{runs[few]} and {runs[many]} read instance {index} as {row[few]:.0f} and as "
             f"{row[many]:.0f} items; reliability needs one corpus, tokenised in one way."
         )
-    kept = sizes.notna().all(axis="columns")
-    rows = np.array(kept.index[kept].tolist(), dtype=np.int64).reshape(-1, 2)
-    pairs = pd.DataFrame(combinations(runs, 2), columns=["first", "second"])
-    found = pairs.merge(pd.DataFrame(rows, columns=["index", "position"]), how="cross")
-    found = found[["index", "position", "first", "second"]]
-    for name in names:
-        columns = [held.loc[kept, name].tolist() for held in scores.values()]
-        tau = [tau_between(a, b) for a, b in combinations(columns, 2)]
-        found[f"tau_{name}"] = np.concatenate(tau)
-    if "attention" in names:
-        columns = [held.loc[kept, "attention"].tolist() for held in scores.values()]
-        null = [tau_between(a, shuffled(b, rows, seed)) for a, b in combinations(columns, 2)]
-        found[_NULL] = np.concatenate(null)
-    return found
+    joined = joined[sizes.notna().all(axis="columns")]
+    keys = joined.index.to_frame(index=False).astype(np.int64)
+    found = []
+    for a, b in combinations(range(len(runs)), 2):
+        pair = keys.assign(first=runs[a], second=runs[b])
+        for name in names:
+            pair[f"tau_{name}"] = tau_between(joined[a, name].tolist(), joined[b, name].tolist())
+        if "attention" in names:
+            null = shuffled(joined[b, "attention"].tolist(), keys.to_numpy(), seed)
+            pair[_NULL] = tau_between(joined[a, "attention"].tolist(), null)
+        found.append(pair)
+    return pd.concat(found, ignore_index=True)
 
 
 def table(found: pd.DataFrame, runs: int, seed: int = 0) -> Table:
     """Mean agreement of each score of so many runs with itself, with intervals over both."""
     from attnlight.report.figures.importance_correlation import WORDS
-    from attnlight.report.tables import Table, interval, number
     from attnlight.statistics.agreement import mean_over_pairs
+    from attnlight.statistics.bootstrap import defined_mean
 
     pairs, lines = runs * (runs - 1) // 2, []
     index = found["index"].to_numpy().reshape(pairs, -1)[0]
@@ -151,30 +156,13 @@ def table(found: pd.DataFrame, runs: int, seed: int = 0) -> Table:
     for name in found.columns[4:]:
         tau = found[name].to_numpy().reshape(pairs, -1)
         mean = mean_over_pairs(tau, runs, index, seed=seed)
-        by_pair = [float(np.nanmean(pair)) for pair in tau if not np.isnan(pair).all()] or [np.nan]
-        ends = [number(min(by_pair)), number(max(by_pair))]
+        ends = [number(end.reduce(defined_mean(tau))) for end in (np.fmin, np.fmax)]
         cells = [number(mean.mean), interval(mean), *ends, f"{mean.defined:,}"]
         lines.append([words.get(name, name.removeprefix("tau_")), *cells])
-    return Table.of(
+    return Table(
         f"Kendall's tau-b of each score with itself between {runs} runs ({pairs} "
         f"{'pair' if pairs == 1 else 'pairs'}, {len(index):,} instances)",
         ("score", "mean τ", "95 % interval", "lowest pair", "highest pair", "n"),
         lines,
         "The interval resamples runs, then instances; of two runs instances alone.",
     )
-
-
-def write_agreement(found: pd.DataFrame, path: Path) -> None:
-    """Write what `agreement` found as parquet.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
-    import pyarrow as pa
-
-    from attnlight.files import replacing
-    from attnlight.records.parquet import write_table
-
-    table = pa.Table.from_pandas(found, preserve_index=False).replace_schema_metadata()
-    with replacing(path) as temporary:
-        write_table(table, temporary)

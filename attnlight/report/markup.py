@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 # What decides the direction of the text after it: embeddings, overrides, isolates, marks.
-_CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _RIGHT_TO_LEFT = {"R", "AL", "AN"}
 _END_OF_ISOLATE = "\u2069"  # in a name it would end the isolate that `<bdi>` is
 
@@ -50,8 +50,8 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     found.filters |= {
-        "plain": lambda text: escape(without_controls(str(text))),
-        "visible": lambda text: escape(_CONTROLS.sub(lambda c: f"\\u{ord(c[0]):04x}", str(text))),
+        "plain": lambda text: escape(CONTROLS.sub("", str(text))),
+        "visible": lambda text: escape(CONTROLS.sub(lambda c: f"\\u{ord(c[0]):04x}", str(text))),
         "class_name": class_name,
         "number": number,
         "interval": interval,
@@ -70,11 +70,6 @@ def isolated(value: object) -> object:
 
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    if _CONTROLS.search(value) or any(bidirectional(letter) in _RIGHT_TO_LEFT for letter in value):
+    if CONTROLS.search(value) or any(bidirectional(letter) in _RIGHT_TO_LEFT for letter in value):
         return Markup("<bdi>{}</bdi>").format(value.replace(_END_OF_ISOLATE, ""))
     return escape(value)
-
-
-def without_controls(text: str) -> str:
-    """Text without the controls of its direction, for where there is no `<bdi>`."""
-    return _CONTROLS.sub("", text)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import platform
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,44 +16,16 @@ from attnlight import __version__
 from attnlight.compatibility import section
 from attnlight.files import write_text
 from attnlight.records import record_columns
-from attnlight.report.figures import columns, describe, draw, figure_rows, tables
+from attnlight.report.figures import describe, draw, figure_rows, tables
 from attnlight.report.markup import render
-from attnlight.report.run import Run, load_run, require_one_run
-from attnlight.report.style import (
-    COLUMN_WIDTH,
-    PALETTE,
-    inline_svg,
-    new_figure,
-    save_figure,
-    styled,
-)
+from attnlight.report.run import VERBS, Run, load_run, require_one_run
+from attnlight.report.style import PALETTE, canvas, inline_svg, save_figure
 from attnlight.report.summary import RecordSummary, summarise, to_texts
 
 if TYPE_CHECKING:
+    import pandas as pd
     from markupsafe import Markup
     from matplotlib.figure import Figure
-
-# By its name, the points of each curve: epoch, value, and the ends of its interval or NaN.
-Curves = dict[str, list[tuple[float, float, float, float]]]
-
-_VERBS = {"test": "test", "val": "validate"}
-_PACKAGES = ("numpy", "matplotlib", "torch", "lightning")
-_MOST_CLASSES = 6  # columns; more go below each other, folded
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure on the page.
-
-    Attributes:
-        svg: An `<svg>` element.
-        caption: What it shows, plain text.
-        files: Where it also is, relative to the folder of the figures.
-    """
-
-    svg: str
-    caption: str
-    files: str
 
 
 def write_report(folder: Path, output: Path | None = None) -> Path:
@@ -75,12 +45,11 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
         stored = [*run.records, *run.epochs]
         require_one_run([record.path for record in stored if record.corpus == corpus])
     summaries = [summarise(record) for record in run.records]
-    header = run.config_text.partition("\n")[0]  # that of jsonargparse names versions
     versions = {
-        "attnlight": __version__,
-        "Python": platform.python_version(),
-        **{package: version(package) for package in _PACKAGES},
-        "configuration written by": header[2:] if re.match("# .*==", header) else "",
+        "attnlight": [__version__],
+        "Python": [platform.python_version()],
+        **{name: [version(name)] for name in ("numpy", "matplotlib", "torch", "lightning")},
+        "configuration written by": re.findall(r"\A# (.*==.*)", run.config_text),
     }
     sentence, facts = describe_run(run, summaries)
     page = render(
@@ -93,7 +62,7 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
         sections={part.record: _section(part, target, figures) for part in summaries},
         curves=_curves(run, figures),
         commands=commands(run, summaries),
-        versions=[(name, [words]) for name, words in versions.items() if words],
+        versions=versions,
     )
     for ending, text in to_texts(summaries).items():
         write_text(target / f"summary.{ending}", text)
@@ -108,7 +77,7 @@ def _section(part: RecordSummary, target: Path, figures: Path) -> Markup:
     picture, own = None, []
     # Of some runs, as in docs/results, a part of each record is kept.
     if set(part.metadata.get("measures", ())) <= record_columns(record.path).keys():
-        rows, note = figure_rows(record.path, columns(record.test))
+        rows, note = figure_rows(record.path, known.columns)
         figure = draw(record.test, rows, part.metadata.get("classes"))
         if figure is not None:
             caption = f"{known.caption} {note}".rstrip()
@@ -124,73 +93,69 @@ def _section(part: RecordSummary, target: Path, figures: Path) -> Markup:
         picture=picture,
         tables=own,
         files=f"{stem}-*.{{md,csv,tex}}",
-        most_classes=_MOST_CLASSES,
     )
 
 
-def _curves(run: Run, figures: Path) -> list[Picture]:
-    """The task's metrics by epoch, then those of each test."""
-    logged = run.metrics[""].curves.items()
-    curves: dict[str, Curves] = {"metrics": {}}
-    for name, points in logged:
-        curves["metrics"][name] = [(*point, math.nan, math.nan) for point in points.items()]
+def _curves(run: Run, figures: Path) -> list[dict[str, str]]:
+    """The task's metrics by epoch, then the means of each test, a figure each."""
+    import pandas as pd
+
     captions = {"metrics": "What the task logged on the validation split after each epoch."}
+    points: list[tuple[object, ...]] = []
+    for name, logged in run.curves.items():
+        points += [("metrics", name, *point, np.nan, np.nan) for point in logged.items()]
     for record in run.epochs:
         captions[record.test] = (
             f"{describe(record.test).title}: mean of each measure on the validation split after "
             "each epoch; the band is its 95 % bootstrap interval."
         )
-        for line in summarise(record, by_class=False).lines:
-            point = (record.epoch or 0, line.mean, line.low, line.high)
-            curves.setdefault(record.test, {}).setdefault(line.measure, []).append(point)
+        for (measure, _), found in summarise(record, by_class=False).means.items():
+            points.append((record.test, measure, record.epoch, *found[:3]))
+    every = pd.DataFrame(points, columns=["test", "measure", "epoch", "mean", "low", "high"])
     return [
-        _picture(_draw_curves(found), Path("val", f"curves-{name}"), figures, captions[name])
-        for name, found in curves.items()
-        if found
+        _picture(_draw_curves(curves), Path("val", f"curves-{test}"), figures, captions[test])
+        for test, curves in every.groupby("test", sort=False)
     ]
 
 
-def _draw_curves(curves: Curves) -> Figure:
-    """One small panel for each curve, two to a row: a line with a band of its intervals."""
+def _draw_curves(curves: pd.DataFrame) -> Figure:
+    """One small panel for each measure, two to a row: a line with a band of its intervals."""
     from matplotlib.ticker import MaxNLocator
 
-    rows = (len(curves) + 1) // 2
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, 1.75 * rows + 0.2)
-        panels = figure.subplots(rows, 2, squeeze=False).ravel()
-        for axes in panels[len(curves) :]:
-            axes.set_axis_off()
-        for axes, (name, points) in zip(panels, curves.items(), strict=False):
-            epochs, values, lows, highs = np.array(points, dtype=np.float64).T
-            known = np.isfinite(lows)
-            band = epochs[known], lows[known], highs[known]
-            if known.sum() == 1:
+    rows = (curves["measure"].nunique() + 1) // 2
+    with canvas(1.75 * rows + 0.2) as figure:
+        panels = iter(figure.subplots(rows, 2, squeeze=False).flat)
+        for name, curve in curves.groupby("measure", sort=False):
+            axes = next(panels)
+            band = curve.loc[np.isfinite(curve["low"]), ["epoch", "low", "high"]].to_numpy().T
+            if band.shape[1] == 1:
                 axes.vlines(*band, color=PALETTE[0], linewidth=1)
-            elif known.any():
+            elif band.size:
                 axes.fill_between(*band, color=PALETTE[0], alpha=0.22, linewidth=0)
-            axes.plot(epochs, values, "o-", color=PALETTE[0], markersize=3.5)
+            axes.plot(curve["epoch"], curve["mean"], "o-", color=PALETTE[0], markersize=3.5)
             axes.set_title(name, loc="left")
-            axes.set_xlabel("Epoch")
-            axes.set_xlim(epochs.min() - 0.5, epochs.max() + 0.5)
+            axes.set(xlabel="Epoch", xlim=(curve["epoch"].min() - 0.5, curve["epoch"].max() + 0.5))
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
             axes.yaxis.set_major_locator(MaxNLocator(4))
             axes.grid(axis="y")
+        for axes in panels:
+            axes.set_axis_off()
     return figure
 
 
-def _picture(figure: Figure, stem: Path, folder: Path, caption: str) -> Picture:
+def _picture(figure: Figure, stem: Path, folder: Path, caption: str) -> dict[str, str]:
+    """A figure, saved, as the page shows it: `svg`, `caption`, and its `files`."""
     save_figure(figure, folder / stem)
     svg = inline_svg(figure, "-".join(stem.parts), caption)
-    return Picture(svg, caption, f"{(Path('figures') / stem).as_posix()}.{{svg,pdf,png}}")
+    files = f"{(Path('figures') / stem).as_posix()}.{{svg,pdf,png}}"
+    return {"svg": svg, "caption": caption, "files": files}
 
 
-def describe_run(
-    run: Run, summaries: Sequence[RecordSummary]
-) -> tuple[str, list[tuple[str, list[str]]]]:
+def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dict[str, list[str]]]:
     """What was trained on which corpus and tested on what, and the names that identify the run.
 
     Returns:
-        A sentence, and each fact that is known with its values.
+        A sentence, and the values of each fact, none where it is not known.
     """
     model, data = (run.configs["fit"].get(name) for name in ("model", "data"))
     trained = _class(model) or "A model whose configuration is not in the run folder"
@@ -215,8 +180,7 @@ def describe_run(
         "Partial records": sorted({p.record.test for p in summaries if p.metadata.get("partial")}),
     }
     sentence = f"{trained}{f', trained on {corpus}' if corpus else ''}; {tested}."
-    known = [(name, [value for value in values if value]) for name, values in facts.items()]
-    return sentence, [(name, values) for name, values in known if values]
+    return sentence, {name: [value for value in values if value] for name, values in facts.items()}
 
 
 def _at(config: object, *keys: str) -> object:
@@ -241,9 +205,9 @@ def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
         again = ["--experiment", experiment, "--run", f"{name}-again"]
         lines.append(["fit", "-c", str(run.folder / "fit.yaml"), *again])
         for part in summaries:
-            checkpoint = part.metadata.get("checkpoint") or ""
-            key = _VERBS[part.record.stage], part.record.corpus, checkpoint
-            tests.setdefault(key, []).append(part.record.test)
+            record = part.record
+            key = VERBS[record.stage], record.corpus, part.metadata.get("checkpoint") or ""
+            tests.setdefault(key, []).append(record.test)
     for (verb, corpus, checkpoint), names in tests.items():
         own = f"{verb}-{corpus}" if corpus else verb
         if corpus and own not in run.configs:

@@ -15,10 +15,7 @@ from attnlight.errors import InputError
 from attnlight.files import read_yaml
 from attnlight.records import KEY, RecordError, read_metadata, read_record
 
-STAGES = ("test", "val")
-VERBS = ("fit", "test", "validate")
-_LOGS = "version_*/metrics.csv"
-_EPOCH = re.compile(r"(?P<test>.+)-(?P<epoch>\d+)")
+VERBS = {"test": "test", "val": "validate"}  # the verb that evaluates a split, by its stage
 
 
 @dataclass(frozen=True)
@@ -46,19 +43,6 @@ class StoredRecord:
 
 
 @dataclass(frozen=True)
-class Metrics:
-    """The task's own metrics; those of the tests are read from records.
-
-    Attributes:
-        curves: `<metric>` to its value after each validation epoch of fit.
-        test: `<metric>` to its latest value on the test split.
-    """
-
-    curves: Mapping[str, Mapping[int, float]]
-    test: Mapping[str, float]
-
-
-@dataclass(frozen=True)
 class Run:
     """What a run folder holds.
 
@@ -69,7 +53,9 @@ class Run:
         config_text: That of `fit` as it is written; empty where the run has none.
         records: Records outside fit, tests first, in order of stage and name.
         epochs: Records of validation epochs, by test and epoch.
-        metrics: What the task logged, by the name of the corpus; "" is the one it was trained on.
+        curves: What the task logged on the validation split, by metric and epoch of fit.
+        metrics: What it logged last on the test split, by metric, of each corpus by its name; "" is
+            the one it was trained on. Metrics of the tests are read from records.
     """
 
     folder: Path
@@ -77,7 +63,8 @@ class Run:
     config_text: str
     records: list[StoredRecord]
     epochs: list[StoredRecord]
-    metrics: dict[str, Metrics]
+    curves: Mapping[str, Mapping[int, float]]
+    metrics: Mapping[str, Mapping[str, float]]
 
 
 def load_run(folder: Path) -> Run:
@@ -96,21 +83,20 @@ def load_run(folder: Path) -> Run:
         )
     corpora = list(dict.fromkeys(["", *(record.corpus for record in records)]))
     configs: dict[str, dict[str, Any]] = {"fit": {}}
-    for verb in [*VERBS, *(f"{verb}-{corpus}" for verb in VERBS[1:] for corpus in corpora[1:])]:
+    for verb in ["fit", *(f"{v}-{c}" if c else v for c in corpora for v in VERBS.values())]:
         path = folder / f"{verb}.yaml"
         if path.is_file():
-            configs[verb] = read_yaml(path) or {}
-            if not isinstance(configs[verb], dict):
-                kind = type(configs[verb]).__name__
-                raise InputError(f"{path} holds a {kind}; expected a mapping.")
+            configs[verb] = read_yaml(path)
     fit = folder / "fit.yaml"
+    logged = {corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora}
     return Run(
         folder=folder,
         configs=configs,
         config_text=fit.read_text(encoding="utf-8") if fit.is_file() else "",
         records=[record for record in records if record.epoch is None],
         epochs=[record for record in records if record.epoch is not None],
-        metrics={corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora},
+        curves=logged[""][0],
+        metrics={corpus: tested for corpus, (_, tested) in logged.items()},
     )
 
 
@@ -120,43 +106,40 @@ def stored_records(records_dir: Path) -> list[StoredRecord]:
     What was predicted comes before the tests of attention.
     """
     found = []
-    for stage in STAGES:
+    for stage in VERBS:
         for folder in (records_dir / stage, *records_dir.glob(f"{stage}-*")):
             corpus = folder.name[len(stage) + 1 :]
             for path in folder.glob("[!.]*.parquet"):  # hidden ones are half written
-                validated = _EPOCH.fullmatch(path.stem) if folder.name == "val" else None
-                test, epoch = validated.groups() if validated else (path.stem, None)
-                number = None if epoch is None else int(epoch)
-                found.append(StoredRecord(path, stage, test, number, corpus))
+                fitting = re.fullmatch(r"(.+)-(\d+)", path.stem) if folder.name == "val" else None
+                test, epoch = (fitting[1], int(fitting[2])) if fitting else (path.stem, None)
+                found.append(StoredRecord(path, stage, test, epoch, corpus))
     return sorted(
         found,
-        key=lambda record: (
-            *(record.corpus, STAGES.index(record.stage), record.test != "predictions"),
-            *(record.test, -1 if record.epoch is None else record.epoch),
-        ),
+        key=lambda r: (r.corpus, r.stage, r.test != "predictions", r.test, r.epoch or 0),
     )
 
 
-def read_metrics(logs: Path) -> Metrics:
+def read_metrics(logs: Path) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
     """Read `version_*/metrics.csv` of Lightning's CSVLogger; later versions replace earlier ones.
+
+    Returns:
+        The task's validation metrics by epoch of fit, and its test metrics.
 
     Raises:
         InputError: A file is no CSV of metrics.
     """
     curves: dict[str, dict[int, float]] = {}
     test: dict[str, float] = {}
-    paths = {path.parent.name.removeprefix("version_"): path for path in logs.glob(_LOGS)}
-    for version in sorted(paths, key=lambda name: (int(name) if name.isdigit() else -1, name)):
+    # By number: that of version 10 is longer than that of version 9.
+    for path in sorted(logs.glob("version_*/metrics.csv"), key=lambda path: (len(str(path)), path)):
         try:
-            with paths[version].open(encoding="utf-8", newline="") as file:
+            with path.open(encoding="utf-8", newline="") as file:
                 rows = [
                     {name: float(value) for name, value in row.items() if value}
                     for row in csv.DictReader(file)
                 ]
         except (OSError, ValueError, TypeError, csv.Error) as error:
-            raise InputError(
-                f"{paths[version]} is not a readable file of metrics: {error}."
-            ) from error
+            raise InputError(f"{path} is not a readable file of metrics: {error}.") from error
         # `attnlight validate` logs as epoch 0 whatever checkpoint it evaluates.
         fitted = any(name.startswith("train/") for row in rows for name in row)
         for row in rows:
@@ -168,7 +151,7 @@ def read_metrics(logs: Path) -> Metrics:
                     test[metric] = value
                 elif stage == "val" and fitted:
                     curves.setdefault(metric, {})[int(row["epoch"])] = value
-    return Metrics({name: dict(sorted(points.items())) for name, points in curves.items()}, test)
+    return {name: dict(sorted(points.items())) for name, points in curves.items()}, test
 
 
 def require_one_run(paths: Sequence[Path]) -> None:
@@ -182,16 +165,14 @@ def require_one_run(paths: Sequence[Path]) -> None:
         RecordError: Two name other corpora or classes, or come from one checkpoint's name with
             different content.
     """
-    found = {path: _metadata(path) for path in paths}
-    corpora = "come from different corpora: one is of another run"
-    _require_same(found, "corpus", corpora, within="corpus_version")
+    how = "come from different corpora: one is of another run"
+    found = _read_of_one_corpus(paths, how)
     if len({about["corpus_version"] for about in found.values() if about.get("corpus")}) > 1:
-        whole = {path: about for path, about in found.items() if not about.get("partial")}
-        for path, about in whole.items():
-            if about.get("corpus"):
+        for path, about in found.items():
+            if about.get("corpus") and not about.get("partial"):
                 index = read_record(path, KEY[:1]).columns[KEY[0]]
                 about["indices"] = np.unique(index).tolist()
-        _require_same(whole, "indices", corpora, within="stage")
+        _require_same(found, "indices", how, within="stage")
     _require_same(found, "classes", "name different classes: one is of another run")
     how = "come from different versions of {}: test it again, or one is of another run"
     _require_same(found, "checkpoint_hash", how, within="checkpoint")
@@ -204,9 +185,8 @@ def require_same_instances(first: Path, second: Path) -> None:
         RecordError: They are of different corpora or splits, or one holds an instance that the
             other does not.
     """
-    found = {path: _metadata(path) for path in (first, second)}
+    found = _read_of_one_corpus((first, second), "come from different corpora")
     _require_same(found, "stage", "are of different splits")
-    _require_same(found, "corpus", "come from different corpora", within="corpus_version")
     one, other = (read_record(path, KEY).columns for path in (first, second))
     if all(np.array_equal(one[name], other[name]) for name in KEY):
         return
@@ -218,10 +198,13 @@ def require_same_instances(first: Path, second: Path) -> None:
     )
 
 
-def _metadata(path: Path) -> dict[str, Any]:
-    """The metadata of a record, with the version of the fingerprint of its corpus."""
-    about = read_metadata(path)
-    return about | {"corpus_version": str(about.get("corpus")).rpartition("-")[0]}
+def _read_of_one_corpus(paths: Sequence[Path], how: str) -> dict[Path, dict[str, Any]]:
+    """Metadata of records, with the version of their corpus's fingerprint; several are refused."""
+    found = {path: read_metadata(path) for path in paths}
+    for about in found.values():
+        about["corpus_version"] = str(about.get("corpus")).rpartition("-")[0]
+    _require_same(found, "corpus", how, within="corpus_version")
+    return found
 
 
 def _require_same(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 POOLED = "#8a919a"
 # Colours that the page replaces by its own, so that figures follow its light and dark modes.
 INK, MUTED, GRID, PAPER = "#1f2329", "#5a646f", "#d9dee4", "#fefefe"
-COLUMN_WIDTH = 5.2  # inches; at 10 pt readable on a phone as on paper
+_COLUMN_WIDTH = 5.2  # inches; at 10 pt readable on a phone as on paper
 
 _STYLE = Path(__file__).with_name("templates") / "figure.mplstyle"
 # No dates and no program names: the same figure is the same file.
@@ -33,7 +33,6 @@ _METADATA = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
 }
-_DPI = 200
 _SMALLEST = 0.68  # of its width: a figure of one column is whole on a phone, its text still legible
 _PAGE_COLORS = {INK: "--ink", MUTED: "--muted", GRID: "--line", PAPER: "--paper"}
 
@@ -43,16 +42,6 @@ def styled(**settings: Any) -> AbstractContextManager[None]:  # noqa: ANN401
     from matplotlib import style
 
     return style.context([_STYLE, settings], after_reset=True)
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, inches wide and high, that no global state knows of."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 class Group(NamedTuple):
@@ -80,16 +69,22 @@ def predicted_groups(prediction: NDArray[np.int64], classes: Sequence[str] | Non
 
 
 @contextmanager
-def canvas(height: float, groups: Sequence[Group]) -> Iterator[Figure]:
-    """An empty figure of one column, inches high, with the groups named above what is drawn."""
+def canvas(height: float, groups: Sequence[Group] = ()) -> Iterator[Figure]:
+    """An empty figure of one column, inches high, with the groups named above what is drawn.
+
+    No global state knows of it.
+    """
+    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     with styled():
-        figure = new_figure(COLUMN_WIDTH, height)
+        figure = Figure(figsize=(_COLUMN_WIDTH, height), layout="constrained")
         yield figure
+        if not groups:
+            return
         names = [g.name if len(g.name) <= 36 else f"{g.name[:35]}…" for g in groups]
         # Some 15 characters to the inch at 9 pt; a patch and its space are as wide as five.
-        fitting = int(15 * COLUMN_WIDTH) // (max(map(len, names)) + 5)
+        fitting = int(15 * _COLUMN_WIDTH) // (max(map(len, names)) + 5)
         columns = min(max(1, fitting), 3, len(groups))
         handles = [
             Patch(facecolor=group.color, edgecolor=INK, linewidth=0.6, label=name)
@@ -107,17 +102,10 @@ def save_figure(figure: Figure, stem: Path) -> list[Path]:
         InputError: A file cannot be written.
     """
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in _METADATA]
-    for kind, path in zip(_METADATA, paths, strict=True):
+    for path in paths:
         with replacing(path) as temporary:
-            _print(figure, kind, temporary)
+            temporary.write_bytes(figure_bytes(figure, path.suffix[1:]))
     return paths
-
-
-def figure_png(figure: Figure, dpi: int) -> bytes:
-    """A figure as the content of a PNG file of so many pixels per inch."""
-    file = io.BytesIO()
-    _print(figure, "png", file, dpi=dpi)
-    return file.getvalue()
 
 
 def inline_svg(figure: Figure, prefix: str, label: str) -> str:
@@ -128,9 +116,7 @@ def inline_svg(figure: Figure, prefix: str, label: str) -> str:
         prefix: Put before every id, so that several figures share a page.
         label: What a screen reader says of it, as plain text.
     """
-    file = io.StringIO()
-    _print(figure, "svg", file, fonttype="none")
-    text = file.getvalue()
+    text = figure_bytes(figure, "svg", fonttype="none").decode()
     content = text[text.index(">", text.index("<svg")) + 1 :]
     content = re.sub(r"<(metadata|style)\b.*?</\1>", "", content, flags=re.DOTALL)
     content = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", content)
@@ -143,13 +129,17 @@ def inline_svg(figure: Figure, prefix: str, label: str) -> str:
     return f'<svg role="img" aria-label="{escape(label)}" viewBox="{box}" style="{size}">{content}'
 
 
-def _print(
-    figure: Figure, kind: str, file: Path | IO[Any], dpi: int = _DPI, fonttype: str = "path"
-) -> None:
-    """Draw a figure once into a file, with one layout for every format.
+def figure_bytes(figure: Figure, kind: str, dpi: int = 200, fonttype: str = "path") -> bytes:
+    """A figure as the content of a file, drawn once, with one layout for every format.
 
     `Figure.savefig` would draw it twice, since a figure whose layout was ever computed might need
     it again.
+
+    Args:
+        figure: The figure.
+        kind: `svg`, `pdf` or `png`.
+        dpi: Pixels per inch of a PNG.
+        fonttype: Text of an SVG as a `path`, or as text: `none`.
     """
     from matplotlib.backend_bases import get_registered_canvas_class
     from matplotlib.text import Text
@@ -167,8 +157,10 @@ def _print(
                 figure.set_layout_engine("none")
             if kind == "png":
                 figure.set_dpi(dpi)
+            file = io.BytesIO()
             canvas = get_registered_canvas_class(kind)(figure)
             getattr(canvas, f"print_{kind}")(file, metadata=_METADATA[kind])
+            return file.getvalue()
     finally:
         figure.set_dpi(own_dpi)
         figure.set_canvas(own_canvas)

@@ -5,56 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from attnlight.records import EXCLUDED, read_metadata, read_pieces
+from attnlight.records import EXCLUDED, KEY, read_metadata, read_pieces
 from attnlight.report.run import StoredRecord, stored_records
-from attnlight.report.tables import class_name, interval, markdown, number
+from attnlight.report.tables import class_name, interval, markdown_table, number
 
 if TYPE_CHECKING:
     import rich.table
 
-_NO_MEASURES = ("index", "position", "prediction", "label")
-
-
-class Line(NamedTuple):
-    """The mean of one measure with its interval.
-
-    Attributes:
-        measure: Column of the record, or `accuracy`, which follows from its labels.
-        predicted: Class that the rows were predicted as; None: all rows.
-        mean: Mean of the defined values, NaN where there is none.
-        low: Lower end of the 95 % interval.
-        high: Upper end.
-        defined: How many values the mean is over.
-    """
-
-    measure: str
-    predicted: int | None
-    mean: float
-    low: float
-    high: float
-    defined: int
+    from attnlight.statistics.bootstrap import MeanInterval
 
 
 @dataclass(frozen=True)
 class RecordSummary:
-    """The lines of one record.
+    """The means of one record.
 
     Attributes:
         record: Where the record is.
         metadata: What it says of itself; `partial` where it holds only some of the instances.
-        lines: For each measure all rows first, then each predicted class.
+        means: By measure, a column of the record or `accuracy`, and by the class that rows were
+            predicted as; None: all rows. Of each measure all rows come first.
     """
 
     record: StoredRecord
     metadata: Mapping[str, Any]
-    lines: Sequence[Line]
+    means: Mapping[tuple[str, int | None], MeanInterval]
 
 
 def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
@@ -71,7 +52,8 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     schema = pq.read_schema(record.path)
     named = metadata.get("measures") or [f.name for f in schema if pa.types.is_floating(f.type)]
     # Of a record that was kept in part some are missing.
-    measures = [name for name in named if name not in _NO_MEASURES and name in schema.names]
+    held = set(schema.names) - {*KEY, "prediction", "label"}
+    measures = [name for name in named if name in held]
     if "label" in schema.names:
         measures = ["accuracy", *measures]
     groups: list[int | None] = [None]
@@ -82,12 +64,8 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     keys = [(measure, group) for measure in measures for group in groups]
     in_memory = int(metadata["rows"]) <= IN_MEMORY
     columns = _columns(record.path, schema.names, measures, groups)
-    intervals = bootstrap_pieces(columns, len(keys), in_memory=in_memory) if keys else []
-    lines = [
-        Line(measure, group, *found)
-        for (measure, group), found in zip(keys, intervals, strict=True)
-    ]
-    return RecordSummary(record, metadata, lines)
+    means = bootstrap_pieces(columns, len(keys), in_memory=in_memory) if keys else []
+    return RecordSummary(record, metadata, dict(zip(keys, means, strict=True)))
 
 
 def _columns(
@@ -110,25 +88,24 @@ def _columns(
 
 
 def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
-    """All lines as one table, by the ending of its file: CSV with numbers in full, and Markdown."""
+    """All means as one table, by the ending of its file: CSV with numbers in full, and Markdown."""
     import pandas as pd
 
     full, shown = [], []
     for part in summaries:
         place, test = part.record.place, part.record.test
         partial = bool(part.metadata.get("partial"))
-        for line in part.lines:
-            name = class_name(line.predicted, part.metadata.get("classes"))
-            own = "" if line.predicted is None else name
-            means = (line.mean, line.low, line.high, line.defined)
-            full.append([place, test, line.measure, own, *means, str(partial).lower()])
-            cells = [number(line.mean), interval(line), f"{line.defined:,}"]
-            shown.append([place, f"{test}{' (partial)' * partial}", line.measure, name, *cells])
+        for (measure, predicted), found in part.means.items():
+            name = class_name(predicted, part.metadata.get("classes"))
+            own = "" if predicted is None else name
+            full.append([place, test, measure, own, *found, str(partial).lower()])
+            cells = [number(found.mean), interval(found), f"{found.defined:,}"]
+            shown.append([place, f"{test}{' (partial)' * partial}", measure, name, *cells])
     head = ["stage", "test", "measure", "predicted_class", "mean", "low", "high", "n", "partial"]
     words = ["split", "test", "measure", "predicted class", "mean", "95 % interval", "n"]
     return {
         "csv": pd.DataFrame(full, columns=head).to_csv(index=False, lineterminator="\n"),
-        "md": markdown(pd.DataFrame(shown, columns=words, dtype=object), left=4),
+        "md": markdown_table(words, shown, left=4, aligned=True),
     }
 
 
@@ -153,8 +130,8 @@ def terminal_table(records_dir: Path, corpus: str = "") -> rich.table.Table:
         part = summarise(record, by_class=False)
         partial = " (partial)" if part.metadata.get("partial") else ""
         table.add_row(f"[bold]{escape(record.test)}[/bold]{partial}")
-        for line in part.lines:
-            shown = [number(line.mean), interval(line), f"{line.defined:,}"]
-            table.add_row(f" {escape(line.measure)}", *shown)
+        for (measure, _), found in part.means.items():
+            shown = [number(found.mean), interval(found), f"{found.defined:,}"]
+            table.add_row(f" {escape(measure)}", *shown)
         table.add_section()
     return table

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from attnlight.report.summary import Line
     from attnlight.statistics.bootstrap import MeanInterval
 
 Rows = Mapping[str, NDArray[Any]]  # columns of a record, (R,) or (R, K), NaN where undefined
 Format = Callable[["MeanInterval"], str]  # of a mean with its interval
+# Name, cells and fields of a table that `attnlight.report.figures` describes.
+Described = tuple[str, list[list[str]], dict[str, Any]]
 # What plain LaTeX cannot set or would take as a command; a bracket after a line's end \\ would open
 # an option.
 _LATEX = str.maketrans(
@@ -31,80 +29,70 @@ _LATEX = str.maketrans(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
+class Table(NamedTuple):
     """A table whose cells are text, formatted by whoever made it.
 
     Attributes:
         title: What it shows, a phrase; also the caption in LaTeX.
-        frame: Its cells; the first column names the row, the others are aligned right.
+        head: Heading of each column; the first column names the row, the others are aligned right.
+        rows: Cells of each row.
         note: What a reader must know below the table; empty: nothing.
     """
 
     title: str
-    frame: pd.DataFrame
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
     note: str = ""
-
-    @staticmethod
-    def of(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Table:
-        """The table of some rows.
-
-        Raises:
-            ValueError: A row is longer or shorter than the head.
-        """
-        import pandas as pd
-
-        if wrong := [len(row) for row in rows if len(row) != len(head)]:
-            raise ValueError(f"a row of {title!r} has {wrong[0]} cells under {len(head)} headings.")
-        return Table(title, pd.DataFrame(list(rows), columns=list(head), dtype=object), note)
-
-    @property
-    def head(self) -> list[str]:
-        """Heading of each column."""
-        return list(self.frame.columns)
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """Cells of each row."""
-        return [list(row) for row in self.frame.itertuples(index=False, name=None)]
-
-    def to_texts(self) -> dict[str, str]:
-        """The table in each format of a file, by the file's ending."""
-        text = self.frame.to_csv(index=False, lineterminator="\n")
-        return {"csv": text, "md": self.to_markdown(), "tex": self.to_latex()}
 
     def to_markdown(self) -> str:
         """Title, table and note as Markdown."""
         title, note = map(_markdown_cell, (self.title, self.note))
-        return f"**{title}**\n\n{markdown(self.frame)}" + (f"\n{note}\n" if note else "")
+        text = markdown_table(self.head, self.rows, aligned=True)
+        return f"**{title}**\n\n{text}" + (f"\n{note}\n" if note else "")
 
-    def to_latex(self) -> str:
-        r"""A LaTeX `table` with its caption; needs `\usepackage{booktabs}`."""
+    def to_texts(self) -> dict[str, str]:
+        """The table as CSV, Markdown and LaTeX (with `booktabs`), by the ending of its file."""
+        import pandas as pd
+
+        shown = self.to_markdown()  # refuses a row that is too short
+        frame = pd.DataFrame(self.rows, columns=self.head, dtype=object)
         escape = methodcaller("translate", _LATEX)
-        styler = self.frame.map(escape).rename(columns=escape).style.hide()
-        text: str = styler.to_latex(
+        styler = frame.map(escape).rename(columns=escape).style.hide()
+        latex = styler.to_latex(
             column_format="l" + "r" * (len(self.head) - 1),
             position_float="centering",
             hrules=True,
             caption=escape(self.title),
         )
-        end = "\\end{tabular}\n"
-        note = f"{end}\\par\\smallskip\\footnotesize {escape(self.note)}\n"
-        return text.replace(end, note) if self.note else text
+        if self.note:
+            end = "\\end{tabular}\n"
+            note = f"{end}\\par\\smallskip\\footnotesize {escape(self.note)}\n"
+            latex = latex.replace(end, note)
+        text = frame.to_csv(index=False, lineterminator="\n")
+        return {"csv": text, "md": shown, "tex": latex}
 
 
-def markdown(frame: pd.DataFrame, left: int = 1) -> str:
-    """A frame of text as a Markdown table, the first columns aligned left."""
-    shown = frame.map(_markdown_cell).rename(columns=_markdown_cell)
-    align = ["left"] * left + ["right"] * (len(frame.columns) - left)
-    return f"{shown.to_markdown(index=False, disable_numparse=True, colalign=align)}\n"
+def markdown_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, aligned: bool = False
+) -> str:
+    """A Markdown table whose first columns are aligned left, with or without spaces that align them.
 
+    Raises:
+        ValueError: A row is longer or shorter than the head.
+    """
+    if wrong := [row for row in rows if len(row) != len(head)]:
+        raise ValueError(
+            f"the row {wrong[0]} has {len(wrong[0])} cells under {len(head)} headings."
+        )
+    first, *others = [[_markdown_cell(cell) for cell in row] for row in (head, *rows)]
+    right = len(head) - left
+    if aligned:
+        from tabulate import tabulate
 
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A Markdown table as docs/results.md has them, without spaces that align its cells."""
-    ruler = ["---"] * left + ["---:"] * (len(head) - left)
-    cells = [[_markdown_cell(cell) for cell in row] for row in (head, *rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (cells[0], ruler, *cells[1:]))
+        align = ["left"] * left + ["right"] * right
+        return f"{tabulate(others, first, 'pipe', disable_numparse=True, colalign=align)}\n"
+    ruler = ["---"] * left + ["---:"] * right
+    return "".join(f"| {' | '.join(line)} |\n" for line in (first, ruler, *others))
 
 
 def _markdown_cell(cell: str) -> str:
@@ -113,24 +101,21 @@ def _markdown_cell(cell: str) -> str:
 
 def number(value: float) -> str:
     """Three decimals, or three digits where those would all be zero; a dash where undefined."""
-    if np.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    if not np.isfinite(value):
-        return "–"  # noqa: RUF001
-    return f"{value:.3f}" if value == 0 or abs(value) >= 0.001 else f"{value:.2e}"
+    text = f"{value:.2e}" if 0 < abs(value) < 0.001 else f"{value:.3f}"
+    return text.replace("inf", "∞").replace("nan", "–")  # noqa: RUF001
 
 
-def interval(found: Line | MeanInterval) -> str:
+def interval(found: MeanInterval) -> str:
     """The interval as `[low, high]`."""
     return f"[{number(found.low)}, {number(found.high)}]"
 
 
-def estimate(found: Line | MeanInterval) -> str:
+def estimate(found: MeanInterval) -> str:
     """Mean and interval as `mean [low, high]`; a dash where there is none."""
     return number(found.mean) if np.isnan(found.mean) else f"{number(found.mean)} {interval(found)}"
 
 
-def percent(found: Line | MeanInterval) -> str:
+def percent(found: MeanInterval) -> str:
     """A share with its interval in per cent, without the sign; a dash where undefined."""
     if np.isnan(found.mean):
         return number(found.mean)
@@ -151,9 +136,7 @@ def class_name(predicted: int | None, classes: Sequence[str] | None) -> str:
 
 
 def mean_cells(
-    columns: Sequence[NDArray[Any]],
-    rows: Rows,
-    formats: Sequence[Format] | None = None,
+    columns: Sequence[NDArray[Any]], rows: Rows, formats: Sequence[Format] | None = None
 ) -> list[str]:
     """Cells of a line of means: each with its interval, then how many values the first is over.
 

@@ -51,7 +51,9 @@ def violins_by_max_attention(
     groups = predicted_groups(rows["prediction"][defined], classes)
     values, attention = rows[measure][defined], rows["max_attention"][defined]
     with canvas(bins_height(groups), groups) as figure:
-        draw_bins(figure.subplots(), values, attention, groups, label, limits)
+        axes = figure.subplots()
+        axes.set(xlabel=label, xlim=limits)
+        draw_bins(axes, values, attention, groups)
     return figure
 
 
@@ -60,86 +62,58 @@ def bins_height(groups: Sequence[Group]) -> float:
     return max(3.9, 0.9 + 0.62 * len(groups) * 1.6)
 
 
-def draw_bins(
-    axes: Axes,
-    values: Floats,
-    attention: Floats,
-    groups: Sequence[Group],
-    label: str,
-    limits: tuple[float, float],
-) -> None:
+def draw_bins(axes: Axes, values: Floats, attention: Floats, groups: Sequence[Group]) -> None:
     """Violins of values (R,) in four equal bins of maximum attention (R,), for each group."""
     # A weight of exactly 1, or a hair above by rounding, belongs to the last bin.
-    bins = np.clip(np.digitize(attention, EDGES[1:-1]), 0, len(EDGES) - 2)
+    bins = np.digitize(attention, EDGES[1:-1])
     names = [f"[{low:g}, {high:g})" for low, high in pairwise(EDGES)]
     places = range(len(names))
     rows = [[(g.color, values[(bins == row) & g.members]) for g in groups] for row in places]
-    draw_violins(axes, rows, label, limits)
+    draw_violins(axes, rows)
     axes.set_yticks(places, [*names[:-1], f"{names[-1][:-1]}]"])
     axes.set_ylabel("Maximum attention weight")
     for row in places[1:]:
         axes.axhline(row - 0.5, color=GRID, linewidth=0.6, zorder=0)
 
 
-def draw_violins(
-    axes: Axes,
-    rows: Sequence[Sequence[tuple[str, Floats]]],
-    label: str,
-    limits: tuple[float, float],
-) -> None:
+def draw_violins(axes: Axes, rows: Sequence[Sequence[tuple[str, Floats]]]) -> None:
     """Rows of violins from the bottom up, with how many values each stands for at the right.
 
-    A violin is its colour and its values, all of them defined.
+    Args:
+        axes: The axes, with the ends of the horizontal axis set.
+        rows: Colour and values of each violin, all of them defined.
     """
+    floor, beside = _FLOOR * float(np.ptp(axes.get_xlim())), axes.get_yaxis_transform()
     for row, violins in enumerate(rows):
         half = _HALF / len(violins)
         for k, (color, values) in enumerate(violins):
             # Two share a base line, the first above it; others lie one below the other.
-            base, reach = row + _HALF - half * (2 * k + 1), (0.92 * half, 0.92 * half)
+            base, sides = row + _HALF - half * (2 * k + 1), (-0.92 * half, 0.92 * half)
             if len(violins) == 2:
-                base, reach = row, (_HALF * k, _HALF * (1 - k))
-            middle = base + (reach[1] - reach[0]) / 2
+                base, sides = row, (-_HALF * k, _HALF * (1 - k))
+            middle = base + sum(sides) / 2
+            values = values.astype(np.float64)
             if len(values) < FEWEST:
                 axes.plot(values, [middle] * len(values), "o", ms=4, mfc=color, mec=INK, mew=0.6)
             else:
-                _violin(axes, values.astype(np.float64), color, base, reach, limits)
-            axes.annotate(
-                f"n = {len(values):,}",
-                (1.01, middle),
-                xycoords=("axes fraction", "data"),
-                va="center",
-                fontsize=8,
-                color=INK if len(values) else MUTED,
-            )
-    axes.set(xlabel=label, xlim=limits, ylim=(-_MARGIN, len(rows) - 1 + _MARGIN))
+                grid, height = density(values, floor)
+                low, high = (base + side * (height / height.max()) for side in sides)
+                axes.fill_between(grid, low, high, facecolor=color, alpha=_FILL, linewidth=0)
+                outline = np.r_[grid, grid[::-1], grid[0]], np.r_[low, high[::-1], low[0]]
+                axes.plot(*outline, color=INK, lw=0.7)
+                for share, style in ((0.25, ":"), (0.5, "-"), (0.75, ":")):
+                    at = np.quantile(values, share)
+                    ends = [np.interp(at, grid, low), np.interp(at, grid, high)]
+                    axes.plot([at] * 2, ends, style, color=INK, lw=1.1, solid_capstyle="butt")
+            count = axes.text(1.01, middle, f"n = {len(values):,}", transform=beside, va="center")
+            count.set(fontsize=8, color=INK if len(values) else MUTED)
+    axes.set_ylim(-_MARGIN, len(rows) - 1 + _MARGIN)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
 
 
-def _violin(
-    axes: Axes,
-    values: NDArray[np.float64],
-    color: str,
-    base: float,
-    reach: tuple[float, float],
-    limits: tuple[float, float],
-) -> None:
-    """A violin on a base line, which reaches so far below and above it."""
-    grid, height = density(values, floor=_FLOOR * (limits[1] - limits[0]))
-    height = height / height.max()
-    low, high = base - reach[0] * height, base + reach[1] * height
-    axes.fill_between(grid, low, high, facecolor=color, alpha=_FILL, linewidth=0)
-    axes.plot(np.r_[grid, grid[::-1], grid[0]], np.r_[low, high[::-1], low[0]], color=INK, lw=0.7)
-    for share, style in ((0.25, ":"), (0.5, "-"), (0.75, ":")):
-        at = np.quantile(values, share)
-        ends = [np.interp(at, grid, low), np.interp(at, grid, high)]
-        axes.plot([at, at], ends, style, color=INK, linewidth=1.1, solid_capstyle="butt")
-
-
-def density(
-    values: NDArray[np.float64], floor: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def density(values: Floats, floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Gaussian kernel estimate with Scott's bandwidth, cut at the smallest and largest value.
 
     Values, at least two, are counted in 1,024 cells first, so that a million of them cost no more

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from attnlight.functional.attribution.leave_one_out import blocks
 from attnlight.functional.correlation import kendall_tau
@@ -17,6 +17,8 @@ from attnlight.functional.ranking import dense_ranks
 from attnlight.statistics.bootstrap import (
     RESAMPLES,
     MeanInterval,
+    defined_mean,
+    divide,
     percentile_interval,
     resampled_rows,
 )
@@ -37,7 +39,11 @@ def tau_between(first: Scores, second: Scores) -> NDArray[np.float64]:
     """
     tau = np.full(len(first), np.nan)
     for chosen in _blocks(first):
-        (one, mask), (other, _) = _padded(first, chosen), _padded(second, chosen)
+        rows = [np.array(scores[i], np.float64) for scores in (first, second) for i in chosen]
+        padded = pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True)
+        one, other = padded.chunk(2)
+        lengths = torch.tensor([len(first[i]) for i in chosen])
+        mask = torch.arange(padded.shape[1]) < lengths[:, None]
         found, _ = kendall_tau(dense_ranks(one, mask), dense_ranks(other, mask), mask)
         tau[chosen] = found.numpy()
     return tau
@@ -89,19 +95,12 @@ def mean_over_pairs(
     drawn, total = resampled_rows(values.T, clusters, resamples=resamples, seed=seed)
     random = np.random.default_rng([seed, 1])  # apart from the draws of instances
     times = random.multinomial(seeds, np.full(seeds, 1 / seeds), resamples)
-    weights = times[:, pairs].prod(axis=-1)
-    low, high = percentile_interval(_weighted(drawn, weights))
-    (mean,) = _weighted(total[None], np.ones((1, len(pairs))))
-    return MeanInterval(float(mean), low, high, int((~np.isnan(values)).sum()))
-
-
-def _weighted(sums: NDArray[np.float64], weights: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Means over pairs (B,) from sums and counts (B, 2 P) and weights (B, P); NaN without any."""
-    totals, counts = np.split(sums, 2, axis=-1)
-    weights = weights * (counts > 0)
+    totals, counts = np.split(drawn, 2, axis=-1)
+    weights = times[:, pairs].prod(axis=-1) * (counts > 0)
     means = totals / np.maximum(counts, 1)
-    with np.errstate(invalid="ignore"):
-        return np.asarray((means * weights).sum(axis=-1) / weights.sum(axis=-1))
+    low, high = percentile_interval(divide((means * weights).sum(axis=-1), weights.sum(axis=-1)))
+    mean = defined_mean(divide(*np.split(total, 2)))
+    return MeanInterval(float(mean), low, high, int((~np.isnan(values)).sum()))
 
 
 def _blocks(scores: Scores) -> Iterator[NDArray[np.intp]]:
@@ -111,11 +110,3 @@ def _blocks(scores: Scores) -> Iterator[NDArray[np.intp]]:
     order = order[lengths[order] > 0]
     for block in blocks(lengths[order].tolist(), _ITEMS):
         yield order[block]
-
-
-def _padded(scores: Scores, chosen: NDArray[np.intp]) -> tuple[Tensor, Tensor]:
-    """Scores (B, N) of some instances, and which of them are there."""
-    rows = [torch.from_numpy(np.array(scores[i], dtype=np.float64)) for i in chosen]
-    padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-    lengths = torch.tensor([len(row) for row in rows])
-    return padded, torch.arange(padded.shape[1]) < lengths[:, None]

@@ -108,9 +108,9 @@ def bootstrap_pieces(
     drawn, total = resampled_sums(
         pieces, columns, resamples=resamples, seed=seed, in_memory=in_memory
     )
-    counts = total[columns:]
-    ends = [percentile_interval(column, confidence) for column in means_of_sums(drawn).T]
-    found = zip(means_of_sums(total).tolist(), ends, counts.tolist(), strict=True)
+    drawn_means, means = (divide(*np.split(sums, 2, axis=-1)) for sums in (drawn, total))
+    ends = [percentile_interval(column, confidence) for column in drawn_means.T]
+    found = zip(means.tolist(), ends, total[columns:].tolist(), strict=True)
     return [MeanInterval(mean, *interval, int(count)) for mean, interval, count in found]
 
 
@@ -215,12 +215,6 @@ def divide(top: Floats, bottom: NDArray[Any]) -> Floats:
     """Ratios top / bottom of arrays of one shape, NaN where `bottom` is not above 0."""
     ratios: Floats = np.divide(top, bottom, out=np.full(np.shape(top), np.nan), where=bottom > 0)
     return ratios
-
-
-def means_of_sums(sums: Floats) -> Floats:
-    """Means (..., M) from sums and counts (..., 2 M), NaN where nothing was counted."""
-    totals, counts = np.split(sums, 2, axis=-1)
-    return divide(totals, counts)
 
 
 def defined_mean(values: Floats) -> Floats:

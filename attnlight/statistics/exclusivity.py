@@ -136,7 +136,8 @@ def exclusivity(
         InputError: A seed has no run of lambda 0, or `at` is not above 0.
     """
     bounds = _bounds(runs, at)
-    least, most = _resampled(bounds, resamples, np.random.default_rng(seed))
+    chosen = np.random.default_rng(seed).integers(0, len(bounds), (resamples, len(bounds)))
+    least, most = bounds[chosen].mean(axis=1).T
     low, high = percentile_interval(least, confidence)[0], percentile_interval(most, confidence)[1]
     censored = int((bounds[:, 0] < bounds[:, 1]).sum())
     return Exclusivity(float(bounds[:, 0].mean()), low, high, len(bounds), censored)
@@ -158,10 +159,11 @@ def exclusivity_difference(
     way round. Arguments and errors are those of `exclusivity`.
     """
     first, second = _bounds(a, at), _bounds(b, at)
-    random = np.random.default_rng(seed)
-    (least, most), (other_least, other_most) = (
-        _resampled(bounds, resamples, random) for bounds in (first, second)
-    )
+    random, drawn = np.random.default_rng(seed), []
+    for bounds in (first, second):
+        chosen = random.integers(0, len(bounds), (resamples, len(bounds)))
+        drawn.append(bounds[chosen].mean(axis=1).T)
+    (least, most), (other_least, other_most) = drawn
     low, _ = percentile_interval(least - other_most, confidence)
     _, high = percentile_interval(most - other_least, confidence)
     censored = sum(int((bounds[:, 0] < bounds[:, 1]).sum()) for bounds in (first, second))
@@ -180,10 +182,3 @@ def _bounds(runs: Runs, at: float) -> Floats:
         least = np.interp(at, curve.cost, curve.share)
         found.append((least, least if curve.end >= at else 1.0))
     return np.array(found)
-
-
-def _resampled(bounds: Floats, resamples: int, random: np.random.Generator) -> Floats:
-    """Means of the bounds over the seeds of each resample, (2, B)."""
-    chosen = random.integers(0, len(bounds), (resamples, len(bounds)))
-    means: Floats = bounds[chosen].mean(axis=1).T
-    return means

@@ -16,14 +16,19 @@ Integers = NDArray[np.integer]
 Floats = NDArray[np.float64]
 
 
-def f1_by_class(predictions: Integers, label: Integers, classes: int) -> Floats:
-    """F1 of each class in each run; arguments as for `resampled_f1`.
+def f1_by_class(prediction: Integers, label: Integers, classes: int) -> Floats:
+    """F1 of each class in one run; arguments as for `resampled_f1`.
 
     Returns:
-        (S, K) for K classes, NaN for a class that is neither among the labels nor predicted.
+        (K,) for K classes, NaN for a class that is neither among the labels nor predicted.
     """
-    counts = _counts(predictions, label, np.arange(classes))
-    return _ratios(counts.sum(axis=0), len(predictions))
+    known = label >= 0
+    right, called = known & (prediction == label), known & (prediction >= 0)
+    hits, true, found = (
+        np.bincount(values, minlength=classes).astype(np.float64)
+        for values in (label[right], label[known], prediction[called])
+    )
+    return divide(2.0 * hits, true + found)
 
 
 def resampled_f1(
@@ -53,23 +58,14 @@ def resampled_f1(
         array([0.5])
     """
     judged = np.array([1]) if classes == 2 else np.arange(classes)
-    counts = _counts(predictions, label, judged)
-    drawn, total = resampled_rows(counts, resamples=resamples, seed=seed)
-    sums = (total[: counts.shape[1]], drawn[:, : counts.shape[1]])
-    held, resampled = (defined_mean(_ratios(part, len(predictions))) for part in sums)
-    return held, resampled
-
-
-def _counts(predictions: Integers, label: Integers, judged: Integers) -> Floats:
-    """For each run and class, twice the hits and how often it is label or prediction, (n, S K 2)."""
     true = label[:, None, None] == judged
     called = predictions.T[:, :, None] == judged
-    known = (label >= 0)[:, None, None, None]
-    both = np.stack([2.0 * (true & called), true.astype(np.float64) + called], axis=-1)
-    return np.where(known, both, 0.0).reshape(len(label), -1)
-
-
-def _ratios(sums: Floats, runs: int) -> Floats:
-    """F1 of each class (..., S, K) from the sums of `_counts` (..., S K 2), NaN without one."""
-    counts = sums.reshape(*sums.shape[:-1], runs, -1, 2)
-    return divide(counts[..., 0], counts[..., 1])
+    # Of each run and class twice the hits, and how often it is label or prediction, (n, S, K, 2).
+    counts = np.stack([2.0 * (true & called), true.astype(np.float64) + called], axis=-1)
+    counts[label < 0] = 0.0
+    drawn, total = resampled_rows(counts.reshape(len(label), -1), resamples=resamples, seed=seed)
+    found = []
+    for sums in (total, drawn):
+        whole = sums[..., : counts[0].size].reshape(*sums.shape[:-1], *counts.shape[1:])
+        found.append(defined_mean(divide(whole[..., 0], whole[..., 1])))
+    return found[0], found[1]

@@ -71,7 +71,8 @@ def paired_wilcoxon(x: ArrayLike, y: ArrayLike) -> TestResult:
     Returns:
         The smaller sum of signed ranks, its p-value, and the complete pairs, zeros included.
     """
-    differences = _differences(x, y)
+    with np.errstate(invalid="ignore"):  # the same infinity twice has no difference
+        differences = np.subtract(x, y, dtype=np.float64)
     differences = differences[~np.isnan(differences)]
     if not differences.any():
         return TestResult(0.0, 1.0, len(differences)) if len(differences) else _NO_PAIR
@@ -151,7 +152,9 @@ def paired_difference(
         clusters: Cluster of each row, (R,), in ascending order.
         seed: Seed of the resamples.
     """
-    (found,) = bootstrap_means(_differences(x, y)[:, None], clusters, seed=seed)
+    with np.errstate(invalid="ignore"):  # the same infinity twice has no difference
+        differences = np.subtract(x, y, dtype=np.float64)
+    (found,) = bootstrap_means(differences[:, None], clusters, seed=seed)
     return found
 
 
@@ -181,12 +184,6 @@ def ratio_of_shares(
         found = np.array([total[0], low, high]) / np.array([total[1], 1 - low, 1 - high])
     ratio, low, high = found.tolist()
     return MeanInterval(ratio, low, high, int(total[2]))
-
-
-def _differences(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-    """Differences x - y (R,), NaN where either is NaN or both are the same infinity."""
-    with np.errstate(invalid="ignore"):
-        return np.asarray(x, dtype=np.float64) - np.asarray(y, dtype=np.float64)
 
 
 def _yes_no(

@@ -18,7 +18,7 @@ from attnlight.statistics.bootstrap import (
     RESAMPLES,
     MeanInterval,
     defined_mean,
-    means_of_sums,
+    divide,
     percentile_interval,
     resampled_rows,
 )
@@ -102,7 +102,8 @@ def resampled_means(
         seed: Seed of the draws.
     """
     drawn, total = resampled_rows(values.T, clusters, resamples=resamples, seed=seed)
-    return means_of_sums(total), means_of_sums(drawn)
+    held, resampled = (divide(*np.split(sums, 2, axis=-1)) for sums in (total, drawn))
+    return held, resampled
 
 
 def mean_of_models(values: NDArray[np.float64], models: Sequence[str]) -> NDArray[np.float64]:

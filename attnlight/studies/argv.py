@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -41,7 +42,7 @@ def fit_command(
 
     `how` says what becomes of what is there, as `--ckpt_path last` or `--overwrite`.
     """
-    trained = "" if study.setup.foreign else BEST  # a checkpoint alone, or its folder
+    trained = "" if study.foreign else BEST  # a checkpoint alone, or its folder
     model: dict[str, object] = {
         "base": run.base and folder / run.base / trained,
         "guide": run.guide,
@@ -54,9 +55,10 @@ def fit_command(
         "compat": "true" if run.term == COMPAT else None,
     }
     splits, names = recorded(study, run)
+    configs = (study.trainer, study.experiment, *study.tests)
     return [
         "fit",
-        *_configs(study.trainer, study.experiment, *study.tests),
+        *chain.from_iterable(("-c", str(path)) for path in configs),
         *([] if run.base is None else [f"--model=attnlight.tasks.{VARIANTS[run.role]}Variant"]),
         *(f"--model.{name}={value}" for name, value in model.items() if value is not None),
         *(f"--trainer.callbacks+={CALLBACKS[name]}" for name in names if "val" not in splits),
@@ -71,23 +73,19 @@ def fit_command(
     ]
 
 
-def _configs(*paths: Path) -> list[str]:
-    return [word for path in paths for word in ("-c", str(path))]
-
-
 def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[list[str]]:
     """The arguments of `attnlight test`, where need be after `validate`, of a run that is trained."""
-    splits, names = recorded(study, run)
+    own, (splits, names) = folder / run.name, recorded(study, run)
     shared: dict[str, bool] = {"figures": False} if study.target else {}  # the study has its own
     options = {PREDICTIONS: shared, DIVERGENCE: shared and shared | {"rankings": True}}
     attached = [{"class_path": CALLBACKS[name], "init_args": options[name]} for name in names]
     return [
         [
             "validate" if stage == "val" else "test",
-            *_configs(folder / run.name / "fit.yaml", *tests),
+            *chain.from_iterable(("-c", str(path)) for path in (own / "fit.yaml", *tests)),
             *(option for option in run.options if option.startswith("--trainer.callbacks+=")),
             f"--trainer.callbacks+={json.dumps(attached)}",
-            f"--ckpt_path={folder / run.name / BEST}",
+            f"--ckpt_path={own / BEST}",
         ]
         for stage, tests in splits.items()
     ]

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from attnlight.files import replacing, write_text
-from attnlight.records import Record, read_metadata, read_record
+from attnlight.records import read_metadata
 from attnlight.records.parquet import open_writer
 from attnlight.statistics.collapse import frequency_loss
 from attnlight.statistics.frontier import frontier, thinned
 from attnlight.studies.argv import BEST, DIVERGENCE
-from attnlight.studies.instances import HEADS, MEANS, Columns, read_instances
+from attnlight.studies.instances import HEADS, MEANS, WORST_CASE, read_instances
 from attnlight.studies.plan import PlannedRun
 from attnlight.studies.selection import Measures, Selection, chosen_epoch, select
 from attnlight.studies.state import StudyFolder, read_json
@@ -26,12 +26,11 @@ SCHEMA = 1
 JSON, PARQUET = "study.json", "study.parquet"
 # Rows that are compressed together: a text's columns of the base are the same in all its variants.
 _GROUP = 1 << 17
-_OF_BASES = ("worst_js", "search_js", "search_tvd")
 # A row for each text: of an instance, or sums over those that are parts of it.
 TEXTS = pa.schema(
     dict.fromkeys(("index", "label", "prediction"), pa.int64())
     | dict.fromkeys(
-        ("attention_js", "prediction_tvd", "base_max_attention", *_OF_BASES), pa.float32()
+        ("attention_js", "prediction_tvd", "base_max_attention", *WORST_CASE), pa.float32()
     )
 )
 CLUSTERS = pa.schema(
@@ -74,17 +73,7 @@ def collect(folder: StudyFolder) -> bool:
         return False
     study, first = folder.study, read_instances(folder, finished[0], "test")
     _write_rows(folder, finished, CLUSTERS if first.clustered else TEXTS)
-    words = study.setup.problem.words(list(first.classes), study.target or "tokens")
-    of_clusters: dict[str, Any] = {}
-    if first.clustered:
-        base = f"base-s{study.base.seeds[0]}"
-        of_clusters = {
-            "task": words.problem,
-            "target": study.target,
-            "options": study.condition,
-            "readout": folder.setting(base, "model", "net.readout"),
-            "pos": folder.setting(base, "data", "pos"),
-        }
+    words = study.problem.words(list(first.classes), study.target or "tokens")
     best: dict[str, Any] = {}
     for term in study.adversaries.lambdas:
         chosen = selection(folder, finished, term)
@@ -98,71 +87,52 @@ def collect(folder: StudyFolder) -> bool:
         "schema": SCHEMA,
         "study": folder.path.name,
         "experiment": study.experiment.stem,
-        "corpus": study.setup.corpus,
+        "corpus": study.corpus,
         "classes": first.classes,
         "problem": asdict(words),
-        **of_clusters,
         "selected": best.get(study.adversaries.term),
         "best": best,
         "runs": [_entry(folder, run, state, first.clustered) for run, state in states.items()],
     }
+    if first.clustered:
+        base = f"base-s{study.base.seeds[0]}"
+        content |= {
+            "task": words.problem,
+            "target": study.target,
+            "options": study.condition,
+            "readout": folder.setting(base, "model", "net.readout"),
+            "pos": folder.setting(base, "data", "pos"),
+        }
     write_text(folder.path / JSON, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return True
 
 
 def _entry(folder: StudyFolder, run: PlannedRun, state: str, clustered: bool) -> dict[str, Any]:
     """What `study.json` says of a run."""
-    names = ("name", "role", "seed", "base", "guide", "term")
+    names = ("name", "role", "seed", "base", "guide", "term", "context", "head")
     row: dict[str, Any] = {name: getattr(run, name) for name in names}
-    row |= {"lambda": run.lambda_, "state": state, "epoch": None, "validation": None}
-    if clustered:
-        row |= {"context": run.context, "head": run.head, "told_by": run.guide_run}
-        row |= {"epochs": None, "heads": None}
+    row |= {"lambda": run.lambda_, "told_by": run.guide_run, "state": state}
+    row |= dict.fromkeys(("epoch", "validation", "epochs", "heads"))
     if state != "finished":
         return row
     row["epoch"], row["validation"] = validation(folder, run)
-    if clustered or run.guide is not None:
-        row["told_by"] = folder.guide_run(run)
-    if not clustered:
-        record = _worst_case(folder, run)
+    row["told_by"] = folder.guide_run(run)
+    if clustered:
+        row["epochs"] = read_json(folder.path / run.name / "status.json").get("epochs")
+    if clustered and run.base is not None:
+        row["heads"] = read_metadata(folder.record(run.name, "test", DIVERGENCE)).get("heads")
+    elif clustered:
+        instances = read_instances(folder, run, "val")
+        prediction = instances.columns["prediction"][instances.values["tokens"]]
+        counts = np.bincount(prediction, minlength=len(instances.classes))
+        row["ignorant"] = frequency_loss(counts)
+    elif run.base is None:
+        record = read_instances(folder, run, "test").worst_case
         if record is not None and "frontier_js" in record.columns:
             epsilons = np.array(record.metadata["frontier_epsilons"])
             tvd, js = thinned(*frontier(record.columns["frontier_js"], epsilons))
             row["frontier"] = {"tvd": tvd.tolist(), "js": js.tolist()}
-        return row
-    row["epochs"] = read_json(folder.path / run.name / "status.json").get("epochs")
-    if run.base is not None:
-        row["heads"] = read_metadata(folder.record(run.name, "test", DIVERGENCE)).get("heads")
-        return row
-    instances = read_instances(folder, run, "val")
-    prediction = instances.columns["prediction"][instances.values["tokens"]]
-    counts = np.bincount(prediction, minlength=len(instances.classes))
-    return row | {"ignorant": frequency_loss(counts)}
-
-
-def _worst_case(folder: StudyFolder, run: PlannedRun) -> Record | None:
-    """The record of worst-case attention of a base, where that test ran."""
-    path = folder.record(run.name, "test", "adversarial_attention")
-    return read_record(path) if run.base is None and path.is_file() else None
-
-
-def text_rows(folder: StudyFolder, run: PlannedRun) -> Columns:
-    """Columns of a finished run, (S,) or (S, H) for S test texts, without those that it lacks.
-
-    Its errors are those of `read_instances`.
-    """
-    import pandas as pd
-
-    instances = read_instances(folder, run, "test")
-    if instances.clustered:
-        return instances.sums()
-    record = _worst_case(folder, run)
-    if record is None:
-        return instances.columns
-    names = record.columns.keys() & _OF_BASES
-    table = pd.DataFrame({n: record.columns[n] for n in names}, record.columns["index"])
-    table = table.reindex(instances.columns["index"])  # it may be of some texts alone
-    return instances.columns | {name: column.to_numpy() for name, column in table.items()}
+    return row
 
 
 def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun], kind: pa.Schema) -> None:
@@ -170,18 +140,17 @@ def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun], kind: pa.Schema
     import pandas as pd
 
     names = [run.name for run in runs]
-    owner = pa.field("run", pa.dictionary(pa.int32(), pa.string()))
-    schema = pa.schema([owner, *kind])
+    group: list[pa.Table] = []
+    schema = pa.schema([pa.field("run", pa.dictionary(pa.int32(), pa.string())), *kind])
     with (
         replacing(folder.path / PARQUET) as temporary,
         open_writer(temporary, schema, compression="zstd") as writer,
     ):
-        group: list[pa.Table] = []
         for run in runs:
-            found = {n: v for n, v in text_rows(folder, run).items() if n in kind.names}
-            frame = pd.DataFrame({n: list(v) if v.ndim == 2 else v for n, v in found.items()})
+            found = read_instances(folder, run, "test").rows()
+            known = {n: list(v) if v.ndim == 2 else v for n, v in found.items() if n in kind.names}
+            frame = pd.DataFrame(dict.fromkeys(kind.names) | known)
             frame["run"] = pd.Categorical([run.name] * len(frame), names)
-            frame[[n for n in kind.names if n not in found]] = None
             group.append(pa.Table.from_pandas(frame, schema, preserve_index=False, safe=False))
             if sum(map(len, group)) >= _GROUP or run is runs[-1]:
                 writer.write_table(pa.concat_tables(group))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
+from attnlight.files import read_yaml
 from attnlight.studies.spec import Study
-from attnlight.studies.values import read_yaml
 
 ROLES = ("base", "uniform", "seed", "guide", "adversary")
 _NOT_GIVEN = ("uniform", "learned")  # guides whose attention queries and keys have no part in
@@ -63,49 +63,43 @@ def plan(study: Study) -> list[PlannedRun]:
     for of, seed in product(study.base.seeds, study.seeds.seeds):
         if seed != of:
             runs.append(PlannedRun(f"seed-b{of}-s{seed}", "seed", seed, f"base-s{of}"))
-    adversaries = []
+    runs += _guided(study, [run for run in runs if (run.role, run.base) == ("seed", base)])
     for of, (term, weights) in product(grid.bases, grid.lambdas.items()):
         prefix = f"adversary-{term}" if of == first else f"adversary-b{of}-{term}"
         for weight, seed in product(weights, grid.seeds.get(term, ())):
             short = f"{weight:g}"  # which another number may have
             name = f"{prefix}-l{short if float(short) == weight else repr(weight)}-s{seed}"
             run = PlannedRun(name, "adversary", seed, f"base-s{of}", term=term, lambda_=weight)
-            adversaries.append(run)
-    guided = _guided(study, base, adversaries)
-    selecting = [run for run in guided if run.guide == "adversary"]
-    runs += [*(run for run in guided if run not in selecting), *adversaries, *selecting]
+            runs.append(run)
+    of_term = [run for run in runs if (run.base, run.term) == (base, grid.term)]
+    selectable = [run.name for run in of_term if run.lambda_]
     groups = (study.base, study.uniform, study.seeds, study.guides, grid)
     options = {role: group.options for role, group in zip(ROLES, groups, strict=True)}
-    return [
-        replace(run, needs=(*filter(None, (run.base,)), *run.needs), options=options[run.role])
-        for run in runs
-    ]
+    for place, run in enumerate(runs):
+        guides = selectable if run.guide == "adversary" else [run.guide_run]
+        needs = tuple(filter(None, [run.base, *guides]))
+        runs[place] = replace(run, needs=needs, options=options[run.role])
+    return sorted(runs, key=lambda run: run.guide == "adversary")
 
 
-def _guided(study: Study, base: str, adversaries: Sequence[PlannedRun]) -> list[PlannedRun]:
-    first, guides, runs = study.base.seeds[0], study.guides, []
-    grid = [run for run in adversaries if (run.base, run.term) == (base, study.adversaries.term)]
-    others = [seed for seed in study.seeds.seeds if seed != first]
+def _guided(study: Study, others: Sequence[PlannedRun]) -> Iterator[PlannedRun]:
+    """The guided models of the first base, whose seed variants are `others`."""
+    guides, by_seed = study.guides, {run.seed: run.name for run in others}
     for guide, context, seed in product(guides.names, guides.contexts, guides.seeds):
         if context == "query_key" and guide in _NOT_GIVEN:
             continue
         name = f"guide-{guide}-s{seed}" if context == "full" else f"guide-{guide}-{context}-s{seed}"
-        needs: tuple[str, ...] = ()
-        told = context if study.target else None
-        if guide == "adversary":
-            needs = tuple(adversary.name for adversary in grid if adversary.lambda_)
-        elif guide == "other":  # the seed variant that has this seed, or else the first one
-            needs = (f"seed-b{first}-s{seed if seed in others else others[0]}",)
-        known = needs[0] if guide == "other" else None
-        runs.append(PlannedRun(name, "guide", seed, base, guide, known, context=told, needs=needs))
-    return runs
+        way = context if study.target else None
+        # The variant of the same seed, or else the first.
+        known = by_seed.get(seed, others[0].name) if guide == "other" else None
+        base = f"base-s{study.base.seeds[0]}"
+        yield PlannedRun(name, "guide", seed, base, guide, known, context=way)
 
 
 def deal(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun]:
     """The runs of a shard, from 1: the bases are the first one's, the others are dealt in turn."""
-    bases = [run for run in runs if run.role == "base"]
-    others = [run for run in runs if run.role != "base"]
-    return [*(bases if shard == 1 else []), *others[shard - 1 :: shards]]
+    bases = [run for run in runs if run.role == "base" and shard == 1]
+    return [*bases, *[run for run in runs if run.role != "base"][shard - 1 :: shards]]
 
 
 def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
@@ -113,7 +107,7 @@ def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
     tests, of_bases = (
         [read_yaml(path) for path in paths] for paths in (study.tests, study.base.tests)
     )
-    shared, found = [read_yaml(study.trainer), study.setup.content, tests], {}
+    shared, found = [read_yaml(study.trainer), study.content, tests], {}
     for run in runs:
         own: dict[str, Any] = asdict(run) | {"needs": None}
         own["told_by"] = own.pop("guide_run")  # its name when studies began

@@ -50,8 +50,7 @@ def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Sele
     if not grid:
         return None
     names = ["f1", "macro_f1", "attention_js", "prediction_tvd"]
-    rows = [[measures[run.name].get(name) for name in names] for run in grid]
-    table = pd.DataFrame(rows, columns=names, dtype=float)
+    table = pd.DataFrame([measures[run.name] for run in grid], columns=names, dtype=float)
     table["f1"] = table["f1"].fillna(table["macro_f1"])
     # A mean over seeds is undefined where that of one is.
     weights = [run.lambda_ for run in grid]

@@ -10,10 +10,12 @@ from typing import Any, Literal, get_args
 
 from attnlight.compatibility import problem_of
 from attnlight.errors import InputError
+from attnlight.files import read_yaml
 from attnlight.foreign import foreign_names
 from attnlight.problems import problem_class
 from attnlight.problems.base import Problem
-from attnlight.studies.values import Options, Seeds, Weights, read_value, read_yaml
+from attnlight.shipped import FOLDER
+from attnlight.studies.values import Options, Seeds, Weights, read_value
 
 Term = Literal["kl", "js", "tvd", "compat"]
 Guide = Literal["uniform", "learned", "base", "shuffled", "adversary", "other"]
@@ -84,8 +86,8 @@ class Condition(Configured):
 class StudyFile(Configured):
     """The keys of a study file, which `configs/README.md` explains."""
 
-    trainer: Path
     experiment: Path
+    trainer: Path = FOLDER / "trainer.yaml"
     tests: tuple[Path, ...] = ()
     base: Bases = Bases()
     uniform: Uniform = Uniform()
@@ -95,49 +97,28 @@ class StudyFile(Configured):
     conditions: dict[str, Condition] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """An experiment file.
-
-    Attributes:
-        content: Its content, with the files that it names as `model` and `data` in their places.
-        corpus: Name of the corpus: the stem of its file, or else its class.
-        problem: The problem that its model solves.
-        foreign: Whether the model has a network or a problem of the user's own, which a checkpoint
-            imports only where its `fit.yaml` lies beside it.
-    """
-
-    content: Mapping[str, Any]
-    corpus: str
-    problem: type[Problem]
-    foreign: bool
-
-
 @dataclass(frozen=True, kw_only=True)
 class Study(StudyFile):
     """A study file, or one of its conditions; options of a group begin with those of all runs.
 
     Attributes:
         condition: Name of the condition; None where the file has none.
-        setup: What the experiment file says.
+        content: Content of the experiment file, with the files that it names as `model` and `data`
+            in their places.
+        corpus: Name of the corpus: the stem of its file, or else its class.
+        problem: The problem that the model solves.
+        foreign: Whether the model has a network or a problem of the user's own, which a checkpoint
+            imports only where its `fit.yaml` lies beside it.
+        target: What the corpus asks of a text of which an instance is a part: the last that the
+            options of the base name, or else that of the corpus's file. None where it is the text.
     """
 
     condition: str | None
-    setup: Experiment
-
-    @property
-    def target(self) -> str | None:
-        """What the corpus asks of a text of which an instance is a part; None where it is the text.
-
-        It is the last that the options of the base name, or else that of the corpus's file.
-        """
-        words = self.setup.problem.words([])
-        if words.instance == words.cluster:
-            return None
-        given, data = "\n".join(self.base.options), self.setup.content["data"]
-        options = (data.get("init_args") if isinstance(data, dict) else None) or {}
-        targets = re.findall(r"^--data\.(?:init_args\.)?target=(.*)", given, re.MULTILINE)
-        return str([options.get("target", "tokens"), *targets][-1])
+    content: Mapping[str, Any]
+    corpus: str
+    problem: type[Problem]
+    foreign: bool
+    target: str | None
 
 
 def read_studies(path: Path) -> tuple[Study, ...]:
@@ -163,13 +144,11 @@ def read_studies(path: Path) -> tuple[Study, ...]:
 
 def _study(path: Path, content: dict[str, Any], name: str | None, condition: Condition) -> Study:
     """A study under one condition."""
-    grid = content.get("adversaries")
-    if condition.adversaries and isinstance(grid, dict | None):
-        grid = {**(grid or {}), **condition.adversaries}
-    if isinstance(grid, dict) and isinstance(grid.get("seeds"), list):  # of all terms
+    place, given = f"{path}: adversaries", content.get("adversaries")
+    grid = read_value(dict[str, Any], given, place, path.parent) | condition.adversaries
+    if isinstance(grid.get("seeds"), list):  # of all terms
         terms = grid.get("lambdas")
-        seeds = dict.fromkeys(terms, grid["seeds"]) if isinstance(terms, dict) else {}
-        grid = grid | {"seeds": seeds}
+        grid["seeds"] = dict.fromkeys(terms, grid["seeds"]) if isinstance(terms, dict) else {}
     file = read_value(StudyFile, content | {"adversaries": grid}, str(path), path.parent)
     settings = dict(vars(file))
     for key, group in settings.items():
@@ -179,47 +158,56 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
             settings[key] = replace(group, options=options)
     bases = file.adversaries.bases or file.base.seeds[:1]
     settings["adversaries"] = replace(settings["adversaries"], bases=bases)
-    study = Study(**settings, condition=name, setup=read_experiment(file.experiment))
-    place = f"{path}: conditions: {name}" if name else f"{path}"
-    if grid is not None and not file.adversaries.lambdas:
-        raise InputError(
-            f"{place}: adversaries: lambdas needs a list for one of {', '.join(get_args(Term))}."
-        )
-    _require_possible(study, place)
+    known = read_experiment(file.experiment, settings["base"].options)
+    study = Study(**settings, condition=name, **known)
+    _require_possible(study, f"{path}: conditions: {name}" if name else f"{path}", bool(grid))
     return study
 
 
-def read_experiment(path: Path) -> Experiment:
-    """An experiment with its model and its corpus.
+def read_experiment(path: Path, options: Options = ()) -> dict[str, Any]:
+    """Attributes of a `Study` that its experiment gives, the options of its bases added.
 
     Raises:
-        InputError: One of these files is missing or no YAML, or no corpus is named.
+        InputError: One of the files is missing or no YAML, or no corpus is named.
     """
     content = read_yaml(path)
     data = content.get("data")
     named = data.get("class_path") if isinstance(data, dict) else data
+    if not isinstance(named, str):
+        raise InputError(f"{path} has no `data`: a study needs its corpus.")
+    sections, target = {}, None
     for key in ("model", "data"):
         part = content.get(key)
         if isinstance(part, str) and (path.parent / part).is_file():
             content[key] = read_yaml(path.parent / part)
-    if not isinstance(named, str):
-        raise InputError(f"{path} has no `data`: a study needs its corpus.")
-    corpus = named.rpartition(".")[2] if content["data"] is data else Path(named).stem
-    model = content.get("model")
-    section = model if isinstance(model, dict) else {"class_path": model}
-    options = section.get("init_args") or {}
-    problem = problem_of(str(section.get("class_path"))) or options.get("problem")
-    kind = problem_class(problem or "classification")
-    return Experiment(content, corpus, kind, bool(foreign_names(options)))
+        sections[key] = content[key] if isinstance(content.get(key), dict) else {"class_path": part}
+    model, corpus = (section.get("init_args") or {} for section in sections.values())
+    name = problem_of(str(sections["model"].get("class_path"))) or model.get("problem")
+    problem = problem_class(name or "classification")
+    words = problem.words([])
+    if words.instance != words.cluster:
+        option = r"^--data\.(?:init_args\.)?target=(.*)"
+        given = re.findall(option, "\n".join(options), re.MULTILINE)
+        target = str([corpus.get("target", "tokens"), *given][-1])
+    return {
+        "content": content,
+        "corpus": named.rpartition(".")[2] if content["data"] is data else Path(named).stem,
+        "problem": problem,
+        "foreign": bool(foreign_names(model)),
+        "target": target,
+    }
 
 
-def _require_possible(study: Study, place: str) -> None:
+def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
     """Refuse a study with runs that cannot be made; `place` says where it is described."""
     grid, bases, guides, target = study.adversaries, study.base.seeds, study.guides, study.target
     lambdas, first, compat = grid.lambdas, (*bases, 0)[0], COMPAT in grid.lambdas
     selectable = any(lambdas.get(grid.term, ())) and grid.seeds.get(grid.term)
     tokens = f"is for models that answer for each token, which that of {study.experiment} does not"
     mistakes = {
+        f"adversaries: lambdas needs a list for one of {', '.join(get_args(Term))}": (
+            has_adversaries and not lambdas
+        ),
         f"uniform: heads {tokens}": not target and study.uniform.heads,
         f"guides: contexts {tokens}": not target and guides.contexts != ("full",),
         f"adversaries: lambdas: {COMPAT} {tokens}": not target and compat,

@@ -15,13 +15,12 @@ from typing import Any, Literal
 
 from attnlight.compatibility import section
 from attnlight.errors import InputError
-from attnlight.files import LEFTOVER, named_errors, write_text
+from attnlight.files import LEFTOVER, named_errors, read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
 from attnlight.studies.argv import BEST, PREDICTIONS, Stage, recorded
 from attnlight.studies.plan import PlannedRun
 from attnlight.studies.selection import chosen_epoch
 from attnlight.studies.spec import Study
-from attnlight.studies.values import read_yaml
 
 State = Literal["finished", "failed", "missing"]
 PLAN = "plan.json"

@@ -10,14 +10,14 @@ from argparse import ArgumentError
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from jsonargparse import ArgumentParser
 from jsonargparse.typing import restricted_number_type
 
-from attnlight import files
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import nearest_file
+from attnlight.shipped import find_config
 
 if TYPE_CHECKING:
     Seed = int
@@ -28,6 +28,7 @@ else:
 Seeds = tuple[Seed, ...]
 Weights = tuple[Weight, ...]
 Options = tuple[str, ...]  # a piece of configuration, as options of `fit`
+_SECTIONS = dict[Literal["trainer", "model", "data"], Any]
 _EXPECTED = {
     Seeds: "a list of whole numbers from 0 on",
     Weights: "a list of numbers of at least 0",
@@ -45,34 +46,27 @@ def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
         InputError: It has an unknown key, is not of the type, or names a file that is not there.
     """
     if kind == Options:
-        kinds: dict[Any, Any] = dict.fromkeys(("trainer", "model", "data"), Any)
-    elif is_dataclass(kind):
-        kinds = get_type_hints(kind)
-    elif get_origin(kind) is dict:
-        keys, inner = get_args(kind)
-        own = given if keys is str and isinstance(given, dict) else get_args(keys)
-        kinds = dict.fromkeys(own, inner)
-    else:
+        return tuple(_options(read_value(_SECTIONS, given, place, folder), "--"))
+    is_group = is_dataclass(kind)
+    if not is_group and get_origin(kind) is not dict:
         return given if kind is Any else _read_list(kind, given, place, folder)
     content = {} if given is None else given
     if not isinstance(content, dict):
         raise InputError(f"{place} is {given!r}; expected a mapping.")
+    if is_group:
+        kinds = get_type_hints(kind)
+    else:
+        keys, inner = get_args(kind)
+        kinds = dict.fromkeys(get_args(keys) or content, inner)
     for key in content:
         if key not in kinds:
-            raise InputError(
-                f"{place} has the unknown key {key!r}{did_you_mean(str(key), kinds)}; expected one "
-                f"of: {', '.join(kinds)}."
-            )
-    if kind == Options:
-        return tuple(_options(content, "--"))
-    if is_dataclass(kind):
+            hint = f"{did_you_mean(str(key), kinds)}; expected one of: {', '.join(kinds)}"
+            raise InputError(f"{place} has the unknown key {key!r}{hint}.")
+    if is_group:
         needed = [f.name for f in fields(kind) if f.default is f.default_factory is MISSING]
         content = dict.fromkeys(needed) | {k: v for k, v in content.items() if v is not None}
     values = {k: read_value(kinds[k], v, f"{place}: {k}", folder) for k, v in content.items()}
-    if not is_dataclass(kind):
-        return values
-    make: Any = kind
-    return make(**values)
+    return kind(**values) if is_group else values
 
 
 def _read_list(kind: Any, given: object, place: str, folder: Path) -> Any:  # noqa: ANN401
@@ -96,7 +90,12 @@ def _read_list(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
         return tuple(sorted(values))
     if kind not in (Path, tuple[Path, ...]):
         return values
-    paths = tuple(Path(os.path.normpath(folder / path)) for path in values)
+    shipped = "experiments" if kind is Path else "tests"
+    try:
+        named = [find_config(str(path), shipped, folder) for path in values]
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+    paths = tuple(Path(os.path.normpath(folder / path)) for path in named)
     for path in paths:
         if not path.is_file():
             raise InputError(f"{place} names {path}, which is no file{nearest_file(path)}.")
@@ -111,15 +110,3 @@ def _options(content: Mapping[str, Any], prefix: str) -> Iterator[str]:
             yield f"{prefix}{key}={value}"
         else:
             yield f"{prefix}{key}={json.dumps(value)}"
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A configuration file as plain values.
-
-    Raises:
-        InputError: It is missing, no YAML, or no mapping.
-    """
-    content = files.read_yaml(path)
-    if not isinstance(content, dict):
-        raise InputError(f"{path} holds no mapping of keys to values.")
-    return content

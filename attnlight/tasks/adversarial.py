@@ -99,16 +99,23 @@ class AdversarialVariant(FromBase):
             value = self.hparams[name]
             if not 0 <= value < math.inf:
                 raise InputError(f"{name} is {value}; it must be a number of at least 0.")
-        published = problem_class(self.hparams["problem"]).adversary_terms
+        problem = problem_class(self.hparams["problem"])
+        published = problem.adversary_terms
         self.hparams["prediction_term"] = prediction_term or published[0]
+        released = problem.released if compat else None
+        if compat and released is None:
+            raise InputError(f"compat is not known for {problem.name}: leave it out.")
         if compat and published != (self.hparams["prediction_term"], attention_term):
             raise InputError(
                 f"compat is the released loss, of prediction_term {published[0]} and "
                 f"attention_term {published[1]}."
             )
+        counts = (None, len(spec["classes"]))
+        if released and (spec["target"] != "tokens" or released.classes not in counts):
+            raise InputError(f"compat is the released loss of {released.of}: leave it out.")
         self._build(self.net, loss={"reduction": "mean"})
-        self._released = self.problem.released_loss() if compat else None
-        self._class_weights = None if self._released is None else self._released.class_weights
+        self._released = released
+        self._class_weights = None if released is None else released.class_weights
         self._frozen = self.reference
         self._lambda = lambda_
 

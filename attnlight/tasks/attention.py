@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from inspect import getfullargspec
 from typing import Any, ClassVar, Self
 
 import lightning.pytorch as pl
@@ -10,26 +12,20 @@ import torch
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torchmetrics import MeanMetric, MetricCollection
+from torchmetrics import MeanMetric
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.checkpoints import CHECKPOINT_FORMAT, CHECKPOINT_KEY, read_checkpoint
+from attnlight.data.word2vec import Word2VecSettings
 from attnlight.foreign import require_known
 from attnlight.functional.readout.instances import texts_of_rows
+from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
-from attnlight.models.embedding import Embedding
-from attnlight.models.options import OwnNetwork
+from attnlight.models.options import OwnNetwork, group_of
 from attnlight.problems import problem_class
-from attnlight.tasks.options import (
-    CLASS_WEIGHTS,
-    PLATEAU_MONITOR,
-    Loss,
-    Optimizer,
-    Vectors,
-    completed,
-)
-from attnlight.tasks.restoring import accepted, require_same
+from attnlight.tasks.options import CLASS_WEIGHTS, GROUPS, PLATEAU_MONITOR, Loss, Optimizer, Vectors
+from attnlight.tasks.restoring import require_same
 from attnlight.tasks.text import RawText
 
 
@@ -71,35 +67,8 @@ class AttentionTask(pl.LightningModule):
         vectors: Vectors = Vectors(),
     ) -> None:
         super().__init__()
-        own = plain_net(problem, net)
-        self._assemble(problem, spec, own, optimizer=optimizer, loss=loss, vectors=vectors)
-
-    def _assemble(
-        self,
-        problem: str,
-        spec: Mapping[str, Any],
-        net: Mapping[str, Any],
-        guided: bool = False,
-        **groups: object,
-    ) -> None:
-        """Keep all options as plain values, and build the model and its metrics."""
-        options = {name: completed(name, group) for name, group in groups.items()}
-        plain = {"problem": problem, "spec": dict(spec), "net": dict(net)}
-        self.save_hyperparameters({**self.hparams, **plain, **options})
-        self.problem = problem_class(problem)(spec)
-        self.raw = RawText(classes=self.problem.classes)
-        self.model = build_model(problem, net, spec, guided=guided)
-        self.register_buffer("class_weight", torch.ones(len(self.problem.classes)))
-        self.class_weight: Tensor
-        metrics = self.problem.metrics()
-        self.val_metrics = metrics.clone(prefix="val/")
-        self.test_metrics = metrics.clone(prefix="test/")
-        self.train_loss, self.val_loss, self.test_loss = (MeanMetric() for _ in range(3))
-        self._class_weights = CLASS_WEIGHTS[options["loss"]["class_weights"]]
-        self._embeddings = [part for part in self.model.children() if isinstance(part, Embedding)]
-        if options["vectors"]["freeze"]:
-            for embedding in self._embeddings:
-                embedding.requires_grad_(False)
+        groups: dict[str, Any] = {"optimizer": optimizer, "loss": loss, "vectors": vectors}
+        self._assemble(problem, spec, plain_net(problem, net), **groups)
 
     @classmethod
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
@@ -114,12 +83,7 @@ class AttentionTask(pl.LightningModule):
     @property
     def tokenizer(self) -> Any:  # noqa: ANN401
         """The tokenizer of the training corpus, see `RawText`."""
-        return self.raw.tokenizer
-
-    def adopt_corpus(self, datamodule: Any) -> None:  # noqa: ANN401
-        """Keep what the encoding of raw text needs of the corpus in use."""
-        if datamodule is not None and hasattr(datamodule, "tokenizer_json"):
-            self.raw = RawText.of_corpus(datamodule)
+        return self.raw.parsed_tokenizer
 
     def encode(self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None) -> TextBatch:
         """A batch of raw texts on the task's device, as `RawText.encode` makes it, unlabelled."""
@@ -151,10 +115,19 @@ class AttentionTask(pl.LightningModule):
     @override
     def setup(self, stage: str) -> None:
         corpus = self.trainer.datamodule  # type: ignore[attr-defined]
-        self.adopt_corpus(corpus)
+        if hasattr(corpus, "tokenizer_json"):
+            self.raw = RawText.of_corpus(corpus)
         if stage != "fit" or self.trainer.ckpt_path:
             return
-        Vectors(**self.hparams["vectors"]).start(self._embeddings, self.raw, corpus)
+        vectors = Vectors(**self.hparams["vectors"])
+        if vectors.path is not None:
+            vocabulary = self.tokenizer.get_vocab()
+            for embedding in self._embeddings:
+                path = vectors.path
+                if path == "corpus":
+                    path = corpus.word_vectors(Word2VecSettings(size=embedding.embedding_dim))
+                found = read_vectors(path, vocabulary, normalized=vectors.normalize)
+                embedding.start_from(found, vectors.unknown)
         if self._class_weights is not None:
             self.class_weight.copy_(self._class_weights(corpus.label_counts))
 
@@ -177,11 +150,6 @@ class AttentionTask(pl.LightningModule):
             embedding.sparse = self.trainer.world_size == 1 and self.device.type == "cpu"
 
     @override
-    def on_train_epoch_start(self) -> None:
-        self._trained = torch.zeros((), device=self.device)
-        self._rows = torch.zeros((), dtype=torch.long, device=self.device)
-
-    @override
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         # Dropout as a function of seed, epoch and rank, as the order of batches is: a resumed run
         # then ends with the weights of an undisturbed one, on any number of devices. Not at the
@@ -189,6 +157,8 @@ class AttentionTask(pl.LightningModule):
         if batch_idx == 0:
             place = self.current_epoch * self.trainer.world_size + self.global_rank
             torch.manual_seed((self._seed + 0x9E3779B97F4A7C15 * (place + 1)) % 2**64)
+            self._trained = torch.zeros((), device=self.device)
+            self._rows = torch.zeros((), dtype=torch.long, device=self.device)
 
     @override
     def training_step(self, batch: TextBatch, batch_idx: int) -> Tensor:
@@ -216,34 +186,38 @@ class AttentionTask(pl.LightningModule):
 
     @override
     def validation_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
-        return self._evaluate(batch, self.val_metrics, self.val_loss)
+        output: AttentionOutput = self.model(batch)
+        losses = self._losses(batch, output)
+        real = output.rows[:, 0] >= 0
+        if real.any():
+            stage = "test" if self.trainer.testing else "val"
+            getattr(self, f"{stage}_loss").update(losses[real])
+            labels = self.problem.labels(batch)
+            self.problem.update(getattr(self, f"{stage}_metrics"), output, labels, real)
+        return {"loss": losses.mean(), "output": output}
 
     @override
-    def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
-        return self._evaluate(batch, self.test_metrics, self.test_loss)
+    def on_validation_epoch_end(self) -> None:
+        stage = "test" if self.trainer.testing else "val"
+        self.log_dict(getattr(self, f"{stage}_metrics"))
+        self.log(f"{stage}/loss", getattr(self, f"{stage}_loss"), prog_bar=stage == "val")
+
+    test_step = validation_step
+    on_test_epoch_end = on_validation_epoch_end
 
     @override
     def predict_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
         return {"output": self.model(batch)}
 
     @override
-    def on_validation_epoch_end(self) -> None:
-        self.log_dict(self.val_metrics)
-        self.log("val/loss", self.val_loss, prog_bar=True)
-
-    @override
-    def on_test_epoch_end(self) -> None:
-        self.log_dict(self.test_metrics)
-        self.log("test/loss", self.test_loss)
-
-    @override
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint[CHECKPOINT_KEY] = {"format": CHECKPOINT_FORMAT, **self.raw.held()}
+        checkpoint[CHECKPOINT_KEY] = {"format": CHECKPOINT_FORMAT, **asdict(self.raw)}
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         require_same(self, checkpoint)
-        self.raw = RawText.of(checkpoint[CHECKPOINT_KEY])
+        held = checkpoint[CHECKPOINT_KEY]
+        self.raw = RawText(**{field.name: held.get(field.name) for field in fields(RawText)})
         checkpoint["state_dict"].setdefault("class_weight", self.class_weight)  # not in format 1
 
     @classmethod
@@ -265,10 +239,46 @@ class AttentionTask(pl.LightningModule):
         checkpoint = read_checkpoint(checkpoint_path, map_location)
         given = checkpoint["hyper_parameters"] | options
         require_known(checkpoint_path, given, options)
-        task = cls(**accepted(cls, given))
+        names: set[str] = set()
+        for kind in cls.__mro__:
+            asked = getfullargspec(kind)
+            names |= {*asked.args, *asked.kwonlyargs}
+            if asked.varkw is None:  # else it passes them on to the class above it
+                break
+        if cls.asks is not None:
+            names.discard("problem")
+        task = cls(**{name: given[name] for name in names & given.keys()})
         task.on_load_checkpoint(checkpoint)
         task.load_state_dict(checkpoint["state_dict"])
         return task.to(task.class_weight.device if map_location is None else map_location)
+
+    def _assemble(
+        self,
+        problem: str,
+        spec: Mapping[str, Any],
+        net: Mapping[str, Any],
+        guided: bool = False,
+        **groups: object,
+    ) -> None:
+        """Keep all options as plain values, and build the model and its metrics."""
+        plain: dict[str, Any] = {"problem": problem, "spec": dict(spec), "net": dict(net)}
+        for name, group in groups.items():
+            plain[name] = asdict(group_of(GROUPS[name], group, name))
+        self.save_hyperparameters({**self.hparams, **plain})
+        self.problem = problem_class(problem)(spec)
+        self.raw = RawText(classes=self.problem.classes)
+        self.model = build_model(problem, net, spec, guided=guided)
+        self.register_buffer("class_weight", torch.ones(len(self.problem.classes)))
+        self.class_weight: Tensor
+        metrics = self.problem.metrics()
+        self.val_metrics = metrics.clone(prefix="val/")
+        self.test_metrics = metrics.clone(prefix="test/")
+        self.train_loss, self.val_loss, self.test_loss = (MeanMetric() for _ in range(3))
+        self._class_weights = CLASS_WEIGHTS[plain["loss"]["class_weights"]]
+        self._embeddings = [part for part in self.model.children() if isinstance(part, Embedding)]
+        if plain["vectors"]["freeze"]:
+            for embedding in self._embeddings:
+                embedding.requires_grad_(False)
 
     def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
         """The loss of each instance, (R,)."""
@@ -288,14 +298,3 @@ class AttentionTask(pl.LightningModule):
     def _of_all_ranks(self, values: Tensor) -> Tensor:
         """Values (...) of each rank without their gradient, (ranks, ...)."""
         return values[None] if self.trainer.world_size == 1 else self.all_gather(values)  # type: ignore[return-value]
-
-    def _evaluate(
-        self, batch: TextBatch, metrics: MetricCollection, loss: MeanMetric
-    ) -> dict[str, Any]:
-        output: AttentionOutput = self.model(batch)
-        losses = self._losses(batch, output)
-        real = output.rows[:, 0] >= 0
-        if real.any():
-            loss.update(losses[real])
-            self.problem.update(metrics, output, self.problem.labels(batch), real)
-        return {"loss": losses.mean(), "output": output}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_type_hints
 
 import torch
@@ -14,11 +13,7 @@ from torch.optim import SGD, Adam, AdamW
 from torch.optim import Optimizer as TorchOptimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
-from attnlight.data.word2vec import Word2VecSettings
-from attnlight.errors import InputError, did_you_mean
-from attnlight.models import read_vectors
-from attnlight.models.embedding import Embedding
-from attnlight.tasks.text import RawText
+from attnlight.errors import InputError
 
 PLATEAU_MONITOR = "val/accuracy"
 
@@ -149,27 +144,6 @@ class Vectors:
     unknown: Literal["zero", "random"] = "random"
     freeze: bool = False
 
-    def start(self, embeddings: Sequence[Embedding], raw: RawText, corpus: Any) -> None:  # noqa: ANN401
-        """Let embeddings start from the vectors, where there are any.
-
-        Args:
-            embeddings: What starts from them.
-            raw: Whose tokenizer says which word each row of an embedding is.
-            corpus: The datamodule whose text is read where `path` is `corpus`.
-
-        Raises:
-            InputError: The vectors cannot be read or trained, or are of another size.
-        """
-        if self.path is None:
-            return
-        vocabulary = raw.tokenizer.get_vocab()
-        for embedding in embeddings:
-            place: str | Path = self.path
-            if place == "corpus":
-                place = corpus.word_vectors(Word2VecSettings(size=embedding.embedding_dim))
-            found = read_vectors(place, vocabulary, normalized=self.normalize)
-            embedding.start_from(found, self.unknown)
-
 
 # What a variant changes of its base's options: some of them, each with its type.
 if TYPE_CHECKING:
@@ -189,23 +163,3 @@ CLASS_WEIGHTS: dict[str, Callable[[Sequence[int]], Tensor] | None] = {
     "none": None,
     "balanced": lambda counts: torch.tensor(sum(counts)) / (len(counts) * torch.tensor(counts)),
 }
-
-
-def completed(group: str, options: object) -> dict[str, Any]:
-    """All options of a group as plain values.
-
-    Args:
-        group: `optimizer`, `loss` or `vectors`.
-        options: The group, or some of its options.
-
-    Raises:
-        InputError: There is no such option.
-    """
-    kind = GROUPS[group]
-    given = asdict(options) if isinstance(options, kind) else dict(options or {})  # type: ignore[call-overload]
-    known = kind.__dataclass_fields__
-    for name in given:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise InputError(f"{group} has no option {name!r}{hint}; they are {', '.join(known)}.")
-    return asdict(kind(**given))

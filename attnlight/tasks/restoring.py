@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from attnlight.checkpoints import CHECKPOINT_KEY
@@ -20,7 +19,7 @@ def require_same(task: AttentionTask, checkpoint: Mapping[str, Any]) -> None:
         InputError: It is of another.
     """
     held, hparams = checkpoint[CHECKPOINT_KEY], checkpoint["hyper_parameters"]
-    if task.raw.tokenizer_json not in (None, held["tokenizer"]):
+    if task.raw.tokenizer not in (None, held["tokenizer"]):
         raise InputError(
             "the checkpoint was trained with another vocabulary than that of the corpus in `data`: "
             "give the `data` of its own fit.yaml."
@@ -36,16 +35,3 @@ def require_same(task: AttentionTask, checkpoint: Mapping[str, Any]) -> None:
                 f"the checkpoint has {name} {there[name]}, the configuration {value}: give the "
                 "`model` of its own fit.yaml."
             )
-
-
-def accepted(cls: type[AttentionTask], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the hyperparameters that are constructor arguments of a task, or passed on by it."""
-    names: set[str] = set()
-    for kind in cls.__mro__:
-        own = signature(vars(kind)["__init__"]).parameters if "__init__" in vars(kind) else {}
-        names |= own.keys()
-        if own and not any(one.kind is Parameter.VAR_KEYWORD for one in own.values()):
-            break
-    if cls.asks is not None:
-        names.discard("problem")
-    return {name: options[name] for name in names if name in options}

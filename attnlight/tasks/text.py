@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class RawText:
-    """How raw text becomes a batch, as the training corpus did.
+    """How raw text becomes a batch, as the training corpus did; a checkpoint holds the fields.
 
     Attributes:
-        tokenizer_json: The tokenizer as JSON text; None before training.
+        tokenizer: The tokenizer as JSON text; None before training.
         classes: Names of the classes.
         corpus: Fingerprint of the training corpus.
         sentences: How the training corpus split texts into sentences (`SentenceRules.identity`),
@@ -34,7 +34,7 @@ class RawText:
             they have nothing.
     """
 
-    tokenizer_json: str | None = None
+    tokenizer: str | None = None
     classes: list[str] = field(default_factory=list)
     corpus: str | None = None
     sentences: dict[str, Any] | None = None
@@ -53,19 +53,8 @@ class RawText:
             None if features is None else features.held(),
         )
 
-    @classmethod
-    def of(cls, held: Mapping[str, Any]) -> Self:
-        """From what `held` made."""
-        kept = held["tokenizer"], list(held["classes"]), held["corpus"]
-        return cls(*kept, held.get("sentences"), held.get("features"))
-
-    def held(self) -> dict[str, Any]:
-        """As plain values, for a checkpoint."""
-        found = asdict(self)
-        return {"tokenizer": found.pop("tokenizer_json"), **found}
-
     @cached_property
-    def tokenizer(self) -> Tokenizer:
+    def parsed_tokenizer(self) -> Tokenizer:
         """The tokenizer: normalisation, splitting and vocabulary of the training corpus.
 
         Raises:
@@ -73,9 +62,9 @@ class RawText:
         """
         from tokenizers import Tokenizer
 
-        if self.tokenizer_json is None:
+        if self.tokenizer is None:
             raise InputError("this task has no tokenizer yet: train it or load a checkpoint.")
-        return Tokenizer.from_str(self.tokenizer_json)
+        return Tokenizer.from_str(self.tokenizer)
 
     def encode(self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None) -> TextBatch:
         """Split and tokenise raw texts as the corpus's test split was.
@@ -89,15 +78,17 @@ class RawText:
             InputError: The model reads part-of-speech tags, and `pos` does not hold one per token.
         """
         if self.sentences is None:
-            batch = collate_ids(encode_texts(self.tokenizer, texts)[0])
+            batch = collate_ids(encode_texts(self.parsed_tokenizer, texts)[0])
         else:
-            found = encode_sentences(self.tokenizer, texts, SentenceRules.of(self.sentences))
+            rules = SentenceRules.of(self.sentences)
+            found = encode_sentences(self.parsed_tokenizer, texts, rules)
             batch = collate_ids(found.ids, found.sizes if self.sentences["nested"] else None)
         if self.features is not None:
             features = TokenFeatures.of(self.features)
             batch.extras = {name: torch.zeros_like(batch.tokens) for name in features.rules.columns}
             for number, text in enumerate(texts):
-                words = [text[start:stop] for start, stop in self.tokenizer.encode(text).offsets]
+                places = self.parsed_tokenizer.encode(text).offsets
+                words = [text[start:stop] for start, stop in places]
                 columns = features.encode(words, None if pos is None else pos[number])
                 for name, values in columns.items():
                     batch.extras[name][number, : len(words)] = torch.from_numpy(values)

@@ -86,10 +86,8 @@ class Tables(dict[str, str]):
         """
         lines = [line for line in self[name].splitlines() if line.startswith("|")]
         head, _, *found = ([cell.strip() for cell in line[1:-2].split(" | ")] for line in lines)
-        names = [
-            f"{title} {head[:place].count(title) + 1}" if title in head[:place] else title
-            for place, title in enumerate(head)
-        ]
+        counts = (head[: place + 1].count(title) for place, title in enumerate(head))
+        names = [f"{x} {n}" if n > 1 else x for x, n in zip(head, counts, strict=True)]
         for above, row in pairwise(found):
             row[0] = row[0] or above[0]
         rows = [
@@ -117,16 +115,6 @@ class Tables(dict[str, str]):
         said = re.match(r"\* \*\*.*?\?\*\* ([^:.]*)", self[f"{study}_verdict"])
         return _ANSWERS.get(said[1] if said else "", "without enough seeds to say")
 
-    def needed(self) -> str:
-        """On which corpora of classification attention is needed, a sentence."""
-        by_answer: dict[str, list[str]] = {}
-        for study, words in STUDIES.items():
-            by_answer.setdefault(self.answer(study), []).append(words)
-        found = []
-        for said, (*most, last) in by_answer.items():
-            found.append(f"{said} on {' and '.join(filter(None, [', '.join(most), last]))}")
-        return f"Over the studies of classification attention is {'; '.join(found)}."
-
 
 # What the conditions of sentences ask of the rows and cells of a table.
 _FILTERS: dict[str, Callable[..., Any]] = {
@@ -143,35 +131,36 @@ _TESTS = {"starting": str.startswith, "ending": str.endswith, "holding": str.__c
 def findings(blocks: Mapping[str, str]) -> dict[str, str]:
     """The sentences of each place: a paragraph, or a list where its name ends in `findings`.
 
-    Args:
-        blocks: The tables and the studies' verdicts by the name of their place.
+    They rest on the tables and the studies' verdicts, by the name of their place.
     """
     tables, folder = Tables(blocks), FileSystemLoader(Path(__file__).parent)
+    by_answer: dict[str, list[str]] = {}  # corpora of classification
+    for study, words in STUDIES.items():
+        by_answer.setdefault(tables.answer(study), []).append(words)
+    needed = "; ".join(
+        f"{said} on {' and '.join(filter(None, [', '.join(most), last]))}"
+        for said, (*most, last) in by_answer.items()
+    )
     environment = Environment(loader=folder, undefined=StrictUndefined, autoescape=False)
     environment.filters |= _FILTERS
     environment.tests |= _TESTS
     template, found = environment.get_template("findings.md.jinja"), {}
-    names = ("rows", "cell", "cells", "answer", "needed")
-    known = {name: getattr(tables, name) for name in names} | {"claim": claim}
+    known = {name: getattr(tables, name) for name in ("rows", "cell", "cells", "answer")}
+    known["needed"] = f"Over the studies of classification attention is {needed}."
+    known["claim"] = claim
     for place, block in template.blocks.items():
         lines = "".join(block(template.new_context(known))).splitlines()
         said = [line.strip() for line in lines if line.strip()]
         mark = "* " if place.endswith("s") else ""
-        paragraphs = said if mark else [" ".join(said)]
         found[place] = "".join(
             f"{textwrap.fill(mark + text, subsequent_indent=' ' * len(mark), **_WRAPPED)}\n"
-            for text in paragraphs
+            for text in (said if mark else [" ".join(said)])
         )
     return found
 
 
 def claim(holds: bool, caller: Callable[[], str]) -> str:
-    """A sentence on a line of its own, or a mark in its place that is not shown and fails a check.
-
-    Args:
-        holds: Whether the tables bear the sentence out.
-        caller: The sentence, its figures taken from the tables.
-    """
+    """A sentence on one line, or, where its tables do not bear it out, a mark that fails a check."""
     sentence = " ".join(caller().split())
     return sentence if holds else f"<!-- refused: {sentence} -->"
 

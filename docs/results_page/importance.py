@@ -6,8 +6,8 @@ and adversarial attention.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import combinations, zip_longest
+from collections.abc import Iterator, Mapping
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from attnlight.errors import InputError
 from attnlight.records.parquet import read_table
 from attnlight.statistics import difference_of_groups, seeds_then_instances
 from attnlight.statistics.agreement import mean_over_pairs
-from results_page.kept import Experiment, Kept
+from results_page.kept import Kept
 from results_page.tables import CLASSES, DASH, Row, interval, number
 
 _SIGNIFICANT = 0.05
@@ -36,10 +36,11 @@ WITH_ITSELF = {  # columns of what `attnlight reliability` writes, and what the 
     "tau_loo": "leave-one-out with itself, across seeds",
     "tau_shuffled_attention": "attention with another seed's, shuffled",
 }
+_RANDOM, _TRAINED = "random vectors, N(0, 0.1²)", "vectors trained on IMDb and SST"
 # The experiments with a BiLSTM and with the average encoder.
 ARMS = {
-    "random vectors, N(0, 0.1²)": ("sst_bilstm", "sst_average"),
-    "vectors trained on IMDb and SST": ("sst_bilstm_vectors", "sst_average_vectors"),
+    _RANDOM: ("sst_bilstm", "sst_average"),
+    _TRAINED: ("sst_bilstm_vectors", "sst_average_vectors"),
 }
 # Experiments whose vectors start from N(0, 0.1²); with _scale_0.3 behind the name, from N(0, 0.3²).
 SCALED = {
@@ -50,12 +51,12 @@ SCALED = {
 WIDER = "_scale_0.3"
 # Arm and encoder of each experiment whose tau is shown by epoch.
 _EPOCHS = {
-    name: (arm, encoder)
-    for arm, names in ARMS.items()
-    for name, encoder in zip(names, ("BiLSTM", "average"), strict=True)
-} | {
-    f"sst_average_scaled_dot{end}": (f"random vectors, N(0, {scale}²)", "average, scaled dot")
-    for end, scale in (("", 0.1), (WIDER, 0.3))
+    "sst_bilstm": (_RANDOM, "BiLSTM"),
+    "sst_average": (_RANDOM, "average"),
+    "sst_bilstm_vectors": (_TRAINED, "BiLSTM"),
+    "sst_average_vectors": (_TRAINED, "average"),
+    "sst_average_scaled_dot": (_RANDOM, "average, scaled dot"),
+    f"sst_average_scaled_dot{WIDER}": ("random vectors, N(0, 0.3²)", "average, scaled dot"),
 }
 # What the page calls each of Jain & Wallace's experiments.
 MODELS = {
@@ -75,16 +76,15 @@ def correlation(kept: Kept) -> Iterator[Row]:
         for pair in ("attention, gradient", "attention, leave-one-out"):
             (column, key), other = PAIRS[pair], pair.partition(", ")[2]
             theirs = (figure or DASH for figure in kept.published["tau"][name][key])
-            tau, p = columns[column], columns[column.replace("tau", "p", 1)]
-            by_seed = (number(mean, 2) for mean in np.nanmean(tau, axis=1))
+            by_seed = (number(mean, 2) for mean in np.nanmean(columns[column], axis=1))
             row |= {
-                f"tau with {other}": seeds_then_instances(tau),
+                f"tau with {other}": seeds_then_instances(columns[column]),
                 f"each seed#{other}": " / ".join(by_seed),
                 f"published#{other}": " / ".join(theirs),
-                f"significant#{other}": significant(p),
+                f"significant#{other}": significant(columns[column.replace("tau", "p", 1)]),
             }
-        tau = columns["tau_input_gradient_loo"]
-        yield row | {"tau of the two importances": seeds_then_instances(tau)}
+        row["tau of the two importances"] = seeds_then_instances(columns["tau_input_gradient_loo"])
+        yield row
 
 
 def significant(p: NDArray[np.float64]) -> str | None:
@@ -93,11 +93,9 @@ def significant(p: NDArray[np.float64]) -> str | None:
     None where no p-value is defined.
     """
     known = [defined for run in p if len(defined := run[~np.isnan(run)])]
-    if not known:
-        return None
-    plain = np.mean([(run <= _SIGNIFICANT).mean() for run in known])
-    corrected = [(false_discovery_control(run) <= _SIGNIFICANT).mean() for run in known]
-    return f"{plain:.2f} / {np.mean(corrected):.2f}"
+    both = known, map(false_discovery_control, known)
+    shares = (np.mean([(run <= _SIGNIFICANT).mean() for run in runs]) for runs in both)
+    return " / ".join(f"{share:.2f}" for share in shares) if known else None
 
 
 def adversaries(kept: Kept) -> Iterator[Row]:
@@ -126,42 +124,35 @@ def adversaries(kept: Kept) -> Iterator[Row]:
             }
 
 
-def agreement(experiment: Experiment) -> dict[str, object]:
-    """Tau between the seeds of an experiment, one cell for each of `WITH_ITSELF`.
+def reliability(kept: Kept, models: Mapping[str, Row] = MODELS) -> Iterator[Row]:
+    """How far seeds of each model agree: after its words a cell for each of `WITH_ITSELF`.
 
-    A cell holds the mean over pairs of seeds with an interval that resamples seeds and texts (of
-    two seeds texts alone), then the lowest and the highest pair.
-
-    Returns:
-        `seeds`, `texts` and the cells by their words; where no agreement was kept, all but `seeds`
-        are None.
+    A cell holds the mean tau over pairs of seeds with an interval that resamples seeds and texts (of
+    two seeds texts alone), then the lowest and the highest pair; None where one seed was trained.
 
     Raises:
         InputError: The runs compared are not those that were kept.
     """
-    path = experiment.folders[0].parent / AGREEMENT
-    if not path.exists():
-        return {"seeds": 1, "texts": None, **dict.fromkeys(WITH_ITSELF.values())}
-    held = read_table(path).to_pandas()
-    pairs = [*combinations([f"{experiment.name}/{run.name}" for run in experiment.folders], 2)]
-    size = len(held) // max(len(pairs), 1)
-    compared = [*zip(held["first"], held["second"], strict=True)]
-    if compared != [pair for pair in pairs for _ in range(size)]:
-        raise InputError(f"{path} compares other runs than those kept beside it; keep them again.")
-    found: dict[str, object] = {"seeds": len(experiment.seeds), "texts": size}
-    for name, words in WITH_ITSELF.items():
-        tau = held[name].to_numpy(np.float64).reshape(-1, size)
-        mean = mean_over_pairs(tau, len(experiment.seeds), held["index"][:size].to_numpy())
-        by_pair = np.nanmean(tau, axis=1)
-        ends = f", pairs {number(by_pair.min(), 2)} to {number(by_pair.max(), 2)}"
-        found[words] = interval(mean) + (ends if len(by_pair) > 1 else "")
-    return found
-
-
-def reliability(kept: Kept) -> Iterator[Row]:
-    """How far seeds of each model agree; a dash where one seed was trained."""
-    for name, words in MODELS.items():
-        yield words | agreement(kept[name])
+    for experiment, words in models.items():
+        folders = kept[experiment].folders
+        path = folders[0].parent / AGREEMENT
+        if not path.exists():
+            yield words | {"seeds": 1, "texts": None} | dict.fromkeys(WITH_ITSELF.values())
+            continue
+        held = read_table(path).to_pandas()
+        runs = [f"{kept[experiment].name}/{run.name}" for run in folders]
+        pairs = held[["first", "second"]].drop_duplicates().to_numpy()
+        if [*map(tuple, pairs)] != [*combinations(runs, 2)]:
+            raise InputError(f"{path} compares other runs than those beside it; keep them again.")
+        index = held["index"].unique()
+        row = words | {"seeds": len(runs), "texts": len(index)}
+        for name, cell in WITH_ITSELF.items():
+            tau = held[name].to_numpy(np.float64).reshape(-1, len(index))
+            by_pair = np.nanmean(tau, axis=1)
+            ends = f", pairs {number(by_pair.min(), 2)} to {number(by_pair.max(), 2)}"
+            mean = mean_over_pairs(tau, len(runs), index)
+            row |= {cell: interval(mean) + (ends if len(tau) > 1 else "")}
+        yield row
 
 
 def arms(kept: Kept) -> Iterator[Row]:
@@ -182,7 +173,7 @@ def arms(kept: Kept) -> Iterator[Row]:
                 "average, published": published["average"][key],
             }
         # How far each score agrees with itself across seeds: without it a tau means little.
-        bilstm, average = (agreement(kept[name]) for name in names)
+        bilstm, average = reliability(kept, {name: {} for name in names})
         for words in WITH_ITSELF.values():
             yield {
                 "tau between": words,
@@ -198,12 +189,10 @@ def by_epoch(kept: Kept) -> Iterator[Row]:
     for name, words in _EPOCHS.items():
         for place, column in enumerate(("input_gradient", "loo")):
             curve = f"importance_correlation/tau_attention_{column}"
-            row = dict(zip(("arm", "encoder"), ("", "") if place else words, strict=True))
-            row["attention with"] = column.replace("_", " ")
-            taus = zip_longest(*(run[curve] for run in kept[name].validation))
-            for epoch, found in enumerate(taus, start=1):
-                known = [tau for tau in found if tau is not None]
-                row[str(epoch)] = f"{np.mean(known):.2f} ({len(known)})"
+            arm, encoder = ("", "") if place else words
+            row = {"arm": arm, "encoder": encoder, "attention with": column.replace("_", " ")}
+            for epoch, known in kept[name].curves[curve].groupby("epoch"):
+                row[str(epoch + 1)] = f"{known.mean():.2f} ({known.count()})"
             yield row
 
 
@@ -212,13 +201,13 @@ def by_scale(kept: Kept) -> Iterator[Row]:
     for base, encoder in SCALED.items():
         for scale, name in (("0.1", base), ("0.3", base + WIDER)):
             columns = kept[name].test("importance_correlation")
-            best = [max(curves["accuracy"]) for curves in kept[name].validation]
+            best = kept[name].curves["accuracy"].groupby("seed").max()
             yield {
                 "encoder": encoder,
                 "initial scale": scale,
                 "seeds": len(best),
                 "epochs chosen": " / ".join(str(epoch + 1) for epoch in kept[name].chosen),
-                "validation accuracy": f"{np.mean(best):.3f} ± {np.std(best, ddof=1):.3f}",
+                "validation accuracy": f"{best.mean():.3f} ± {best.std():.3f}",
                 **{f"tau, {pair}": with_deviation(columns[x]) for pair, (x, _) in PAIRS.items()},
             }
 

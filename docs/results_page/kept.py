@@ -31,15 +31,16 @@ class Experiment:
         name: Stem of its file in configs/experiments.
         folders: The kept run folders, by seed.
         seeds: Seed of each run.
-        validation: Each run's scalars `val/<name>` by name, one value per epoch of fit.
-        chosen: The epoch of each run that validation chose, from 0: the first of highest accuracy.
+        curves: What fit logged on validation, a column for each `val/<name>`, by seed and epoch
+            from 0.
+        chosen: The epoch that validation chose, by seed: the first of highest accuracy.
     """
 
     name: str
     folders: list[Path]
     seeds: list[int]
-    validation: list[dict[str, list[float]]]
-    chosen: list[int]
+    curves: pd.DataFrame
+    chosen: pd.Series
 
     @classmethod
     def read(cls, root: Path, name: str) -> Experiment:
@@ -53,30 +54,28 @@ class Experiment:
             raise InputError(f"{root / name} holds no seed<k> folder.")
         configs = [yaml.load((run / "fit.yaml").read_text(), _Loader) for run in folders]
         seeds = [int(config.pop("seed_everything")) for config in configs]
-        validation = []
+        logged = {}
         for folder, seed, config in zip(folders, seeds, configs, strict=True):
             config.pop("run", None)  # like the seed, what runs of one experiment may differ in
             if folder.name != f"seed{seed}":
                 raise InputError(f"{folder} was trained with seed {seed}.")
             if config != configs[0]:
                 raise InputError(f"{folder} and {folders[0]} differ in more than their seed.")
-            logged = pd.read_csv(folder / "logs/version_0/metrics.csv").dropna(subset="val/loss")
-            curves = logged.filter(regex="^val/").rename(columns=lambda name: name[len("val/") :])
-            validation.append({str(name): values.tolist() for name, values in curves.items()})
-        chosen = [int(np.argmax(curves["accuracy"])) for curves in validation]
-        return cls(name, folders, seeds, validation, chosen)
+            epochs = pd.read_csv(folder / "logs/version_0/metrics.csv").dropna(subset="val/loss")
+            logged[seed] = epochs.filter(regex="^val/").reset_index(drop=True)
+        curves = pd.concat(logged, names=["seed", "epoch"])
+        curves.columns = curves.columns.str.removeprefix("val/")
+        chosen = curves["accuracy"].unstack("epoch").idxmax(axis="columns")
+        return cls(name, folders, seeds, curves, chosen)
 
     def test(self, name: str, *, partial: bool = False) -> dict[str, NDArray[Any]]:
         """A test's columns over all runs, (S, n) or (S, n, K); `index` and `label` are (n,).
 
         Floats are in double precision.
 
-        Args:
-            name: The test.
-            partial: Let it have run on some of the texts alone.
-
         Raises:
-            InputError: A record is of a part of the test split, or two are of different texts.
+            InputError: A record is of a part of the test split, which `partial` lets pass, or two
+                are of different texts.
         """
         runs = []
         for folder in self.folders:
@@ -94,18 +93,21 @@ class Experiment:
                 columns[column] = values.astype(np.float64)
         return columns
 
-    def predicted(self) -> list[list[dict[str, Any]]]:
-        """What `attnlight predict` wrote, one list of texts per run."""
-        return [read_table(folder / "predictions.parquet").to_pylist() for folder in self.folders]
+    def predicted(self) -> pd.DataFrame:
+        """The texts that `attnlight predict` wrote, those of each run in the order of the test.
+
+        Raises:
+            InputError: They are not those of the test.
+        """
+        tables = [read_table(folder / "predictions.parquet") for folder in self.folders]
+        texts = pd.DataFrame([text for table in tables for text in table.to_pylist()])
+        if [*texts["index"]] != [*self.test("predictions")["index"]] * len(tables):
+            raise InputError(f"{self.name}: predict and test saw different texts.")
+        return texts
 
 
 class Kept(dict[str, Experiment]):
-    """Every experiment that has a run below docs/results, by name.
-
-    Args:
-        root: docs/results.
-        published: docs/results/published.yaml, the figures of others.
-    """
+    """Every experiment that has a run below docs/results, by name, and the figures of others."""
 
     def __init__(self, root: Path, published: Mapping[str, Any]) -> None:
         names = sorted({path.parents[1].name for path in root.glob("*/seed*/fit.yaml")})

@@ -25,9 +25,9 @@ def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
     areas = []
     for score in scores:
         order = np.argsort(score)
-        ends = np.flatnonzero(np.append(np.diff(score[order]) > 0, True))  # of each run of ties
+        starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf) > 0)  # of each run of ties
         positive, negative = (
-            np.diff((counts[:, order] * members[order]).cumsum(axis=1)[:, ends], prepend=0)
+            np.add.reduceat(counts[:, order] * members[order], starts, axis=1, dtype=np.int64)
             for members in (label == 1, label != 1)
         )
         below = negative.cumsum(axis=1) - negative / 2
@@ -37,14 +37,18 @@ def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
     return held, np.array(drawn)
 
 
-def resampled_quantile(values: Values, level: float = 0.5) -> Resampled:
-    """A quantile over the texts of each run, linear between neighbours; values (S, n), defined."""
-    n, values = values.shape[1], values.astype(np.float64)
-    place, drawn = level * (n - 1), []
-    # How many of the k smallest are drawn varies by sqrt(k (1 - k / n)): look at 8 of these each way.
-    away = int(8 * np.sqrt(n * level * (1 - level))) + 8
-    start, stop = max(0, int(place) - away), int(place) + away
-    for run in values:
+def resampled_quantile(values: Values, level: float | Values = 0.5) -> Resampled:
+    """A quantile over the texts of each run, linear between neighbours; values (S, n), defined.
+
+    The level may differ by run, (S,).
+    """
+    values, levels = values.astype(np.float64), np.broadcast_to(level, len(values))
+    n, held, drawn = values.shape[1], [], []
+    for run, share in zip(values, levels, strict=True):
+        place = share * (n - 1)
+        # How many of the k smallest are drawn varies by sqrt(k (1 - k / n)): look 8 of these away.
+        away = int(8 * np.sqrt(n * share * (1 - share))) + 8
+        start, stop = max(0, int(place) - away), int(place) + away
         counts = resampled_counts(n)[:, order := np.argsort(run)]
         before = counts[:, :start].sum(axis=1, dtype=np.int32)[:, None]
         ends = before + counts[:, start:stop].cumsum(axis=1, dtype=np.int32)
@@ -52,8 +56,9 @@ def resampled_quantile(values: Values, level: float = 0.5) -> Resampled:
             run[order][start + (ends > rank).argmax(axis=1)]
             for rank in (np.floor(place), np.ceil(place))
         )
+        held.append(np.quantile(run, share))
         drawn.append(low + (high - low) * (place % 1))
-    return np.quantile(values, level, axis=1), np.stack(drawn, axis=1)
+    return np.array(held), np.stack(drawn, axis=1)
 
 
 def average_precision(score: Values, relevant: NDArray[np.bool_]) -> float:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
 from math import comb
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from attnlight.errors import InputError
 from attnlight.functional import minimal_flip_set
 from results_page.kept import Kept
 from results_page.measures import average_precision
@@ -25,74 +23,43 @@ NAMES = {
     "planted_negation_none": "planted with negation, no encoder",
 }
 MINIMAL = {"planted_4class_none": "planted, 4 classes, no encoder"}
-# What the page needs of `attnlight predict`, and of the last experiment.
-COLUMNS = ("index", "label", "tokens", "attention", "evidence")
-MINIMAL_COLUMNS = ("probabilities", "item_logits", "bias")
+# Columns that the page needs of what `attnlight predict` wrote.
+_COLUMNS = ("index", "label", "tokens", "attention", "evidence")
+PREDICTED = dict.fromkeys(NAMES, _COLUMNS)
+PREDICTED |= dict.fromkeys(MINIMAL, (*_COLUMNS, "probabilities", "item_logits", "bias"))
 GROUPS = ("all", "not negated", "negated")
-_NEGATOR, _KEYWORD = re.compile(r"not\d+"), re.compile(r"(good|bad)\d+")
-_EVIDENCE = {"for or against the label": np.not_equal, "for the label": np.greater}
-
-Text = Mapping[str, Any]  # as `attnlight predict` wrote it
-Floats = NDArray[np.float64]
+EVIDENCE = {"for or against the label": np.not_equal, "for the label": np.greater}
+_NEGATED = r"(?:^| )not\d+ (?:good|bad)\d+(?:$| )"  # a keyword after a negator (`PlantedEvidence`)
 
 
-def groups(texts: Sequence[Text]) -> dict[str, NDArray[np.bool_]]:
-    """Which texts belong to each of `GROUPS`, (n,).
-
-    A negated text has a keyword directly after a negator (`PlantedEvidence`).
-    """
-    pairs = [pairwise(text["tokens"]) for text in texts]
-    negated = np.array(
-        [any(_NEGATOR.fullmatch(a) and _KEYWORD.fullmatch(b) for a, b in pair) for pair in pairs]
-    )
+def groups(tokens: pd.Series) -> dict[str, NDArray[np.bool_]]:
+    """Which of some texts, lists of words, belong to each of `GROUPS`, (n,)."""
+    negated = tokens.str.join(" ").str.contains(_NEGATED).to_numpy()
     return dict(zip(GROUPS, (np.ones_like(negated), ~negated, negated), strict=True))
-
-
-def plausibility(runs: Sequence[Sequence[Text]], kind: str) -> tuple[Floats, Floats, Floats]:
-    """How well attention finds one kind of evidence, text by text.
-
-    Args:
-        runs: The texts of each run, in one order.
-        kind: A key of `_EVIDENCE`.
-
-    Returns:
-        Average precision of each run's attention, (S, n), and of a uniform attention, (n,); the
-        share of items that are evidence, (n,).
-    """
-    evidence = [_EVIDENCE[kind](text["evidence"], 0) for text in runs[0]]
-    scores = [[np.array(text["attention"][0]) for text in run] for run in runs]
-    scores.append([np.ones(len(found)) for found in evidence])
-    *attention, uniform = (list(map(average_precision, run, evidence)) for run in scores)
-    return np.array(attention), np.array(uniform), np.array([found.mean() for found in evidence])
 
 
 def accuracy(kept: Kept) -> Iterator[Row]:
     """Accuracy on all texts, on those that are not negated and on those that are."""
     for name, words in NAMES.items():
-        columns, masks = kept[name].test("predictions"), groups(kept[name].predicted()[0])
+        columns = kept[name].test("predictions")
         right = columns["prediction"] == columns["label"]
-        counts = " / ".join(f"{masks[group].sum():,}" for group in GROUPS[1:])
+        masks = groups(kept[name].predicted()["tokens"][: right.shape[1]])
         row = {"corpus and model": words, "seeds": len(right)}
-        row["texts, not negated / negated"] = counts
-        for group, mask in masks.items():
-            row[group] = of_means(right[:, mask]) if mask.any() else None
-        yield row
+        counts = (f"{masks[group].sum():,}" for group in GROUPS[1:])
+        row["texts, not negated / negated"] = " / ".join(counts)
+        yield row | {x: of_means(right[:, own]) if own.any() else None for x, own in masks.items()}
 
 
 def evidence(kept: Kept) -> Iterator[Row]:
-    """Average precision of attention beside its base rate and that of uniform attention.
-
-    Raises:
-        InputError: Attention and predictions are of different texts.
-    """
+    """Average precision of attention beside its base rate and that of uniform attention."""
     for name, words in NAMES.items():
-        runs = kept[name].predicted()
-        index = kept[name].test("predictions")["index"].tolist()
-        if any([text["index"] for text in texts] != index for texts in runs):
-            raise InputError(f"{name}: predict and test saw different texts.")
-        masks = groups(runs[0])
-        for kind in _EVIDENCE:
-            attention, uniform, base_rate = plausibility(runs, kind)
+        texts, seeds = kept[name].predicted(), len(kept[name].seeds)
+        masks = groups(texts["tokens"][: len(texts) // seeds])
+        scores = [np.array(heads[0]) for heads in texts["attention"]]
+        for kind, compare in EVIDENCE.items():
+            relevant = [compare(signs, 0) for signs in texts["evidence"]]
+            found = np.reshape([*map(average_precision, scores, relevant)], (seeds, -1))
+            rates = np.reshape([*map(np.mean, relevant)], (seeds, -1))[0]
             for group in GROUPS if masks["negated"].any() else GROUPS[:1]:
                 mask = masks[group]
                 yield {
@@ -100,13 +67,14 @@ def evidence(kept: Kept) -> Iterator[Row]:
                     "evidence": kind,
                     "texts": group,
                     "n": mask.sum(),
-                    "base rate": base_rate[mask].mean(),
-                    "AUPRC of uniform attention": uniform[mask].mean(),
-                    "AUPRC of the model's attention": of_means(attention[:, mask]),
+                    "base rate": rates[mask].mean(),
+                    # Equal weights share a rank, and so get the base rate where there is evidence.
+                    "AUPRC of uniform attention": np.where(rates > 0, rates, np.nan)[mask].mean(),
+                    "AUPRC of the model's attention": of_means(found[:, mask]),
                 }
 
 
-def inside(text: Text) -> tuple[float, ...]:
+def inside(text: Mapping[str, Any]) -> tuple[float, ...]:
     """Whether the minimal flip set of a text is inside what was planted for its label.
 
     Returns:
@@ -135,8 +103,9 @@ def inside(text: Text) -> tuple[float, ...]:
 def minimal(kept: Kept) -> Iterator[Row]:
     """The share of minimal sets inside the evidence beside attention's and chance."""
     for name, words in MINIMAL.items():
-        runs = [list(map(inside, texts)) for texts in kept[name].predicted()]
-        flips, size, smallest, attention, chance = np.moveaxis(np.array(runs, float), -1, 0)
+        found = [inside(text) for _, text in kept[name].predicted().iterrows()]
+        runs = np.reshape(found, (len(kept[name].seeds), -1, 5))
+        flips, size, smallest, attention, chance = np.moveaxis(runs, -1, 0)
         right = map("{:,}".format, (~np.isnan(flips)).sum(axis=1))
         yield {
             "corpus and model": words,

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
-import torch
 
-from attnlight.functional.spans import find_chunks
-from attnlight.problems.tagging import tag_scheme
+from attnlight.problems import problem_class
 from attnlight.records import read_metadata
 from attnlight.statistics.bootstrap import resampled_ratios
 from attnlight.statistics.f1 import resampled_f1
@@ -77,34 +75,27 @@ def accuracy(kept: Kept) -> Iterator[Row]:
             }
 
 
-def _runs(kept: Kept) -> Iterator[tuple[Row, Experiment, int]]:
-    """Corpus, on its first row, and seed; the experiment; the run's place in it."""
+def runs(kept: Kept, *, last: bool = False) -> Iterator[Row]:
+    """Every run: what the epoch that validation chose gave on the test split.
+
+    With `last` it stands beside the last epoch, both on validation.
+    """
     for name, corpus in TEXT.items():
-        for run, seed in enumerate(kept[name].seeds):
-            yield {"corpus": "" if run else corpus, "seed": seed}, kept[name], run
-
-
-def seeds(kept: Kept) -> Iterator[Row]:
-    """Every run: which epoch validation chose, and what it gave."""
-    for known, runs, run in _runs(kept):
-        curves, epoch = runs.validation[run], runs.chosen[run]
-        yield {
-            **known,
-            "epoch chosen": f"{epoch + 1} of {len(curves['auroc'])}",
-            "validation accuracy": curves["accuracy"][epoch],
-            "validation AUROC": curves["auroc"][epoch],
-            **{f"test {words}": measured(runs, key)[0][run] for key, words in MEASURES.items()},
-        }
-
-
-def epochs(kept: Kept) -> Iterator[Row]:
-    """What the choice of the epoch means, on validation: the epoch chosen beside the last one."""
-    for known, runs, run in _runs(kept):
-        curves, epoch = runs.validation[run], runs.chosen[run]
-        row = {**known, "epoch, chosen / last": f"{epoch + 1} / {len(curves['auroc'])}"}
-        for name, words in _CURVES.items():
-            row |= {f"{words}, chosen": curves[name][epoch], f"last#{words}": curves[name][-1]}
-        yield row
+        for place, seed in enumerate(kept[name].seeds):
+            curves, epoch = kept[name].curves.loc[seed], kept[name].chosen[seed]
+            row = {"corpus": "" if place else corpus, "seed": seed}
+            if last:
+                row["epoch, chosen / last"] = f"{epoch + 1} / {len(curves)}"
+                for curve, words in _CURVES.items():
+                    row[f"{words}, chosen"] = curves.at[epoch, curve]
+                    row[f"last#{words}"] = curves[curve].iat[-1]
+            else:
+                row["epoch chosen"] = f"{epoch + 1} of {len(curves)}"
+                row["validation accuracy"] = curves.at[epoch, "accuracy"]
+                row["validation AUROC"] = curves.at[epoch, "auroc"]
+                for measure, words in MEASURES.items():
+                    row[f"test {words}"] = measured(kept[name], measure)[0][place]
+            yield row
 
 
 def permutation(kept: Kept) -> Iterator[Row]:
@@ -135,10 +126,9 @@ def bins(kept: Kept) -> Iterator[Row]:
                 "maximum attention": _BINS[place],
                 "Jain & Wallace": theirs[predicted][place],
             }
-            for seed, own, tvd in zip(
-                kept[name].seeds, members, columns["median_tvd"], strict=True
-            ):
-                median = f"{np.median(tvd[own]):.3f} ({own.sum():,})" if own.any() else None
+            for run, seed in enumerate(kept[name].seeds):
+                own = columns["median_tvd"][run][members[run]]
+                median = f"{np.median(own):.3f} ({len(own):,})" if len(own) else None
                 row[f"here, seed {seed}"] = median
             yield row
 
@@ -148,12 +138,12 @@ def chunking(kept: Kept) -> Iterator[Row]:
     (base,) = kept.published["chunk_f1"]["models"]["trained attention"]
     for name, (model, reads) in TAGGERS.items():
         columns = kept[name].test("predictions")
-        best = [max(curves["f1"]) for curves in kept[name].validation]
+        best = kept[name].curves["f1"].groupby("seed").max()
         yield {
             "model": model,
             "reads": reads,
             "seeds": len(best),
-            "F1, development": np.mean(best),
+            "F1, development": best.mean(),
             "F1, test": over_seeds(chunk_f1(kept[name])),
             "token accuracy, test": (columns["prediction"] == columns["label"]).mean(),
             "paper": base if name == "conll2000_study" else None,
@@ -163,16 +153,12 @@ def chunking(kept: Kept) -> Iterator[Row]:
 def chunk_f1(experiment: Experiment) -> Resampled:
     """Chunk F1 of each run, 2 x right / (found + there), as it is and with sentences resampled."""
     columns = experiment.test("predictions")
-    metadata = read_metadata(experiment.folders[0] / "records/test/predictions.parquet")
-    scheme = tag_scheme([str(name) for name in metadata["classes"]])
-    begins = torch.from_numpy(np.diff(columns["index"], prepend=-1) != 0)
-    there, *runs = (
-        np.stack([part.numpy() for part in find_chunks(torch.from_numpy(tokens), begins, scheme)])
-        for tokens in (columns["label"], *columns["prediction"])
-    )
-    sentence, tops, bottoms = begins.cumsum(0).numpy() - 1, [], []
-    for found in runs:
-        right = (there[0] >= 0) & (there == found).all(axis=0)
-        tops.append(2 * np.bincount(sentence, right))
-        bottoms.append(np.bincount(sentence, np.add(there[0] >= 0, found[0] >= 0, dtype=float)))
-    return resampled_ratios(np.stack(tops, axis=1), np.stack(bottoms, axis=1))
+    classes = read_metadata(experiment.folders[0] / "records/test/predictions.parquet")["classes"]
+    label, starts = columns["label"], np.flatnonzero(np.diff(columns["index"], prepend=-1))
+    chunks, counts = problem_class("tagging").chunks, []
+    for prediction in columns["prediction"]:
+        there, found, right = chunks(label, prediction, starts, classes, "tokens")
+        both = np.stack([2.0 * right, np.add(there, found, dtype=float)])
+        counts.append(np.add.reduceat(both, starts, axis=1))
+    tops, bottoms = np.stack(counts, axis=2)
+    return resampled_ratios(tops, bottoms)

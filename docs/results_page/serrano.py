@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -22,8 +20,6 @@ from results_page.measures import resampled_quantile
 from results_page.predictions import measured
 from results_page.tables import Row, interval, number, over_seeds
 
-Values = NDArray[np.float64]
-Key = tuple[str, ...]  # a measure, and where it has them a ranking and what never flips counts as
 _NEXT = {"rnn": "conv", "conv": "none"}  # the encoder that a step leads to
 # What becomes of texts that a ranking never flips, as the page says it.
 NEVER: dict[erasure.Never, str] = {"listwise": "left out", "one": "as 1"}
@@ -50,60 +46,42 @@ MODELS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
 class Case:
     """What a claim may be made of: a model, or the step from one encoder to the next.
 
+    Args:
+        words: The corpus and the model or models.
+        values: What is averaged over texts: a column for each measure, named with its ranking and
+            what texts that never flip count as, where it has them; NaN where a text does not count.
+
     Attributes:
-        words: The corpus and the models.
-        rows: Columns of `single_erasure` and `decision_flip`, (n,), of a model; `index` of a step.
-        values: What is averaged over texts, (n,), NaN where a text does not count.
-        encoder: Whether the model has one.
+        encoder: Whether the model has one, or that which the step leads to.
+        estimates: Mean of each column, all on the same resamples of the texts. Of a model also
+            `ratio`: how many times as often a ranking needs fewer items than attention as the
+            reverse; `shift`: median of the attention that attention removes less another ranking's;
+            `box`: median fraction that attention removes less the upper quartile of the gradient's.
     """
 
-    words: list[str]
-    rows: Mapping[str, NDArray[Any]]
-    values: Mapping[Key, Values]
-    encoder: bool
-
-    @cached_property
-    def means(self) -> dict[Key, MeanInterval]:
-        """Mean of each of `values`, all on the same resamples of the texts."""
-        columns = np.stack([*self.values.values()], axis=1)
-        found = bootstrap_means(columns, self.rows["index"])
-        return dict(zip(self.values, found, strict=True))
-
-    def defined(self, *key: str) -> Values:
-        """One of `values` of the texts that count."""
-        found = self.values[key]
-        return found[~np.isnan(found)]
-
-    def estimate(self, measure: str, *key: str) -> MeanInterval:
-        """One of `means`, or one of three more.
-
-        `ratio`: how many times as often a ranking needs fewer items than attention as the reverse;
-        `box`: median fraction that attention removes less the upper quartile of another ranking's;
-        `shift`: median of the attention that attention removes less another ranking's.
-        """
-        if (measure, *key) in self.means:
-            return self.means[measure, *key]
-        if measure == "ratio":
-            first, _, second = erasure.sooner(self.rows, *key, "attention").T
-            found = ratio_of_shares(first, second, self.rows["index"])
-        else:
-            part, level = {"box": ("fraction", 0.75), "shift": ("mass", 0.5)}[measure]
-            ranking, never = key
-            own, other = (self.defined(part, name, never) for name in ("attention", ranking))
-            if not len(own):
-                return MeanInterval(*[float("nan")] * 3, 0)
-            (a, drawn), (b, theirs) = (
-                resampled_quantile(own[None]),
-                resampled_quantile(other[None], level),
-            )
-            ends = percentile_interval((drawn - theirs)[:, 0])
-            found = MeanInterval(float(a[0] - b[0]), *ends, len(own))
-        self.means[measure, *key] = found
-        return found
+    def __init__(self, words: list[str], values: pd.DataFrame) -> None:
+        self.words, self.values, self.encoder = words, values, not words[1].endswith("noenc")
+        means = bootstrap_means(values.to_numpy(), values.index.to_numpy())
+        self.estimates = dict(zip(values, means, strict=True))
+        compared = [score for score in SCORES if f"sooner {score}" in values]  # with attention
+        for score in compared:
+            both = values[f"sooner {score}"], values[f"later {score}"]
+            self.estimates[f"ratio {score}"] = ratio_of_shares(*both, values.index.to_numpy())
+        quantiles = [("shift", "mass", score, 0.5) for score in compared]
+        if compared and not self.encoder:
+            quantiles.append(("box", "fraction", "gradient", 0.75))
+        for (measure, part, score, level), never in product(quantiles, NEVER):
+            both = values[[f"{part} attention {never}", f"{part} {score} {never}"]].dropna()
+            estimate = MeanInterval(np.nan, np.nan, np.nan, 0)
+            if len(both):
+                levels = np.array([0.5, level])
+                (own, other), drawn = resampled_quantile(both.to_numpy().T, levels)
+                ends = percentile_interval(drawn[:, 0] - drawn[:, 1])
+                estimate = MeanInterval(float(own - other), *ends, len(both))
+            self.estimates[f"{measure} {score} {never}"] = estimate
 
 
 def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
@@ -113,51 +91,34 @@ def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
         name: Its experiment, one of `MODELS`.
         rows: The columns `index`, `ERASURE`, `REMOVAL` and `removed_fraction_<ranking>`, (n,).
     """
-    top, other, drawn = (rows[column] for column in ("flip_top_attention", *_DRAWN))
-    first, same, second = erasure.sooner(rows, "gradient", "attention").T
-    least = np.where(erasure.flipped_by_all(rows), rows["minimal_count"], np.nan)
+    top, other, js = (rows[column] for column in ("flip_top_attention", *_DRAWN))
     values = {
-        ("both",): top * other,
-        ("top alone",): top * (1 - other),
-        ("other alone",): (1 - top) * other,
-        ("neither",): (1 - top) * (1 - other),
-        ("closer",): np.where(np.isnan(drawn), np.nan, drawn < 0),
-        ("stands",): 1 - top,
-        ("further",): np.where(np.isnan(drawn), np.nan, drawn > 0),
-        ("sooner",): first,
-        ("as soon",): same,
-        ("later",): second,
-        ("excess", "minimal"): least,
+        "of one item": np.where(rows["length"] == 1, 1.0, np.nan),
+        "other flips": other,
+        "both": top * other,
+        "top alone": top * (1 - other),
+        "other alone": (1 - top) * other,
+        "neither": (1 - top) * (1 - other),
+        "closer": np.where(np.isnan(js), np.nan, js < 0),
+        "further": np.where(np.isnan(js), np.nan, js > 0),
+        "stands": 1 - top,
+        "excess minimal": np.where(erasure.flipped_by_all(rows), rows["minimal_count"], np.nan),
     }
     for score in SCORES:
-        values["flips", score] = rows[f"flip_top_{score}"]
-        values["more flips", score] = rows[f"flip_top_{score}"] - top
+        values[f"flips {score}"] = rows[f"flip_top_{score}"]
+        values[f"more flips {score}"] = rows[f"flip_top_{score}"] - top
+    for score in SCORES[1:]:
+        speeds = (f"{word} {score}" for word in ("sooner", "as soon", "later"))
+        values |= zip(speeds, erasure.sooner(rows, score, "attention").T, strict=True)
     for order in ORDERS:
-        values["excess", order] = erasure.beyond_minimum(rows, order)
+        values[f"excess {order}"] = erasure.beyond_minimum(rows, order)
     for ranking in ALL:
-        values["never", ranking] = erasure.removed(rows, "never_flips", ranking, "column")
-        values["needs all", ranking] = erasure.removed(rows, "needs_all", ranking)
+        values[f"never {ranking}"] = erasure.removed(rows, "never_flips", ranking, "column")
+        values[f"needs all {ranking}"] = erasure.removed(rows, "needs_all", ranking)
         for never, part in product(NEVER, ("fraction", "mass")):
             left = erasure.removed(rows, f"removed_{part}", ranking, never)
-            values[part, ranking, never] = left
-    return Case([*MODELS[name].values()], rows, values, not name.endswith("_none"))
-
-
-def step_case(first: Case, second: Case) -> Case:
-    """How much less of a text a ranking removes under the second model's encoder, texts paired.
-
-    Raises:
-        InputError: The two models were tested on different texts.
-    """
-    words = [first.words[0], f"{first.words[1]} − {second.words[1]}"]  # noqa: RUF001
-    index = first.rows["index"]
-    if not np.array_equal(index, second.rows["index"]):
-        raise InputError(f"{words[1]}: the runs were tested on different texts.")
-    values = {
-        ("fall", *key): first.values["fraction", *key] - second.values["fraction", *key]
-        for key in product(SCORES, NEVER)
-    }
-    return Case(words, {"index": index}, values, True)
+            values[f"{part} {ranking} {never}"] = left
+    return Case([*MODELS[name].values()], pd.DataFrame(values, index=rows["index"]))
 
 
 def read_models(kept: Kept) -> dict[str, Case]:
@@ -165,10 +126,7 @@ def read_models(kept: Kept) -> dict[str, Case]:
     found = {}
     for name in (name for name in MODELS if name in kept):
         columns = kept[name].test("single_erasure") | kept[name].test("decision_flip")
-        rows = {
-            column: values if values.ndim == 1 else values[0].astype(float)
-            for column, values in columns.items()
-        }
+        rows = {x: own if own.ndim == 1 else own[0].astype(float) for x, own in columns.items()}
         for ranking in ALL:
             count = "minimal_count" if ranking == "minimal" else f"removed_count_{ranking}"
             rows[f"removed_fraction_{ranking}"] = rows[count] / rows["length"]
@@ -176,28 +134,37 @@ def read_models(kept: Kept) -> dict[str, Case]:
     return found
 
 
-def cases(models: Mapping[str, Case]) -> dict[str, list[Case]]:
-    """All models; those with an encoder and without; steps from rnn to conv and to no encoder."""
-    steps = []
+def cases(models: Mapping[str, Case]) -> dict[str, dict[str, Case]]:
+    """All models; those with an encoder and without; steps from rnn to conv and to no encoder.
+
+    A step is how much less of a text a ranking removes under the second encoder, texts paired.
+
+    Raises:
+        InputError: The two models of a step were tested on different texts.
+    """
+    found: dict[str, dict[str, Case]] = {"models": {}, "encoder": {}, "none": {}, "steps": {}}
     for name, first in models.items():
+        found["models"][name] = found["encoder" if first.encoder else "none"][name] = first
         stem, _, encoder = name.rpartition("_")
         second = models.get(f"{stem}_{_NEXT.get(encoder)}")
-        steps += [step_case(first, second)] if second else []
-    return {
-        "models": [*models.values()],
-        "encoder": [case for case in models.values() if case.encoder],
-        "none": [case for case in models.values() if not case.encoder],
-        "steps": steps,
-    }
+        if second is None:
+            continue
+        words = f"{first.words[1]} − {second.words[1]}"  # noqa: RUF001
+        if not first.values.index.equals(second.values.index):
+            raise InputError(f"{words}: the runs were tested on different texts.")
+        before, after = (case.values.filter(like="fraction ") for case in (first, second))
+        falls = (before - after).rename(columns=lambda key: key.replace("fraction", "fall"))
+        found["steps"][name] = Case([first.words[0], words], falls)
+    return found
 
 
 def accuracy(kept: Kept) -> Iterator[Row]:
     """Accuracy beside the published, macro F1 and epochs."""
     for name in (name for name in MODELS if name in kept):
-        (curves,), (epoch,) = kept[name].validation, kept[name].chosen
+        curves, (epoch,) = kept[name].curves, kept[name].chosen
         yield MODELS[name] | {
             "test texts": len(kept[name].test("predictions")["label"]),
-            "epoch chosen": f"{epoch + 1} of {len(curves['accuracy'])}",
+            "epoch chosen": f"{epoch + 1} of {len(curves)}",
             "accuracy": over_seeds(measured(kept[name], "accuracy")),
             "published": kept.published["serrano_accuracy"].get(name),
             "macro F1": over_seeds(measured(kept[name], "f1")),
@@ -212,7 +179,6 @@ def several_classes(kept: Kept) -> Iterator[Row]:
             continue
         texts = pd.read_parquet(path).query("items > 1")  # attention on one item has no choice
         texts = texts.assign(gain=texts.now - texts.before)
-        means = texts.mean()
         js = bootstrap_means(texts[["before", "now", "upper", "gain"]].to_numpy(), texts.index)
         before, now, upper, gain = (interval(found, 3) for found in js)
         yield words | {
@@ -225,6 +191,6 @@ def several_classes(kept: Kept) -> Iterator[Row]:
             "mean gain": gain,
             "below 0.01 before": number((texts.before < _NOTHING).mean(), 2),
             "now": number((texts.now < _NOTHING).mean(), 2),
-            "ms a text before": f"{means.before_ms:.0f}",
-            "now#ms": f"{means.now_ms:.0f}",
+            "ms a text before": f"{texts.before_ms.mean():.0f}",
+            "now#ms": f"{texts.now_ms.mean():.0f}",
         }

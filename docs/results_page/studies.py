@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from attnlight.report.study import conditions
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.groups import guides
-from attnlight.report.study.tables import Tables
-from attnlight.report.study.verdict import Verdict, verdicts
+from attnlight.report.study.tables import study_tables
+from attnlight.report.study.verdict import verdicts
 from attnlight.report.tables import Table, markdown_table
 from results_page.tables import DASH
 
@@ -37,45 +39,36 @@ _TABLE2 = {
 def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
     """Tables and sentences of every kept study by the name of their place on the page.
 
-    Args:
-        folder: docs/results/studies; `<study>-<condition>` is one condition of a study.
-        published: docs/results/published.yaml.
-
-    Returns:
-        For each study `<name>_<table>` and `<name>_verdict`, and the same once for the conditions
-        of a study together; none where no study is kept.
+    They are `<study>_<table>` and `<study>_verdict`; the conditions of a study, kept as
+    `<study>-<condition>`, have one set together.
 
     Raises:
         InputError: The files of a study are missing or damaged.
     """
-    blocks: dict[str, str] = {}
+    found: dict[str, tuple[Mapping[str, Table], Mapping[str, Sequence[str]]]] = {}
     compared: dict[str, dict[str, Path]] = {}
     for path in sorted(path.parent for path in folder.glob("*/study.json")):
         study = read_study(path)
         condition = study.facts["options"]
         if condition is None:
             estimates = Estimates(study)
-            tables = with_published(study, Tables(estimates).all(), published)
-            blocks |= placed(path.name, tables, verdicts(estimates))
+            tables = with_published(study, study_tables(estimates), published)
+            found[path.name] = tables, verdicts(estimates)
         else:
-            name = path.name.removesuffix(f"-{condition}")
-            compared.setdefault(name, {})[condition] = path
+            compared.setdefault(path.name.removesuffix(f"-{condition}"), {})[condition] = path
     for name, folders in compared.items():
-        collected, absent = conditions.read_conditions(folders)
-        answers = conditions.exclusivity_verdicts(collected, absent)
-        blocks |= placed(name, conditions.exclusivity_tables(collected), answers)
+        collected = conditions.read_conditions(folders)
+        answers = conditions.exclusivity_verdicts(collected)
+        found[name] = conditions.exclusivity_tables(collected), answers
+    blocks: dict[str, str] = {}
+    for name, (tables, answers) in found.items():
+        place = name.replace("-", "_")
+        for stem, one in tables.items():
+            note = f"\n{one.note}\n" if one.note else ""
+            blocks[f"{place}_{stem}"] = markdown_table(one.head, one.rows) + note
+        told = (f"* **{question}** {' '.join(said)}\n" for question, said in answers.items())
+        blocks[f"{place}_verdict"] = "".join(told)
     return blocks
-
-
-def placed(name: str, tables: Mapping[str, Table], found: Sequence[Verdict]) -> dict[str, str]:
-    """Tables with their notes, and questions with their answers, by the name of their place."""
-    blocks = {
-        stem: markdown_table(one.head, one.rows) + (f"\n{one.note}\n" if one.note else "")
-        for stem, one in tables.items()
-    }
-    answers = [f"* **{one.question}** {' '.join(one.sentences)}\n" for one in found]
-    blocks["verdict"] = "".join(answers)
-    return {f"{name.replace('-', '_')}_{stem}": text for stem, text in blocks.items()}
 
 
 def with_published(
@@ -86,38 +79,36 @@ def with_published(
     Rows of Wiegreffe & Pinter for the study's corpus, and of Yang for taggers, stand below ours;
     the former's guides are one more column.
     """
-    pinter, source = published["wiegreffe_pinter"], published["wiegreffe_pinter"]["source"]
+    pinter, quality = published["wiegreffe_pinter"], study.words.quality
+    source = pinter["source"]
     corpus = next((name for stem, name in CORPORA.items() if study.experiment.startswith(stem)), "")
     uniform, given, best = (
         pinter[part].get(corpus, {}) for part in ("base_uniform", "guides", "adversary")
     )
-    below = {
-        "table2": [
-            [f"{name} ({source})", DASH, uniform[key], DASH]
-            for key, name in _TABLE2.items()
-            if key in uniform
-        ]
-    }
+    below = [  # the table, the first cell and the others by heading
+        ("table2", f"{name} ({source})", {quality: uniform[key]})
+        for key, name in _TABLE2.items()
+        if key in uniform
+    ]
     if best:
         # They take half of the total variation distance of two classes, so that their loss is half
         # of ours at twice the lambda.
         lam = f"{2 * float(best['lambda']):.3g}, the published λ = {best['lambda']} converted"
-        name = f"best adversary (KL, λ = {lam}; {source})"
-        below["table4"] = [[name, DASH, best["f1"], best["tvd"], best["js"]]]
-    for stem, figures in published["chunk_f1"].items() if study.words.quality == "chunk F1" else ():
-        head = tables[stem].head[1:]
-        below[stem] = [
-            [f"{name} (Yang 2020)", *(f1 if word == "chunk F1" else DASH for word in head)]
-            for name, column in figures.items()
-            for f1 in column
-        ]
+        figures = {quality: best["f1"], "TVD": best["tvd"], "JS": best["js"]}
+        below.append(("table4", f"best adversary (KL, λ = {lam}; {source})", figures))
+    for stem, models in published["chunk_f1"].items() if quality == "chunk F1" else ():
+        for name, column in models.items():
+            below += [(stem, f"{name} (Yang 2020)", {quality: f1}) for f1 in column]
     found = {}
     for stem, one in tables.items():
-        head, rows = one.head, [*one.rows, *below.get(stem, [])]
+        frame = pd.DataFrame(one.rows, columns=one.head)
         if stem == "table3" and given:
-            figures = [given.get(name, DASH) for name in guides(study)]
-            rows = [[*row, f1] for row, f1 in zip(rows, figures, strict=True)]
-            head = [*head, source]
+            frame = frame.assign(
+                **{source: [given.get(name, DASH) for name in guides(study).get(None, {})]}
+            )
+        for place, label, figures in below:
+            if place == stem:
+                frame.loc[len(frame)] = [label, *(figures.get(x, DASH) for x in frame.columns[1:])]
         place = "lambdas" if stem == "adversaries" and not study.losses else stem
-        found[place] = Table.of(one.title, head, rows, one.note)
+        found[place] = Table(one.title, [*frame.columns], frame.to_numpy().tolist(), one.note)
     return found

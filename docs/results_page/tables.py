@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from attnlight.report.tables import markdown_table
@@ -37,20 +38,18 @@ def table(rows: Iterable[Row], left: int = 1) -> str:
 
 def _text(cell: object) -> str:
     match cell:
-        case None:
-            return DASH
         case MeanInterval():
             return interval(cell)
         case int() | np.integer():
             return f"{cell:,}"
-        case float():
+        case float() | None:
             return number(cell)
     return str(cell)
 
 
-def number(value: float, places: int = 3) -> str:
+def number(value: float | None, places: int = 3) -> str:
     """So many decimals, nought without a sign; a dash where undefined."""
-    return DASH if np.isnan(value) else f"{round(value, places) + 0.0:.{places}f}"
+    return DASH if pd.isna(value) else f"{round(value, places) + 0.0:.{places}f}"
 
 
 def interval(found: MeanInterval, places: int = 2) -> str:

@@ -29,15 +29,11 @@ _MEANS = (
 )
 _CHUNK_F1 = {"`study`: the released encoder": 0.9, "BiLSTM below `residual`": 0.925}
 _HIGH = 0.6  # JS
+_STUDY, _VECTORS = "wiegreffe_pinter_sst", "wiegreffe_pinter_sst_vectors"
 
 
 def targets(kept: Kept, tables: Tables) -> Iterator[Row]:
-    """Each target with the mean over seeds, or the end of its interval, that it is held against.
-
-    Args:
-        kept: The kept experiments.
-        tables: The other tables of the page.
-    """
+    """Each target with the mean over seeds, or the end of its interval, that it is held against."""
     found: list[tuple[str, str, str, float, float]] = []
     for place, column, name, measure, side, bound in _MEANS:
         found.append((name, measure, side, bound, tables.cell(place, column, name).value))
@@ -57,22 +53,18 @@ def targets(kept: Kept, tables: Tables) -> Iterator[Row]:
         f1 = tables.cell("chunking", "F1, test", model).value
         found.append((f"CoNLL-2000, {model}", "test chunk F1", LEAST, bound, f1))
     # How far JS rises with lambda, and how many lambdas lie on the way.
-    name, js = (
-        "SST, random vectors, adversaries by KL",
-        tables.cells("wiegreffe_pinter_sst_lambdas", "JS"),
-    )
-    means = {lam: cell.value for lam, cell in js.items() if lam.startswith("KL, ")}
+    js = tables.cells(f"{_STUDY}_lambdas", "JS").items()
+    means = {lam: cell.value for lam, cell in js if lam.startswith("KL, ")}
     between = sum(means["KL, λ = 0"] < mean < _HIGH for mean in means.values())
     path = f"lambdas with a mean JS between lambda 0's and {_HIGH:g}"
+    name = "SST, random vectors, adversaries by KL"
     found.append((name, "highest mean JS of a lambda", LEAST, _HIGH, max(means.values())))
     found.append((name, path, LEAST, 3, between))
     # JS of the adversary that validation chose, and what imitation loses beside lambda 0's.
-    name = "SST, vectors trained on IMDb and SST, adversary chosen on validation"
-    js, tvd, f1 = (
-        tables.cells("wiegreffe_pinter_sst_vectors_table4", x) for x in ("JS", "TVD", "F1")
-    )
+    js, tvd, f1 = (tables.cells(f"{_VECTORS}_table4", column) for column in ("JS", "TVD", "F1"))
     best = next(cell.value for words, cell in js.items() if words.startswith("best adversary"))
     lost, moved = (column["best less λ = 0"].value for column in (tvd, f1))
+    name = "SST, vectors trained on IMDb and SST, adversary chosen on validation"
     found.append((name, "mean JS", LEAST, 0.4, best))
     found.append((name, "mean TVD, above lambda 0's", MOST, 0.04, lost))
     found.append((name, "F1, distance from lambda 0's", MOST, 0.02, abs(moved)))

@@ -26,7 +26,6 @@ from attnlight.functional import (
     worst_case_attention,
 )
 from attnlight.functional import leave_one_out as importances
-from attnlight.functional.erasure.flips import first_change
 from attnlight.models import FlatClassifier
 from attnlight.tasks import AttentionClassifier
 from tests.bases import trainer
@@ -213,7 +212,8 @@ def flipped_after(output: AttentionOutput, order: Tensor) -> Tensor:
     """Items erased when the decision first changes, (B,), from the logits after every step."""
     assert output.item_logits is not None
     logits = erase_ranking(output.weights, output.item_logits, output.bias, output.mask, order)
-    return first_change(logits.argmax(-1) != output.logits.argmax(-1, keepdim=True))
+    changed = logits.argmax(-1) != output.logits.argmax(-1, keepdim=True)
+    return torch.where(changed.any(-1), changed.byte().argmax(-1) + 1, -1)
 
 
 @torch.no_grad()

@@ -131,6 +131,6 @@ def attached(name: str) -> list[InterpretabilityTest]:
 
 def of_like_length(dataset: TokenDataset, texts: int) -> TextBatch:
     """A batch as evaluation loads it, sorted by length: the one of median length."""
-    batches = list(OnceSampler(len(dataset), texts, lengths=dataset.lengths))
+    batches = list(OnceSampler(dataset.lengths, texts))
     batches.sort(key=lambda rows: int(dataset.lengths[rows].max()))
     return dataset[batches[len(batches) // 2]]

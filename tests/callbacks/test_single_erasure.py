@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attnlight.batch import AttentionOutput
 from attnlight.callbacks import SingleErasure
-from attnlight.functional.ranking import random_others, released_item
+from attnlight.functional.ranking import random_others
 from attnlight.models.readout import SCORES
 from tests.callbacks.handmade import Hidden, Oracle, batch_of, output_of, random_output
 
@@ -146,6 +146,8 @@ class TestReleasedDraw:
         output = random_output()
         found = columns_of(output, compat=True, seed=2)
         without = columns_of(output, seed=2)
+        first = torch.zeros_like(output.rows[:, :1])
+        places = random_others(output.mask, output.rows, first, seed=2, released=True)
         assert found.keys() - without.keys() == {
             f"{measure}_compat_{score}"
             for measure in ("flip_other", "delta_weight", "delta_js")
@@ -153,7 +155,7 @@ class TestReleasedDraw:
         }
         for row in (output.mask.sum(-1) > 1).nonzero().flatten().tolist():
             oracle = Oracle(output, row)
-            place = int(released_item(output.mask, output.rows, seed=2)[row])
+            place = int(places[row])
             assert place in oracle.items[1:]
             top = oracle.order("gradient")[0]
             own = oracle.without([])

@@ -52,7 +52,8 @@ class Sentence:
     def __init__(self, model: SelfAttentionTagger, batch: TextBatch) -> None:
         self.model, self.batch = model, batch
         self.output = model(batch)
-        self.values = model.attention.values(model.norm(self.output.states))[0]
+        _, _, values = model.attention(model.norm(self.output.states), batch.mask)
+        self.values = values[0]
         self.index = int(batch.index)
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ from attnlight.batch import BOS, EOS, UNK
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.documents import DocumentReader
 from attnlight.data.encode import write_split
+from attnlight.data.parts import Part
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
 from attnlight.data.tokenization import TextRules, make_tokenizer
@@ -28,7 +29,8 @@ def write(
     labels = np.arange(len(reader.rows)) % 2
     tokenizer = make_tokenizer(rules, ["film", "good", "qqq"])
     kept = np.arange(len(reader.rows))[1:] if len(reader.rows) > 1 else np.arange(1)
-    counts = write_split(folder / "train", reader, kept, labels, tokenizer)
+    part = Part("train", kept, reader=reader, labels=labels)
+    counts = write_split(folder / "train", part, tokenizer)
     assert list(counts) == ["empty"]
     rows = datasets.load_from_disk(str(folder / "train"))
     return TokenDataset(folder / "train"), rows, counts["empty"]
@@ -107,9 +109,7 @@ def test_columns_of_a_split_of_sentences(tmp_path: Path) -> None:
     reader = DocumentReader(datasets.Dataset.from_dict({"text": texts}), Source(text="text"))
     counts = write_split(
         tmp_path / "train",
-        reader,
-        np.arange(3),
-        np.array([1, 0, 1]),
+        Part("train", np.arange(3), reader=reader, labels=np.array([1, 0, 1])),
         make_tokenizer(rules, ["film", "good"]),
         SentenceRules(max_sentences=2, max_tokens=2),
     )

@@ -12,7 +12,7 @@ def lengths(n: int, seed: int = 0) -> np.ndarray:
 
 
 def dealt(n: int, world: int, pad: bool, size: int = 4) -> list[list[list[int]]]:
-    return [list(OnceSampler(n, size, rank, world, pad)) for rank in range(world)]
+    return [list(OnceSampler(np.arange(n) + 1, size, rank, world, pad)) for rank in range(world)]
 
 
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 500])
@@ -47,15 +47,16 @@ def test_lengths_within_a_batch_differ_by_the_jitter_only() -> None:
         assert high - math.ceil(high / 10) <= low + math.ceil(low / 10) + 1
 
 
-def test_jitter_follows_the_published_rule() -> None:
-    # One length only: sampled order then shows nothing, so the jitter is read off directly.
-    lengths = np.full(60_000, 30, np.int32)
-    moved = BucketSampler._jittered(lengths, np.random.default_rng(0)) - 30
-    values, counts = np.unique(moved, return_counts=True)
-    assert values.tolist() == [-3, -2, -1, 0, 1, 2]  # [floor(-3.0), ceil(3.0))
-    assert np.allclose(counts / 60_000, 1 / 6, atol=0.01)
-    short = BucketSampler._jittered(lengths[:9], np.random.default_rng(0)) - 30
-    assert set(short.tolist()) <= set(range(-3, 3))
+@pytest.mark.parametrize("shorter", range(24, 30))
+def test_jitter_follows_the_published_rule(shorter: int) -> None:
+    # One batch shows the order itself. Six equally likely lengths from L - 3 to L + 2 overlap with
+    # those of 30, from 27 to 32, in all but 30 - L of them.
+    n = 30_000
+    (order,) = BucketSampler(np.repeat(np.array([shorter, 30], np.int32), n), 2 * n, seed=0)
+    longer = np.array(order) >= n
+    apart = (30 - shorter) / 6
+    assert longer.argmax() / n == pytest.approx(apart, abs=0.01)  # of length 30, the first
+    assert (~longer[::-1]).argmax() / n == pytest.approx(apart, abs=0.01)
 
 
 def test_batches_come_in_random_order_of_length() -> None:
@@ -111,9 +112,9 @@ def test_ranks_train_on_similar_lengths_at_each_step() -> None:
 def test_evaluation_reads_every_text_exactly_once(n: int, world: int) -> None:
     ranks = dealt(n, world, pad=False)
     for rank, batches in enumerate(ranks):
-        assert list(itertools.chain(*batches)) == list(range(rank, n, world))
-        assert len(batches) == len(OnceSampler(n, 4, rank, world))
-        assert all(len(batch) == 4 for batch in batches[:-1])
+        assert sorted(itertools.chain(*batches)) == list(range(rank, n, world))
+        assert len(batches) == len(OnceSampler(lengths(n), 4, rank, world))
+        assert sorted(map(len, batches))[1:] == [4] * (len(batches) - 1)
 
 
 @pytest.mark.parametrize(("n", "world"), [(10, 1), (9, 2), (10, 3), (1821, 2), (17, 16)])
@@ -131,20 +132,20 @@ def test_padded_evaluation_gives_all_ranks_as_much_and_marks_repeats(n: int, wor
 @pytest.mark.parametrize("pad", [False, True])
 def test_sorted_evaluation_pads_little_and_reads_every_text_once(world: int, pad: bool) -> None:
     sizes = lengths(1001)
-    ranks = [list(OnceSampler(1001, 10, rank, world, pad, sizes)) for rank in range(world)]
+    ranks = [list(OnceSampler(sizes, 10, rank, world, pad)) for rank in range(world)]
     positions = list(itertools.chain(*itertools.chain(*ranks)))
     assert sorted(p for p in positions if p >= 0) == list(range(1001))
     padded = sum(len(b) * sizes[b].max() for b in itertools.chain(*ranks) if min(b) >= 0)
     assert padded < 1.05 * sizes.sum()
     means = [sizes[[p for p in batch if p >= 0]].mean() for batch in ranks[0] if max(batch) >= 0]
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.4  # a limited run sees all
-    assert ranks[0] == list(OnceSampler(1001, 10, 0, world, pad, sizes))
+    assert ranks[0] == list(OnceSampler(sizes, 10, 0, world, pad))
 
 
 @pytest.mark.parametrize(("n", "world", "pad"), [(301, 1, False), (301, 2, True), (302, 2, False)])
 def test_batches_of_long_texts_are_cut_alike_on_all_ranks(n: int, world: int, pad: bool) -> None:
     sizes = lengths(n)
-    samplers = [OnceSampler(n, 16, rank, world, pad, sizes, 20_000) for rank in range(world)]
+    samplers = [OnceSampler(sizes, 16, rank, world, pad, 20_000) for rank in range(world)]
     ranks = [list(sampler) for sampler in samplers]
     assert len({len(batches) for batches in ranks}) == 1
     assert [len(sampler) for sampler in samplers] == list(map(len, ranks))
@@ -158,8 +159,8 @@ def test_batches_of_long_texts_are_cut_alike_on_all_ranks(n: int, world: int, pa
 
 def test_uncut_batches_are_those_of_every_text_once() -> None:
     sizes = lengths(101)
-    uncut = OnceSampler(101, 8, lengths=sizes)
-    assert list(OnceSampler(101, 8, lengths=sizes, pairs=10**9)) == list(uncut)
+    uncut = OnceSampler(sizes, 8)
+    assert list(OnceSampler(sizes, 8, pairs=10**9)) == list(uncut)
 
 
 def shapes(n: int) -> np.ndarray:
@@ -189,7 +190,7 @@ def test_training_batches_of_sentences_hold_every_text_once_and_pad_little(world
 
 def test_evaluation_sorts_texts_by_sentences_and_then_by_the_longest() -> None:
     sizes = shapes(501)
-    sampler = OnceSampler(501, 10, lengths=sizes)
+    sampler = OnceSampler(sizes, 10)
     batches = list(sampler)
     assert sorted(itertools.chain(*batches)) == list(range(501))
     expected = sorted(range(501), key=lambda p: (*sizes[p].tolist(), p))
@@ -202,8 +203,7 @@ def test_one_length_of_each_text_may_stand_in_a_column() -> None:
     sizes = lengths(300)
     column = sizes[:, None]
     assert list(BucketSampler(column, 16, 0)) == list(BucketSampler(sizes, 16, 0))
-    kept, other = OnceSampler(300, 9, lengths=column), OnceSampler(300, 9, lengths=sizes)
-    assert list(kept) == list(other)
+    assert list(OnceSampler(column, 9)) == list(OnceSampler(sizes, 9))
 
 
 def test_the_batches_of_flat_texts_are_those_of_earlier_runs() -> None:

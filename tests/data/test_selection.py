@@ -1,7 +1,12 @@
+import datasets
 import numpy as np
 import pytest
 
+from attnlight.data.documents import DocumentReader
+from attnlight.data.parts import Part, open_documents
 from attnlight.data.selection import Kept, Selection, choose, choose_stratified
+from attnlight.data.sources import Source
+from attnlight.data.tokenization import TextRules
 from attnlight.errors import InputError
 
 MASK = (1 << 64) - 1
@@ -45,14 +50,22 @@ def test_choice_is_spread_and_changes_with_the_seed() -> None:
     assert abs(common - 4000) < 5 * np.sqrt(4000)
 
 
+def documents(selection: Selection, *texts: str) -> Part[DocumentReader]:
+    """The split of the texts within the limits; the first two have no class."""
+    rows = datasets.Dataset.from_dict({"text": texts})
+    reader = DocumentReader(rows, Source(path="corpus", split="test", text="text"))
+    labels = np.array([-1, -1, *[0] * (len(texts) - 2)])
+    return open_documents(reader, labels, TextRules(), selection)
+
+
 def test_length_limits_are_inclusive_and_counted() -> None:
-    kept = Kept("split train", np.array([2, 3, 5, 7, 8]))
-    Selection(min_tokens=2, max_tokens=4).by_length(kept, np.array([1, 2, 4, 5, 0], np.int32))
-    assert kept.rows.tolist() == [3, 5]
-    assert kept.counts() == {
+    texts = ("a b", "a b", "a", "a b", "a b c d", "a b c d e", "")
+    part = documents(Selection(min_tokens=2, max_tokens=4), *texts)
+    assert part.rows.tolist() == [3, 4]
+    assert part.counts() == {
         "rows": 2,
-        "dropped": 3,
-        "dropped_by": {"min_tokens": 2, "max_tokens": 1},
+        "dropped": 5,
+        "dropped_by": {"classes": 2, "min_tokens": 2, "max_tokens": 1},
     }
 
 
@@ -61,11 +74,10 @@ def test_length_limits_are_inclusive_and_counted() -> None:
     [(Selection(min_tokens=9), "min_tokens: 9"), (Selection(max_tokens=1), "max_tokens: 1")],
 )
 def test_a_filter_that_leaves_nothing_is_named(selection: Selection, filter_: str) -> None:
-    kept = Kept("split test of corpus", np.arange(2))
     with pytest.raises(
         InputError, match=f"no text of split test of corpus is left after {filter_}"
     ):
-        selection.by_length(kept, np.array([3, 4], np.int32))
+        documents(selection, "a", "a", "a b c", "a b c d")
 
 
 def test_validation_and_training_share_no_row() -> None:

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from attnlight.data.selection import Selection
 from attnlight.data.sources import Source
-from attnlight.data.splits import default_validation
+from attnlight.data.splits import complete_sources
 from tests.data.local import write_corpus
 
 ROWS = {"text": ["a b", "c"], "label": [0, 1]}
@@ -28,18 +29,21 @@ def test_the_first_name_that_exists_validates(
     tmp_path: Path, names: list[str], chosen: str | None
 ) -> None:
     main = Source(path=str(write_corpus(tmp_path / "c", **dict.fromkeys(names, ROWS))), text="t")
-    found = default_validation(main, {"train": Source(split="train").over(main, "train")}, tmp_path)
+    named = {"train": Source(split="train").over(main, "train")}
+    found = complete_sources(main, named, Selection(), tmp_path)
     expected = {} if chosen is None else {"validation": Source(split=chosen).over(main, "x")}
-    assert found == expected
+    assert found == named | expected
+    assert complete_sources(main, named, Selection(validation_fraction=0.1), tmp_path) == named
 
 
 def test_a_split_that_trains_or_tests_does_not_validate(tmp_path: Path) -> None:
     names = ["train", "validation", "dev"]
     main = Source(path=str(write_corpus(tmp_path / "c", **dict.fromkeys(names, ROWS))))
     test = Source(split="validation[:50%]").over(main, "test")
-    assert default_validation(main, {"test": test}, tmp_path)["validation"].split == "dev"
+    found = complete_sources(main, {"test": test}, Selection(), tmp_path)
+    assert [source.split for source in found.values()] == ["dev", "validation[:50%]"]
     elsewhere = Source(path="other/corpus", split="validation").over(main, "test")
-    found = default_validation(main, {"test": elsewhere}, tmp_path)
+    found = complete_sources(main, {"test": elsewhere}, Selection(), tmp_path)
     assert found["validation"].split == "validation"
 
 
@@ -53,5 +57,6 @@ def test_the_hub_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Source, "splits", splits)
     for revision in ("r1", "r1", "r2"):
         main = Source(path="a/b", revision=revision)
-        assert default_validation(main, {}, tmp_path / "cache")["validation"].split == "dev"
+        found = complete_sources(main, {}, Selection(), tmp_path / "cache")
+        assert found["validation"].split == "dev"
     assert calls == ["r1", "r2"]

@@ -66,7 +66,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_a_model_needs_to_know(cache: Path) -> None:
     data = Tiny({"train": [0, 1, 1, 1], "test": [1, 0]})
     assert data.classes == ["no", "yes"]
-    assert data.num_classes == 2
     assert data.vocab_size == 5
     assert data.label_counts == [1, 3]
     assert Tokenizer.from_str(data.tokenizer_json).token_to_id("word") == 4

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlight.data.tagged_dataset import TaggedDataset
+from attnlight.data.dataset import TokenDataset
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
 
@@ -299,7 +299,7 @@ def test_hub_id_by_default_at_its_parquet_revision() -> None:
 def test_a_worker_opens_the_split_itself(tmp_path: Path) -> None:
     dataset = both(tmp_path)[0].dataset("test")
     kind, arguments = dataset.__reduce__()
-    assert kind is TaggedDataset
+    assert kind is TokenDataset
     assert torch.equal(kind(*arguments)[[0]].labels, dataset[[0]].labels)
 
 

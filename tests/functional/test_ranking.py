@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnlight.functional import dense_ranks, random_rankings, ranking
-from attnlight.functional.ranking import random_others, released_item
+from attnlight.functional.ranking import random_others
 
 
 def keys(rows: int, start: int = 0) -> Tensor:
@@ -117,14 +117,17 @@ class TestReleasedItem:
     @pytest.mark.parametrize("length", [2, 3, 5])
     def test_is_any_place_but_the_first(self, length: int) -> None:
         mask = pad(every(4_000, length), (1, 2))
-        counts = Counter(released_item(mask, keys(4_000), seed=0).tolist())
+        first = torch.full((4_000, 1), 2)
+        found = random_others(mask, keys(4_000), first, seed=0, released=True)
+        counts = Counter(found.flatten().tolist())
         assert set(counts) == set(range(2, length + 1))
         if length > 2:
             assert stats.chisquare(list(counts.values())).pvalue > 1e-3
 
     def test_meets_the_top_item_once_in_so_many(self) -> None:
         top = 3
-        found = released_item(every(6_000, 5), keys(6_000), seed=0)
+        first = torch.full((6_000, 1), top)
+        found = random_others(every(6_000, 5), keys(6_000), first, seed=0, released=True)
         test = stats.binomtest(int((found == top).sum()), 6_000, 1 / 4)
         assert test.pvalue > 1e-3
         assert not (found == 0).any()

@@ -13,7 +13,7 @@ from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.functional import leave_one_out, left_out_logits, reencode
 from attnlight.models import ATTENTIONS, ENCODERS, FlatClassifier
 from attnlight.models import deletion as deletion_module
-from attnlight.models.deletion import AttentionLayer
+from attnlight.models.deletion import resumable
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 
@@ -174,7 +174,7 @@ def test_an_attention_that_context_cannot_explain_is_encoded_anew() -> None:
 
 def test_networks_of_other_shapes_are_not_resumed() -> None:
     def known(model: FlatClassifier) -> bool:
-        return AttentionLayer(model.encoder, model.attention, model.decoder).known
+        return resumable(model.encoder, model.attention)
 
     assert known(flat.model("bilstm"))
     assert known(flat.model("cnn"))

@@ -145,8 +145,9 @@ def test_sentences_with_nothing_to_attend_to_are_passed_over(encoder: str) -> No
     close(output.weights[..., places], plain.weights, torch.float64)
     close(output.item_logits[:, :, places], plain.item_logits, torch.float64, logits=True)
     assert (output.layers[0][~output.mask] == 0).all()
-    vectors, _, _ = made.sentence_vectors(collate([holes]))
-    assert (vectors[~output.mask] == 0).all()
+    vectors, counted, *_ = made._items(collate([holes]))
+    assert counted.sum() == len(places)
+    assert (vectors[~counted] == 0).all()
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)

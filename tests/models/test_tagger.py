@@ -100,7 +100,7 @@ def test_logits_are_weights_times_item_logits(kind: str) -> None:
     products = output.weights.unsqueeze(-1) * output.item_logits
     torch.testing.assert_close(products.sum((1, 2)), output.logits)
     assert output.item_logits.isfinite().all()
-    assert output.bias.shape == ((20, 4) if model.decoder.bias(output.states).ndim > 1 else (4,))
+    assert output.bias.shape == ((20, 4) if model.decoder.readout == "residual" else (4,))
 
 
 def test_one_sentence_shares_its_item_logits() -> None:

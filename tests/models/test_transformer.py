@@ -36,12 +36,14 @@ def test_attention_is_that_of_torch() -> None:
         theirs.out_proj.weight.copy_(torch.eye(12))
     states = torch.randn(2, 5, 12, dtype=torch.float64)
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    weights = ours.weights(states, mask)
+    own, weights, values = ours(states, mask)
     contexts, expected = theirs(
         states, states, states, key_padding_mask=~mask, average_attn_weights=False
     )
     torch.testing.assert_close(weights, expected)
-    torch.testing.assert_close(ours.mix(weights, ours.values(states)), contexts)
+    torch.testing.assert_close(own, contexts)
+    torch.testing.assert_close((weights @ values).transpose(1, 2).flatten(2), contexts)
+    assert torch.equal(ours(states, mask, weights)[0], own)
     assert (weights[1, :, :, 3:] == 0).all()
 
 

@@ -45,13 +45,3 @@ def test_words() -> None:
     assert (words.quality, words.criterion) == ("chunk F1", "chunk F1")
     other = Tagging.words([], target="marked")
     assert (other.quality, other.criterion) == ("accuracy", "macro F1")
-
-
-@pytest.mark.parametrize("classes", [["a", "b", "c"]])
-def test_released_losses_are_of_what_was_published(classes: list[str]) -> None:
-    with pytest.raises(InputError, match="compat"):
-        Classification(spec(9, classes)).released_loss()
-    with pytest.raises(InputError, match="compat"):
-        Tagging(spec(9, classes, target="marked")).released_loss()
-    with pytest.raises(InputError, match="compat is not known for sentences"):
-        problem_class("tests.tasks.sentences.Sentences")(spec(9, classes)).released_loss()

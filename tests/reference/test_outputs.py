@@ -40,7 +40,7 @@ def test_each_split_is_evaluated_once(tmp_path: Path, corpus: Planted, written: 
         reference = Reference(path)
         for split in ("train", "test", "train"):
             store = reference.outputs(corpus, split)
-            assert len(store) == len(corpus.dataset(split))
+            assert store.rows == len(corpus.dataset(split))
     assert written == ["train", "test"]
     assert Reference(save_base(tmp_path / "b.ckpt", corpus, seed=1)).outputs(corpus, "test")
     assert written == ["train", "test", "test"]
@@ -64,7 +64,7 @@ def test_outputs_outlive_the_checkpoint(
     first.outputs(corpus, "test")
     path.unlink()
     later = Reference(path, first.identity)
-    assert len(later.outputs(corpus, "test")) == 23
+    assert later.outputs(corpus, "test").rows == 23
     with pytest.raises(InputError, match="there is no checkpoint"):
         later.outputs(corpus, "validation")
 

@@ -106,7 +106,7 @@ def test_each_text_is_what_the_model_says_of_it_alone(written: Any) -> None:
         torch.testing.assert_close(weights, alone.weights, atol=2e-6, rtol=0)
         torch.testing.assert_close(logits, alone.logits, atol=1e-5, rtol=1e-5)
         rows += len(alone.rows)
-    assert len(outputs) == rows
+    assert outputs.rows == rows
     assert (outputs.heads, outputs.classes) == (alone.weights.shape[1], alone.logits.shape[1])
 
 
@@ -143,11 +143,15 @@ def test_repeats_of_a_padded_sampler_are_uniform(flat: tuple[Corpus, OutputStore
     assert logits[0].any()
 
 
-def test_several_batches_were_made_and_none_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_batches_were_made_and_none_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "_CPU_TOKENS", 12)
     corpus = Corpus()
     corpus.lengths[5], corpus.texts[5] = 30, torch.arange(30) + 4
-    batches = [b for b, _ in store._batches(corpus, np.arange(SIZE), torch.device("cpu"))]
+    model, batches = MODELS["flat"](), []
+    model.register_forward_pre_hook(lambda _, given: batches.append(given[0]))
+    write_outputs(model.eval(), corpus, tmp_path)
     sizes = [batch.tokens.shape for batch in batches]
     assert sorted(i for batch in batches for i in batch.index.tolist()) == sorted(corpus.index)
     assert all(texts * tokens <= 12 or texts == 1 for texts, tokens in sizes)

@@ -145,8 +145,8 @@ class TestPage:
         folder, page = reported
         for record in stored_records(folder / "records"):
             if record.epoch is None:
-                for line in summarise(record).lines:
-                    assert f"{line.mean:.3f}[{line.low:.3f}, {line.high:.3f}]" in page.text
+                for found in summarise(record).means.values():
+                    assert f"{found.mean:.3f}[{found.low:.3f}, {found.high:.3f}]" in page.text
         assert "0.625" in page.text  # test/accuracy of the CSV logger
 
     def test_opens_in_plain_language(self, reported: tuple[Path, Page]) -> None:

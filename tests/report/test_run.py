@@ -48,7 +48,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert run.configs["fit"]["seed_everything"] == 7
     assert run.configs.keys() == {"fit", "test"}
     assert run.config_text == (folder / "fit.yaml").read_text()
-    assert run.metrics[""].test == {"accuracy": 0.625}
+    assert run.metrics == {"": {"accuracy": 0.625}}
 
 
 def test_a_run_of_somebody_elses_program_has_no_configuration(tmp_path: Path) -> None:
@@ -98,36 +98,34 @@ def test_curves_and_test_metrics(tmp_path: Path) -> None:
         tmp_path / "version_1",
         "epoch,step,test/accuracy,test/f1_positive,test/predictions/max_attention\n0,0,.75,nan,.3\n",
     )
-    found = read_metrics(tmp_path)
-    assert found.curves == {"loss": {0: 0.6, 1: 0.5}, "accuracy": {0: 0.7, 1: 0.8}}
-    assert found.test.keys() == {"accuracy", "f1_positive"}
-    assert found.test["accuracy"] == 0.75
-    assert math.isnan(found.test["f1_positive"])
+    curves, tested = read_metrics(tmp_path)
+    assert curves == {"loss": {0: 0.6, 1: 0.5}, "accuracy": {0: 0.7, 1: 0.8}}
+    assert tested.keys() == {"accuracy", "f1_positive"}
+    assert tested["accuracy"] == 0.75
+    assert math.isnan(tested["f1_positive"])
 
 
 def test_later_versions_go_first_by_number(tmp_path: Path) -> None:
     head = "epoch,train/loss,val/loss\n"
     write_metrics(tmp_path / "version_9", head + "0,1,0.9\n1,1,0.8\n")
     write_metrics(tmp_path / "version_10", head + "2,1,0.6\n1,1,0.7\n")
-    curve = read_metrics(tmp_path).curves["loss"]
+    curve = read_metrics(tmp_path)[0]["loss"]
     assert list(curve.items()) == [(0, 0.9), (1, 0.7), (2, 0.6)]
     write_metrics(tmp_path / "version_11", "epoch,test/accuracy\n0,0.5\n")
     write_metrics(tmp_path / "version_2", "epoch,test/accuracy\n0,0.4\n")
-    assert read_metrics(tmp_path).test == {"accuracy": 0.5}
+    assert read_metrics(tmp_path)[1] == {"accuracy": 0.5}
 
 
 def test_validate_is_no_epoch_of_fit(tmp_path: Path) -> None:
     write_metrics(tmp_path / "version_0", "epoch,train/loss,val/loss\n0,1,0.9\n")
     write_metrics(tmp_path / "version_1", "epoch,val/loss\n0,0.1\n")
-    assert read_metrics(tmp_path).curves == {"loss": {0: 0.9}}
+    assert read_metrics(tmp_path)[0] == {"loss": {0: 0.9}}
 
 
 def test_nothing_logged(tmp_path: Path) -> None:
     write_metrics(tmp_path / "version_0", "")
     for folder in (tmp_path, tmp_path / "missing"):
-        found = read_metrics(folder)
-        assert not found.curves
-        assert not found.test
+        assert read_metrics(folder) == ({}, {})
 
 
 @pytest.mark.parametrize("row", ["0,one", "0,1,2", "\x00,\xff"])

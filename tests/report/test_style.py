@@ -19,7 +19,7 @@ from attnlight.report.style import (
     INK,
     MUTED,
     PAPER,
-    figure_png,
+    figure_bytes,
     inline_svg,
     styled,
 )
@@ -75,7 +75,7 @@ class TestFiles:
         assert figure is not None
         assert other is not None
         paths = save_figure(figure, tmp_path / "x")
-        figure_png(other, dpi=50)  # lays it out
+        figure_bytes(other, "png", dpi=50)  # lays it out
         with styled():
             for path in paths:
                 kind = path.suffix[1:]
@@ -90,7 +90,7 @@ class TestFiles:
         save_figure(figure, tmp_path / "x")
         assert figure.canvas is canvas
         assert figure.get_dpi() == dpi
-        with Image.open(io.BytesIO(figure_png(figure, dpi=50))) as image:
+        with Image.open(io.BytesIO(figure_bytes(figure, "png", dpi=50))) as image:
             size = [round(50 * inches) for inches in figure.get_size_inches()]
             assert list(image.size) == pytest.approx(size, abs=1)
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +14,11 @@ from attnlight.callbacks import DecisionFlip, SingleErasure
 from attnlight.errors import InputError
 from attnlight.records import RecordError
 from attnlight.report.run import StoredRecord, stored_records
-from attnlight.report.summary import (
-    Line,
-    RecordSummary,
-    summarise,
-    terminal_table,
-    to_texts,
-)
-from attnlight.statistics.bootstrap import bootstrap_means
+from attnlight.report.summary import RecordSummary, summarise, terminal_table, to_texts
+from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 from tests.report.fake import Rows, rows_of, write_record, write_run
+
+Means = Mapping[tuple[str, int | None], MeanInterval]
 
 
 def stored(path: Path) -> StoredRecord:
@@ -39,49 +35,50 @@ def undefined(rows: Rows) -> Rows:
     return rows | {"label": label, "attention_entropy": entropy}
 
 
-def summary(folder: Path, rows: Rows, measures: list[str], by_class: bool = True) -> Sequence[Line]:
-    """The lines of rows, by way of a record."""
+def summary(folder: Path, rows: Rows, measures: list[str], by_class: bool = True) -> Means:
+    """The means of rows, by way of a record."""
     path = write_record(folder / "predictions.parquet", rows, measures=measures)
-    return summarise(stored(path), by_class).lines
+    return summarise(stored(path), by_class).means
 
 
 class TestSummary:
     def test_means_and_counts_equal_a_naive_loop(self, tmp_path: Path) -> None:
         rows = undefined(rows_of("predictions", n=90, classes=3))
-        lines = summary(tmp_path, rows, ["attention_entropy"])
-        assert [(line.measure, line.predicted) for line in lines] == [
+        means = summary(tmp_path, rows, ["attention_entropy"])
+        assert list(means) == [
             (measure, group)
             for measure in ("accuracy", "attention_entropy")
             for group in (None, 0, 1, 2)
         ]
-        for line in lines:
+        for (measure, predicted), found in means.items():
             values = []
             for r in range(90):
-                if line.predicted not in (None, rows["prediction"][r]):
+                if predicted not in (None, rows["prediction"][r]):
                     continue
-                if line.measure == "accuracy" and rows["label"][r] >= 0:
+                if measure == "accuracy" and rows["label"][r] >= 0:
                     values.append(float(rows["label"][r] == rows["prediction"][r]))
-                if line.measure != "accuracy" and not np.isnan(rows[line.measure][r]):
-                    values.append(float(rows[line.measure][r]))
-            assert line.defined == len(values) < 90
-            assert line.mean == pytest.approx(sum(values) / len(values), rel=1e-12)
-            assert line.low < line.mean < line.high
+                if measure != "accuracy" and not np.isnan(rows[measure][r]):
+                    values.append(float(rows[measure][r]))
+            assert found.defined == len(values) < 90
+            assert found.mean == pytest.approx(sum(values) / len(values), rel=1e-12)
+            assert found.low < found.mean < found.high
 
     def test_intervals_resample_texts_not_rows(self, tmp_path: Path) -> None:
         rows = rows_of("attention_permutation", n=80)
         rows["median_tvd"] = np.repeat(rows["median_tvd"][::4], 4)
         rows["index"], rows["position"] = np.repeat(np.arange(20), 4), np.arange(80) % 4
-        (line,) = summary(tmp_path, rows, ["median_tvd"], by_class=False)
+        (found,) = summary(tmp_path, rows, ["median_tvd"], by_class=False).values()
         (expected,) = bootstrap_means(rows["median_tvd"][:, None], rows["index"])
-        assert (line.mean, line.low, line.high, line.defined) == pytest.approx(tuple(expected))
+        assert tuple(found) == pytest.approx(tuple(expected))
         apart_rows = rows | {"index": np.arange(80), "position": np.zeros(80, dtype=np.int64)}
-        (apart,) = summary(tmp_path, apart_rows, ["median_tvd"], by_class=False)
-        assert line.high - line.low > 1.5 * (apart.high - apart.low)
+        (apart,) = summary(tmp_path, apart_rows, ["median_tvd"], by_class=False).values()
+        assert found.high - found.low > 1.5 * (apart.high - apart.low)
 
     def test_a_class_that_was_never_predicted_has_no_line(self, tmp_path: Path) -> None:
         rows = rows_of("attention_permutation")
         rows["prediction"][:] = 1
-        assert [line.predicted for line in summary(tmp_path, rows, ["flip_rate"])] == [None, 1]
+        found = summary(tmp_path, rows, ["flip_rate"])
+        assert list(found) == [("flip_rate", None), ("flip_rate", 1)]
 
 
 class TestSummarise:
@@ -92,13 +89,13 @@ class TestSummarise:
         found = summarise(stored(path))
         assert found.metadata["rows"] == 60
         assert not found.metadata.get("partial")
-        assert {line.measure for line in found.lines} == {"accuracy", "attention_entropy"}
+        assert {measure for measure, _ in found.means} == {"accuracy", "attention_entropy"}
 
     def test_otherwise_all_single_numbers_with_a_fraction(self, tmp_path: Path) -> None:
         rows = rows_of("predictions")
         del rows["label"]
         path = write_record(tmp_path / "predictions.parquet", rows)
-        measures = [line.measure for line in summarise(stored(path), by_class=False).lines]
+        measures = [measure for measure, _ in summarise(stored(path), by_class=False).means]
         assert measures == ["max_attention", "attention_entropy"]
 
     def test_pieces_do_not_show(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,19 +104,16 @@ class TestSummarise:
         whole = summarise(stored(path))
         monkeypatch.setattr("attnlight.records.reading.PIECE_ROWS", 7)
         pieces = summarise(stored(path))
-        assert [line.predicted for line in pieces.lines] == [None, 0, 1, 2]
-        for one, other in zip(whole.lines, pieces.lines, strict=True):
-            assert one.defined == other.defined
-            np.testing.assert_allclose(
-                [one.mean, one.low, one.high], [other.mean, other.low, other.high]
-            )
+        assert [predicted for _, predicted in pieces.means] == [None, 0, 1, 2]
+        for key, found in whole.means.items():
+            np.testing.assert_allclose(found, pieces.means[key])
 
     def test_a_record_without_rows(self, tmp_path: Path) -> None:
         rows = {name: values[:0] for name, values in rows_of("predictions").items()}
         path = write_record(tmp_path / "predictions.parquet", rows)
-        lines = summarise(stored(path)).lines
-        assert len(lines) == 3
-        assert all(np.isnan(line.mean) and line.defined == 0 for line in lines)
+        means = summarise(stored(path)).means.values()
+        assert len(means) == 3
+        assert all(np.isnan(found.mean) and found.defined == 0 for found in means)
 
     def test_names_of_classes(self, tmp_path: Path) -> None:
         rows = rows_of("attention_permutation")
@@ -136,12 +130,12 @@ class TestSummarise:
 
 class TestFormats:
     def part(self, **metadata: object) -> RecordSummary:
-        lines = [
-            Line("median_tvd", None, 0.25, 1 / 3, 0.5, 1_234),
-            Line("median_tvd", 0, float("nan"), float("nan"), float("nan"), 0),
-        ]
+        means: dict[tuple[str, int | None], MeanInterval] = {
+            ("median_tvd", None): MeanInterval(0.25, 1 / 3, 0.5, 1_234),
+            ("median_tvd", 0): MeanInterval(float("nan"), float("nan"), float("nan"), 0),
+        }
         record = StoredRecord(Path("x"), "test", "attention_permutation", None)
-        return RecordSummary(record, {"rows": 9} | metadata, lines)
+        return RecordSummary(record, {"rows": 9} | metadata, means)
 
     def test_csv_keeps_every_digit(self) -> None:
         text = to_texts([self.part(classes=['a,"b"'], partial=True)])["csv"]
@@ -182,10 +176,10 @@ class TestTerminal:
         assert shown.count("median_tvd") == 1
         assert "predictions (partial)" in shown
         for record in stored_records(folder / "records")[:2]:
-            for line in summarise(record, by_class=False).lines:
-                row = next(text for text in shown.splitlines() if line.measure in text)
-                assert f"{line.mean:.3f}" in row
-                assert f"[{line.low:.3f}, {line.high:.3f}]" in row
+            for (measure, _), found in summarise(record, by_class=False).means.items():
+                row = next(text for text in shown.splitlines() if measure in text)
+                assert f"{found.mean:.3f}" in row
+                assert f"[{found.low:.3f}, {found.high:.3f}]" in row
                 assert "60" in row
 
     @pytest.mark.parametrize("width", [80, 44])

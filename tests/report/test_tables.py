@@ -16,12 +16,12 @@ import pytest
 from attnlight.report.command import main
 from attnlight.report.figures import describe, descriptions, predictions, tables
 from attnlight.report.markup import render
-from attnlight.report.tables import Table, estimate, number
+from attnlight.report.tables import Described, Table, estimate, number
 from attnlight.statistics.bootstrap import MeanInterval
 from tests.report.fake import rows_of, write_run
 
 NASTY = ["a|b", "50 % & more", "<b>{x}_$1</b>", 'say "no",\nthen ~^\\', "[0.1, 0.2]"]
-TABLE = Table.of(
+TABLE = Table(
     "Flips & <marks>_1",
     ["ranking", "share % | all", "n"],
     [["attention", "0.25 [0.2, 0.3]", "1,000"], ["<i>τ</i>", "−0.5", "∞"]],  # noqa: RUF001
@@ -65,16 +65,16 @@ def test_html_holds_the_cells_and_nothing_of_theirs_is_markup() -> None:
     assert found.labels == [*TABLE.head[1:], *TABLE.head[1:]]
     assert "Flips &amp; &lt;marks&gt;_1" in html
     assert "Over R rows &amp; 2^10 texts." in html
-    assert 'class="note"' not in to_html(Table.of("x", ["a"], []))
+    assert 'class="note"' not in to_html(Table("x", ["a"], []))
 
 
 def test_csv_comes_back() -> None:
-    table = Table.of("x", NASTY, [NASTY, NASTY[::-1]])
+    table = Table("x", NASTY, [NASTY, NASTY[::-1]])
     assert list(csv.reader(io.StringIO(table.to_texts()["csv"]))) == [NASTY, NASTY, NASTY[::-1]]
 
 
 def test_markdown_has_a_cell_for_each() -> None:
-    table = Table.of("x", NASTY, [NASTY])
+    table = Table("x", NASTY, [NASTY])
     title, _, *lines = table.to_markdown().splitlines()
     assert title == "**x**"
     assert len(lines) == 3
@@ -87,15 +87,15 @@ def test_markdown_has_a_cell_for_each() -> None:
 
 
 def test_two_columns_of_one_name() -> None:
-    table = Table.of("x", ["a", "b", "b"], [["1", "2", "3"]])
+    table = Table("x", ["a", "b", "b"], [["1", "2", "3"]])
     assert table.to_texts()["csv"] == "a,b,b\n1,2,3\n"
-    assert "1 & 2 & 3" in table.to_latex()
+    assert "1 & 2 & 3" in table.to_texts()["tex"]
     assert Cells(to_html(table)).texts == ["a", "b", "b", "1", "2", "3"]
     assert re.search(r"\| 1 *\| +2 \| +3 \|", table.to_markdown())
 
 
 def test_latex_is_escaped() -> None:
-    assert TABLE.to_latex() == (
+    assert TABLE.to_texts()["tex"] == (
         "\\begin{table}\n\\centering\n"
         "\\caption{Flips \\& \\textless{}marks\\textgreater{}\\_1}\n"
         "\\begin{tabular}{lrr}\n\\toprule\n"
@@ -106,7 +106,7 @@ def test_latex_is_escaped() -> None:
         "\\par\\smallskip\\footnotesize Over R rows \\& 2\\textasciicircum{}10 texts.\n"
         "\\end{table}\n"
     )
-    latex = Table.of("x", NASTY, [NASTY]).to_latex()
+    latex = Table("x", NASTY, [NASTY]).to_texts()["tex"]
     assert "\\textbackslash{}" in latex
     assert "\\textasciitilde{}" in latex
     assert len(re.findall(r"(?<!\\)&", latex)) == 2 * (len(NASTY) - 1)
@@ -115,7 +115,7 @@ def test_latex_is_escaped() -> None:
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_latex_is_set_by_latex(tmp_path: Path) -> None:
-    body = TABLE.to_latex() + Table.of("x", NASTY, [NASTY]).to_latex()
+    body = TABLE.to_texts()["tex"] + Table("x", NASTY, [NASTY]).to_texts()["tex"]
     text = "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs}"
     (tmp_path / "x.tex").write_text(f"{text}\\begin{{document}}{body}\\end{{document}}")
     program = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "x.tex"]
@@ -124,8 +124,8 @@ def test_latex_is_set_by_latex(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("row", [["a"], ["a", "b", "c"]])
 def test_a_row_has_a_cell_for_each_heading(row: list[str]) -> None:
-    with pytest.raises(ValueError, match=f"a row of 'x' has {len(row)} cells under 2 headings"):
-        Table.of("x", ["a", "b"], [["1", "2"], row])
+    with pytest.raises(ValueError, match=f"has {len(row)} cells under 2 headings"):
+        Table("x", ["a", "b"], [["1", "2"], row]).to_texts()
 
 
 @pytest.mark.parametrize(
@@ -150,20 +150,24 @@ def test_estimate() -> None:
     assert estimate(MeanInterval(*[float("nan")] * 3, 0)) == "\u2013"
 
 
-def make(rows: dict[str, Any], classes: list[str] | None) -> list[Table]:
+def make(rows: dict[str, Any], classes: list[str] | None) -> list[Described]:
     """Two tables of a record of predictions."""
     counts = np.bincount(rows["prediction"], minlength=2)
     named = [[name, str(count)] for name, count in zip(classes or "ab", counts, strict=True)]
     return [
-        Table.of("Predicted <classes>", ["class", "n"], named),
-        Table.of("Empty", ["class"], []),
+        ("classes", named, {"of": "<classes>"}),
+        ("empty", [], {"head": ["class"]}),
     ]
 
 
 @pytest.fixture
 def with_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """`predictions` is a test with tables of its own."""
-    known = replace(describe("predictions"), tables={"classes": {}})
+    texts = {
+        "classes": {"title": "Predicted {of}", "head": ["class", "n"], "note": ""},
+        "empty": {"title": "Empty", "note": ""},
+    }
+    known = replace(describe("predictions"), tables=texts)
     monkeypatch.setitem(descriptions(), "predictions", known)
     monkeypatch.setattr(predictions, "tables", make, raising=False)
 

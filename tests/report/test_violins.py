@@ -25,7 +25,7 @@ def drawn(rows: Rows, classes: list[str] | None = None) -> tuple[Figure, Axes]:
 
 def counts(axes: Axes) -> list[tuple[float, str]]:
     """Heights and texts of the numbers at the right, from top to bottom."""
-    found = [(float(text.xy[1]), text.get_text()) for text in axes.texts]  # type: ignore[attr-defined]
+    found = [(float(text.get_position()[1]), text.get_text()) for text in axes.texts]
     return sorted(found, reverse=True)
 
 

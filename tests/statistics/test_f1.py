@@ -99,11 +99,7 @@ def test_draws_are_those_of_means(monkeypatch: pytest.MonkeyPatch) -> None:
     """With another statistic of the same sums, accuracy, the intervals of means come out."""
     label = np.ones(50, dtype=np.int64)
     runs = (np.random.default_rng(0).random((4, 50)) < 0.7).astype(np.int64)
-
-    def right(sums: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-        return sums.reshape(*sums.shape[:-1], count, 1, 2)[..., 0] / (2 * 50)
-
-    monkeypatch.setattr(f1, "_ratios", right)
+    monkeypatch.setattr(f1, "divide", lambda twice_hits, _: twice_hits / (2 * 50))
     expected = seeds_then_instances(runs.astype(np.float64))
     ((mean, drawn),) = resample_seeds([resampled_f1(runs, label, 2)])
     assert (mean, *percentile_interval(drawn)) == pytest.approx(expected[:3], rel=1e-12)

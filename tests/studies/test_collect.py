@@ -16,7 +16,8 @@ import yaml
 from attnlight.problems import problem_class
 from attnlight.records import ShardWriter, merge_shards
 from attnlight.statistics.frontier import thinned
-from attnlight.studies.collect import CLUSTERS, collect, text_rows
+from attnlight.studies.collect import CLUSTERS, collect
+from attnlight.studies.instances import read_instances
 from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
 from tests.studies.fake_records import CLASSES
 
@@ -76,6 +77,11 @@ GUIDED = {
     "lambda": None,
     "state": "finished",
     "epoch": 1,
+    "context": None,
+    "head": None,
+    "told_by": None,
+    "epochs": None,
+    "heads": None,
 }
 
 
@@ -91,14 +97,14 @@ GUIDED = {
         (
             TAGGER,
             "guide-adversary-tokens-s0",
-            GUIDED | {"context": "tokens", "head": None, "epochs": 7, "heads": [2, 1, 0]},
+            GUIDED | {"context": "tokens", "epochs": 7, "heads": [2, 1, 0]},
         ),
         (
             TAGGER,
             "uniform-h2-s0",
             GUIDED
-            | {"role": "uniform", "guide": None, "told_by": None}
-            | {"context": None, "head": 2, "epochs": 7, "heads": [2, 1, 0]},
+            | {"role": "uniform", "guide": None}
+            | {"head": 2, "epochs": 7, "heads": [2, 1, 0]},
         ),
     ],
 )
@@ -144,7 +150,7 @@ def test_worst_case_of_some_texts_alone(lab: Lab) -> None:
     shard.add(np.array([[2, 0], [7, 0]]), {"worst_js": np.array([0.2, 0.7])})
     shard.close()
     merge_shards([shard.path], path, metadata={"classes": ["no", "yes"]})
-    found = text_rows(lab.state(WHOLE), lab.runs(WHOLE)["base-s0"])["worst_js"]
+    found = read_instances(lab.state(WHOLE), lab.runs(WHOLE)["base-s0"], "test").rows()["worst_js"]
     assert np.flatnonzero(~np.isnan(found)).tolist() == [2, 7]
     assert found[[2, 7]].tolist() == pytest.approx([0.2, 0.7])
 

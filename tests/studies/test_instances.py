@@ -21,7 +21,6 @@ from torchmetrics.functional.classification import (
 
 from attnlight.errors import InputError
 from attnlight.records import read_record
-from attnlight.studies.collect import text_rows
 from attnlight.studies.instances import Instances, read_instances
 from tests.studies.conftest import MARKED, TAGGER, Lab
 from tests.studies.fake_records import CLASSES, write_records
@@ -170,7 +169,7 @@ def test_one_head(lab: Lab) -> None:
     folder, run = lab.state(TAGGER), lab.runs(TAGGER)["seed-b0-s1"]
     for stage in ("val", "test"):
         write_records((folder.path / run.name) / "records" / stage, "tokens", js=0.1, heads=1)
-    found = text_rows(folder, run)
+    found = read_instances(folder, run, "test").rows()
     assert found["attention_js_heads"].shape == (6, 1)
     np.testing.assert_array_equal(found["attention_js_heads"][:, 0], found["attention_js"])
     np.testing.assert_array_equal(found["attention_js_mean"], found["attention_js"])
@@ -183,4 +182,4 @@ def test_records_of_other_tokens(lab: Lab) -> None:
     folder, run = lab.state(TAGGER), lab.runs(TAGGER)["uniform-s0"]
     write_records((folder.path / run.name) / "records/test", "marked", js=0.1)
     with pytest.raises(InputError, match="holds other rows than the records beside it"):
-        text_rows(folder, run)
+        read_instances(folder, run, "test")

@@ -91,7 +91,9 @@ def test_mistake_is_told(lab: Lab, changes: dict[str, Any], said: str) -> None:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("text", "said"), [("a: [", "no readable YAML"), ("- a", "no mapping")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("a: [", "no readable YAML"), ("- a", "expected a mapping")]
+)
 def test_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "s.yaml").write_text(text)
     with pytest.raises(InputError, match=said):
@@ -105,7 +107,7 @@ def test_paths_are_relative_to_the_file(lab: Lab) -> None:
     (lab.folder / "parts/t.yaml").write_text("trainer: {}")
     study = lab.study(CONTENT | {"trainer": "parts/../parts/t.yaml"})
     assert study.trainer == lab.folder / "parts/t.yaml"
-    assert (study.condition, study.setup.corpus) == (None, "planted")
+    assert (study.condition, study.corpus) == (None, "planted")
 
 
 def test_lambdas_ascend_and_may_be_text_to_yaml(lab: Lab) -> None:
@@ -161,10 +163,10 @@ def test_an_experiment_is_read_with_what_it_names(
     (tmp_path / "d.yaml").write_text("class_path: a.b.Corpus")
     (tmp_path / "e.yaml").write_text(said)
     found = read_experiment(tmp_path / "e.yaml")
-    assert (found.corpus, found.problem.name) == (corpus, problem)
+    assert (found["corpus"], found["problem"].name) == (corpus, problem)
     if "m.yaml" in said:
         classes = {"model": "a.b.ChunkTagger", "data": "a.b.Corpus"}
-        assert found.content == {key: {"class_path": name} for key, name in classes.items()}
+        assert found["content"] == {key: {"class_path": name} for key, name in classes.items()}
 
 
 def test_conditions_add_to_what_all_are_told(lab: Lab) -> None:

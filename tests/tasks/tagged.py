@@ -11,6 +11,7 @@ import torch
 from attnlight import compatibility
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.tasks import ChunkTagger
+from attnlight.tasks.text import RawText
 from tests.bases import save, trainer
 
 __all__ = ["arguments", "corpus", "save_tagger", "task_of", "trainer", "written"]
@@ -74,5 +75,5 @@ def save_tagger(path: Path, data: ChunkingDataModule, *, seed: int = 0, **option
         for name, values in task.model.named_parameters():
             if "norm" not in name:
                 values.copy_(0.7 * torch.randn(values.shape, generator=random))
-    task.adopt_corpus(data)
+    task.raw = RawText.of_corpus(data)
     return save(task, path)

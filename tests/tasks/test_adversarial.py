@@ -161,7 +161,7 @@ def test_objective_equals_a_loop(scene: Scene, prediction: Any, attention: Any, 
     batch = batch_of(scene.corpus)
     expected = by_loop(task.eval(), read_base(base).model, batch, 0.7)
     running(task, scene.corpus)
-    task.on_train_epoch_start()
+    task.on_train_batch_start(batch_of(scene.corpus), 0)
     losses = task._losses(batch, task.model(batch))
     np.testing.assert_allclose(losses.detach(), expected, atol=3e-6)
     loss = task.training_step(batch, 0)
@@ -172,7 +172,7 @@ def test_objective_equals_a_loop(scene: Scene, prediction: Any, attention: Any, 
 def test_gold_labels_have_no_part_in_it(scene: Scene, base: Path) -> None:
     task = adversary(scene, base, 0.3)
     running(task, scene.corpus)
-    task.on_train_epoch_start()
+    task.on_train_batch_start(batch_of(scene.corpus), 0)
     batch = batch_of(scene.corpus)
     assert batch.labels is not None
     losses = []
@@ -342,7 +342,7 @@ class TestReleasedLoss:
         running(task, scene.corpus)
         if task._class_weights is not None:
             task.class_weight.copy_(task._class_weights(scene.corpus.label_counts))
-        task.on_train_epoch_start()
+        task.on_train_batch_start(batch_of(scene.corpus), 0)
         for count, wider in ((8, 0), (13, 3), (1, 0)):
             batch = batch_of(scene.corpus, count=count)
             batch = batch.apply(lambda v, n=wider: v if v.ndim == 1 else pad(v, (0, n)))

@@ -16,6 +16,7 @@ from attnlight.models import SelfAttentionTagger
 from attnlight.problems import Tagging
 from attnlight.reference import Reference, read_base
 from attnlight.tasks import AdversarialVariant, GuidedVariant
+from attnlight.tasks.text import RawText
 from tests.bases import Planted, batch_of, running, save, save_base, trainer
 from tests.commands import CONFIGS, QUIET, attnlight_on_two, experiment
 from tests.tasks.conftest import Scene
@@ -48,7 +49,7 @@ def adversary(scene: Scene, base: Path, folder: Path) -> AdversarialVariant:
     """An untrained adversary, saved in `adversary.ckpt`."""
     torch.manual_seed(3)
     task = AdversarialVariant(scene.corpus.spec, str(base), 0.1)
-    task.adopt_corpus(scene.corpus)
+    task.raw = RawText.of_corpus(scene.corpus)
     save(task, folder / "adversary.ckpt")
     return task
 
@@ -357,7 +358,7 @@ class TestRefusal:
     @pytest.mark.parametrize("used", [False, True])
     def test_raw_text(self, scene: Scene, base: Path, tmp_path: Path, used: bool) -> None:
         task = guided(scene, base)
-        task.adopt_corpus(scene.corpus)
+        task.raw = RawText.of_corpus(scene.corpus)
         if used:
             trainer(tmp_path).test(task, scene.corpus, verbose=False)
         with pytest.raises(InputError, match="no raw text"):

@@ -15,7 +15,7 @@ from attnlight.foreign import foreign_names
 from attnlight.functional import input_gradient, leave_one_out
 from attnlight.records import read_record
 from attnlight.reference import read_base
-from attnlight.tasks import AttentionTask
+from attnlight.tasks import AdversarialVariant, AttentionTask
 from tests.commands import CONFIGS, CPU, QUIET
 from tests.tasks.sentences import SentenceCorpus, SentenceNet
 
@@ -141,6 +141,11 @@ def test_variants(here: Path, kind: str) -> None:
     if kind == "uniform":
         assert rows["attention_js"].max() > 0
     assert len(rows["index"]) > 20
+
+
+def test_no_adversary_of_it_was_released(here: Path) -> None:
+    with pytest.raises(InputError, match="compat is not known for sentences"):
+        AdversarialVariant(SentenceCorpus().spec, "runs/e/base", 0.1, compat=True)
 
 
 class TestCheckpoint:

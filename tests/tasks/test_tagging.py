@@ -26,6 +26,7 @@ from attnlight.errors import InputError
 from attnlight.functional import input_gradient, leave_one_out, permutations, total_variation
 from attnlight.records import Record, read_record
 from attnlight.tasks import ChunkTagger
+from attnlight.tasks.text import RawText
 from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two
 from tests.tasks.tagged import COLUMNS, SMALL, TINY, corpus, task_of, trainer, written
 
@@ -328,7 +329,7 @@ def test_a_checkpoint_tags_raw_text_alone(
 def test_raw_sentences_of_marked_tokens_are_tagged_whole(data_of: Data) -> None:
     data = data_of("marked", pos=False)
     task = task_of(data)
-    task.adopt_corpus(data)
+    task.raw = RawText.of_corpus(data)
     assert list(map(len, task.tag(["Dog sat .", "ran"]))) == [3, 1]
 
 

@@ -12,6 +12,7 @@ from attnlight.batch import UNK
 from attnlight.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO
 from attnlight.datamodules import CorpusDataModule, PlantedEvidence, TextDataModule
 from attnlight.tasks import AttentionClassifier
+from attnlight.tasks.text import RawText
 from tests.bases import classifier
 from tests.data.local import write_corpus
 
@@ -68,7 +69,7 @@ def trained(data: CorpusDataModule, path: Path) -> AttentionClassifier:
         max_epochs=1,
         plugins=[AtomicCheckpointIO()],
     )
-    task.adopt_corpus(data)
+    task.raw = RawText.of_corpus(data)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(workers|logging interval)")
         trainer.fit(task, datamodule=data)
@@ -86,7 +87,7 @@ def test_raw_text_is_read_as_the_test_split_was(texts: Path, form: str, cap_test
         limits = {"truncate": 5}
     data = corpus(texts, form, **limits)
     task = task_of(data)
-    task.adopt_corpus(data)
+    task.raw = RawText.of_corpus(data)
     batch, expected = task.encode(TEXTS), data.dataset("test")[list(range(len(TEXTS)))]
     assert batch.index.tolist() == list(range(len(TEXTS)))
     assert torch.equal(batch.tokens, expected.tokens)
@@ -139,7 +140,7 @@ def test_another_version_of_the_splitter_is_told(
 ) -> None:
     data = corpus(texts, "nested")
     task = task_of(data)
-    task.adopt_corpus(data)
+    task.raw = RawText.of_corpus(data)
     monkeypatch.setattr("attnlight.data.sentences.version", lambda name: "9.9")
     with pytest.warns(UserWarning, match=r"but 9\.9 is installed"):
         assert len(task.encode(TEXTS)) == len(TEXTS)
@@ -147,8 +148,8 @@ def test_another_version_of_the_splitter_is_told(
 
 def test_a_corpus_without_sentences_takes_them_away(texts: Path) -> None:
     task = task_of(corpus(texts, "flat"))
-    task.adopt_corpus(corpus(texts, "flat"))
+    task.raw = RawText.of_corpus(corpus(texts, "flat"))
     assert task.raw.sentences is not None
     assert task.raw.sentences["nested"] is False
-    task.adopt_corpus(corpus(texts, "none"))
+    task.raw = RawText.of_corpus(corpus(texts, "none"))
     assert task.raw.sentences is None

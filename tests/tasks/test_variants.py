@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from attnlight import compatibility
+from attnlight.batch import TextBatch
 from attnlight.callbacks import BaseDivergence, ImportanceCorrelation
 from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_record
-from attnlight.reference import Reference, read_base
+from attnlight.reference import Reference, read_base, store, write_outputs
 from attnlight.tasks import (
     AdversarialVariant,
     GuidedVariant,
@@ -22,6 +23,7 @@ from attnlight.tasks import (
     UniformVariant,
 )
 from attnlight.tasks.from_base import FromBase
+from attnlight.tasks.text import RawText
 from tests.bases import Planted, batch_of, running, save, save_base, trainer
 from tests.tasks.conftest import Scene
 from tests.tasks.tagged import corpus, save_tagger
@@ -253,7 +255,7 @@ def test_checkpoint_loads_when_the_base_is_gone(
 ) -> None:
     fingerprint = read_base(base).identity.fingerprint
     task = make(kind, scene, base)
-    task.adopt_corpus(scene.corpus)
+    task.raw = RawText.of_corpus(scene.corpus)
     saved = save(task, tmp_path / "variant.ckpt")
     base.unlink()
     loaded = type(task).load_from_checkpoint(saved)
@@ -345,7 +347,7 @@ class TestRefusal:
     @BOTH
     def test_base_whose_attention_is_given(self, scene: Scene, base: Path, tmp_path: Path) -> None:
         guided = make("guided", scene, base)
-        guided.adopt_corpus(scene.corpus)
+        guided.raw = RawText.of_corpus(scene.corpus)
         saved = save(guided, tmp_path / "guided.ckpt")
         with pytest.raises(InputError, match="guided by another model's attention"):
             make("seed", scene, saved)
@@ -388,7 +390,7 @@ def test_stand_in_reads_each_split(scene: Scene, base: Path) -> None:
 def test_the_store_holds_each_sentence_as_it_is_read_alone(scene: Scene, base: Path) -> None:
     kept, model = Reference(base).outputs(scene.corpus, "test"), read_base(base).model
     texts = scene.corpus.dataset("test")
-    assert len(kept) == int(texts.lengths.sum())
+    assert kept.rows == int(texts.lengths.sum())
     for place in range(len(texts)):
         with torch.no_grad():
             own = model(texts[[place]])
@@ -398,16 +400,14 @@ def test_the_store_holds_each_sentence_as_it_is_read_alone(scene: Scene, base: P
 
 
 @TOKENS
-def test_pairs_of_a_batch_are_bounded(scene: Scene, base: Path) -> None:
-    from attnlight.reference import store
-
+def test_pairs_of_a_batch_are_bounded(
+    scene: Scene, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts, model = scene.corpus.dataset("train"), read_base(base).model
-    before = store._CPU_PAIRS
-    try:
-        store._CPU_PAIRS = 200
-        cut = [b for b, _ in store._batches(texts, np.arange(len(texts)), model)]
-    finally:
-        store._CPU_PAIRS = before
+    monkeypatch.setattr(store, "_CPU_PAIRS", 200)
+    cut: list[TextBatch] = []
+    model.register_forward_pre_hook(lambda _, given: cut.append(given[0]))  # type: ignore[attr-defined]
+    write_outputs(model, texts, tmp_path)
     assert sorted(i for b in cut for i in b.index.tolist()) == sorted(texts.index.tolist())
     assert all(len(b) * b.tokens.shape[1] ** 2 <= 200 or len(b) == 1 for b in cut)
     assert max(map(len, cut)) > 5

@@ -14,6 +14,7 @@ from attnlight.data.word2vec import Word2VecSettings
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.models import WordVectors, read_vectors
+from attnlight.tasks.text import RawText
 from tests.bases import classifier
 
 needs_gensim = pytest.mark.skipif(
@@ -46,7 +47,7 @@ def given(data: PlantedEvidence) -> WordVectors:
     """The vectors of the corpus's own text, found without the task."""
     path = data.word_vectors(Word2VecSettings(size=8))
     vocabulary = classifier(data.spec)
-    vocabulary.adopt_corpus(data)
+    vocabulary.raw = RawText.of_corpus(data)
     return read_vectors(path, vocabulary.tokenizer.get_vocab())
 
 

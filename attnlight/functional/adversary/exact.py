@@ -2,8 +2,8 @@
 
 The Jensen-Shannon divergence from w is convex, so its maximum over the attentions a with
 `low <= sum_i a_i e_i <= high` is at a vertex: all on one item, or on two items such that the mean
-is `low` or `high`. Pairs are pruned by a bound that separates into a term for each item, so that
-an item is compared with the best of all others, and only pairs that pass cost logarithms.
+is `low` or `high`. Pairs are pruned by an upper bound that is a sum of one term per item, so that an
+item is compared with the best of all others, and only pairs that pass cost logarithms.
 """
 
 from __future__ import annotations
@@ -38,12 +38,42 @@ def max_js_attention(
         `weights` where nothing is in bounds; and the largest JS within each, (B, K) float64, in
         nats, ascending, 0 where nothing is in bounds.
     """
-    best, curve = _BestVertex(weights, e, mask), []
-    for bounds in zip(low.unbind(-1), high.unbind(-1), strict=True):
-        best.widen(*bounds)
-        curve.append(best.js)
-    attention = torch.zeros_like(weights).scatter_add(1, best.items, best.shares)
-    attention = torch.where(best.js[:, None] >= 0, attention, weights)
+    alone = one_item_js(weights)
+    # JS at two items, summed, less twice JS halfway between them is a sum of one term per item.
+    # `bend` is an item's term plus the least term of its row: no pair with that item has less.
+    bend = alone - _LN2 / 2 - _gain(torch.full_like(weights, 0.5), weights)
+    bend = bend + bend.masked_fill(~mask, math.inf).amin(-1, keepdim=True)
+    # The best vertex so far: its JS, -1 where there is none, its two items, or one of them twice,
+    # and the share of each.
+    best = weights.new_full(weights.shape[:1], -1.0)
+    items = torch.zeros(len(weights), 2, dtype=torch.long, device=weights.device)
+    shares, curve = weights.new_zeros(len(weights), 2), []
+    for bounds in torch.stack([low, high], dim=-1).unbind(1):
+        inside = mask & (e >= bounds[:, :1]) & (e <= bounds[:, 1:])
+        js, item = alone.masked_fill(~inside, -1.0).max(-1)
+        better = (js > best)[:, None]
+        items = torch.where(better, item[:, None], items)
+        shares = torch.where(better, shares.new_tensor([1.0, 0.0]), shares)
+        best = torch.maximum(best, js)
+        # The best pair of each row, -1 for none: bound, item below and item above as the digits of a
+        # number to base n; of equal pairs the one of lowest number.
+        n, pair = e.shape[1], torch.full_like(best, -1, dtype=torch.long)
+        for bound, i, j in _pairs(bounds, e, mask, alone, bend, best):
+            row = bound // 2
+            js = two_item_js(_shares(bounds, e, bound, i, j), (weights[row, i], weights[row, j]))
+            top = best.scatter_reduce(0, row, js, "amax")
+            winning = ((js == top[row]) & (js > best[row])).nonzero().squeeze(-1)
+            number = (bound[winning] * n + i[winning]) * n + j[winning]
+            pair = pair.scatter_reduce(0, row[winning], number, "amin", include_self=False)
+            best.copy_(top)
+        head, j = pair.clamp(min=0) // n, pair.clamp(min=0) % n
+        bound, i = head // n, head % n
+        found = (pair >= 0)[:, None]
+        items = torch.where(found, torch.stack([i, j], dim=-1), items)
+        shares = torch.where(found, torch.stack(_shares(bounds, e, bound, i, j), dim=-1), shares)
+        curve.append(best)
+    attention = torch.zeros_like(weights).scatter_add(1, items, shares)
+    attention = torch.where(best[:, None] >= 0, attention, weights)
     return attention, torch.stack(curve, dim=-1).clamp(min=0.0)
 
 
@@ -76,116 +106,68 @@ def _gain(share: Tensor, weight: Tensor) -> Tensor:
     return share * (2 * share / total).clamp(min=tiny).log() + own
 
 
-class _BestVertex:
-    """The vertex of largest JS so far, for each of B rows of N items.
+def _pairs(
+    bounds: Tensor, e: Tensor, mask: Tensor, alone: Tensor, bend: Tensor, best: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Pairs of an item below and one above a bound whose JS may be above the best so far.
 
-    Attributes:
-        js: Its JS, (B,), -1 where there is none.
-        items: The two items it lies on, (B, 2), or one of them twice.
-        shares: The share of each, (B, 2).
-    """
-
-    def __init__(self, weights: Tensor, e: Tensor, mask: Tensor) -> None:
-        self._weights, self._e, self._mask = weights, e, mask
-        self._alone = one_item_js(weights)
-        # At least twice how far JS halfway between two items is below the mean of theirs, as a part
-        # of the one item and the least that the other can add.
-        bend = self._alone - _LN2 / 2 - _gain(torch.full_like(weights, 0.5), weights)
-        self._bend = bend + bend.masked_fill(~mask, math.inf).amin(-1, keepdim=True)
-        self.js = weights.new_full(weights.shape[:1], -1.0)
-        self.items = torch.zeros(len(weights), 2, dtype=torch.long, device=weights.device)
-        self.shares = weights.new_zeros(len(weights), 2)
-
-    def widen(self, low: Tensor, high: Tensor) -> None:
-        """Take bounds (B,) that hold the bounds so far."""
-        inside = self._mask & (self._e >= low[:, None]) & (self._e <= high[:, None])
-        js, item = self._alone.masked_fill(~inside, -1.0).max(-1)
-        better = (js > self.js)[:, None]
-        self.items = torch.where(better, item[:, None], self.items)
-        self.shares = torch.where(better, self.shares.new_tensor([1.0, 0.0]), self.shares)
-        self.js = torch.maximum(self.js, js)
-        # The best pair of each row, -1 for none: bound, item below and item above as the digits of a
-        # number to base n; of equal pairs the one of lowest number.
-        n, pair = self._e.shape[1], torch.full_like(self.js, -1, dtype=torch.long)
-        bounds = torch.stack([low, high], dim=-1)
-        for bound, i, j in self._pairs(bounds):
-            row = bound // 2
-            weights = self._weights[row, i], self._weights[row, j]
-            js = two_item_js(self._shares(bounds, bound, i, j), weights)
-            best = self.js.scatter_reduce(0, row, js, "amax")
-            winning = ((js == best[row]) & (js > self.js[row])).nonzero().squeeze(-1)
-            number = (bound[winning] * n + i[winning]) * n + j[winning]
-            pair = pair.scatter_reduce(0, row[winning], number, "amin", include_self=False)
-            self.js = best
-        head, j = pair.clamp(min=0) // n, pair.clamp(min=0) % n
-        bound, i = head // n, head % n
-        found = (pair >= 0)[:, None]
-        shares = torch.stack(self._shares(bounds, bound, i, j), dim=-1)
-        self.items = torch.where(found, torch.stack([i, j], dim=-1), self.items)
-        self.shares = torch.where(found, shares, self.shares)
-
-    def _pairs(self, bounds: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Pairs of an item below and one above a bound whose JS may be above the best so far.
-
-        First the items of least weight, nearest to the bound and furthest from it. Then all pairs
-        that a bound of JS leaves: along an edge JS is below its chord by at least twice `bend` of the
-        halfway point times the smaller share. The smaller share is the one or the other, and each
-        case separates: a pair whose sum is below 0 in both has a JS below the best.
-
-        Args:
-            bounds: (B, 2); no item is below or above one that is infinite.
-
-        Yields:
-            Bounds (E,), from 0 to 2 B - 1, items below (E,) and items above (E,).
-        """
-        finite = bounds.isfinite()[..., None]
-        distance = bounds[..., None].masked_fill(~finite, 0.0) - self._e[:, None]
-        usable = self._mask[:, None] & finite
-        zero, never = distance.new_tensor(0.0), distance.new_tensor(-math.inf)
-        inverse = distance.abs().clamp(min=_LEAST_GAP).reciprocal()  # (B, 2, N)
-        not_below = torch.where(usable & (distance > 0), zero, never)
-        not_above = torch.where(usable & (distance < 0), zero, never)
-        candidates = []
-        for off in (not_below, not_above):
-            scores = (self._alone[:, None] + off, inverse + off, off - inverse)
-            values, items = torch.stack(scores, dim=2).flatten(0, 1).max(-1)
-            candidates += [items, values.isfinite()]
-        i, one, j, other = candidates
-        bound, first, second = (one[:, :, None] & other[:, None, :]).nonzero().unbind(-1)
-        yield bound, i[bound, first], j[bound, second]
-        excess = self._alone - self.js[:, None]
-        bent = excess - self._bend
-        lower = torch.stack([bent, excess])[:, :, None] * inverse + not_below
-        upper = torch.stack([excess, bent])[:, :, None] * inverse + not_above
-        for bound, i, j in _pairs_above_zero(lower.flatten(0, 2), upper.flatten(0, 2)):
-            yield bound.remainder(bounds.numel()), i, j
-
-    def _shares(self, bounds: Tensor, bound: Tensor, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-        """Shares (E,) of items i below and j above, whose mean is one of the bounds (B, 2)."""
-        row, value = bound // 2, bounds.flatten()[bound]
-        below, above = (value - self._e[row, i]).abs(), (value - self._e[row, j]).abs()
-        return above / (below + above), below / (below + above)
-
-
-def _pairs_above_zero(first: Tensor, second: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Row, i and j of all pairs with `first[row, i] + second[row, j] > 0`, in pieces.
+    First the items of least weight, nearest to the bound and furthest from it. Then all pairs that
+    an upper bound of JS leaves: JS is convex between two items, and so lies below the line through
+    its values there by at least `bend` times the smaller share. Either item may have the smaller
+    share, and in each case the bound is a sum of one term per item: a pair whose sum is below 0 in
+    both cases has a JS below the best.
 
     Args:
-        first: (R, N), -inf for items in no pair.
-        second: (R, N), -inf for items in no pair.
+        bounds: (B, 2); no item is below or above one that is infinite.
+        e: The number of each item, (B, N).
+        mask: What attention may reach, (B, N) bool.
+        alone: JS of all attention on each item, (B, N).
+        bend: Least gap between JS at the item and another, summed, and twice JS halfway, (B, N).
+        best: JS of the best vertex so far, (B,); the caller updates it between pieces.
+
+    Yields:
+        Bounds (E,), from 0 to 2 B - 1, items below (E,) and items above (E,).
     """
-    ones = first + second.amax(-1, keepdim=True) > 0
-    others = second + first.amax(-1, keepdim=True) > 0
+    finite = bounds.isfinite()[..., None]
+    distance = bounds[..., None].masked_fill(~finite, 0.0) - e[:, None]
+    usable = mask[:, None] & finite
+    zero, never = distance.new_tensor(0.0), distance.new_tensor(-math.inf)
+    inverse = distance.abs().clamp(min=_LEAST_GAP).reciprocal()  # (B, 2, N)
+    not_below = torch.where(usable & (distance > 0), zero, never)
+    not_above = torch.where(usable & (distance < 0), zero, never)
+    candidates = []
+    for off in (not_below, not_above):
+        scores = (alone[:, None] + off, inverse + off, off - inverse)
+        values, items = torch.stack(scores, dim=2).flatten(0, 1).max(-1)
+        candidates += [items, values.isfinite()]
+    i, one, j, other = candidates
+    bound, first, second = (one[:, :, None] & other[:, None, :]).nonzero().unbind(-1)
+    yield bound, i[bound, first], j[bound, second]
+    excess = alone - best[:, None]
+    bent = excess - bend
+    # Terms (4 B, N) of items below and above; the pairs whose sum is above 0.
+    below = (torch.stack([bent, excess])[:, :, None] * inverse + not_below).flatten(0, 2)
+    above = (torch.stack([excess, bent])[:, :, None] * inverse + not_above).flatten(0, 2)
+    ones = below + above.amax(-1, keepdim=True) > 0
+    others = above + below.amax(-1, keepdim=True) > 0
     rows, i = ones.nonzero().unbind(-1)
     j, counts = others.nonzero()[:, 1], others.sum(-1)
     starts, counts = (counts.cumsum(0) - counts)[rows], counts[rows]
-    one, other = first[rows, i], second[others]
-    places = torch.arange(len(rows), device=rows.device)
-    for part in torch.split(places, max(1, _PAIRS // first.shape[1])):
+    lower, upper = below[rows, i], above[others]
+    for part in torch.split(torch.arange(len(rows), device=e.device), max(1, _PAIRS // e.shape[1])):
         entry = part.repeat_interleave(counts[part])
         before = starts[part] - counts[part].cumsum(0) + counts[part]
         place = before.repeat_interleave(counts[part])
-        place += torch.arange(len(place), device=place.device)
-        kept = (one[entry] + other[place] > 0).nonzero().squeeze(-1)
+        place += torch.arange(len(place), device=e.device)
+        kept = (lower[entry] + upper[place] > 0).nonzero().squeeze(-1)
         entry = entry[kept]
-        yield rows[entry], i[entry], j[place[kept]]
+        yield rows[entry].remainder(bounds.numel()), i[entry], j[place[kept]]
+
+
+def _shares(
+    bounds: Tensor, e: Tensor, bound: Tensor, i: Tensor, j: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Shares (E,) of items i below and j above, whose mean is one of the bounds (B, 2)."""
+    row, value = bound // 2, bounds.flatten()[bound]
+    below, above = (value - e[row, i]).abs(), (value - e[row, j]).abs()
+    return above / (below + above), below / (below + above)

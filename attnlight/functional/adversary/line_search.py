@@ -1,7 +1,7 @@
-"""Where a straight way between two attentions leaves what is allowed, found for many at once.
+"""Where a function of the share of a segment crosses 0, found for many segments at once.
 
 By false position with Illinois' correction (Dowell and Jarratt, 1971), and a halving now and then,
-so that the worst case stays bounded.
+which bounds the number of rounds.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _MARGIN = 1e-3  # of a bracket, how near its ends a trial may be
 
 @dataclass
 class Brackets:
-    """E shares of an end of a way, each between one at which a number is below 0 and one above.
+    """E brackets of a root: two shares of a segment's end, with values of both signs there.
 
     Attributes:
-        inside: Share at which the number is at most 0, (E,).
+        inside: Share at which the function is at most 0, (E,).
         outside: Share at which it is above 0, (E,).
-        low: The number at `inside`, (E,).
-        high: The number at `outside`, (E,).
-        columns: What else there is of each, (E, ...).
+        low: Its value at `inside`, (E,).
+        high: Its value at `outside`, (E,).
+        columns: Further columns of the segments, (E, ...).
     """
 
     inside: Tensor
@@ -44,19 +44,19 @@ class Brackets:
         )
 
     def trial(self, *, halve: bool) -> Tensor:
-        """Shares (E,) to try: where a line through the numbers at the ends is 0, or halfway."""
+        """Shares (E,) to try: where a line through the two values is 0, or halfway."""
         if halve:
             return (self.inside + self.outside) / 2
         part = -self.low / (self.high - self.low)
-        # An infinite number does not show where 0 is.
+        # An infinite value does not show where the root is.
         part = torch.where(part.isfinite(), part, 0.5).clamp(_MARGIN, 1 - _MARGIN)
         return torch.lerp(self.inside, self.outside, part)
 
-    def narrow(self, share: Tensor, number: Tensor) -> None:
-        """Take the numbers (E,) that were found at shares (E,)."""
-        kept = number <= 0
-        # The end that stays counts half, so that it does not stay for long.
-        self.high = torch.where(kept, self.high / 2, number)
-        self.low = torch.where(kept, number.clamp(max=-NARROW), self.low / 2)
+    def narrow(self, share: Tensor, value: Tensor) -> None:
+        """Replace one end of each bracket by a share (E,) and the value (E,) there."""
+        kept = value <= 0
+        # The value at the end that stays is halved, so that this end moves soon, too.
+        self.high = torch.where(kept, self.high / 2, value)
+        self.low = torch.where(kept, value.clamp(max=-NARROW), self.low / 2)
         self.inside = torch.where(kept, share, self.inside)
         self.outside = torch.where(kept, self.outside, share)

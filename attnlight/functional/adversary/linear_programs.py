@@ -57,7 +57,19 @@ def attention_by_programs(own: Tensor, items: Tensor, mask: Tensor, epsilon: flo
     for row in np.flatnonzero(reach.sum(-1) > 1):
         # The items alone, so that padding cannot turn the solver to another of equal answers.
         kept = reach[row]
-        found[row, kept] = _Instance(weights[row, kept], logits[row, kept], epsilon).best()
+        instance = _Instance(weights[row, kept], logits[row, kept], epsilon)
+        best = instance.climb(instance.weights, instance.weights)
+        left_out: set[int] = set()
+        while instance.programs < _PROGRAMS:
+            used = np.flatnonzero(best > _NO_WEIGHT)
+            used = used[~np.isin(used, list(left_out))]
+            if not len(used):
+                break
+            item = int(used[instance.weights[used].argmax()])
+            left_out.add(item)
+            other = instance.climb(best, -instance.slope(best), without=item)
+            best = max(best, other, key=instance.js)
+        found[row, kept] = best
     return torch.from_numpy(found).to(own)
 
 
@@ -85,26 +97,11 @@ class _Instance:
         highest = np.logaddexp(self.log_prediction, np.log(epsilon)) - self.log_prediction
         self.highest, self.programs = highest, 0
 
-    def best(self) -> Vector:
-        """The attention (N,) of largest JS that is found."""
-        best = self._climb(self.weights, self.weights)
-        left_out: set[int] = set()
-        while self.programs < _PROGRAMS:
-            used = np.flatnonzero(best > _NO_WEIGHT)
-            used = used[~np.isin(used, list(left_out))]
-            if not len(used):
-                break
-            item = int(used[self.weights[used].argmax()])
-            left_out.add(item)
-            other = self._climb(best, -self._slope(best), without=item)
-            best = max(best, other, key=self._js)
-        return best
-
-    def _climb(self, start: Vector, costs: Vector, without: int | None = None) -> Vector:
+    def climb(self, start: Vector, costs: Vector, without: int | None = None) -> Vector:
         """The attention (N,) that programs reach from a start, the first with given costs (N,)."""
         best, best_js, at = self.weights, 0.0, start
         while self.programs < _PROGRAMS:
-            solved = self._solve(costs, self._moved(at), without)
+            solved = self.solve(costs, self.moved(at), without)
             at = self.weights
             if solved is not None:
                 # Without what the solver's tolerance added, and as near to it as keeps the prediction.
@@ -112,20 +109,20 @@ class _Instance:
                 solved = solved / max(solved.sum(), _NO_WEIGHT)
                 for share in _MIXED:
                     mixed = solved + share * (self.weights - solved)
-                    prediction = np.exp(self.log_prediction + self._moved(mixed))
+                    prediction = np.exp(self.log_prediction + self.moved(mixed))
                     change = prediction - np.exp(self.log_prediction)
                     if np.abs(change).sum() / 2 <= self.epsilon:
                         at = mixed
                         break
-            js = self._js(at)
+            js = self.js(at)
             if js > best_js:
                 best = at
             if js < best_js + _GAIN:
                 break
-            best_js, costs, without = js, -self._slope(at), None
+            best_js, costs, without = js, -self.slope(at), None
         return best
 
-    def _solve(self, costs: Vector, moved: Vector, without: int | None) -> Vector | None:
+    def solve(self, costs: Vector, moved: Vector, without: int | None) -> Vector | None:
         """The attention (N,) of least cost (N,) under bounds that are exact at x = moved (C,).
 
         None where the solver finds none.
@@ -134,7 +131,7 @@ class _Instance:
 
         self.programs += 1
         items, classes = self.logits.shape
-        width, rise, fall, spent = self._bounds(moved)
+        width, rise, fall, spent = self.bounds(moved)
         one, none = np.eye(classes), np.zeros
         # Columns: attention, k, and each x as its first piece, the rest above it, and below 0.
         matrix = np.vstack(
@@ -161,7 +158,7 @@ class _Instance:
         )
         return None if solution.x is None else solution.x[:items]
 
-    def _bounds(self, moved: Vector) -> tuple[list[Vector], list[Vector], list[Vector], float]:
+    def bounds(self, moved: Vector) -> tuple[list[Vector], list[Vector], list[Vector], float]:
         """What a program spends of epsilon, by classes (C,), for bounds exact at x = moved (C,).
 
         Returns:
@@ -185,19 +182,19 @@ class _Instance:
         fall = [np.where(bent & (moved < 0), -slope, 0.0), slope]
         return [first, last], rise, fall, float(spent.sum())
 
-    def _moved(self, attention: Vector) -> Vector:
+    def moved(self, attention: Vector) -> Vector:
         """How far attention (N,) moves the log probabilities, (C,)."""
         from scipy.special import log_softmax
 
         moved: Vector = log_softmax(self.log_prediction + attention @ self.logits)
         return moved - self.log_prediction
 
-    def _slope(self, attention: Vector) -> Vector:
+    def slope(self, attention: Vector) -> Vector:
         """The gradient (N,) of JS at attention (N,), of items of little weight where they have some."""
         weight = np.maximum(attention, _FLOOR)
         return np.log(2 * weight / (weight + self.weights)) / 2
 
-    def _js(self, attention: Vector) -> float:
+    def js(self, attention: Vector) -> float:
         from scipy.special import rel_entr
 
         middle = (attention + self.weights) / 2

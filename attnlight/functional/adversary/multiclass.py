@@ -15,9 +15,9 @@ from attnlight.functional.divergence import total_variation
 _PAIRS, _EDGES = 1 << 20, 1 << 13
 # Points sampled on an edge, and halvings of an interval.
 _SAMPLES, _HALVINGS = 16, 45
-# Rivals of the predicted class that edges are held to first.
+# The likeliest rivals of the predicted class, whose log ratios are checked first.
 _LIKELIEST = 2
-# Halvings between two looks at which edges are still worth one.
+# Halvings between two checks of which edges may still beat the best.
 _LOOKS = 5
 
 
@@ -94,13 +94,10 @@ class _Edges(NamedTuple):
         """Some of the edges, by their numbers."""
         return _Edges(*(column[edges] for column in self))
 
-    def at(self, share: Tensor) -> Tensor:
-        """Probabilities (E, S, C) at shares (E, S) of item j."""
-        return (self.origin[:, None] + share.unsqueeze(-1) * self.step[:, None]).softmax(-1)
-
     def moved(self, share: Tensor) -> Tensor:
         """How far the prediction moves at shares (E, S) of item j, (E, S)."""
-        return total_variation(self.at(share), self.own[:, None])
+        logits = self.origin[:, None] + share.unsqueeze(-1) * self.step[:, None]
+        return total_variation(logits.softmax(-1), self.own[:, None])
 
 
 def _js(weights: Tensor, row: Tensor, i: Tensor, j: Tensor, share: Tensor) -> Tensor:
@@ -146,7 +143,7 @@ def _screened(
         for part in torch.split(pairs.nonzero(), max(1, _PAIRS // lead.shape[-1])):
             row, i, j = part.unbind(-1)
             row = row + first
-            # Few edges keep the log ratios to the likeliest rivals: only these are held to all.
+            # Few edges keep the log ratios to the likeliest rivals: only these are checked for all.
             for rivals in (slice(0, _LIKELIEST), slice(None)):
                 one, other = lead[row, i, rivals], lead[row, j, rivals]
                 bounds = torch.stack([low[row, rivals], high[row, rivals]])
@@ -179,7 +176,8 @@ def _sides(edges: _Edges, epsilon: float) -> _Edges:
     least, most = others.start[:, None], others.end[:, None]
     for _ in range(_HALVINGS):
         middle = (least + most) / 2
-        slope = ((others.at(middle) - others.own[:, None]) * others.step[:, None]).sum(-1)
+        prediction = (others.origin + middle * others.step).softmax(-1)
+        slope = ((prediction - others.own) * others.step).sum(-1, keepdim=True)
         least, most = torch.where(slope > 0, least, middle), torch.where(slope > 0, middle, most)
     next_ = torch.searchsorted(points[missed].contiguous(), least).clamp(1, _SAMPLES - 1)
     inside[missed] = least.expand(-1, 2)

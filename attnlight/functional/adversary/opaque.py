@@ -1,15 +1,17 @@
 """Different attention with the same prediction where the readout is not affine: by trying.
 
-Nothing is exact here but where the lightest item alone keeps the prediction: no attention is
-further from the model's own. Elsewhere what is found is a lower bound of what there is.
+Where all attention on the lightest item keeps the prediction the answer is exact: no attention is
+further from the model's own. Elsewhere what is found is a lower bound of the largest JS.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from attnlight.errors import InputError
 from attnlight.functional._cpu import best_of_each
@@ -20,11 +22,12 @@ from attnlight.functional.ranking import ranking
 from attnlight.functional.readout.heads import Candidates, PartReadout, own_attention
 from attnlight.functional.readout.opaque import ReadCandidates
 
-# Items of a kind that a way leads to or from; candidates that are read at once; what of JS, in nats,
-# is not searched for; rounds of a search.
+# Items of each kind at the ends of segments; candidates that are read at once; nats by which a
+# segment must promise more than the best so far; rounds of a search.
 _ITEMS, _CANDIDATES, _GAIN, _ROUNDS = 4, 1 << 15, 1e-6, 40
-# Heads (E,), starts (E, N), how far they move the prediction, as `ask` returns it, and items (E,).
-Ways = tuple[Tensor, Tensor, Tensor, Tensor]
+# Heads (E,), attention where each begins (E, N), its excess as `ask` returns it, and the item (E,)
+# where it ends.
+Segments = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def blackbox_adversary(
@@ -38,12 +41,12 @@ def blackbox_adversary(
     """The most different attention among some that move the prediction by at most epsilon.
 
     Tried are, as far as the prediction stays: all attention on the lightest item, which nothing
-    exceeds; all attention on each item; the way from the model's own attention to each of the four
-    items of nearest prediction; the way from it, and from each of the four lightest items that keep
-    the prediction, to each of the four lightest items; and mixtures of one of the four lightest
-    items that make the predicted class less likely with one of the four that make it more likely,
-    outward from where the prediction is kept. JS is convex along a way: one that cannot lead 1e-6
-    nats above the best so far is left.
+    exceeds; all attention on each item; the segments from the model's own attention to the four
+    items of nearest prediction; those from it, and from each of the four lightest items that keep
+    the prediction, to the four lightest items; and mixtures of one of the four lightest items that
+    make the predicted class less likely with one of the four that make it more likely, outward from
+    where the prediction is kept. JS is convex along a segment: one on which it cannot be 1e-6 nats
+    above the best so far is left.
 
     Args:
         weights: The model's attention (B, N), or (B, H, N). Each head is taken by itself, the
@@ -53,7 +56,7 @@ def blackbox_adversary(
         epsilon: Largest total variation distance between the predictions, above 0.
         found: Attention that is known to keep the prediction, such as from `search_adversary`, in
             the shape of `weights`.
-        part: The readouts of some rows alone, without which all are read until the last is done.
+        part: The readouts of some rows alone; without it all rows are read as long as one is open.
 
     Returns:
         Adversary (B, N), or (B, H, N), float64, the model's own where nothing is found, and its JS
@@ -65,15 +68,17 @@ def blackbox_adversary(
     if not epsilon > 0:
         raise InputError(f"epsilon is {epsilon}, but must be above 0")
     own, reach = own_attention(weights, mask)
-    search = _Search(Candidates(readout, weights, part, by_head=True), own, reach, epsilon)
+    wide = weights.detach() if weights.ndim == 3 else weights.detach().unsqueeze(1)
+    search = _Search(Candidates(readout, wide, part, by_head=True), own, reach, epsilon)
     if found is not None:
         given = found.double().reshape(own.shape)
-        search.take(torch.arange(len(own), device=own.device), given)
+        search.js = js_from(own, given)
+        search.best = torch.where(search.js[:, None] > 0, given, own)
     search.try_items()
     if search.open.any():
-        search.follow(*search.from_own())
-        search.follow(*search.from_items())
-        search.follow(*search.from_mixtures())
+        for segments in search.segments():
+            search.follow(*segments)
+        search.follow(*search.mixtures())
     js = search.js.masked_fill(~search.finite, math.nan)
     return search.best.reshape(weights.shape), js.reshape(weights.shape[:-1])
 
@@ -84,7 +89,7 @@ class _Search:
     Attributes:
         finite: Whether the model's logits are, (R,).
         open: Items that attention may be moved to, (R, N), none of heads whose answer is known.
-        best: The best attention that keeps the prediction, (R, N).
+        best: The best attention that keeps the prediction, (R, N), at first the model's own.
         js: Its JS, (R,).
     """
 
@@ -105,7 +110,8 @@ class _Search:
         """How far attentions (E, N) of heads (E,) move the prediction, and by what log odds, (E,).
 
         The first is the log of the total variation distance over epsilon: at most 0 where the
-        prediction is kept. The second is of the predicted class, less the model's own.
+        prediction is kept. The second is of the predicted class, less the model's own. The best of
+        those that keep the prediction are kept.
         """
         pieces = torch.split(heads, _CANDIDATES), torch.split(attentions, _CANDIDATES)
         read = self._candidates.read
@@ -113,13 +119,11 @@ class _Search:
         moved = total_variation(logits.softmax(-1), self._prediction[heads])
         # Interpolation needs a number where nothing has moved at all.
         excess = (moved / self._epsilon).clamp(min=1e-6).log()
-        return excess, _log_odds(logits, self._winner[heads]) - self._odds[heads]
-
-    def take(self, heads: Tensor, attentions: Tensor) -> None:
-        """Keep the best of attentions (E, N) of heads (E,) that keep the prediction."""
-        js = js_from(self._own[heads], attentions)
-        better, self.js = best_of_each(heads, js, self.js)
-        self.best[heads[better]] = attentions[better]
+        lead = _log_odds(logits, self._winner[heads]) - self._odds[heads]
+        keeping, kept = heads[excess <= 0], attentions[excess <= 0]
+        better, self.js = best_of_each(keeping, js_from(self._own[keeping], kept), self.js)
+        self.best[keeping[better]] = kept[better]
+        return excess, lead
 
     def try_items(self) -> None:
         """Try all attention on the lightest item, which nothing exceeds, and else on each item."""
@@ -128,36 +132,35 @@ class _Search:
         for last in (False, True):
             if not len(heads):
                 return
-            attentions = self._ones(item)
-            excess, lead = self.ask(heads, attentions)
+            excess, lead = self.ask(heads, one_hot(item, self._own.shape[1]).double())
             self._excess[heads, item], self._lead[heads, item] = excess, lead
-            kept = excess <= 0
-            self.take(heads[kept], attentions[kept])
             if not last:
-                self.open[heads[kept]] = False
+                self.open[heads[excess <= 0]] = False
                 heads, item = self.open.nonzero().unbind(-1)
 
-    def from_own(self) -> Ways:
-        """Ways from the model's own attention to the items of nearest prediction and the lightest."""
+    def segments(self) -> Iterator[Segments]:
+        """Segments from the own attention, then from the lightest items that keep the prediction.
+
+        They lead to the lightest items, those from the own attention also to the items that move
+        the prediction least.
+        """
         near = ranking(-self._excess, self.open)[:, :_ITEMS]
         light, real = self._lightest(self.open)
         items = torch.cat([near, light], dim=1)
         head, column = torch.cat([self.open.gather(1, near), real], dim=1).nonzero().unbind(-1)
         excess = torch.full_like(head, math.log(1e-6), dtype=torch.float64)
-        return head, self._own[head], excess, items[head, column]
-
-    def from_items(self) -> Ways:
-        """Ways from the lightest items that keep the prediction to the lightest items."""
+        yield head, self._own[head], excess, items[head, column]
         keeping, kept = self._lightest(self._excess <= 0)
-        light, real = self._lightest(self.open)
         head, one, other = (kept[:, :, None] & real[:, None]).nonzero().unbind(-1)
         start = keeping[head, one]
-        return head, self._ones(start), self._excess[head, start], light[head, other]
+        starts = one_hot(start, self._own.shape[1]).double()
+        yield head, starts, self._excess[head, start], light[head, other]
 
-    def from_mixtures(self) -> Ways:
-        """Ways from mixtures of a lighter and a heavier item for the predicted class to both.
+    def mixtures(self) -> Segments:
+        """Segments from mixtures of two items to each of them.
 
-        They are sought where such a mixture leaves the probability of this class as it is.
+        One item makes the predicted class less likely and one more likely; sought are mixtures that
+        leave its probability as it is.
         """
         i, below = self._lightest(self._lead < 0)
         j, above = self._lightest(self._lead > 0)
@@ -167,17 +170,18 @@ class _Search:
         # A mixture of items that keep the prediction by themselves has been tried between them.
         where = bound > self.js[head] + _GAIN
         head, i, j = head[where], i[where], j[where]
-        low, high = self._lead[head, i], self._lead[head, j]
+        low, high, items = self._lead[head, i], self._lead[head, j], self._own.shape[1]
         mixtures = Brackets(
             torch.zeros_like(low), torch.ones_like(high), low, high, columns=(head, i, j)
         )
-        found = [[head[:0], self._ones(i[:0]), low[:0], i[:0], j[:0]]]
+        found = [[head[:0], self._own[:0], low[:0], i[:0], j[:0]]]
         for turn in range(_ROUNDS):
             head, i, j = mixtures.columns
             if not len(head):
                 break
             share = mixtures.trial(halve=turn % 3 == 2)
-            mixed = torch.lerp(self._ones(i), self._ones(j), share[:, None])
+            ends = one_hot(i, items).double(), one_hot(j, items).double()
+            mixed = torch.lerp(*ends, share[:, None])
             excess, lead = self.ask(head, mixed)
             kept = excess <= 0
             found.append([part[kept] for part in (head, mixed, excess, i, j)])
@@ -186,44 +190,38 @@ class _Search:
             wide = mixtures.outside - mixtures.inside > NARROW
             mixtures = mixtures.take(~kept & wide & (lead.abs() > self._epsilon / 2))
         head, mixed, excess, i, j = (torch.cat(part) for part in zip(*found, strict=True))
-        self.take(head, mixed)
         return head.repeat(2), mixed.repeat(2, 1), excess.repeat(2), torch.cat([i, j])
 
     def follow(self, heads: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> None:
-        """Try attentions on the ways from starts (E, N) of an excess (E,) to items (E,).
+        """Try attentions between starts (E, N), of an excess (E,), and all attention on items (E,).
 
-        A way is followed for as long as any attention on it may be better than the best so far.
+        A segment is followed for as long as any attention on it may be better than the best so far.
         """
         js, end_js = js_from(self._own[heads], starts), self._alone[heads, items]
-        ways = Brackets(
+        ends = one_hot(items, self._own.shape[1]).double()
+        segments = Brackets(
             inside=torch.zeros_like(excess),
             outside=torch.ones_like(excess),
             low=excess.clamp(max=-NARROW),
             high=self._excess[heads, items],
-            columns=(heads, starts, self._ones(items), js, end_js),
+            columns=(heads, starts, ends, js, end_js),
         )
-        ways = ways.take(ways.high > 0)
+        segments = segments.take(segments.high > 0)
         for turn in range(_ROUNDS):
-            heads, _, _, js, end_js = ways.columns
-            # JS is convex along a way: between two points it is nowhere above their chord.
-            rest = (ways.outside - ways.inside) / (1 - ways.inside).clamp(min=NARROW)
+            heads, _, _, js, end_js = segments.columns
+            # JS is convex along a segment: between two points it is nowhere above their chord.
+            rest = (segments.outside - segments.inside) / (1 - segments.inside).clamp(min=NARROW)
             bound = torch.lerp(js, torch.maximum(js, end_js), rest.clamp(max=1.0))
-            ways = ways.take(bound > self.js[heads] + _GAIN)
-            heads, starts, ends, js, end_js = ways.columns
+            segments = segments.take(bound > self.js[heads] + _GAIN)
+            heads, starts, ends, js, end_js = segments.columns
             if not len(heads):
                 return
-            share = ways.trial(halve=turn % 3 == 2)
+            share = segments.trial(halve=turn % 3 == 2)
             attentions = torch.lerp(starts, ends, share.unsqueeze(-1))
             excess, _ = self.ask(heads, attentions)
-            kept = excess <= 0
-            self.take(heads[kept], attentions[kept])
-            ways.narrow(share, excess)
-            js = torch.where(kept, js_from(self._own[heads], attentions), js)
-            ways.columns = (heads, starts, ends, js, end_js)
-
-    def _ones(self, items: Tensor) -> Tensor:
-        """All attention (E, N) on items (E,)."""
-        return torch.nn.functional.one_hot(items, self._own.shape[1]).double()
+            segments.narrow(share, excess)
+            js = torch.where(excess <= 0, js_from(self._own[heads], attentions), js)
+            segments.columns = (heads, starts, ends, js, end_js)
 
     def _lightest(self, side: Tensor) -> tuple[Tensor, Tensor]:
         """Up to four items (R, 4) of least weight on a side (R, N), and whether there are so many."""

@@ -27,13 +27,6 @@ def weighted_items(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor
     return terms.masked_fill(~mask[:, None, :, None], 0.0)
 
 
-def ranked(terms: Tensor, orders: Tensor) -> Tensor:
-    """The terms (B, H, N, C + 1) of `weighted_items` in each of K orders (B, K, M): (B, K, H, M, C + 1)."""
-    shape = (*orders.shape[:2], terms.shape[1], orders.shape[2], terms.shape[-1])
-    index = orders[:, :, None, :, None].expand(shape)
-    return terms.unsqueeze(1).expand(-1, shape[1], -1, -1, -1).gather(-2, index)
-
-
 def renormalize(sums: Tensor, bias: Tensor) -> Tensor:
     """Logits (B, K, C) of what is left, from the sums (B, H, K, C + 1) over it.
 
@@ -93,7 +86,8 @@ def erase_ranking(
         (B, N, C) float64; row k is after erasing the first k + 1 items, `bias` when nothing is left
         and from there on.
     """
-    terms = ranked(weighted_items(weights, item_logits, mask), order.unsqueeze(1)).squeeze(1)
+    terms = weighted_items(weights, item_logits, mask)
+    terms = terms.gather(2, order[:, None, :, None].expand_as(terms))
     # Sums over the items after each, from the tail.
     left = pad(terms.flip(2), (0, 0, 1, 0))[:, :, :-1].cumsum(2).flip(2)
     return renormalize(left, bias)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attnlight.functional.erasure.erase import ranked, renormalize, weighted_items
+from attnlight.functional.erasure.erase import renormalize, weighted_items
 
 # Terms of the rankings that are followed at once: 32 MiB.
 _TERMS = 1 << 22
@@ -48,19 +48,6 @@ def first_flip(
     return counts.squeeze(1) if order.ndim == 2 else counts
 
 
-def first_change(changed: Tensor) -> Tensor:
-    """Number of items erased when the decision first changes, -1 if it never does.
-
-    Args:
-        changed: Whether it differs after erasing the first 1, 2, ... items, (..., N) bool.
-
-    Returns:
-        (...) long, from 1.
-    """
-    first = changed.byte().argmax(-1) + 1
-    return first.masked_fill(~changed.any(-1), -1)
-
-
 def minimal_flip_set(
     weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -88,7 +75,9 @@ def minimal_flip_set(
     if not len(rows):
         return sizes, members
     totals = terms.sum(1).mT
-    leads = _of_classes(totals, decision[:, None]) - _of_classes(totals, rivals)
+    classes = torch.cat([decision[:, None], rivals], dim=1)
+    totals = totals.gather(1, classes.unsqueeze(-1).expand(-1, -1, totals.shape[-1]))
+    leads = totals[:, :1] - totals[:, 1:]
     support = (terms[..., -1] > 0).any(1)
     leads = leads.masked_fill(~support.unsqueeze(1), -torch.inf)
     orders = leads.argsort(dim=-1, descending=True, stable=True)  # (B, C - 1, N)
@@ -147,11 +136,6 @@ def _that_may_flip(
     return rows, terms[rows], left, decision[rows], rivals[rows]
 
 
-def _of_classes(columns: Tensor, classes: Tensor) -> Tensor:
-    """What items give to K classes (B, K) of each row, (B, K, N), from columns (B, C + 1, N)."""
-    return columns.gather(1, classes.unsqueeze(-1).expand(-1, -1, columns.shape[-1]))
-
-
 def _first_change(
     terms: Tensor, orders: Tensor, bias: Tensor, decision: Tensor, rivals: Sequence[Tensor]
 ) -> Tensor:
@@ -159,7 +143,7 @@ def _first_change(
 
     Rivals are classes (B, 1), or one for each order (B, K); with several heads any class is.
     """
-    heads = terms.shape[1]
+    heads, width = terms.shape[1], terms.shape[-1]
     size = max(1, _TERMS // max(1, terms.numel()))
     emptied = (bias.argmax(-1) != decision)[:, None, None]
     counts = []
@@ -171,12 +155,16 @@ def _first_change(
             asked = [rival if rival.shape[1] == 1 else rival[:, part] for rival in rivals]
             changed = _beaten(terms[:, 0].mT, tails, emptied, decision, asked)
         else:
-            sums = ranked(terms, tails).cumsum(-2).flatten(0, 1)
+            index = tails[:, :, None, :, None].expand(-1, -1, heads, -1, width)
+            wide = terms.unsqueeze(1).expand(-1, tails.shape[1], -1, -1, -1)
+            sums = wide.gather(-2, index).cumsum(-2).flatten(0, 1)
             every = bias.expand(len(terms), -1).repeat_interleave(tails.shape[1], dim=0)
             winners = renormalize(sums, every).argmax(-1).view(tails.shape)
             changed = winners != decision[:, None, None]
         at_last = emptied.expand(-1, changed.shape[1], -1)
-        counts.append(first_change(torch.cat([changed.flip(-1), at_last], dim=-1)))
+        changed = torch.cat([changed.flip(-1), at_last], dim=-1)
+        first = changed.byte().argmax(-1) + 1
+        counts.append(first.masked_fill(~changed.any(-1), -1))
     return torch.cat(counts, dim=1)
 
 
@@ -190,8 +178,8 @@ def _beaten(
     """
 
     def sums(classes: Tensor) -> Tensor:
-        own = _of_classes(columns, classes).expand(-1, tails.shape[1], -1)
-        return own.gather(-1, tails).cumsum(-1)
+        own = columns.gather(1, classes.unsqueeze(-1).expand(-1, -1, columns.shape[-1]))
+        return own.expand(-1, tails.shape[1], -1).gather(-1, tails).cumsum(-1)
 
     leading = sums(decision[:, None])
     beaten = torch.zeros_like(tails, dtype=torch.bool)

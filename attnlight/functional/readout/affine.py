@@ -49,13 +49,7 @@ def _shuffles(
 
     The weights are overwritten by the next block.
     """
-    lengths = mask.sum(-1)
-    # Places of the items in order, then of the others.
-    ordinals = torch.arange(mask.shape[-1], device=mask.device)
-    if torch.equal(mask, ordinals < lengths.unsqueeze(1)):  # as a text's padding is
-        places = ordinals.expand(mask.shape)
-    else:
-        places = item_places(mask)
+    lengths, places, heads = mask.sum(-1), item_places(mask), weights.shape[1]
     # Drawn once for rows that follow each other and share their draws, as a sentence's tokens do.
     drawn_for = torch.cat([rows, lengths.unsqueeze(1)], dim=1)
     keys, group = torch.unique_consecutive(drawn_for, dim=0, return_inverse=True)
@@ -73,25 +67,19 @@ def _shuffles(
             groups, member = torch.unique(group[chosen], return_inverse=True)
             drawn = shuffles(keys[groups, 2], states[groups], scratch)[member]
         items = places[chosen, : drawn.shape[-1]]
-        yield chosen, items, _shuffled(weights[chosen], items, drawn, scratch)
-
-
-def _shuffled(weights: Tensor, places: Tensor, drawn: Tensor, scratch: Scratch | None) -> Tensor:
-    """Weights (r, H, N) of the items at places (r, L), under shuffles (r, K, L): (r, H, K, L)."""
-    heads = weights.shape[1]
-    compact = weights.gather(-1, places[:, None].expand(-1, heads, -1))
-    rows, draws, items = drawn.shape
-    shape = rows, heads, draws, items
-    if scratch is None or drawn.dtype != torch.int32:
-        wide = drawn.long().unsqueeze(1).expand(shape)
-        return compact.unsqueeze(2).expand(shape).gather(-1, wide)
-    # From one line of numbers: on a CPU half the work of gathering from each row.
-    starts = torch.arange(rows * heads, dtype=torch.int32).mul_(items).view(rows, heads, 1, 1)
-    index = scratch.take("index", shape, drawn.dtype, drawn.device)
-    torch.add(drawn.unsqueeze(1), starts, out=index)
-    shuffled = scratch.take("shuffled", shape, weights.dtype, weights.device)
-    torch.index_select(compact.flatten(), 0, index.flatten(), out=shuffled.flatten())
-    return shuffled
+        compact = weights[chosen].gather(-1, items[:, None].expand(-1, heads, -1))
+        shape = len(chosen), heads, *drawn.shape[1:]
+        if scratch is None or drawn.dtype != torch.int32:
+            wide = compact.unsqueeze(2).expand(shape)
+            yield chosen, items, wide.gather(-1, drawn.long().unsqueeze(1).expand(shape))
+            continue
+        # From one line of numbers: on a CPU half the work of gathering from each row.
+        starts = torch.arange(len(chosen) * heads, dtype=torch.int32).mul_(drawn.shape[-1])
+        index = scratch.take("index", shape, drawn.dtype, drawn.device)
+        torch.add(drawn.unsqueeze(1), starts.view(-1, heads, 1, 1), out=index)
+        shuffled = scratch.take("shuffled", shape, weights.dtype, weights.device)
+        torch.index_select(compact.flatten(), 0, index.flatten(), out=shuffled.flatten())
+        yield chosen, items, shuffled
 
 
 def permuted_logits(

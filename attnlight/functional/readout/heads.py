@@ -7,8 +7,8 @@ the other heads' attention is read along.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -85,6 +85,7 @@ def head_readout(readout: ReadCandidates, weights: Tensor) -> Callable[[Tensor],
     return read
 
 
+@dataclass
 class Candidates:
     """Reads candidate attentions, however many of each row.
 
@@ -93,25 +94,20 @@ class Candidates:
 
     Args:
         readout: From candidates (B, H, K, N) of all rows to logits (B, K, C).
-        weights: The model's attention (B, N), or (B, H, N).
+        weights: The model's attention (B, H, N).
         part: The readouts of some rows alone; None: all rows are read whichever are asked about.
         by_head: Rows are the R = B H heads, each by itself beside the others as they are.
     """
 
-    def __init__(
-        self,
-        readout: ReadCandidates,
-        weights: Tensor,
-        part: PartReadout | None = None,
-        by_head: bool = False,
-    ) -> None:
-        self.original = (weights if weights.ndim == 3 else weights.unsqueeze(1)).detach()
-        self._readout, self._part, self._by_head = readout, part, by_head
+    readout: ReadCandidates
+    weights: Tensor
+    part: PartReadout | None = None
+    by_head: bool = False
 
     def own(self) -> Tensor:
         """Logits (R, C) float64 of the model's own attention."""
-        logits = self._readout(self.original.unsqueeze(2)).squeeze(1).double()
-        return logits.repeat_interleave(self.original.shape[1], dim=0) if self._by_head else logits
+        logits = self.readout(self.weights.unsqueeze(2)).squeeze(1).double()
+        return logits.repeat_interleave(self.weights.shape[1], dim=0) if self.by_head else logits
 
     def read(self, rows: Tensor, attentions: Tensor) -> Tensor:
         """Logits (E, C) float64.
@@ -122,12 +118,12 @@ class Candidates:
         """
         if not len(rows):
             return self.own()[:0]
-        heads = rows % self.original.shape[1]
-        if self._by_head:
-            rows, attentions = rows // self.original.shape[1], attentions.flatten(1)
+        heads = rows % self.weights.shape[1]
+        if self.by_head:
+            rows, attentions = rows // self.weights.shape[1], attentions.flatten(1)
         ascending = bool((rows[1:] >= rows[:-1]).all())
         order = None if ascending else rows.argsort(stable=True)
-        counts = torch.bincount(rows, minlength=len(self.original))
+        counts = torch.bincount(rows, minlength=len(self.weights))
         first = counts.cumsum(0) - counts
         logits: Tensor | None = None
         for members, width in self._packs(counts):
@@ -136,12 +132,12 @@ class Candidates:
             own = slots < counts[members, None]
             places = (first[members, None] + slots).clamp(max=len(rows) - 1)
             places = places if order is None else order[places]
-            wide = attentions[places].to(self.original.dtype)  # (r, W, H, N)
-            if self._by_head:
-                beside = self.original[members].unsqueeze(1).repeat(1, width, 1, 1)
+            wide = attentions[places].to(self.weights.dtype)  # (r, W, H, N)
+            if self.by_head:
+                beside = self.weights[members].unsqueeze(1).repeat(1, width, 1, 1)
                 index = heads[places][..., None, None].expand(-1, -1, 1, beside.shape[-1])
                 wide = beside.scatter_(2, index, wide.unsqueeze(2))
-            readout = self._readout if self._part is None else self._part(members)
+            readout = self.readout if self.part is None else self.part(members)
             found = readout(wide.transpose(1, 2))[own].double()
             logits = found.new_empty(len(rows), found.shape[-1]) if logits is None else logits
             logits[places[own]] = found
@@ -151,13 +147,13 @@ class Candidates:
     def _packs(self, counts: Tensor) -> list[tuple[Tensor, int]]:
         """Rows (r,) that are read together, and of how many candidates each."""
         asked = counts.nonzero().squeeze(-1)
-        if self._part is None:
+        if self.part is None:
             return [(torch.arange(len(counts), device=counts.device), int(counts.max()))]
         doubled = 2 ** counts[asked].double().log2().ceil().long()
         step = torch.where(doubled > 8, doubled // 4, doubled)
         widths, packs = (counts[asked] + step - 1) // step * step, []
         for width in torch.unique(widths).tolist():
-            size = max(1, _WEIGHTS // (width * self.original[0].numel()))
+            size = max(1, _WEIGHTS // (width * self.weights[0].numel()))
             packs += [(rows, width) for rows in torch.split(asked[widths == width], size)]
         return packs
 
@@ -183,17 +179,3 @@ def head_divergences(weights: Tensor, base: Tensor) -> Tensor:
     apart = (of_own + of_other[:, None]) / 2
     found: Tensor = (torch.stack(of_means) - apart).clamp(min=0)
     return found
-
-
-def match_heads(divergences: Tensor) -> list[int]:
-    """The head of the model that stands for each head of the base, each for one.
-
-    Of all ways to pair them it is the one of the least divergence in sum (the assignment problem).
-
-    Args:
-        divergences: As `head_divergences` gives them, (H, H).
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    _, heads = linear_sum_assignment(np.asarray(divergences.cpu()))
-    return [int(head) for head in heads]

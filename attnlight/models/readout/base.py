@@ -176,10 +176,6 @@ class Readout:
         held = [self.logits, self.output.logits, self.weights.sum(-1, keepdim=True)]
         return (self.lengths < fewest) | ~torch.cat(held, dim=-1).isfinite().all(-1)
 
-    def with_empty(self, logits: Tensor) -> Readout:
-        """The same with other logits where no attention is left, (C,) or (R, C)."""
-        return type(self)(self.batch, self.output, self.model, logits)
-
     def by_head(self) -> Readout:
         """Each head by itself, the others held: R H rows of one head, those of a row together.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -19,10 +19,16 @@ from attnlight.models.readout.base import Readout
 class OpaqueReadout(Readout):
     """Logits are what the model's `readout` says: each answer is candidate attentions to read."""
 
+    # Of what `by_head` gives: the readout whose heads are rows here, and attentions (R, K, N) of
+    # these to logits (R, K, C).
+    _whole: OpaqueReadout | None = None
+    _alone: Callable[[Tensor], Tensor] | None = None
     _slope: Tensor | None = None
 
     @override
     def candidates(self, attentions: Tensor) -> Tensor:
+        if self._alone is not None:
+            return self._alone(attentions.squeeze(1))
         return self.model.readout(self.output, attentions.to(self.output.weights.dtype)).double()
 
     @override
@@ -30,15 +36,13 @@ class OpaqueReadout(Readout):
         output, heads = self.output, self.output.weights.shape[1]
         texts = output.rows * output.rows.new_tensor([1, 0])
         shuffled = permuted_weights(output.weights, output.mask, texts, draws, seed)
-
-        def each_alone() -> Iterator[Tensor]:
-            first = shuffled[:, :, :head_draws]
-            for head in range(heads):
-                wide = output.weights.unsqueeze(2).repeat(1, 1, first.shape[2], 1)
-                wide[:, head] = first[:, head]
-                yield self.model.readout(output, wide)
-
-        return self.model.readout(output, shuffled), each_alone() if heads > 1 else ()
+        each = torch.eye(heads if heads > 1 else 0, dtype=torch.bool, device=shuffled.device)
+        own, first = output.weights.unsqueeze(2), shuffled[:, :, :head_draws]
+        alone = (
+            self.model.readout(output, torch.where(head[:, None, None], first, own))
+            for head in each
+        )
+        return self.model.readout(output, shuffled), alone
 
     @override
     def erase(self) -> Tensor:
@@ -54,7 +58,9 @@ class OpaqueReadout(Readout):
 
     @override
     def gradient(self) -> Tensor:
-        if self._slope is None:
+        if self._slope is None and self._whole is not None:
+            self._slope = self._whole.gradient().flatten(0, 1).unsqueeze(1)
+        elif self._slope is None:
             # As in `search`.
             with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
                 output = self.output.apply(torch.clone)
@@ -75,7 +81,13 @@ class OpaqueReadout(Readout):
 
     @override
     def by_head(self) -> OpaqueReadout:
-        return _OpaqueHeads(self)
+        source, weights = partial(self.model.readout, self.output), self.output.weights
+        alone = head_readout(source, weights)
+        empty = alone(torch.zeros_like(weights).flatten(0, 1).unsqueeze(1)).squeeze(1)
+        heads = OpaqueReadout(self.batch, self._rows_of_heads(None, empty), self.model)
+        heads._whole, heads._alone = self, alone
+        heads._candidates = Candidates(source, weights, self._part, by_head=True)
+        return heads
 
     def _part(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
         """The readout of rows (r,) long alone, of which tests ask more than of others."""
@@ -87,24 +99,3 @@ class OpaqueReadout(Readout):
         """Reads attentions (E, H, N) of rows (E,)."""
         source = partial(self.model.readout, self.output)
         return Candidates(source, self.output.weights, self._part)
-
-
-class _OpaqueHeads(OpaqueReadout):
-    """Each head of another opaque readout by itself, the others held."""
-
-    def __init__(self, whole: OpaqueReadout) -> None:
-        source, weights = partial(whole.model.readout, whole.output), whole.output.weights
-        self._read = head_readout(source, weights)
-        self._candidates = Candidates(source, weights, whole._part, by_head=True)
-        self._whole = whole
-        nothing = torch.zeros_like(weights).flatten(0, 1).unsqueeze(1)
-        output = whole._rows_of_heads(None, self._read(nothing).squeeze(1))
-        super().__init__(whole.batch, output, whole.model)
-
-    @override
-    def candidates(self, attentions: Tensor) -> Tensor:
-        return self._read(attentions.squeeze(1))
-
-    @override
-    def gradient(self) -> Tensor:
-        return self._whole.gradient().flatten(0, 1).unsqueeze(1)

@@ -1,8 +1,10 @@
 """What each test shows of its record.
 
 `texts.yaml` describes each test by its name in snake case. Most have a module of that name:
-`draw(rows, classes)` gives the figure and `tables(rows, classes)` tables of the test's own. Besides
-what the file names, both read `index`, `position`, `prediction` and `max_attention`.
+`draw(rows, classes)` gives the figure, `tables(rows, classes)` the test's own tables, each as its
+name in the file, its rows of cells, and what its title and note have in braces; `head` among these
+stands for headings that the file does not know. Besides what the file names, both read `index`,
+`position`, `prediction` and `max_attention`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 from attnlight.files import read_yaml
 from attnlight.records import read_metadata, read_pieces, record_columns
 from attnlight.report.erasure import WORDS
-from attnlight.report.markup import without_controls
+from attnlight.report.markup import CONTROLS
 from attnlight.report.tables import Rows, Table
 from attnlight.report.violins import violins_by_max_attention
 
@@ -33,17 +35,11 @@ _ALWAYS = ("index", "position", "prediction", "max_attention")
 
 @dataclass(frozen=True)
 class Description:
-    """What a reader should know of a test.
+    """What a reader should know of a test: the keys of `texts.yaml`, which says what each holds.
 
     Attributes:
         title: Its name in words.
-        question: What it asks.
-        source: The paper that it follows.
-        caption: What its figure shows.
-        measures: Each column in words, with its unit.
-        columns: What its figure and its tables read besides these.
-        violins: Arguments of `violins_by_max_attention`, where that is its figure.
-        tables: `title`, `head` and `note` of its own tables.
+        columns: All that its figure and its tables read, measures included; None: not known.
     """
 
     title: str
@@ -51,7 +47,7 @@ class Description:
     source: str = ""
     caption: str = ""
     measures: Mapping[str, str] = field(default_factory=dict)
-    columns: Sequence[str] = ()
+    columns: Sequence[str] | None = None
     violins: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -61,22 +57,17 @@ def descriptions() -> dict[str, Description]:
     """What is known of each test, by its name in snake case."""
     found = {}
     for test, texts in read_yaml(Path(__file__).with_name("texts.yaml")).items():
-        measures = texts.pop("measures", {})
+        measures = texts.setdefault("measures", {})
         for measure, words in texts.pop("by_ranking", {}).items():
             measures |= {f"{measure}_{name}": f"{words}; by {said}" for name, said in WORDS.items()}
-        found[test] = Description(test.replace("_", " ").capitalize(), measures=measures, **texts)
+        texts["columns"] = [*measures, *texts.get("columns", ())]
+        found[test] = Description(test.replace("_", " ").capitalize(), **texts)
     return found
 
 
 def describe(test: str) -> Description:
     """What is known of a test; its name alone where this package does not know it."""
     return descriptions().get(test) or Description(test.replace("_", " ").capitalize())
-
-
-def columns(test: str) -> Sequence[str] | None:
-    """The columns that a test's figure and tables read; None for a test that is not known."""
-    known = descriptions().get(test)
-    return None if known is None else [*known.measures, *known.columns]
 
 
 def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
@@ -90,11 +81,11 @@ def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure 
     Returns:
         The figure, or None for a test that has none or a record without rows.
     """
-    known = descriptions().get(test)
-    if known is None or not len(rows["index"]):
+    known = describe(test)
+    if known.columns is None or not len(rows["index"]):
         return None
     # Figures know no direction of text: its controls would be drawn as boxes, or turn labels around.
-    names = None if classes is None else [without_controls(name) for name in classes]
+    names = None if classes is None else [CONTROLS.sub("", name) for name in classes]
     if known.violins:
         return violins_by_max_attention(rows, **known.violins, classes=names)
     figure: Figure | None = import_module(f"{__name__}.{test}").draw(rows, names)
@@ -103,25 +94,12 @@ def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure 
 
 def tables(test: str, rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
     """A test's own tables, from what `draw` takes; none without rows or of a test without any."""
-    if not describe(test).tables or not len(rows["index"]):
-        return []
-    return list(import_module(f"{__name__}.{test}").tables(rows, classes))
-
-
-def described_table(
-    test: str,
-    name: str,
-    lines: Sequence[Sequence[str]],
-    head: Sequence[str] | None = None,
-    **fields: object,
-) -> Table:
-    """A test's own table, with title, note and, without a `head`, headings from `texts.yaml`.
-
-    The fields are what stands in braces in title and note there.
-    """
-    known = describe(test).tables[name]
-    title, note = (known[part].format(**fields) for part in ("title", "note"))
-    return Table.of(title, head or known["head"], lines, note)
+    known, found = describe(test).tables, []
+    if known and len(rows["index"]):
+        for name, lines, fields in import_module(f"{__name__}.{test}").tables(rows, classes):
+            title, note = (known[name][part].format(**fields) for part in ("title", "note"))
+            found.append(Table(title, fields.get("head") or known[name]["head"], lines, note))
+    return found
 
 
 def figure_rows(
@@ -151,12 +129,10 @@ def figure_rows(
         found = [np.unique(piece["index"]) for piece in read_pieces(path, ["index"])]
         every = np.unique(np.concatenate(found))
         texts = choose(every, max(1, int(most / rows * len(every))), seed=0)
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
+    pieces = []
     for piece in read_pieces(path, names, measured="prediction" in held):
         chosen = slice(None) if texts is None else np.isin(piece["index"], texts)
-        for name in names:
-            parts[name].append(piece[name][chosen])
-    kept = {name: np.concatenate(part or [np.empty(0)]) for name, part in parts.items()}
-    shown = len(kept["index"])
-    note = f"Shows {shown:,} of {rows:,} rows, those of texts chosen by a hash."
-    return kept, "" if texts is None else note
+        pieces.append({name: values[chosen] for name, values in piece.items()})
+    kept = {n: np.concatenate([piece[n] for piece in pieces] or [np.empty(0)]) for n in names}
+    shown = f"Shows {len(kept['index']):,} of {rows:,} rows, those of texts chosen by a hash."
+    return kept, "" if texts is None else shown

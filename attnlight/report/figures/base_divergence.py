@@ -30,8 +30,9 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
     label = "Jensen-Shannon divergence from the base's attention (nats)"
     with canvas(sum(heights), groups) as figure:
         above, below = figure.subplots(2, 1, height_ratios=heights)
-        draw_bins(above, js, attention, groups, label, _JS_LIMITS)
-        above.set_ylabel("Maximum attention weight of the base")
+        above.set_xlim(_JS_LIMITS)
+        draw_bins(above, js, attention, groups)
+        above.set(xlabel=label, ylabel="Maximum attention weight of the base")
         alpha, many = float(np.clip(150 / len(js), 0.08, 0.7)), len(js) > _DRAWN_AS_VECTORS
         for _, color, own in groups:
             below.scatter(

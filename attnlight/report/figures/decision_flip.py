@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from attnlight.report import erasure
 from attnlight.report.erasure import ORDERS, PAIRS, SCORES, WORDS
-from attnlight.report.figures import described_table
 from attnlight.report.style import GRID, INK, MUTED, POOLED, canvas, predicted_groups
 from attnlight.report.tables import (
+    Described,
     Rows,
-    Table,
     class_name,
     estimate,
     mean_cells,
@@ -37,11 +36,9 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     kept, among = int(erasure.flipped_by_all(rows).sum()), int((rows["length"] > 1).sum())
     with canvas(5.6, groups) as figure:
         (fraction, mass), (excess, never) = figure.subplots(2, 2, sharey=True)
-        for axes, measure in ((fraction, "removed_fraction"), (mass, "removed_mass")):
-            _boxes(axes, [erasure.removed(rows, measure, name) for name in names])
-            axes.set_xlim(-0.03, 1.03)
-        fraction.set_xlabel("items removed (share)")
-        mass.set_xlabel("attention removed (share)")
+        for axes, measure, what in ((fraction, "fraction", "items"), (mass, "mass", "attention")):
+            _boxes(axes, [erasure.removed(rows, f"removed_{measure}", name) for name in names])
+            axes.set(xlim=(-0.03, 1.03), xlabel=f"{what} removed (share)")
         excess.set_xlabel("items beyond the minimum")
         if "minimal" in names:
             _boxes(excess, [erasure.beyond_minimum(rows, name) for name in names])
@@ -87,7 +84,7 @@ def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
     axes.grid(axis="x")
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Described]:
     """What is removed, which ranking flips sooner, who never flips, excess over the minimum."""
     from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
 
@@ -116,10 +113,9 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
         none = np.where(np.isnan(beyond), np.nan, beyond == 0)
         mean, share, n = mean_cells([beyond, none], rows, [estimate, percent])
         excess.append([WORDS[name], mean, *map(number, ends), share, n])
-    head = ["predicted", *(WORDS[name] for name in names), "n"]
-    found = [
-        described_table("decision_flip", "removed", removal),
-        described_table("decision_flip", "sooner", sooner, kept=int(kept.sum())),
-        described_table("decision_flip", "never", by_class, head=head),
+    found: list[Described] = [
+        ("removed", removal, {}),
+        ("sooner", sooner, {"kept": int(kept.sum())}),
+        ("never", by_class, {"head": ["predicted", *(WORDS[name] for name in names), "n"]}),
     ]
-    return [*found, described_table("decision_flip", "excess", excess)] if excess else found
+    return [*found, ("excess", excess, {})] if excess else found

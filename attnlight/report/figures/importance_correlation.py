@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlight.report.figures import described_table
 from attnlight.report.style import INK, canvas, predicted_groups
-from attnlight.report.tables import Rows, Table, class_name, number
+from attnlight.report.tables import Described, Rows, class_name, number
 from attnlight.report.violins import draw_histograms
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ _PUBLISHED = 3  # of the pairs; the others are drawn only in their absence
 _EDGES = np.linspace(-1, 1, 31)
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Described]:
     """For each pair of scores, tau over all rows and by predicted class, and its significance.
 
     The standard deviation has divisor n, as Jain & Wallace have it. Shares of p <= 0.05 are of the
@@ -43,27 +42,23 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
 
     from attnlight.statistics import holm
 
-    found = []
-    for one, other in PAIRS:
-        if f"tau_{one}_{other}" not in rows:
-            continue
+    found: list[Described] = []
+    for one, other in (pair for pair in PAIRS if f"tau_{'_'.join(pair)}" in rows):
         lines = []
         for label in [None, *np.unique(rows["prediction"]).tolist()]:
             members = slice(None) if label is None else rows["prediction"] == label
             tau, p = (rows[f"{measure}_{one}_{other}"][members] for measure in ("tau", "p"))
             defined = ~np.isnan(tau)
             means, significant = [number(np.nan)] * 2, [number(np.nan)] * 3
+            undefined = f"{100 * (1 - defined.mean()):.1f} %"
             if defined.any():
                 kept, tested = tau[defined].astype(np.float64), p[defined]
                 means = [number(kept.mean()), number(kept.std())]
                 adjusted = (tested, holm(tested), false_discovery_control(tested))
                 significant = [f"{100 * np.mean(p <= _LEVEL):.1f} %" for p in adjusted]
-            undefined = f"{100 * (1 - defined.mean()):.1f} %"
-            counted = f"{defined.sum():,}"
-            name = class_name(label, classes)
-            lines.append([name, *means, undefined, *significant, counted])
-        words = {"one": WORDS[one], "other": WORDS[other]}
-        found.append(described_table("importance_correlation", "pair", lines, **words))
+            cells = [*means, undefined, *significant, f"{defined.sum():,}"]
+            lines.append([class_name(label, classes), *cells])
+        found.append(("pair", lines, {"one": WORDS[one], "other": WORDS[other]}))
     return found
 
 

@@ -25,20 +25,19 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     highest = 1.02 * float(np.nanmax(rows["attention_entropy"], initial=0.1))
     labelled = "label" in rows and bool((rows["label"] >= 0).any())
     heights = [0.75 + 0.32 * len(groups)] + [2.7] * labelled
-    mosaic: list[Any] = [["attention", "entropy"]] + [["calibration", "calibration"]] * labelled
     with canvas(sum(heights) + 0.5, groups) as figure:
         figure.set_layout_engine("constrained", hspace=0.06)
-        axes = figure.subplot_mosaic(mosaic, height_ratios=heights)
+        axes = figure.subplot_mosaic("ae;cc" if labelled else "ae", height_ratios=heights)
         for name, column, label, most in (
-            ("attention", "max_attention", "Maximum attention weight", 1.0),
-            ("entropy", "attention_entropy", "Attention entropy (nats)", highest),
+            ("a", "max_attention", "Maximum attention weight", 1.0),
+            ("e", "attention_entropy", "Attention entropy (nats)", highest),
         ):
             defined = ~np.isnan(rows[column])
             own = [[(g.color, rows[column][g.members & defined])] for g in reversed(groups)]
-            draw_violins(axes[name], own, label, (0.0, most))
-            axes[name].set_yticks([])
+            axes[name].set(xlabel=label, xlim=(0.0, most), yticks=[])
+            draw_violins(axes[name], own)
         if labelled:
-            below, chance = axes["calibration"], 1 / rows["probabilities"].shape[1]
+            below, chance = axes["c"], 1 / rows["probabilities"].shape[1]
             bins = reliability(rows["probabilities"], rows["label"])
             below.plot([chance, 1], [chance, 1], "--", color=MUTED, linewidth=0.9)
             below.vlines(bins["confidence"], bins["low"], bins["high"], color=INK, linewidth=0.9)
@@ -46,10 +45,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             dots = {"s": 20 + 260 * bins["share"], "facecolor": PALETTE[0], "edgecolor": INK}
             dots |= {"linewidth": 0.6, "zorder": 3, "clip_on": False}
             below.scatter(bins["confidence"], bins["accuracy"], **dots)
-            below.set(xlim=(chance - 0.03, 1.03), ylim=(-0.04, 1.04))
-            below.set(
-                xlabel="Probability of the winning class", ylabel="Share of right predictions"
-            )
+            below.set(xlim=(chance - 0.03, 1.03), xlabel="Probability of the winning class")
+            below.set(ylim=(-0.04, 1.04), ylabel="Share of right predictions")
             error = ((bins["accuracy"] - bins["confidence"]).abs() * bins["share"]).sum()
             below.text(0.98, 0.06, f"ECE = {error:.3f}", transform=below.transAxes, ha="right")
             below.grid()

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.report.erasure import PAIRS, SCORES, WORDS
-from attnlight.report.figures import described_table
 from attnlight.report.style import MUTED, canvas, predicted_groups
-from attnlight.report.tables import Rows, Table, estimate, mean_cells, percent, probability
+from attnlight.report.tables import Described, Rows, estimate, mean_cells, percent, probability
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +57,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
 
 def _ends(values: Values, least: float) -> tuple[float, float]:
     """Ends of an axis that holds all values and 0, at least so wide."""
-    low, high = min(0.0, values.min(initial=0)), max(0.0, values.max(initial=0))
+    low, high = values.min(initial=0), values.max(initial=0)
     room = 0.04 * max(high - low, least)
     return low - room, max(high, low + least) + room
 
@@ -75,7 +74,7 @@ def sample(x: Values, seed: int = 0) -> NDArray[np.intp]:
     return np.sort(order[within < _PER_BIN])
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Described]:
     """Contingency of flips, how far predictions move, and the rankings' first items compared."""
     from attnlight.statistics.paired import holm, mcnemar
 
@@ -105,7 +104,7 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
         cells = mean_cells([one, other, one - other], rows)
         first_items.append([f"{WORDS[first]} : {WORDS[second]}", *cells, probability(p)])
     return [
-        described_table("single_erasure", "contingency", contingency, released=released),
-        described_table("single_erasure", "movement", movement),
-        described_table("single_erasure", "first_items", first_items),
+        ("contingency", contingency, {"released": released}),
+        ("movement", movement, {}),
+        ("first_items", first_items, {}),
     ]

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.report.study.condition_figure import ASKED, draw_exclusivity
 from attnlight.report.study.estimates import SHARE, TVD, Estimate, Estimates
-from attnlight.report.study.frame import ACCURACY, FILE, read_study
-from attnlight.report.study.groups import KL, Spec, words
+from attnlight.report.study.frame import ACCURACY, read_study
+from attnlight.report.study.groups import KL, Spec, missing, words
 from attnlight.report.study.page import write_files
-from attnlight.report.study.series import drawing
-from attnlight.report.study.tables import TEXT
+from attnlight.report.study.series import panels
+from attnlight.report.study.tables import DASH, TEXT
 from attnlight.report.study.texts import text, texts
-from attnlight.report.study.verdict import Row, Verdict, judge
-from attnlight.report.tables import Table, number
+from attnlight.report.study.verdict import Row, judge
+from attnlight.report.style import INK, MUTED, PALETTE, PAPER
+from attnlight.report.tables import Table
 from attnlight.statistics.bootstrap import RESAMPLES
 from attnlight.statistics.exclusivity import (
     COST,
+    Curve,
     Exclusivity,
     Runs,
     exclusivity,
+    exclusivity_curve,
     exclusivity_difference,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
-_DASH = number(float("nan"))
+ASKED = {target: words["name"] for target, words in texts()["targets"].items()}
 _NOTHING = Exclusivity(np.nan, np.nan, np.nan, 0, 0)
-_CURVE = ("curve", "lam", "tvd", "share")  # columns that `Runs` are made of
 _POS = {True: "with POS", False: "without POS", None: "POS unknown"}
+_LOOKS = {"tokens": (PALETTE[0], "o"), "marked": (PALETTE[5], "s"), "sentence": (PALETTE[2], "^")}
+_REACH = 5 * COST  # of the axis, beyond which nothing is read
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +53,8 @@ class Condition:
         estimates: The estimates of its study.
         target: What is asked for.
         setting: Readout and features, which conditions that are compared have in common.
-        curves: Its finished adversaries that are on a curve, those of one curve together.
+        runs: Its finished adversaries that are on a curve, by `curve`, with their `tvd` and `share`.
+        curves: The same as arrays.
         lacking: Base and seed of the others.
         found: Its exclusivity; of no seeds where there is no curve.
     """
@@ -56,25 +63,10 @@ class Condition:
     estimates: Estimates
     target: str
     setting: tuple[str, str]
-    curves: pd.DataFrame
+    runs: pd.DataFrame
+    curves: Runs
     lacking: Sequence[tuple[str, int]]
     found: Exclusivity
-
-
-class Pair(NamedTuple):
-    """Every token's tag and one marked token's under one readout and choice of features.
-
-    Attributes:
-        tokens: The condition of every token.
-        marked: That of one marked token.
-        less: Exclusivity of tokens less that of marked; of no seeds where either has no curve.
-        row: The comparison with its outcome.
-    """
-
-    tokens: Condition
-    marked: Condition
-    less: Exclusivity
-    row: Row
 
 
 def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
@@ -82,67 +74,56 @@ def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
 
     Args:
         folders: The folder of each condition, with its `study.json` and `study.parquet`, by name.
-            Conditions that are not collected yet are told as missing.
         output: Where to write; the comparison's title is its name.
 
     Returns:
         The files, the page first.
 
     Raises:
-        InputError: No condition is collected, a file is damaged or cannot be written, or two
-            conditions have one target, readout and choice of features.
+        InputError: A file is missing or damaged or cannot be written, or two conditions have one
+            target, readout and choice of features.
     """
     import pandas as pd
 
-    conditions, absent = read_conditions(folders)
-    study, figure = conditions[0].estimates.study, draw_exclusivity(conditions)
+    conditions = read_conditions(folders)
+    study = conditions[0].estimates.study
     facts = {"Experiment": study.experiment, "Corpus": study.corpus}
     facts["Conditions"] = ", ".join(one.name for one in conditions)
     head = {"title": output.resolve().name, "kind": "conditions of a study", "facts": facts}
     head["lead"] = text("leads", "conditions")
-    points = pd.concat(one.curves.reset_index().assign(condition=one.name) for one in conditions)
+    points = pd.concat(one.runs.reset_index().assign(condition=one.name) for one in conditions)
     points = points.rename(columns={"lam": "lambda"})
     points = points[["condition", "run", "base", "seed", "lambda", "tvd", "share"]]
     return write_files(
         output,
         head,
-        ([pair.row for pair in find_pairs(conditions)], exclusivity_verdicts(conditions, absent)),
+        [row for *_, row in pairs(conditions)],
+        exclusivity_verdicts(conditions),
         exclusivity_tables(conditions),
-        [] if figure is None else [drawing("exclusivity", figure, cost=COST)],
+        [("exclusivity", draw_exclusivity(conditions), {"cost": COST})],
         {"runs.csv": points.to_csv(index=False, lineterminator="\n")},
     )
 
 
-def read_conditions(folders: Mapping[str, Path]) -> tuple[list[Condition], list[str]]:
-    """Read the studies of some conditions.
-
-    Args:
-        folders: The folder of each condition by name.
-
-    Returns:
-        The conditions that are collected, and the names of those that are not yet.
+def read_conditions(folders: Mapping[str, Path]) -> list[Condition]:
+    """Read the studies of some conditions, each in its folder, by name.
 
     Raises:
-        InputError: No condition is collected, a file is damaged, or two have one target, readout
-            and choice of features.
+        InputError: A file is missing or damaged, or two conditions have one target, readout and
+            choice of features.
     """
-    there = {name: path for name, path in folders.items() if (path / FILE).is_file()}
-    if not there:
-        raise InputError(
-            f"no condition of {', '.join(folders)} is collected: run `attnlight study`."
-        )
-    found = [_read_condition(name, path) for name, path in there.items()]
-    seen: dict[tuple[str, tuple[str, str]], str] = {}
-    for one in found:
+    found: dict[tuple[str, tuple[str, str]], Condition] = {}
+    for name, path in folders.items():
+        one = _read_condition(name, path)
         if one.target not in ASKED:
-            raise InputError(f"condition {one.name} has no target of {', '.join(ASKED)}.")
-        other = seen.setdefault((one.target, one.setting), one.name)
-        if other != one.name:
+            raise InputError(f"condition {name} has no target of {', '.join(ASKED)}.")
+        other = found.setdefault((one.target, one.setting), one)
+        if other is not one:
             raise InputError(
-                f"conditions {other} and {one.name} have the same target, readout and features; "
+                f"conditions {other.name} and {name} have the same target, readout and features; "
                 "curves are compared between those that differ in one of these."
             )
-    return found, [name for name in folders if name not in there]
+    return list(found.values())
 
 
 def _read_condition(name: str, path: Path) -> Condition:
@@ -152,135 +133,158 @@ def _read_condition(name: str, path: Path) -> Condition:
     """
     study = read_study(path)
     estimates, every = Estimates(study), study.finished("adversary")
-    terms = every["term"].fillna("")
-    runs = every[terms == (KL if KL in set(terms) else terms.min())]
-    points = {key: estimates.per_seed(runs, of) for key, of in (("tvd", TVD), ("share", SHARE))}
-    runs = runs.assign(lam=runs["lam"].fillna(0.0), **points)
-    zero = (runs["lam"] == 0) & np.isfinite(runs[["tvd", "share"]]).all(axis=1)
-    seeds = [runs["base"].fillna(""), runs["seed"]]
-    whole = zero.groupby(seeds).transform("any")
-    whole &= (runs["lam"] > 0).groupby(seeds).transform("any")
-    curves, rest = runs[whole], runs[~whole]
-    curves = curves.assign(curve=curves.groupby(["base", "seed"], sort=False).ngroup())
-    curves = curves.sort_values("curve", kind="stable")
-    measured = Runs(*(curves[name].to_numpy() for name in _CURVE))
-    found = exclusivity(measured, resamples=RESAMPLES) if len(curves) else _NOTHING
+    term = KL if KL in set(every["term"]) else every["term"].min()
+    runs = every[every["term"] == term].assign(other=lambda own: own["lam"] > 0)
+    tvd, share = (estimates.per_seed(runs, measure) for measure in (TVD, SHARE))
+    runs = runs.assign(tvd=tvd, share=share, zero=~runs["other"] & np.isfinite(tvd + share))
+    by_seed = runs.groupby(["base", "seed"], sort=False)
+    whole = by_seed[["zero", "other"]].transform("any").all(axis=1)
+    runs, rest = runs.assign(curve=by_seed.ngroup())[whole], runs[~whole]
+    runs = runs.sort_values("curve", kind="stable")
+    curves = Runs(*(runs[column].to_numpy() for column in ("curve", "lam", "tvd", "share")))
+    found = exclusivity(curves, resamples=RESAMPLES) if len(runs) else _NOTHING
     lacking = list(dict.fromkeys(zip(rest["base"], rest["seed"], strict=True)))
     setting = f"{study.facts['readout'] or 'unknown'} readout", _POS[study.facts["pos"]]
-    target = str(study.facts["target"])
-    return Condition(name, estimates, target, setting, curves, lacking, found)
+    about = name, estimates, str(study.facts["target"]), setting
+    return Condition(*about, runs, curves, lacking, found)
 
 
-def find_pairs(conditions: Sequence[Condition]) -> list[Pair]:
-    """The pairs of which both conditions are there."""
-    by = {(one.setting, one.target): one for one in conditions}
-    found = []
-    for setting in dict.fromkeys(one.setting for one in conditions):
-        sides = [by[setting, name] for name in ("tokens", "marked") if (setting, name) in by]
-        if len(sides) < 2:
-            continue
-        (a, b), less = sides, _NOTHING
-        if a.found.seeds and b.found.seeds:
-            one, two = (Runs(*(x.curves[name].to_numpy() for name in _CURVE)) for x in sides)
-            less = exclusivity_difference(one, two, resamples=RESAMPLES)
-        groups = ASKED[a.target], a.curves, ASKED[b.target], b.curves
-        spec = Spec("exclusivity", *groups, SHARE, ", ".join(setting))
-        units = a.found.seeds, b.found.seeds
-        estimate = Estimate(less.value, np.nan, less.low, less.high, min(units))
-        row = judge(spec, estimate, (a.found.value, b.found.value), units, "")
-        found.append(Pair(a, b, less, row))
-    return found
+def pairs(every: Sequence[Condition]) -> Iterator[tuple[Condition, Condition, Exclusivity, Row]]:
+    """Every token's tag and one marked token's under one readout and choice of features.
+
+    Yields:
+        Both conditions, the exclusivity of the first less that of the second (of no seeds where
+        either has no curve), and the comparison with its outcome.
+    """
+    for a, b in product(every, repeat=2):
+        if (a.target, b.target, a.setting) == ("tokens", "marked", b.setting):
+            less = _NOTHING
+            if a.found.seeds and b.found.seeds:
+                less = exclusivity_difference(a.curves, b.curves, resamples=RESAMPLES)
+            groups = ASKED[a.target], a.runs, ASKED[b.target], b.runs
+            spec = Spec("exclusivity", *groups, SHARE, ", ".join(a.setting))
+            yield a, b, less, judge(spec, _estimate(less), (_estimate(a.found), _estimate(b.found)))
+
+
+def _estimate(found: Exclusivity) -> Estimate:
+    return Estimate(found.value, np.nan, found.low, found.high, found.seeds)
 
 
 def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
     """Every table by the stem of its files."""
-    pairs = find_pairs(conditions)
     rows: dict[str, list[list[str]]] = {"exclusivity": [], "tokens_less_marked": []}
     for one in conditions:
-        control, found = one.curves[one.curves["lam"] == 0], one.found
+        control, found = one.runs[one.runs["lam"] == 0], one.found
         bases = one.estimates.study.finished("base")
         means = [(control, SHARE), (control, TVD), (bases, ACCURACY)]
         cells = [str(one.estimates.of(runs, measure)) for runs, measure in means]
-        counts = [str(n) if found.seeds else _DASH for n in (found.seeds, found.censored)]
+        counts = [str(n) if found.seeds else DASH for n in (found.seeds, found.censored)]
         known = [one.name, ASKED[one.target], *one.setting, *counts]
         rows["exclusivity"].append([*known, exclusivity_cell(found), *cells])
-    for a, b, less, row in pairs:
+    for a, b, less, row in pairs(conditions):
+        known = [row.spec.about, str(a.found.seeds), str(b.found.seeds)]
         told = [exclusivity_cell(a.found), exclusivity_cell(b.found)]
-        told.append(exclusivity_cell(less, difference=True))
-        rows["tokens_less_marked"].append([row.spec.about, *map(str, row.units), *told])
-    compared = {"exclusivity": conditions, "tokens_less_marked": [pair.tokens for pair in pairs]}
+        rows["tokens_less_marked"].append([*known, *told, exclusivity_cell(less, difference=True)])
     tables = {}
     for stem, spec in texts()["condition_tables"].items():
-        notes = (text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES), spec["note"])
-        note = " ".join(filter(None, (*notes, text_note(compared[stem]))))
+        note = [text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES), spec["note"]]
+        note += _text_notes(conditions)
         head = [name.format(cost=COST) for name in spec["head"]]
-        tables[stem] = Table.of(spec["title"], head, rows[stem], note)
+        tables[stem] = Table(spec["title"], head, rows[stem], " ".join(note))
     return tables
 
 
-def exclusivity_verdicts(
-    conditions: Sequence[Condition], absent: Sequence[str] = ()
-) -> list[Verdict]:
-    """The answers to the comparison of conditions.
-
-    Args:
-        conditions: Those that are collected.
-        absent: Names of those that are not yet.
-    """
-    pairs = find_pairs(conditions)
-    rules = [text("conditions", "rule")]
+def exclusivity_verdicts(conditions: Sequence[Condition]) -> dict[str, list[str]]:
+    """The answers to the comparison of conditions, by question."""
+    answers, rules = [], [text("conditions", "rule")]
     if any(one.target == "sentence" for one in conditions):
         rules.append(text("conditions", "sentence"))
-    rules += filter(None, [text_note(conditions)])
-    for a, b, less, row in pairs:
-        grids = [one.curves["lam"].value_counts().to_dict() for one in (a, b)]
+    rules += _text_notes(conditions)
+    for a, b, less, row in pairs(conditions):
+        one_base = all(one.runs["base"].nunique() == 1 for one in (a, b))
+        without = [ASKED[one.target] for one in (a, b) if not one.found.seeds]
+        known = {"tokens": exclusivity_cell(a.found), "marked": exclusivity_cell(b.found)}
+        known["ends"] = exclusivity_cell(less, difference=True)
+        known["bounds"] = known["ends"].partition(" ")[2]
+        told = ("shares", "bounds" if less.censored else "difference")
+        answers.append(
+            row.sentence(
+                bases=", of one base each" if one_base else "",
+                no_curve=" nor of ".join(without),
+                numbers=" ".join(text("conditions", of, cost=COST, **known) for of in told),
+            )
+        )
+        grids = [one.runs["lam"].value_counts().to_dict() for one in (a, b)]
         if less.seeds and grids[0] != grids[1]:
             rules.append(text("conditions", "other_grid", setting=row.spec.about))
-    answers = [_sentence(pair) for pair in pairs] or [text("conditions", "neither")]
     lacking = []
     for one in conditions:
-        study = one.estimates.study
-        planned, finished = (len(find("adversary")) for find in (study.planned, study.finished))
-        if finished < planned:
-            lacking.append(
-                f"{one.name}: not finished, {planned - finished} of {planned} adversaries."
-            )
-        elif not planned:
-            lacking.append(f"{one.name}: the study has no adversaries.")
+        left = missing(one.estimates.study, ["adversary"])
         for base, seed in one.lacking:
-            said = f"no curve of {base}, seed {seed}, which lacks λ = 0 or any other λ."
-            lacking.append(f"{one.name}: {said}")
-    lacking += (f"Not collected yet: {name}." for name in absent)
-    found = {"exclusivity": answers, "compared": rules} | ({"missing": lacking} if lacking else {})
-    return [Verdict(text("questions", name), said) for name, said in found.items()]
+            left.append(f"No curve of {base}, seed {seed}, which lacks λ = 0 or any other λ.")
+        lacking += [f"{one.name}: {said}" for said in left]
+    found = {"exclusivity": answers or [text("conditions", "neither")], "compared": rules}
+    found |= {"missing": lacking} if lacking else {}
+    return {text("questions", name): said for name, said in found.items()}
 
 
-def _sentence(pair: Pair) -> str:
-    sides, ends = pair[:2], exclusivity_cell(pair.less, difference=True)
-    one_base = all(one.curves["base"].nunique() == 1 for one in sides)
-    tokens, marked = (exclusivity_cell(one.found) for one in sides)
-    kind = "bounds" if pair.less.censored else "difference"
-    shares = text("conditions", "shares", cost=COST, tokens=tokens, marked=marked)
-    difference = text("conditions", kind, ends=ends, bounds=ends.partition(" ")[2])
-    return pair.row.sentence(
-        bases=", of one base each" if one_base else "",
-        no_curve=" nor of ".join(ASKED[one.target] for one in sides if not one.found.seeds),
-        numbers=f"{shares} {difference}",
-    )
-
-
-def text_note(conditions: Sequence[Condition]) -> str:
-    """What to bear in mind where a condition has the readout `text`; empty where none has."""
-    studies = (one.estimates.study for one in conditions)
-    said = (
-        text("notes", "text_readout", **words(s)) for s in studies if s.facts["readout"] == TEXT
-    )
-    return next(said, "")
+def _text_notes(conditions: Sequence[Condition]) -> list[str]:
+    """What to bear in mind, once, where a condition has the readout `text`."""
+    known = (words(s) for one in conditions if (s := one.estimates.study).facts["readout"] == TEXT)
+    return [text("notes", "text_readout", **fields) for fields in known][:1]
 
 
 def exclusivity_cell(found: Exclusivity, difference: bool = False) -> str:
     """Exclusivity with its interval: a lower bound or, of a difference, bounds where censored."""
     if not found.seeds:
-        return _DASH
+        return DASH
     bound = "≥ " if found.censored and not difference else ""
-    return bound + Estimate(found.value, np.nan, found.low, found.high, found.seeds).signed
+    return bound + _estimate(found).signed
+
+
+def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
+    """Curves of seeds by target, their mean, and what is read from them; None without a curve.
+
+    Each readout and choice of features has a panel.
+    """
+    found = [one for one in conditions if one.found.seeds]
+    if not found:
+        return None
+    parts = zip(*(one.setting for one in found), strict=True)
+    readouts, features = (list(dict.fromkeys(part)) for part in parts)
+    height, size = max(2.2 * len(readouts), 2.9) + 0.9, (len(readouts), len(features))
+    ticks = np.arange(0, _REACH + COST / 2, COST)
+    with panels(height, *size, sharex=True, sharey=True) as (figure, shown):
+        for axes, setting in zip(shown, product(readouts, features), strict=True):
+            own = [one for one in found if one.setting == setting]
+            axes.set_visible(bool(own))
+            axes.set_title(", ".join(setting), loc="left")
+            axes.axvline(COST, color=MUTED, lw=1.0, ls=":", zorder=2)
+            axes.set(xlim=(-0.03 * _REACH, _REACH), ylim=(0, 1))
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            for one in own:
+                color, mark = _LOOKS[one.target]
+                columns = (r[["lam", "tvd", "share"]] for _, r in one.runs.groupby("curve"))
+                curves = [exclusivity_curve(*seed.to_numpy().T) for seed in columns]
+                for cost, share, end in curves:
+                    x, y = [*cost, end], [*share, share[-1]]
+                    axes.plot(x, y, "-", color=color, lw=0.7, alpha=0.5, zorder=4)
+                    axes.plot(cost, share, mark, ms=2.5, color=color, alpha=0.5, mew=0)
+                mean = _mean_curve(curves)
+                axes.plot(*mean, "-", color=color, lw=1.8, zorder=5, label=ASKED[one.target])
+                ends = one.found.low, one.found.high
+                axes.plot([COST, COST], ends, "-", color=color, lw=2.6, zorder=6)
+                fill, edge = (PAPER, color) if one.found.censored else (color, PAPER)
+                axes.plot(COST, one.found.value, mark, ms=6, mfc=fill, mec=edge, mew=1, zorder=7)
+        figure.supxlabel("TVD of predictions above that of λ = 0", fontsize=10, color=INK)
+        figure.supylabel("JS of attention, share of the largest", fontsize=10, color=INK)
+    return figure
+
+
+def _mean_curve(curves: Sequence[Curve]) -> NDArray[np.float64]:
+    """Mean height of some curves as far as all of them reach, (2, m)."""
+    end = min(curve.end for curve in curves)
+    corners = np.concatenate([[0.0, end], *(curve.cost for curve in curves)])
+    x = np.unique(corners[corners <= end])
+    heights = [np.interp(x, curve.cost, curve.share) for curve in curves]
+    return np.stack([x, np.mean(heights, axis=0)])

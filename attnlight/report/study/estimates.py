@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ JS, TVD, TAU = "attention_js", "prediction_tvd", "attention_tau"
 NLL_GOLD, NLL_BASE, SHARE, AGREEMENT = "nll_gold", "nll_base", "attention_js_share", "agreement"
 PREDICTION = (F1, ACCURACY, NLL_GOLD, NLL_BASE)
 DISTANCE = (JS, "attention_js_mean", SHARE, TVD, AGREEMENT, TAU)
-_COLUMN = {ACCURACY: "correct", AGREEMENT: "agree"}
+_MEASURE = {"correct": ACCURACY, "agree": AGREEMENT}  # of a column that is called otherwise
 _OVER = {SHARE: "choices", TAU: "tau_rows"}  # what a mean is over where not over all instances
 _COUNTS = {*INSTANCES, *_OVER.values(), "gold", "found", "matched", "label", "prediction"}
 
@@ -73,9 +72,6 @@ class Estimates:
     Measures are `f1` (of chunks, or by class: of the second of two, else the mean over classes),
     `accuracy`, `agreement` and the other columns of `study.parquet`.
 
-    Args:
-        study: The study.
-
     Attributes:
         study: The study.
         resamples: Number of resamples B.
@@ -92,32 +88,25 @@ class Estimates:
         self._held: dict[tuple[object, ...], Estimate] = {}
 
     def of(self, runs: Runs, measure: str, less: Runs | None = None) -> Estimate:
-        """Mean of a measure over some finished runs, or its difference from that of others.
+        """Mean of a measure over some finished runs, or that less the mean over others.
 
-        Args:
-            runs: The runs.
-            measure: The measure.
-            less: The runs whose mean is taken off.
-
-        Returns:
-            The estimate; NaN where there is no run on a side.
+        It is NaN where there is no run on a side.
         """
         groups = [runs] if less is None else [runs, less]
         key = measure, *(tuple(group.index) for group in groups)
         if key in self._held:
             return self._held[key]
-        nan, units = float("nan"), min(group["model"].nunique() for group in groups)
+        units = min(group["model"].nunique() for group in groups)
         if not units:
-            return Estimate(nan, nan, nan, nan, 0)
+            return Estimate(np.nan, np.nan, np.nan, np.nan, 0)
         resampled = []
         for group in groups:
-            pair = self._resampled(group, measure)
+            held, drawn = self._resampled(group, measure)
             if not group["model"].is_unique:
-                held, drawn = (mean_of_models(part, list(group["model"])) for part in pair)
-                pair = held, drawn
-            resampled.append(pair)
+                held, drawn = (mean_of_models(part, list(group["model"])) for part in (held, drawn))
+            resampled.append((held, drawn))
         (mean, drawn), *other = resample_seeds(resampled)
-        values, spread = resampled[0][0], nan
+        values, spread = resampled[0][0], np.nan
         values = values[~np.isnan(values)]
         if other:
             mean, drawn = mean - other[0][0], drawn - other[0][1]
@@ -131,31 +120,29 @@ class Estimates:
         return self._resampled(runs, measure)[0]
 
     def _resampled(self, runs: Runs, measure: str) -> tuple[Floats, Floats]:
-        """A measure of each run, (S,), and in each resample of the clusters, (B, S)."""
-        self._measure([name for name in runs.index if name not in self._runs])
-        nothing = np.array(np.nan), np.full(self.resamples, np.nan)
-        pairs = [self._runs[name].get(measure, nothing) for name in runs.index]
-        held = np.array([held for held, _ in pairs], np.float64)
-        return held, np.array([drawn for _, drawn in pairs]).reshape(-1, self.resamples).T
+        """A measure of each run, (S,), and in each resample of the clusters, (B, S).
 
-    def _measure(self, names: Sequence[str]) -> None:
-        """Estimate every measure of some runs, all on the same resamples."""
-        if not names:
-            return
-        every = [self.study.measures.loc[name] for name in names]
-        pairs = [_ratios(rows) for rows in every]
-        columns = [pair for run in pairs for pair in run.values()]
-        tops, bottoms = (np.stack(part, axis=1) for part in zip(*columns, strict=True))
-        held, drawn = resampled_ratios(tops, bottoms, resamples=self.resamples)
-        found = zip(held, drawn.T, strict=True)
-        for name, run in zip(names, pairs, strict=True):
-            self._runs[name] = {measure: next(found) for measure in run}
-        if F1 not in pairs[0] and "prediction" in every[0]:
-            predictions = np.stack([rows["prediction"].to_numpy() for rows in every])
-            known = every[0]["label"].to_numpy(), len(self.study.classes)
-            held, drawn = resampled_f1(predictions, *known, resamples=self.resamples)
-            for name, *values in zip(names, held, drawn.T, strict=True):
-                self._runs[name][F1] = values[0], values[1]
+        Every measure of the runs that are new is estimated, all on the same resamples.
+        """
+        if new := [name for name in runs.index if name not in self._runs]:
+            every = [self.study.measures.loc[name] for name in new]
+            pairs = [_ratios(rows) for rows in every]
+            columns = [pair for run in pairs for pair in run.values()]
+            tops, bottoms = (np.stack(part, axis=1) for part in zip(*columns, strict=True))
+            held, drawn = resampled_ratios(tops, bottoms, resamples=self.resamples)
+            found = zip(held, drawn.T, strict=True)
+            for name, run in zip(new, pairs, strict=True):
+                self._runs[name] = {measured: next(found) for measured in run}
+            if F1 not in pairs[0] and "prediction" in every[0]:
+                predictions = np.stack([rows["prediction"].to_numpy() for rows in every])
+                known = every[0]["label"].to_numpy(), len(self.study.classes)
+                held, drawn = resampled_f1(predictions, *known, resamples=self.resamples)
+                for name, *values in zip(new, held, drawn.T, strict=True):
+                    self._runs[name][F1] = values[0], values[1]
+        nothing = np.array(np.nan), np.full(self.resamples, np.nan)
+        asked = [self._runs[name].get(measure, nothing) for name in runs.index]
+        held = np.array([held for held, _ in asked], np.float64)
+        return held, np.array([drawn for _, drawn in asked]).reshape(-1, self.resamples).T
 
 
 def _ratios(rows: pd.DataFrame) -> dict[str, tuple[Floats, Floats]]:
@@ -165,9 +152,8 @@ def _ratios(rows: pd.DataFrame) -> dict[str, tuple[Floats, Floats]]:
         right = held["prediction"] == held["label"]
         held["correct"] = np.where(held["label"] >= 0, right, np.nan)
     every = next((held[name] for name in INSTANCES if name in held), np.ones(len(rows)))
-    names = {column: measure for measure, column in _COLUMN.items()}
     found = {
-        names.get(column, column): (values, held.get(_OVER.get(column, ""), every))
+        _MEASURE.get(column, column): (values, held.get(_OVER.get(column, ""), every))
         for column, values in held.items()
         if column not in _COUNTS
     }

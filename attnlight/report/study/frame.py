@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlight import compatibility
 from attnlight.errors import InputError
 from attnlight.problems.words import Words
+from attnlight.report.study.texts import texts
 from attnlight.statistics.collapse import collapse_share
 
 if TYPE_CHECKING:
@@ -31,14 +31,9 @@ ROLES = ("base", "uniform", "seed", "guide", "adversary")
 GUIDED_BY_RUNS = ("adversary", "other")  # guides that are runs of the study other than its base
 F1, ACCURACY = "f1", "accuracy"
 INSTANCES = ("instances", "tokens")  # column that counts the predictions of a cluster
-TARGETS = {
-    "tokens": "the chunk tag of every token",
-    "marked": "the chunk tag of one marked token of a sentence",
-    "sentence": "whether a sentence has a chunk of one type",
-}
 _WHOLE = ("label", "prediction")
-_TEXTS = ("base", "guide", "context", "term")
-_VALIDATION = ("validation_attention_js", "validation_nll_base")  # there in every study
+_COLUMNS = ("role", "seed", "state", "base", "guide", "context", "term", "model", "frontier")
+_VALIDATION = ("validation_attention_js", "validation_nll_base")
 _NUMBERS = ("head", "lam", "epoch", "epochs", "ignorant", *_VALIDATION)
 
 
@@ -59,11 +54,11 @@ class Study:
             `pos`.
         bases: The bases; runs that need a single base use the first.
         runs: One row per planned run, by name: `role`, `seed`, `base` (its own name of a base),
-            `guide`, `guided_by`, `context`, `head`, `term`, `lam`, `state`, `epoch` (from 0),
-            `epochs`, `ignorant` (loss in nats of knowing only how frequent labels are), `frontier`
-            (TVD and JS of its corners), `model` (the trained model that the run counts for: that
-            which guides it, else itself), `validation_<measure>`, `collapsed`, and of a base
-            `threshold` and `unknown`. What does not apply is null.
+            `guide`, `context`, `head`, `term`, `lam`, `state`, `epoch` (from 0), `epochs`,
+            `ignorant` (loss in nats of knowing only how frequent labels are), `frontier` (TVD and
+            JS of its corners), `model` (the trained model that the run counts for: that which
+            guides it, else itself), `validation_attention_js` and `validation_nll_base`,
+            `collapsed`, and of a base `threshold` and `unknown`. What does not apply is null.
         measures: One row per finished run and test cluster, by `run` and `index`, both ascending;
             NaN where undefined, -1 for no label.
     """
@@ -107,11 +102,6 @@ class Study:
         own = every[every["term"] == term]
         return own if len(own) else every
 
-    def values(self, runs: Runs, column: str) -> NDArray[Any]:
-        """A column of some finished runs for each test cluster, (S, n)."""
-        held = self.measures[column].unstack("index").loc[list(runs.index)]
-        return np.asarray(held)
-
 
 def read_study(folder: Path) -> Study:
     """Read `study.json` and `study.parquet` of a study's folder.
@@ -133,25 +123,23 @@ def read_study(folder: Path) -> Study:
     try:
         held = compatibility.study(held)
         runs = _read_runs(path, held["runs"])
-        name, experiment, corpus = (str(held[key]) for key in ("study", "experiment", "corpus"))
+        about = (held["study"], held["experiment"], held["corpus"], held["classes"])
         words, selected = Words(**held["problem"]), held["selected"] or None
         if selected:
             selected = selected["term"], float(selected["lambda"])
         best = {str(t): float(of["lambda"]) for t, of in (held.get("best") or {}).items() if of}
-        classes = [str(name) for name in held["classes"]]
     except KeyError as error:
         raise InputError(f"{path} has no key {error.args[0]!r}: collect the study again.") from None
     except (TypeError, ValueError) as error:
         raise InputError(f"{path} is not as `attnlight study` writes it: {error}.") from None
     facts = {key: held.get(key) for key in ("options", "target", "readout", "pos")}
-    if facts["target"] not in (None, *TARGETS):
-        known = ", ".join(TARGETS)
+    if facts["target"] not in (None, *texts()["targets"]):
+        known = ", ".join(texts()["targets"])
         raise InputError(f"{path} has the target {facts['target']!r}, not one of {known}.")
     quality = ACCURACY if words.quality == ACCURACY else F1
     bases = list(runs.index[runs["role"] == "base"])
     measures = _read_measures(folder / ROWS, list(runs.index[runs["state"] == FINISHED]))
-    about = name, experiment, corpus, classes, words, quality
-    return Study(*about, selected, best, facts, bases, runs, measures)
+    return Study(*about, words, quality, selected, best, facts, bases, runs, measures)
 
 
 def _read_runs(path: Path, entries: Sequence[Mapping[str, Any]]) -> Runs:
@@ -163,32 +151,27 @@ def _read_runs(path: Path, entries: Sequence[Mapping[str, Any]]) -> Runs:
     """
     import pandas as pd
 
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, Mapping[str, Any]] = {}
     for entry in entries:
-        name, seed, role = str(entry["name"]), int(entry["seed"]), str(entry["role"])
+        name, _, role, _ = (entry[key] for key in ("name", "seed", "role", "state"))
         if not re.fullmatch(r"[\w.+-]*[\w+-]", name):
             raise InputError(f"{path} names a run {name!r}, which is no name of a folder.")
         if name in rows:
             raise InputError(f"{path} names a run twice.")
         if role not in ROLES:
             raise InputError(f"{path} gives {name} the role {role!r}, not one of {ROLES}.")
-        row = {key: entry.get(key) for key in (*_TEXTS, *_NUMBERS)}
-        row |= {"seed": seed, "role": role, "state": str(entry["state"])}
-        row |= {"guided_by": entry.get("told_by"), "lam": entry.get("lambda")}
-        row |= {"base": name} if role == "base" else {}
-        corners = entry.get("frontier") or {"tvd": []}
-        row["frontier"] = (corners["tvd"], corners["js"]) if corners["tvd"] else None
-        guide = row["guided_by"] or row["guide"]
-        row["model"] = guide if row["guide"] in GUIDED_BY_RUNS else name
-        measured = (entry.get("validation") or {}).items()
-        rows[name] = row | {f"validation_{k}": v for k, v in measured if not isinstance(v, list)}
-    frame = pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="run"))
-    if not len(frame) or "base" not in set(frame["role"]):
+        guide, corners = entry.get("guide"), entry.get("frontier") or {"tvd": []}
+        model = (entry.get("told_by") or guide) if guide in GUIDED_BY_RUNS else name
+        found = {"base": name if role == "base" else entry.get("base"), "model": model}
+        found["frontier"] = (corners["tvd"], corners["js"]) if corners["tvd"] else None
+        rows[name] = {**entry, **found, "lam": entry.get("lambda")}
+    if not any(row["role"] == "base" for row in rows.values()):
         raise InputError(f"{path} names no base.")
-    if FINISHED not in set(frame["state"]):
+    if not any(row["state"] == FINISHED for row in rows.values()):
         raise InputError(f"{path} names no finished run: run `attnlight study` first.")
-    numbers = [name for name in frame if name in _NUMBERS or str(name).startswith("validation_")]
-    return _mark_collapses(frame.astype(dict.fromkeys(numbers, float)))
+    frame = pd.json_normalize(list(rows.values()), sep="_").set_index(pd.Index(rows, name="run"))
+    frame = frame.reindex(columns=[*_COLUMNS, *_NUMBERS])
+    return _mark_collapses(frame.astype(dict.fromkeys(_NUMBERS, float)))
 
 
 def _mark_collapses(runs: Runs) -> Runs:
@@ -201,28 +184,24 @@ def _mark_collapses(runs: Runs) -> Runs:
         adversary has collapsed, and `unknown`, why that cannot be told.
     """
     runs = runs.assign(collapsed=False, threshold=np.nan, unknown=None)
-    adversaries = runs[(runs["role"] == "adversary") & (runs["state"] == FINISHED)]
-    for base in runs.index[runs["role"] == "base"]:
-        own, ignorant = adversaries[adversaries["base"] == base], runs.at[base, "ignorant"]
-        lambdas, losses = own["lam"].fillna(0.0), own["validation_nll_base"]
-        if not np.isfinite(losses[lambdas == 0]).any():
-            runs.at[base, "unknown"] = "no finished run of λ = 0 has a loss on validation"
-        elif np.isnan(ignorant):
-            runs.at[base, "unknown"] = "the study does not say what knowing nothing loses"
-        else:
-            try:
-                found = collapse_share(lambdas.to_numpy(), losses.to_numpy(), ignorant)
-            except InputError as error:
-                runs.at[base, "unknown"] = str(error).rstrip(".")
-            else:
-                runs.at[base, "threshold"] = found.threshold
-                fallen = ~np.isfinite(losses) | (losses > found.threshold)
-                runs.loc[own.index[fallen], "collapsed"] = True
+    finished = runs[(runs["role"] == "adversary") & (runs["state"] == FINISHED)]
+    for base, ignorant in runs.loc[runs["role"] == "base", "ignorant"].items():
+        own = finished[finished["base"] == base]
+        lambdas, losses = own["lam"], own["validation_nll_base"]
+        try:
+            if np.isnan(ignorant):
+                raise InputError("the study does not say what knowing nothing loses")
+            found = collapse_share(lambdas.to_numpy(), losses.to_numpy(), ignorant)
+        except InputError as error:
+            runs.at[base, "unknown"] = str(error).rstrip(".")
+            continue
+        runs.at[base, "threshold"] = found.threshold
+        runs.loc[own.index[~np.isfinite(losses) | (losses > found.threshold)], "collapsed"] = True
     return runs
 
 
 def _read_measures(path: Path, finished: Sequence[str]) -> pd.DataFrame:
-    """The rows of the finished runs.
+    """The rows of the finished runs, a column of lists as one column for each place.
 
     Raises:
         InputError: The file is missing, damaged or lacks a column, or its rows are not those of one
@@ -230,6 +209,7 @@ def _read_measures(path: Path, finished: Sequence[str]) -> pd.DataFrame:
     """
     import pandas as pd
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     from attnlight.records.parquet import read_table
 
@@ -246,7 +226,11 @@ def _read_measures(path: Path, finished: Sequence[str]) -> pd.DataFrame:
         if name in ("index", *_WHOLE):
             columns[name] = table[name].fill_null(-1).to_numpy().astype(np.int64)
         elif pa.types.is_list(table.schema.field(name).type):
-            columns |= _split(path, name, table[name])
+            sizes = pc.list_value_length(table[name]).drop_null().unique().sort().to_pylist()
+            if len(sizes) > 1:
+                raise InputError(f"{path} has lists of {sizes} values in {name}: collect it again.")
+            for place in range(sum(sizes)):
+                columns[f"{name}_{place}"] = pc.list_element(table[name], place).to_numpy()
         elif name != "run":
             columns[name] = table[name].to_numpy().astype(np.float64)
     frame = pd.DataFrame(columns).set_index(["run", "index"]).sort_index()
@@ -254,25 +238,10 @@ def _read_measures(path: Path, finished: Sequence[str]) -> pd.DataFrame:
     if not frame.index.is_unique:
         name = frame.index[frame.index.duplicated()][0][0]
         raise InputError(f"{path} holds a text of {name} twice.")
-    texts = frame.reset_index("index")[["index", *({"label"} & set(frame))]]
+    clusters = frame.reset_index("index")[["index", *({"label"} & set(frame))]]
     for name in finished:
-        if name not in texts.index:
-            said = f"{path} holds no rows of {name}, which is finished: collect it again."
-            raise InputError(said)
-        if not np.array_equal(texts.loc[[name]], texts.loc[[finished[0]]]):
+        if name not in clusters.index:
+            raise InputError(f"{path} holds no rows of {name}, a finished run: collect it again.")
+        if not np.array_equal(clusters.loc[[name]], clusters.loc[[finished[0]]]):
             raise InputError(f"{path} holds other texts of {name} than of {finished[0]}.")
     return frame
-
-
-def _split(path: Path, name: str, lists: Any) -> dict[str, NDArray[np.float64]]:  # noqa: ANN401
-    """A column of lists that are null or equally long as one column for each place."""
-    import pyarrow.compute as pc
-
-    lengths = pc.list_value_length(lists).to_numpy()  # NaN of null
-    there = ~np.isnan(lengths)
-    sizes = np.unique(lengths[there]).astype(int).tolist()
-    if len(sizes) > 1:
-        raise InputError(f"{path} has lists of {sizes} values in {name}: collect the study again.")
-    filled = np.full((len(lengths), *sizes), np.nan)
-    filled[there] = pc.list_flatten(lists).to_numpy().reshape(-1, *sizes)
-    return {f"{name}_{place}": filled[:, place] for place in range(sum(sizes))}

@@ -22,15 +22,6 @@ _OF_MODELS = ("base", "adversary", "other")  # guides whose attention a model ha
 _MOST = 5  # names of unfinished runs; more are counted
 
 
-class Cell(NamedTuple):
-    """The finished adversaries of one base, attention term and lambda."""
-
-    base: str
-    term: str | None
-    lam: float
-    runs: Runs
-
-
 class Spec(NamedTuple):
     """Two groups that are compared.
 
@@ -73,22 +64,21 @@ def specs(study: Study) -> Iterator[Spec]:
         yield Spec("ranked", BEST, best, SEEDS, plain[SEEDS], TAU)
         for term, path in paths(study, base).items():
             zero, about = study.controls(base, term), term_name(term)
-            for cell in path:
-                if cell.lam > 0:
-                    name = term_name(term, cell.lam)
-                    yield Spec("lost", name, cell.runs, CONTROL, zero, quality, about)
+            for lam, runs in path.items():
+                if lam > 0:
+                    name = term_name(term, lam)
+                    yield Spec("lost", name, runs, CONTROL, zero, quality, about)
     yield from _guide_specs(study)
 
 
 def _guide_specs(study: Study) -> Iterator[Spec]:
     """Guided models against those with three other guides, each told in a table or a sentence."""
-    for context in contexts(study):
-        found = guides(study, context)
-        others, about = ("base", "uniform", "shuffled"), guided_name(study, context)
-        every = dict.fromkeys((*found, "adversary", *others))
+    others = ("base", "uniform", "shuffled")
+    for context, found in guides(study).items():
+        about = guided_name(study, context)
         sides = {
             guide: (guide_name(study, guide), found.get(guide, study.runs.iloc[:0]))
-            for guide in every
+            for guide in (*found, "adversary", *others)
         }
         for guide in dict.fromkeys((*found, "adversary")):
             for other in others:
@@ -101,24 +91,21 @@ def _guide_specs(study: Study) -> Iterator[Spec]:
 
 
 def named(study: Study, base: str | None = None) -> dict[str, Runs]:
-    """The finished runs of the groups of a base, by default the first, that have a name."""
+    """The finished runs of the groups of a base, by default the first, that have a name.
+
+    The best adversary is the one that validation chose.
+    """
     base = base or study.bases[0]
+    term, lam = study.selected or (None, None)
+    best = study.finished("adversary", base=base, term=term, lam=lam)
     return {
         TRAINED: study.finished("base", "seed", base=base),
         SEEDS: study.finished("seed", base=base),
         UNIFORM: study.finished("uniform", base=base, head=None),
         CONTROL: study.controls(base),
-        IMITATION: study.controls(base, study.selected[0] if study.selected else None),
-        BEST: chosen(study, base),
+        IMITATION: study.controls(base, term),
+        BEST: best if study.selected else best.iloc[:0],
     }
-
-
-def chosen(study: Study, base: str | None = None) -> Runs:
-    """The finished adversaries of a base, by default the first, as validation chose them."""
-    if study.selected is None:
-        return study.runs.iloc[:0]
-    term, lam = study.selected
-    return study.finished("adversary", base=base or study.bases[0], term=term, lam=lam)
 
 
 def models(study: Study) -> Iterator[tuple[str, str, Runs]]:
@@ -133,28 +120,34 @@ def models(study: Study) -> Iterator[tuple[str, str, Runs]]:
     for head in sorted(map(int, planned.unique())):
         runs = study.finished("uniform", base=first, head=head)
         yield f"uniform-head-{head}", f"head {head} alone uniform", runs
-    for context in contexts(study):
+    for context, by_guide in guides(study).items():
         model = guided_name(study, context).partition(" ")[2]
-        for guide, runs in guides(study, context).items():
+        for guide, runs in by_guide.items():
             key = "-".join(filter(None, ("guide", guide, context)))
             yield key, f"{model}: attention {guide_name(study, guide, 'of')}", runs
 
 
-def contexts(study: Study) -> list[str | None]:
-    """What guided models read beside the attention they are given; None: that is not told."""
-    planned = study.planned("guide", base=study.bases[0])["context"]
-    found = set(planned.dropna())
-    known = [name for name in texts()["contexts"] if name in found]
-    return [None] * bool(planned.isna().any()) + known + sorted(found - set(known))
+def guides(study: Study) -> dict[str | None, dict[str, Runs]]:
+    """The finished guided models of the first base by planned guide, and these by context.
+
+    A context is what guided models read beside the attention they are given; None: that is not
+    told. Contexts and guides have the order of `texts.yaml`.
+    """
+    base, found = study.bases[0], {}
+    of_base = study.planned("guide", base=base)
+    for context in [None] * bool(of_base["context"].isna().any()) + _known(of_base, "context"):
+        names = _known(study.planned("guide", base=base, context=context), "guide")
+        found[context] = {
+            name: study.finished("guide", base=base, context=context, guide=name) for name in names
+        }
+    return found
 
 
-def guides(study: Study, context: str | None = None) -> dict[str, Runs]:
-    """The finished guided models of the first base by planned guide, in a fixed order."""
-    which = {"base": study.bases[0], "context": context}
-    planned = set(study.planned("guide", **which)["guide"].dropna())
-    known = [name for name in texts()["guides"] if name in planned]
-    names = known + sorted(planned - set(known))
-    return {name: study.finished("guide", guide=name, **which) for name in names}
+def _known(runs: Runs, column: str) -> list[str]:
+    """What a column of runs names, as far as `texts.yaml` does in its order, then by name."""
+    order = list(texts()[f"{column}s"])
+    names = sorted(runs[column].dropna().unique())
+    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
 
 def guided_name(study: Study, context: str | None) -> str:
@@ -177,43 +170,39 @@ def words(study: Study) -> dict[str, str]:
     Without an article, `model` is a guided model and `guided` what those are called in general;
     `label` is what an instance is given.
     """
-    found = asdict(study.words)
     model = study.words.guided.partition(" ")[2]
-    in_context = study.runs["context"].notna().any()
+    guided = "probe" if study.runs["context"].notna().any() else model
     label = texts()["labels"].get(study.words.instance, "label")
-    return found | {"model": model, "guided": "probe" if in_context else model, "label": label}
+    return asdict(study.words) | {"model": model, "guided": guided, "label": label}
 
 
-def cells(study: Study, base: str) -> list[Cell]:
-    """The planned cells of a base: lambda 0, then KL, then others, lambdas ascending."""
-    planned = study.planned("adversary", base=base)
-    planned = planned.assign(lam=planned["lam"].fillna(0.0))
-    found = [
-        Cell(base, term if isinstance(term, str) else None, lam, runs[runs["state"] == FINISHED])
-        for (term, lam), runs in planned.groupby(["term", "lam"], dropna=False)
-    ]
-    return sorted(
-        found, key=lambda cell: (cell.lam > 0, cell.term != KL, cell.term or "", cell.lam)
-    )
+def cells(study: Study, base: str) -> list[tuple[str, float, Runs]]:
+    """Term, lambda and finished runs of each that is planned of a base's adversaries.
+
+    Lambda 0 comes first, then KL before other terms, lambdas ascending.
+    """
+    planned = study.planned("adversary", base=base).groupby(["term", "lam"])
+    found = [(term, lam, runs[runs["state"] == FINISHED]) for (term, lam), runs in planned]
+    return sorted(found, key=lambda cell: (cell[1] > 0, cell[0] != KL))
 
 
-def paths(study: Study, base: str) -> dict[str, list[Cell]]:
-    """The cells of each attention term with finished runs, lambda rising, from lambda 0.
+def paths(study: Study, base: str) -> dict[str, dict[float, Runs]]:
+    """The finished adversaries of each attention term by lambda, rising from lambda 0.
 
     Terms have finished adversaries of the base at a lambda above 0; KL is the first.
     """
-    found: dict[str, list[Cell]] = {}
-    for cell in cells(study, base):
-        if cell.term and cell.lam > 0 and len(cell.runs):
-            start = Cell(base, cell.term, 0.0, study.controls(base, cell.term))
-            found.setdefault(cell.term, [start] * bool(len(start.runs))).append(cell)
+    found: dict[str, dict[float, Runs]] = {}
+    for term, lam, runs in cells(study, base):
+        if lam > 0 and len(runs):
+            start = study.controls(base, term)
+            found.setdefault(term, {0.0: start} if len(start) else {})[lam] = runs
     return found
 
 
-def term_name(term: str | None, lam: float | None = None) -> str:
+def term_name(term: str, lam: float | None = None) -> str:
     """What an attention term is called, with its weight."""
-    name = "KL (released scale)" if term == "compat" else (term or "").upper()
-    return ", ".join(filter(None, (name, "" if lam is None else f"λ = {lam:g}")))
+    name = "KL (released scale)" if term == "compat" else term.upper()
+    return name if lam is None else f"{name}, λ = {lam:g}"
 
 
 def missing(study: Study, roles: Sequence[str] = ROLES) -> list[str]:

@@ -10,17 +10,22 @@ from attnlight.files import write_text
 from attnlight.report.markup import render
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.figures import figures
-from attnlight.report.study.frame import ROLES, TARGETS, read_study
-from attnlight.report.study.series import Drawing
-from attnlight.report.study.tables import Tables, estimates_csv
+from attnlight.report.study.frame import ROLES, read_study
+from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.texts import text
-from attnlight.report.study.verdict import Row, Verdict, rows, verdicts
+from attnlight.report.study.verdict import Row, rows, verdicts
 from attnlight.report.style import inline_svg, save_figure
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from attnlight.report.tables import Table
 
 PAGE = "index.html"
+_FIGURE = ("title", "stem", "caption")
+_COMPARED = ["question", "group", "against", "about", "measure", "mean", "low", "high"]
+_COMPARED += ["group_mean", "against_mean", "group_runs", "against_runs"]
+_COMPARED += ["group_models", "against_models", "outcome"]
 
 
 def write_study(folder: Path, output: Path | None = None) -> list[Path]:
@@ -50,7 +55,7 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
             "Condition": facts["options"] or "",
             "Corpus": study.corpus,
             "Problem": study.words.problem,
-            "Answers": TARGETS.get(facts["target"], ""),
+            "Answers": text("targets", facts["target"], "answer") if facts["target"] else "",
             "Classes": ", ".join(study.classes),
             "Readout": facts["readout"] or "",
             "Part-of-speech tags": {True: "read", False: "not read"}.get(facts["pos"], ""),
@@ -58,18 +63,19 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
             "Finished runs": ", ".join(counts),
         },
     }
-    found = compared, verdicts(estimates, compared)
     full = {"estimates.csv": estimates_csv(estimates)}
+    answers, tables = verdicts(estimates, compared), study_tables(estimates)
     output = folder / "report" if output is None else output
-    return write_files(output, head, found, Tables(estimates).all(), figures(estimates), full)
+    return write_files(output, head, compared, answers, tables, figures(estimates), full)
 
 
 def write_files(
     output: Path,
     head: Mapping[str, object],
-    found: tuple[Sequence[Row], Sequence[Verdict]],
-    grids: Mapping[str, Table],
-    drawings: Iterable[Drawing],
+    compared: Sequence[Row],
+    answers: Mapping[str, Sequence[str]],
+    tables: Mapping[str, Table],
+    drawings: Iterable[tuple[str, Figure | None, Mapping[str, object]]],
     full: Mapping[str, str],
 ) -> list[Path]:
     """Write a report.
@@ -78,9 +84,11 @@ def write_files(
         output: The folder, made where it is missing.
         head: What stands at the top of the page: its `title` and `kind`, a `lead` of a sentence or
             two, and `facts` by name, of which empty ones are left out.
-        found: Comparisons, and the sentences that follow from them.
-        grids: Tables by the stem of their files.
-        drawings: Figures, each drawn when its turn comes.
+        compared: Comparisons, told with numbers in full, so that others can hold sentences against
+            them.
+        answers: The sentences that follow from them, by their question.
+        tables: Tables by the stem of their files.
+        drawings: Kind of each figure, the figure, if there is one, and what its texts name.
         full: Content of the file that holds every mean in full, by its name.
 
     Returns:
@@ -89,37 +97,31 @@ def write_files(
     Raises:
         InputError: A file cannot be written.
     """
-    compared, answers = found
+    import pandas as pd
+
     said = [f"# {head['title']}\n"]
-    for verdict in answers:
-        sentences = "".join(f"* {sentence}\n" for sentence in verdict.sentences)
-        said += [f"## {verdict.question}\n", sentences]
-    texts = {"verdict.md": "\n".join(said), "verdict.csv": comparisons_csv(compared), **full}
-    for stem, grid in grids.items():
-        texts |= {f"{stem}.{ending}": content for ending, content in grid.to_texts().items()}
+    for question, sentences in answers.items():
+        said += [f"## {question}\n", "".join(f"* {sentence}\n" for sentence in sentences)]
+    lines = []
+    for spec, found, (one, other), outcome, _ in compared:
+        named = (spec.question, spec.group, spec.against, spec.about, spec.measure)
+        numbers = (found.mean, found.low, found.high, one.mean, other.mean)
+        counts = (len(spec.runs), len(spec.other), one.seeds, other.seeds)
+        lines.append([*named, *numbers, *counts, outcome])
+    comparisons = pd.DataFrame(lines, columns=_COMPARED).to_csv(index=False, lineterminator="\n")
+    texts = {"verdict.md": "\n".join(said), "verdict.csv": comparisons, **full}
+    for stem, table in tables.items():
+        texts |= {f"{stem}.{ending}": content for ending, content in table.to_texts().items()}
     shown, files = [], []
-    for title, stem, figure, caption in drawings:
-        files += save_figure(figure, output / stem)
-        picture = {"svg": inline_svg(figure, stem, caption), "caption": caption}
-        shown.append({"title": title, "stem": stem, "picture": picture})
+    for kind, figure, words in drawings:
+        if figure is not None:
+            title, stem, caption = (text("figures", kind, part, **words) for part in _FIGURE)
+            files += save_figure(figure, output / stem)
+            picture = {"svg": inline_svg(figure, stem, caption), "caption": caption}
+            shown.append({"title": title, "stem": stem, "picture": picture})
     (name,) = full
-    page = {"verdicts": answers, "tables": grids, "figures": shown, "full": name}
+    page = {"answers": answers, "tables": tables, "figures": shown, "full": name}
     texts[PAGE] = render("study.html.jinja", **head, **page)
     for name, content in texts.items():
         write_text(output / name, content)
     return [output / PAGE, *(output / name for name in texts if name != PAGE), *files]
-
-
-def comparisons_csv(found: Sequence[Row]) -> str:
-    """Comparisons as CSV, numbers in full, so that others can hold sentences against them."""
-    import pandas as pd
-
-    head = ["question", "group", "against", "about", "measure", "mean", "low", "high"]
-    head += ["group_mean", "against_mean", "group_runs", "against_runs"]
-    head += ["group_models", "against_models", "outcome"]
-    lines = []
-    for spec, estimate, sides, outcome, units, _ in found:
-        known = (spec.question, spec.group, spec.against, spec.about, spec.measure)
-        numbers = (estimate.mean, estimate.low, estimate.high, *sides)
-        lines.append([*known, *numbers, len(spec.runs), len(spec.other), *units, outcome])
-    return str(pd.DataFrame(lines, columns=head).to_csv(index=False, lineterminator="\n"))

@@ -2,62 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.groups import CONTROL, SEEDS, UNIFORM, named, paths, term_name
-from attnlight.report.study.texts import text
-from attnlight.report.style import COLUMN_WIDTH, INK, PALETTE, PAPER, new_figure, styled
+from attnlight.report.style import INK, PALETTE, PAPER, canvas
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from attnlight.report.study.frame import Runs, Study
+    from attnlight.report.study.frame import Runs
 
 TERMS = {"kl": PALETTE[0], "js": PALETTE[5], "tvd": PALETTE[3], "compat": PALETTE[5]}
-OTHER_TERM = PALETTE[4]
-COLORS = {UNIFORM: PALETTE[1], SEEDS: PALETTE[2], CONTROL: INK}
-MARKERS = {UNIFORM: "^", SEEDS: "s", CONTROL: "D"}
-CROSS: dict[str, Any] = {"marker": "X", "ms": 5.5, "mfc": PAPER, "mew": 1.1, "zorder": 7}
+LOOKS = {UNIFORM: (PALETTE[1], "^"), SEEDS: (PALETTE[2], "s"), CONTROL: (INK, "D")}
 COLLAPSED = "collapsed run"
 LAMBDA = "λ, the weight of the divergence in the adversary's loss"
 _GAP = 0.16  # between lambda 0 and the least above it, in shares of the way from there to the last
 _MOST_NAMED = 3  # powers of ten between the least lambda and the largest
 
 
-class Drawing(NamedTuple):
-    """A figure of a study.
-
-    Attributes:
-        title: Its heading on the page.
-        stem: The stem of its files.
-        figure: The figure.
-        caption: What it shows.
-    """
-
-    title: str
-    stem: str
-    figure: Figure
-    caption: str
-
-
-def drawing(kind: str, figure: Figure, **words: object) -> Drawing:
-    """A figure with its heading, stem and caption from `texts.yaml`."""
-    title, stem, caption = (text("figures", kind, p, **words) for p in ("title", "stem", "caption"))
-    return Drawing(title, stem, figure, caption)
-
-
 class Series(NamedTuple):
     """Groups of runs that share a colour.
 
     Attributes:
+        estimates: Estimates of the study.
         name: What the legend calls them.
         color: Their colour.
         marker: Their mark.
@@ -65,91 +40,72 @@ class Series(NamedTuple):
         lambdas: Lambda of each group, (G,); empty where it is no path of adversaries.
     """
 
+    estimates: Estimates
     name: str
     color: str
     marker: str
     groups: Sequence[Runs]
     lambdas: Sequence[float] = ()
 
+    def means(self, x: str, y: str) -> NDArray[np.float64]:
+        """Mean of two measures, x of which may be `lam`, over the runs of each group, (2, G).
 
-def of_base(study: Study, base: str) -> dict[str, Series]:
-    """What was trained from a base and is finished: adversaries by term, and groups by name."""
-    found, plain = {}, named(study, base)
-    for term, path in paths(study, base).items():
-        name, color = f"adversary, {term_name(term)}", TERMS.get(term, OTHER_TERM)
-        groups, lambdas = [cell.runs for cell in path], [cell.lam for cell in path]
-        found[term] = Series(name, color, "o", groups, lambdas)
-    for name, color in COLORS.items():
-        if len(plain[name]):
-            found[name] = Series(name, color, MARKERS[name], [plain[name]])
-    return found
+        Collapsed runs are left out; NaN where all of a group are.
+        """
+        stood = [runs[~runs["collapsed"]] for runs in self.groups]
+        across, up = ([self.estimates.of(runs, name).mean for runs in stood] for name in (x, y))
+        return np.array([self.lambdas if x == "lam" else across, up], dtype=np.float64)
 
+    def draw(
+        self, axes: Axes, x: str, y: str, run: float = 3, mean: float = 5, names: Sequence[str] = ()
+    ) -> None:
+        """Draw a mark for each run, a cross where it collapsed, and a line through group means.
 
-def means(estimates: Estimates, one: Series, x: str, y: str) -> NDArray[np.float64]:
-    """Mean of two measures, x of which may be `lam`, over the runs of each group, (2, G).
+        Args:
+            axes: The axes.
+            x: The measure across, or `lam`.
+            y: The measure up.
+            run: Size of a run's mark; 0 draws none.
+            mean: Size of a mean's mark; 0 draws none.
+            names: What a legend calls runs and means; by default the larger ones have this name.
+        """
+        import pandas as pd
 
-    Collapsed runs are left out; NaN where all of a group are.
-    """
-    stood = [runs[~runs["collapsed"]] for runs in one.groups]
-    measured = [[estimates.of(runs, name).mean for runs in stood] for name in (x, y)]
-    return np.array([one.lambdas, measured[1]] if x == "lam" else measured, dtype=np.float64)
+        names = names or (("", self.name) if mean else (self.name, ""))
+        whole = pd.concat(list(self.groups))
+        common: dict[str, Any] = {"marker": self.marker, "color": self.color}
+        standing = common | {"ms": run, "mew": 0, "alpha": 0.6, "zorder": 5, "label": names[0]}
+        fallen = {"marker": "X", "ms": 5.5, "mfc": PAPER, "mec": self.color, "mew": 1.1}
+        fallen |= {"zorder": 7, "label": COLLAPSED}
+        for collapsed, look in ((False, standing), (True, fallen)):
+            runs = whole[whole["collapsed"] == collapsed]
+            if run and len(runs):
+                across = runs["lam"] if x == "lam" else self.estimates.per_seed(runs, x)
+                axes.plot(across, self.estimates.per_seed(runs, y), ls="", **look)
+        if mean:
+            look = common | {"ms": mean, "mec": "white", "mew": 0.8, "zorder": 6, "label": names[1]}
+            look |= {"lw": 1.4, "ls": "-" if len(self.groups) > 1 else ""}
+            axes.plot(*self.means(x, y), **look)
 
-
-def draw(
-    axes: Axes,
-    estimates: Estimates,
-    one: Series,
-    x: str,
-    y: str,
-    *,
-    run: float = 3,
-    mean: float = 5,
-    names: Sequence[str] = (),
-) -> None:
-    """Draw a mark for each run, a cross where it collapsed, and a line through means of groups.
-
-    Args:
-        axes: The axes.
-        estimates: Estimates of the study.
-        one: The groups.
-        x: The measure across, or `lam`.
-        y: The measure up.
-        run: Size of a run's mark; 0 draws none.
-        mean: Size of a mean's mark; 0 draws none.
-        names: What a legend calls runs and means; by default the larger ones have the series' name.
-    """
-    import pandas as pd
-
-    names = names or (("", one.name) if mean else (one.name, ""))
-    whole = pd.concat(list(one.groups))
-    standing: dict[str, Any] = {"marker": one.marker, "ms": run, "mew": 0, "alpha": 0.6}
-    standing |= {"zorder": 5, "label": names[0], "color": one.color}
-    fallen = CROSS | {"mec": one.color, "label": COLLAPSED}
-    for runs, look in ((whole[~whole["collapsed"]], standing), (whole[whole["collapsed"]], fallen)):
-        if run and len(runs):
-            across = runs["lam"].fillna(0.0) if x == "lam" else estimates.per_seed(runs, x)
-            axes.plot(across, estimates.per_seed(runs, y), ls="", **look)
-    if mean:
-        look = {"marker": one.marker, "ms": mean, "mec": "white", "mew": 0.8, "lw": 1.4}
-        look |= {"zorder": 6, "label": names[1], "color": one.color}
-        axes.plot(*means(estimates, one, x, y), ls="-" if len(one.groups) > 1 else "", **look)
-
-
-def draw_bands(
-    axes: Axes,
-    estimates: Estimates,
-    every: Mapping[str, Series],
-    names: Iterable[str],
-    measure: str,
-    across: bool = False,
-) -> None:
-    """The mean of some groups as a line in its 95 % interval; across: measured on the x axis."""
-    band, line = (axes.axvspan, axes.axvline) if across else (axes.axhspan, axes.axhline)
-    for one in (every[name] for name in names if name in every):
-        found = estimates.of(one.groups[0], measure)
+    def draw_band(self, axes: Axes, measure: str, across: bool = False) -> None:
+        """The mean as a line in its 95 % interval; across: measured on the x axis."""
+        band, line = (axes.axvspan, axes.axvline) if across else (axes.axhspan, axes.axhline)
+        found = self.estimates.of(self.groups[0], measure)
         if not np.isnan(found.mean):
-            band(found.low, found.high, color=one.color, alpha=0.16, lw=0, zorder=1)
-            line(found.mean, color=one.color, label=one.name, lw=1.1, ls=(0, (4, 2)), zorder=2)
+            band(found.low, found.high, color=self.color, alpha=0.16, lw=0, zorder=1)
+            line(found.mean, color=self.color, label=self.name, lw=1.1, ls=(0, (4, 2)), zorder=2)
+
+
+def of_base(estimates: Estimates, base: str) -> dict[str, Series]:
+    """What was trained from a base and is finished: adversaries by term, and groups by name."""
+    found, plain = {}, named(estimates.study, base)
+    for term, path in paths(estimates.study, base).items():
+        name, color = f"adversary, {term_name(term)}", TERMS.get(term, PALETTE[4])
+        found[term] = Series(estimates, name, color, "o", list(path.values()), list(path))
+    for name, look in LOOKS.items():
+        if len(plain[name]):
+            found[name] = Series(estimates, name, *look, [plain[name]])
+    return found
 
 
 @contextmanager
@@ -158,7 +114,6 @@ def panels(
     rows: int,
     columns: int = 1,
     names: int = 3,
-    grid: Literal["both", "x"] = "both",
     **shared: Any,  # noqa: ANN401
 ) -> Iterator[tuple[Figure, list[Axes]]]:
     """Panels of one figure, with lines behind what is drawn and its labels above, each once.
@@ -168,19 +123,17 @@ def panels(
         rows: Rows of panels.
         columns: Columns of panels.
         names: Columns of the legend, in which collapsed runs are last.
-        grid: Axis of the lines.
         shared: What else `Figure.subplots` takes.
     """
-    with styled():
-        figure = new_figure(COLUMN_WIDTH, height)
+    with canvas(height) as figure:
         every = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
         for axes in every:
             axes.margins(y=0.08)
+            axes.grid()
+            axes.set_axisbelow(True)
         yield figure, every
         labelled: dict[str, Artist] = {}
         for axes in every:
-            axes.grid(axis=grid)
-            axes.set_axisbelow(True)
             for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
                 labelled.setdefault(name, handle)
         if COLLAPSED in labelled:
@@ -192,10 +145,7 @@ def panels(
 def lambda_axis(axes: Axes, lambdas: Sequence[float], named: bool = True) -> None:
     """Lambdas on a logarithmic axis, with a place for 0 to the left of the least.
 
-    Args:
-        axes: The axes.
-        lambdas: The lambdas, of which one at least is above 0.
-        named: Write them below the axis: the ends, and some powers of ten between them.
+    One at least is above 0. Named below the axis are the ends and some powers of ten between them.
     """
     above = [lam for lam in lambdas if lam > 0]
     low, high = min(above), max(above)

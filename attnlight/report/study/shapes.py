@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlight.errors import InputError
 from attnlight.report.study.estimates import JS, NLL_BASE, NLL_GOLD, Estimates
@@ -27,25 +27,18 @@ class Bend(NamedTuple):
     Attributes:
         points: What the points are, in words.
         measure: The loss.
-        runs: The adversaries whose loss and JS are finite.
-        js: Mean JS of each, (P,).
-        loss: Loss of each, (P,).
+        runs: The adversaries whose loss and JS are finite, with these as `loss` and `js`.
         fits: The shapes; None where there are too few points.
         shape: What is shown: a kink or jump needs a BIC more than 10 less than any other shape's.
-        safe_point: The JS up to which the loss does not rise as it does beyond; None but at a kink
-            upwards.
-        sides: The runs of a JS up to the bend and beyond it; none where no bend is shown.
+        sides: The runs of a JS up to the bend and beyond it; empty where no bend is shown.
     """
 
     points: str
     measure: str
     runs: Runs
-    js: NDArray[np.float64]
-    loss: NDArray[np.float64]
     fits: Segments | None
     shape: str
-    safe_point: float | None
-    sides: tuple[Runs, Runs]
+    sides: Sequence[Runs]
 
 
 def find_bend(
@@ -53,57 +46,46 @@ def find_bend(
 ) -> Bend:
     """Fit the shapes to a loss of a base's adversaries, those of lambda 0 included.
 
-    Args:
-        estimates: Estimates of the study.
-        base: The base.
-        measure: The loss.
-        term: Their attention term; None: all.
-        whole: With those that collapsed.
+    They are those of one attention term or of all, as a whole or without those that collapsed.
     """
     by_term = paths(estimates.study, base)
     if term is None and len(by_term) == 1:
         (term,) = by_term
     runs = estimates.study.finished("adversary", base=base)
     if term is not None:
-        runs = runs.loc[[name for cell in by_term.get(term, []) for name in cell.runs.index]]
+        runs = runs.loc[[name for own in by_term.get(term, {}).values() for name in own.index]]
     points = "all terms" if term is None else term_name(term)
     if not whole:
         runs, points = runs[~runs["collapsed"]], f"{points}, without collapsed runs"
-    js, loss = (estimates.per_seed(runs, name) for name in (JS, measure))
-    finite = np.isfinite(js) & np.isfinite(loss)
-    runs, js, loss = runs[finite], js[finite], loss[finite]
-    shape, safe, sides = NO_BEND, None, (runs.iloc[:0], runs.iloc[:0])
+    runs = runs.assign(js=estimates.per_seed(runs, JS), loss=estimates.per_seed(runs, measure))
+    runs = runs[np.isfinite(runs[["js", "loss"]]).all(axis=1)]
     try:
-        fits = fit_segments(js, loss)
+        fits = fit_segments(runs["js"].to_numpy(), runs["loss"].to_numpy())
     except InputError:
-        return Bend(points, measure, runs, js, loss, None, shape, safe, sides)
-    if fits.safe_point is not None:
-        shape = fits.preferred.shape if fits.margin > VERY_STRONG else UNDECIDED
-        safe = fits.kink.place if shape == KINK and fits.kink.change > 0 else None
-        beyond = js > fits.preferred.place
-        sides = runs[~beyond], runs[beyond]
-    return Bend(points, measure, runs, js, loss, fits, shape, safe, sides)
+        return Bend(points, measure, runs, None, NO_BEND, ())
+    if fits.safe_point is None:
+        return Bend(points, measure, runs, fits, NO_BEND, ())
+    shape = fits.preferred.shape if fits.margin > VERY_STRONG else UNDECIDED
+    beyond = runs["js"] > fits.preferred.place
+    return Bend(points, measure, runs, fits, shape, (runs[~beyond], runs[beyond]))
 
 
-def find_bends(estimates: Estimates, base: str) -> list[Bend]:
-    """Both losses, of all terms and of each, with collapsed runs and without."""
-    terms = list(paths(estimates.study, base))
-    several: list[str | None] = [None] if len(terms) > 1 else []
-    found = []
+def find_bends(estimates: Estimates, base: str, each: bool = True) -> Iterator[Bend]:
+    """Both losses, of all terms and, if asked, of each, with collapsed runs and without."""
+    terms: list[str | None] = list(paths(estimates.study, base))
+    terms = [None, *terms] if len(terms) > 1 else terms
     for measure in LOSSES:
-        for term in [*several, *terms]:
-            found.append(find_bend(estimates, base, measure, term))
-            if found[-1].runs["collapsed"].any():
-                found.append(find_bend(estimates, base, measure, term, whole=False))
-    return found
+        for term in terms if each else terms[:1]:
+            yield (bend := find_bend(estimates, base, measure, term))
+            if bend.runs["collapsed"].any():
+                yield find_bend(estimates, base, measure, term, whole=False)
 
 
-def bend_sentence(bend: Bend, decides: bool = True) -> str:
-    """What shape the points have; a safe point is named at a kink upwards alone.
+def bend_sentence(bend: Bend) -> str:
+    """What shape the points have.
 
-    Args:
-        bend: The fitted shapes.
-        decides: Say whether there is a safe point: not of points of which some stand apart.
+    Points of which some collapsed stand apart and do not say whether there is a safe point: the
+    JS up to which the loss does not rise as it does beyond, at a kink upwards alone.
     """
     who = f"{capital(bend.points)} ({len(bend.runs)} runs), loss against {LOSSES[bend.measure]}"
     if bend.fits is None:
@@ -118,5 +100,6 @@ def bend_sentence(bend: Bend, decides: bool = True) -> str:
         "slope": number(best.slope),
         "turned": number(best.slope + best.change),
     }
-    safe = "the safe point" if bend.safe_point is not None else "no safe point"
-    return f"{who}: {text('shapes', bend.shape, **numbers)}{f': {safe}' if decides else ''}."
+    safe = ": the safe point" if bend.shape == KINK and best.change > 0 else ": no safe point"
+    decides = not bend.runs["collapsed"].any()
+    return f"{who}: {text('shapes', bend.shape, **numbers)}{safe if decides else ''}."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from attnlight.report.study import groups
 from attnlight.report.study.estimates import DISTANCE, JS, TAU, Estimates
-from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM
+from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM, Spec
 from attnlight.report.study.shapes import LOSSES, NO_BEND, find_bends
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import collapse_note, selection
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from attnlight.report.study.frame import Runs, Study
 
 TEXT = "text"  # the readout
-_DASH = number(float("nan"))
+DASH = number(float("nan"))
 _HEAD, _BASE = f"{JS}_heads_", "base: "
 _GAP = (0.35, 0.6)  # mean JS between an imitation's and that of an adversary that got away
 
@@ -31,8 +31,7 @@ class Line(NamedTuple):
         group: What comparisons call these runs.
         against: The group whose means are taken off, in a row of differences; else empty.
         about: What else names a comparison.
-        base: The base, as a group of one run, for the columns `base: <measure>`.
-        cells: Text of the columns that are no measures.
+        cells: Text of the columns that are no measures of the runs.
     """
 
     labels: Sequence[str]
@@ -40,74 +39,64 @@ class Line(NamedTuple):
     group: str = ""
     against: str = ""
     about: str = ""
-    base: Runs | None = None
     cells: Mapping[str, str] = {}
 
 
-class Tables:
-    """The tables of a study.
+def study_tables(estimates: Estimates) -> dict[str, Table]:
+    """Every table of a study by the stem of its files.
 
-    Args:
-        estimates: Estimates of the study.
+    A table stands where the study has the measure that it needs and not the one for which others
+    stand instead; a column of the base where the study has its measure.
     """
+    study, known = estimates.study, _notes(estimates)
+    every, held = _lines(study) | _lines_by_base(estimates), {*estimates.measures, *study.measures}
+    specs = {(s.group, s.against, s.about, s.measure): s for s in groups.specs(study)}
+    found = {}
+    for table in texts()["tables"]:
+        if table.get("needs", study.quality) not in held or table.get("unless") in held:
+            continue
+        columns: dict[str, str] = {}
+        for name, heading in table["columns"].items():
+            own = [name.replace("quality", study.quality)]
+            for one in estimates.heads if name == "heads" else own:
+                if not one.startswith(_BASE) or one.removeprefix(_BASE) in held:
+                    default = texts()["headings"].get(one, one.replace(_HEAD, "head "))
+                    columns.setdefault(one, (heading or default).format(**known))
+        rows = [
+            [*line.labels, *(_cell(estimates, specs, line, column) for column in columns)]
+            for kind in table["rows"]
+            for line in every[kind]
+        ]
+        note = [table["note"].format(**known), *groups.missing(study, table["roles"])]
+        if study.facts["readout"] == TEXT and known["text_readout"] not in note[0]:
+            note.insert(1, known["text_readout"])
+        head, title = [*table["names"], *columns.values()], table["title"].format(**known)
+        found[table["stem"]] = Table(title, head, rows, " ".join(" ".join(note).split()))
+    return found
 
-    def __init__(self, estimates: Estimates) -> None:
-        self.estimates, self.study = estimates, estimates.study
-        self.specs = {(s.group, s.against, s.about, s.measure): s for s in groups.specs(self.study)}
-        self.lines = _lines(self.study) | _lines_by_base(estimates)
-        self.known, self.held = _notes(estimates), {*estimates.measures, *self.study.measures}
 
-    def all(self) -> dict[str, Table]:
-        """Every table by the stem of its files.
-
-        A table stands where the study has the measure that it needs and not the one for which
-        others stand instead; a column of the base where the study has its measure.
-        """
-        found, known = {}, self.known
-        for spec in texts()["tables"]:
-            needed = spec.get("needs", self.study.quality) in self.held
-            if not needed or spec.get("unless") in self.held:
-                continue
-            columns: dict[str, str] = {}
-            for name, heading in spec["columns"].items():
-                every = [name.replace("quality", self.study.quality)]
-                every = self.estimates.heads if name == "heads" else every
-                for one in every:
-                    if not one.startswith(_BASE) or one.removeprefix(_BASE) in self.held:
-                        default = texts()["headings"].get(one, one.replace(_HEAD, "head "))
-                        columns.setdefault(one, (heading or default).format(**known))
-            lines = [line for kind in spec["rows"] for line in self.lines[kind]]
-            rows = [[*line.labels, *(self._cell(line, one) for one in columns)] for line in lines]
-            note, more = spec["note"].format(**known), known["text_readout"]
-            if self.study.facts["readout"] == TEXT and more not in note:
-                note += f" {more}"
-            note = " ".join([note, *groups.missing(self.study, spec["roles"])])
-            head = [*spec["names"], *columns.values()]
-            title, note = spec["title"].format(**known), " ".join(note.split())
-            found[spec["stem"]] = Table.of(title, head, rows, note)
-        return found
-
-    def _cell(self, line: Line, column: str) -> str:
-        if column in line.cells:
-            return line.cells[column]
-        if column == "seeds":
-            units = line.runs["model"].nunique()
-            guided = "" if units == len(line.runs) else f" (guided by {units})"
-            return _DASH if line.against else f"{len(line.runs)}{guided}"
-        if column.startswith("less ") or line.against:
-            against, measure = line.against, column
-            if not against:
-                other, measure = column.removeprefix("less "), self.study.quality
-                against = TRAINED if other == "trained" else groups.guide_name(self.study, other)
-            spec = self.specs.get((line.group, against, line.about, measure))
-            if spec is None or line.group == against:
-                return _DASH
-            return str(self.estimates.of(spec.runs, measure, spec.other))
-        if line.base is not None and column.startswith(_BASE):
-            return str(self.estimates.of(line.base, column.removeprefix(_BASE)))
-        if column in DISTANCE and "base" in set(line.runs["role"]):
-            return _DASH  # a base is no distance from itself
-        return str(self.estimates.of(line.runs, column))
+def _cell(
+    estimates: Estimates, specs: Mapping[tuple[str, str, str, str], Spec], line: Line, column: str
+) -> str:
+    """A cell of a row; differences are those that are compared, by their names and measure."""
+    if column in line.cells:
+        return line.cells[column]
+    if column == "seeds":
+        units = line.runs["model"].nunique()
+        guided = "" if units == len(line.runs) else f" (guided by {units})"
+        return DASH if line.against else f"{len(line.runs)}{guided}"
+    if column.startswith("less ") or line.against:
+        against, measure = line.against, column
+        if not against:
+            other, measure = column.removeprefix("less "), estimates.study.quality
+            against = TRAINED if other == "trained" else groups.guide_name(estimates.study, other)
+        spec = specs.get((line.group, against, line.about, measure))
+        if spec is None or line.group == against:
+            return DASH
+        return str(estimates.of(spec.runs, measure, spec.other))
+    if column in DISTANCE and "base" in set(line.runs["role"]):
+        return DASH  # a base is no distance from itself
+    return str(estimates.of(line.runs, column))
 
 
 def _lines(study: Study) -> dict[str, list[Line]]:
@@ -131,9 +120,9 @@ def _lines(study: Study) -> dict[str, list[Line]]:
     found["models"] = [Line([name], runs, name) for _, name, runs in groups.models(study)]
     found["variants"] = found["models"][1:]  # bases are no distance from themselves
     found["guides"] = []
-    for context in groups.contexts(study):
+    for context, by_guide in groups.guides(study).items():
         about = groups.guided_name(study, context)
-        for guide, runs in groups.guides(study, context).items():
+        for guide, runs in by_guide.items():
             label = groups.guide_name(study, guide, "name") + (f", {about}" if context else "")
             group = groups.guide_name(study, guide)
             found["guides"].append(Line([label], runs, group, about=about))
@@ -146,25 +135,24 @@ def _lines_by_base(estimates: Estimates) -> dict[str, list[Line]]:
     found: dict[str, list[Line]] = {"bases": [], "seeds of bases": [], "cells": [], "bends": []}
     for base in study.bases:
         own, seeds = study.finished("base", base=base), study.finished("seed", base=base)
-        found["bases"].append(Line([base], seeds, base=own))
+        of_base = (study.quality, "search_js", "worst_js")
+        cells = {f"{_BASE}{measure}": str(estimates.of(own, measure)) for measure in of_base}
+        found["bases"].append(Line([base], seeds, cells=cells))
         found["seeds of bases"] += [Line([SEEDS, base], seeds)] * bool(len(seeds))
-        for cell in groups.cells(study, base):
-            runs, name = cell.runs, groups.term_name(cell.term, cell.lam)
-            if base == study.bases[0] and (cell.term, cell.lam) == study.selected:
-                name += "; chosen on validation"
-            name += "" if cell.lam else "; imitation control"
+        for term, lam, runs in groups.cells(study, base):
+            chosen = base == study.bases[0] and (term, lam) == study.selected
+            name = groups.term_name(term, lam) + "; chosen on validation" * chosen
+            name += "" if lam else "; imitation control"
             told = len(runs) and not study.runs.at[base, "unknown"]
-            cells = {"collapsed": f"{runs['collapsed'].sum()} of {len(runs)}" if told else _DASH}
-            every = study.runs["epochs"].notna().any()
-            epochs = (runs["epochs"] if every else runs["epoch"] + 1).dropna()
-            middle, low, high = epochs.median(), epochs.min(), epochs.max()
-            spread = "" if low == high else f" ({low:g} to {high:g})"
-            cells["epochs"] = f"{middle:g}{spread}" if len(epochs) else _DASH
+            cells = {"collapsed": f"{runs['collapsed'].sum()} of {len(runs)}" if told else DASH}
+            epochs = runs["epochs"].fillna(runs["epoch"] + 1).dropna()
+            if len(epochs):
+                low, middle, high = epochs.quantile([0, 0.5, 1])
+                spread = "" if low == high else f" ({low:g} to {high:g})"
+                cells["epochs"] = f"{middle:g}{spread}"
             found["cells"].append(Line([name, base], runs, cells=cells))
         for bend in find_bends(estimates, base) if study.losses else []:
-            cells = dict.fromkeys(("at JS", "change", "tau up to it", "tau beyond"), _DASH)
-            cells |= {"runs": str(len(bend.runs)), "shown": "too few points"}
-            cells |= {f"BIC of {shape}": _DASH for shape in ("line", "kink", "jump")}
+            cells = {"runs": str(len(bend.runs)), "shown": "too few points"}
             if bend.fits is not None:
                 bent = bend.fits.preferred
                 cells |= {f"BIC of {f.shape}": f"{f.bic - bent.bic:.1f}" for f in bend.fits}
@@ -184,19 +172,16 @@ def _notes(estimates: Estimates) -> dict[str, str]:
     known = groups.words(study) | {"base": base, "selection": selection(study)}
     known["resamples"] = f"{estimates.resamples:,}"
     known["epochs"] = "epochs" if study.runs["epochs"].notna().any() else "epoch chosen"
-    planned = [base for base in study.bases if groups.cells(study, base)]
     several = "{0}: {1}" if len(study.bases) > 1 else "{1}"
-    collapses = (several.format(base, collapse_note(study, base)) for base in planned)
+    planned = [base for base in study.bases if groups.cells(study, base)]
+    notes = [several.format(base, collapse_note(study, base)) for base in planned]
     gaps, (low, high) = [], _GAP
     for term, path in sorted(groups.paths(study, base).items()):
-        means = [estimates.of(cell.runs, JS).mean for cell in path if cell.lam > 0]
+        means = [estimates.of(runs, JS).mean for lam, runs in path.items() if lam > 0]
         if max(means) >= high and not any(low < mean < high for mean in means):
             gaps.append(text("answers", "gap", term=groups.term_name(term), low=low, high=high))
-    known |= {"collapses": " ".join(collapses), "gaps": " ".join(gaps)}
-    there = {
-        "search": "search_js" in study.measures or "worst_js" in study.measures,
-        "alone": "tokens" in groups.contexts(study),
-    }
+    known |= {"collapses": " ".join(notes), "gaps": " ".join(gaps)}
+    there = {"search": "worst_js" in study.measures, "alone": "tokens" in groups.guides(study)}
     for name, note in texts()["notes"].items():
         known[name] = note.format(**known) if there.get(name, True) else ""
     return known
@@ -207,18 +192,16 @@ def estimates_csv(estimates: Estimates) -> str:
     import pandas as pd
 
     study, first = estimates.study, estimates.study.bases[0]
-    every = []
+    every, cells = [], []
     for base in study.bases:
-        every += [("base", base, study.finished("base", base=base))]
-        every += [("seeds", base, study.finished("seed", base=base))]
-    every += [
-        (key, first, runs) for key, _, runs in groups.models(study) if key not in ("bases", "seeds")
-    ]
-    for cell in (cell for base in study.bases for cell in groups.cells(study, base)):
-        every += [(f"adversary-{cell.term or 'none'}-{cell.lam:g}", cell.base, cell.runs)]
+        for name, role in (("base", "base"), ("seeds", "seed")):
+            every.append((name, base, study.finished(role, base=base)))
+        for term, lam, runs in groups.cells(study, base):
+            cells.append((f"adversary-{term}-{lam:g}", base, runs))
+    _, *others = ((key, first, runs) for key, _, runs in groups.models(study) if key != "seeds")
     rows = [
         (name, base, measure, *estimates.of(runs, measure))
-        for name, base, runs in every
+        for name, base, runs in [*every, *others, *cells]
         for measure in estimates.measures
     ]
     head = ["group", "base", "measure", "mean", "std", "low", "high", "seeds"]

@@ -19,12 +19,13 @@ def text(*names: str, **fields: object) -> str:
     found: Any = texts()
     for name in names:
         found = found[name]
-    return str(found).format(**fields, **{n.capitalize(): capital(f) for n, f in fields.items()})
+    words = {n.capitalize(): capital(f) for n, f in fields.items() if isinstance(f, str)}
+    return str(found).format(**fields, **words)
 
 
-def capital(words: object) -> str:
+def capital(words: str) -> str:
     """Words with a capital at their beginning."""
-    return f"{str(words)[:1].upper()}{str(words)[1:]}"
+    return f"{words[:1].upper()}{words[1:]}"
 
 
 @cache

@@ -9,7 +9,9 @@ says that and no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,12 +19,12 @@ import numpy as np
 from attnlight.report.study import groups
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, Estimate, Estimates
 from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, TABLE, Spec
-from attnlight.report.study.shapes import LOSSES, bend_sentence, find_bend
+from attnlight.report.study.shapes import bend_sentence, find_bend, find_bends
 from attnlight.report.study.texts import capital, text
 from attnlight.report.tables import number
 
 if TYPE_CHECKING:
-    from attnlight.report.study.frame import Runs, Study
+    from attnlight.report.study.frame import Study
 
 FEWEST = 5  # trained models on each side of a claim
 REACHED = 0.4  # mean JS that an adversary needs to be chosen (Wiegreffe & Pinter, section 4)
@@ -36,30 +38,21 @@ class Row(NamedTuple):
     Attributes:
         spec: What is compared.
         estimate: The difference with its interval.
-        sides: Mean of the group, and of that which it is compared with.
+        sides: That of the group, and of the one which it is compared with.
         outcome: Of the difference: `above` or `below` 0, `not shown`, `too few` models on a side,
             or `no runs` on one.
-        units: Number of trained models on each side.
         words: What its sentence may name; empty where none tells it.
     """
 
     spec: Spec
     estimate: Estimate
-    sides: tuple[float, float]
+    sides: tuple[Estimate, Estimate]
     outcome: str
-    units: tuple[int, int]
-    words: dict[str, str]
+    words: dict[str, object]
 
     def sentence(self, **more: str) -> str:
         """The comparison in words."""
         return text("outcomes", self.spec.question, self.outcome, **self.words, **more)
-
-
-class Verdict(NamedTuple):
-    """A question with the sentences that answer it."""
-
-    question: str
-    sentences: Sequence[str]
 
 
 def rows(estimates: Estimates) -> list[Row]:
@@ -67,84 +60,63 @@ def rows(estimates: Estimates) -> list[Row]:
     found = []
     for spec in groups.specs(estimates.study):
         less = estimates.of(spec.runs, spec.measure, spec.other)
-        one, two = (estimates.of(runs, spec.measure).mean for runs in (spec.runs, spec.other))
-        units = spec.runs["model"].nunique(), spec.other["model"].nunique()
-        found.append(judge(spec, less, (one, two), units, estimates.study.words.quality))
+        sides = estimates.of(spec.runs, spec.measure), estimates.of(spec.other, spec.measure)
+        found.append(judge(spec, less, sides, estimates.study.words.quality))
     return found
 
 
-def judge(
-    spec: Spec, found: Estimate, sides: tuple[float, float], units: tuple[int, int], quality: str
-) -> Row:
-    """A comparison with its outcome.
-
-    Args:
-        spec: What is compared.
-        found: The difference.
-        sides: Mean of the group, and of that which it is compared with.
-        units: Number of trained models on each side.
-        quality: What F1 is called.
-    """
+def judge(spec: Spec, found: Estimate, sides: tuple[Estimate, Estimate], quality: str = "") -> Row:
+    """The comparison of two sides, found to differ so, with its outcome and words for it."""
+    fewest = min(side.seeds for side in sides)
     outcome = ABOVE if found.low > 0 else BELOW if found.high < 0 else NOT_SHOWN
-    if min(units) < FEWEST:
-        outcome = TOO_FEW if min(units) else NO_RUNS
+    if fewest < FEWEST:
+        outcome = TOO_FEW if fewest else NO_RUNS
     if spec.question == TABLE:
-        return Row(spec, found, sides, outcome, units, {})
-    counts = [seeds_in_words(runs) for runs in (spec.runs, spec.other)]
-    lacking = [n for n, r in ((spec.group, spec.runs), (spec.against, spec.other)) if not len(r)]
-    both = zip(sides, (spec.group, spec.against), counts, strict=True)
-    means = ", ".join(f"{number(mean)} with {name} ({count})" for mean, name, count in both)
-    turned = Estimate(-found.mean, found.std, -found.high, -found.low, found.seeds)
-    words = {
+        return Row(spec, found, sides, outcome, {})
+    means, counts, lacking = [], [], []
+    compared = (spec.group, spec.runs), (spec.against, spec.other)
+    for side, (name, runs) in zip(sides, compared, strict=True):
+        guided = f", guided by {side.seeds} model{'' if side.seeds == 1 else 's'}"
+        count = f"{len(runs)} seed{'' if len(runs) == 1 else 's'}"
+        counts.append(count + guided * (side.seeds < len(runs)))
+        means.append(f"{number(side.mean)} with {name} ({counts[-1]})")
+        lacking += [] if len(runs) else [name]
+    turned = found._replace(mean=-found.mean, low=-found.high, high=-found.low)
+    words = spec._asdict() | {
         "quality": quality,
-        "group": spec.group,
-        "against": spec.against,
-        "about": spec.about,
         "level": LEVELS.get(spec.against, spec.against),
         "less": found.signed,
         "size": (found if found.mean >= 0 else turned).signed,
-        "both": f"{'Mean JS' if spec.measure == JS else capital(quality)}: {means}.",
+        "both": f"{'Mean JS' if spec.measure == JS else capital(quality)}: {', '.join(means)}.",
         "count": counts[0],
-        "units": f"{units[0]} and {units[1]} trained models ({FEWEST} per side required)",
+        "units": f"{sides[0].seeds} and {sides[1].seeds} trained models ({FEWEST} per side required)",
         "lacking": f"no finished run of {' nor of '.join(lacking)}.",
     }
-    return Row(spec, found, sides, outcome, units, words)
+    return Row(spec, found, sides, outcome, words)
 
 
-def seeds_in_words(runs: Runs) -> str:
-    """How many seeds there are, and of how many trained models where those are fewer."""
-    every, trained = len(runs), runs["model"].nunique()
-    seeds = f"{every} seed{'' if every == 1 else 's'}"
-    guided = f", guided by {trained} model{'' if trained == 1 else 's'}"
-    return seeds if trained == every else seeds + guided
-
-
-def verdicts(estimates: Estimates, found: Sequence[Row] | None = None) -> list[Verdict]:
-    """The answers to a study's questions.
-
-    Args:
-        estimates: Estimates of the study.
-        found: Its comparisons; None: `rows`.
-    """
-    study, every = estimates.study, rows(estimates) if found is None else found
-    by: dict[str, list[Row]] = {}
-    for row in every:
-        by.setdefault(row.spec.question, []).append(row)
-    answers = {"needed": [*(row.sentence() for row in by["needed"]), *_heads(by.get("head", []))]}
-    answers["beyond"] = list(_beyond(estimates, by["divergence"], by["price"]))
+def verdicts(estimates: Estimates, found: Sequence[Row] | None = None) -> dict[str, list[str]]:
+    """The sentences that answer each of a study's questions, from its comparisons: `rows`."""
+    study, base, by = estimates.study, estimates.study.bases[0], defaultdict(list)
+    for row in rows(estimates) if found is None else found:
+        by[row.spec.question].append(row)
+    answers: dict[str, Iterable[str]] = {
+        "needed": [*(row.sentence() for row in by["needed"]), *_heads(by["head"])],
+        "beyond": _beyond(estimates, by["divergence"], by["price"]),
+    }
     if study.losses:
-        answers["lost"] = list(_lost(by.get("lost", [])))
-        answers["collapsed"] = list(_collapsed(study))
-        answers["safe"] = list(_safe(estimates))
-        answers["ranked"] = list(_ranked(estimates, by["ranked"]))
-    answered = [Verdict(text("questions", name), said) for name, said in answers.items()]
-    for context in groups.contexts(study):
+        without = [text("answers", "no_adversary")]
+        answers["lost"] = [*_lost(by["lost"])] or without
+        answers["collapsed"] = _collapsed(study)
+        answers["safe"] = [*map(bend_sentence, find_bends(estimates, base, each=False))] or without
+        answers["ranked"] = _ranked(estimates, by["ranked"])
+    said = {text("questions", name): list(sentences) for name, sentences in answers.items()}
+    for context in groups.guides(study):
         name = groups.guided_name(study, context)
-        own = [*by.get("guides", []), *by.get("informs", [])]
-        said = [row.sentence() for row in own if row.spec.about == name]
-        answered.append(Verdict(text("questions", "guides", about=name), said))
+        own = [row for row in (*by["guides"], *by["informs"]) if row.spec.about == name]
+        said[text("questions", "guides", about=name)] = [row.sentence() for row in own]
     lacking = groups.missing(study)
-    return [*answered, Verdict(text("questions", "missing"), lacking)] if lacking else answered
+    return said | ({text("questions", "missing"): lacking} if lacking else {})
 
 
 def _heads(found: Sequence[Row]) -> Iterator[str]:
@@ -166,7 +138,7 @@ def _beyond(estimates: Estimates, found: Sequence[Row], price: Sequence[Row]) ->
     if all(row.outcome != NO_RUNS for row in price):
         tvd, quality = price
         yield text("answers", "price", tvd=tvd.estimate.signed, **quality.words)
-    best = groups.chosen(estimates.study)
+    best = found[0].spec.runs
     if len(best) and len(estimates.heads) > 1:
         means = [number(estimates.of(best, measure).mean) for measure in estimates.heads]
         each = ", ".join(f"{mean} (head {head})" for head, mean in enumerate(means))
@@ -175,7 +147,7 @@ def _beyond(estimates: Estimates, found: Sequence[Row], price: Sequence[Row]) ->
 
 def selection(study: Study) -> str:
     """How the best adversary was chosen, and whether it is what the paper asks for."""
-    best = groups.chosen(study)
+    best = groups.named(study)[BEST]
     if study.selected is None or not len(best):
         return text("answers", "unchosen" if study.selected is None else "unfinished")
     reached = best["validation_attention_js"].mean()
@@ -186,8 +158,8 @@ def selection(study: Study) -> str:
 
 def _lost(found: Sequence[Row]) -> Iterator[str]:
     """Of each term the least lambda that loses quality, where there are seeds enough to say."""
-    for about in dict.fromkeys(row.spec.about for row in found):
-        own = [row for row in found if row.spec.about == about]
+    for _, of_term in groupby(found, lambda row: row.spec.about):
+        own = list(of_term)
         lowest = min(own, key=lambda row: row.estimate.mean)
         first = next((row for row in own if row.outcome == BELOW), own[0])
         if any(row.outcome in (TOO_FEW, NO_RUNS) for row in own):
@@ -196,8 +168,6 @@ def _lost(found: Sequence[Row]) -> Iterator[str]:
             first = first._replace(outcome=NOT_SHOWN)
         lam = first.spec.group.rpartition(" ")[2]
         yield first.sentence(lam=lam, lowest=text("answers", "lowest", **lowest.words))
-    if not found:
-        yield text("answers", "no_adversary")
 
 
 def collapse_note(study: Study, base: str) -> str:
@@ -210,28 +180,15 @@ def collapse_note(study: Study, base: str) -> str:
 
 
 def _collapsed(study: Study) -> Iterator[str]:
+    """When an adversary collapsed, and by term how many did at which lambda."""
     base = study.bases[0]
     yield collapse_note(study, base)
     if not study.runs.at[base, "unknown"]:
         for term, path in groups.paths(study, base).items():
-            fallen = [(cell, int(cell.runs["collapsed"].sum())) for cell in path]
-            where = [f"{n} of {len(cell.runs)} at λ = {cell.lam:g}" for cell, n in fallen if n]
-            whole = sum(len(cell.runs) for cell in path)
+            fallen = [(lam, len(runs), runs["collapsed"].sum()) for lam, runs in path.items()]
+            where = [f"{count} of {runs} at λ = {lam:g}" for lam, runs, count in fallen if count]
+            whole = sum(len(runs) for runs in path.values())
             yield f"{groups.term_name(term)}, of {whole} runs: {', '.join(where) or 'none'}."
-
-
-def _safe(estimates: Estimates) -> Iterator[str]:
-    """The shape of all runs, then of those that did not collapse, which decide."""
-    base = estimates.study.bases[0]
-    if not groups.paths(estimates.study, base):
-        yield text("answers", "no_adversary")
-        return
-    for measure in LOSSES:
-        whole = find_bend(estimates, base, measure)
-        fell = bool(whole.runs["collapsed"].any())
-        yield bend_sentence(whole, decides=not fell)
-        if fell:
-            yield bend_sentence(find_bend(estimates, base, measure, whole=False))
 
 
 def _ranked(estimates: Estimates, found: Sequence[Row]) -> Iterator[str]:
@@ -245,6 +202,6 @@ def _ranked(estimates: Estimates, found: Sequence[Row]) -> Iterator[str]:
     yield f"Tau of attention with the base's: {', '.join(held)}."
     yield from (row.sentence() for row in found)
     bend = find_bend(estimates, estimates.study.bases[0], NLL_BASE)
-    if all(len(side) for side in bend.sides):
+    if bend.sides:
         up_to, after = (estimates.of(runs, TAU).signed for runs in bend.sides)
         yield f"Up to the {bend.shape} of the loss tau is {up_to}, beyond it {after}."

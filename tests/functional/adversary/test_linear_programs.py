@@ -124,7 +124,7 @@ def test_bounds_hold_and_are_exact_where_they_are_made(epsilon: float) -> None:
         instance = _Instance(weights, logits, epsilon)
         prediction = np.exp(instance.log_prediction)
         at = np.minimum(random.standard_normal(6), instance.highest)
-        (first, last), rise, fall, spent = instance._bounds(at)
+        (first, last), rise, fall, spent = instance.bounds(at)
         np.testing.assert_allclose(prediction * np.expm1(first + last), epsilon, rtol=1e-9)
         for x in [at, *np.linspace(-6, instance.highest, 200)]:
             one, below = np.clip(x, 0, first), np.clip(-x, 0, None)
@@ -147,10 +147,10 @@ def test_a_climb_never_descends() -> None:
         instance = _Instance(weights[row].numpy(), logits[row].numpy(), 0.02)
         attention, costs, reached = instance.weights, instance.weights, []
         for _ in range(4):
-            attention = instance._solve(costs, instance._moved(attention), None)
-            reached.append(instance._js(attention))
+            attention = instance.solve(costs, instance.moved(attention), None)
+            reached.append(instance.js(attention))
             assert reached[-1] == pytest.approx(js_of(attention, instance.weights), abs=1e-12)
-            costs = -instance._slope(attention)
+            costs = -instance.slope(attention)
         assert reached[-1] > 0.3
         # Up to the weight at which the gradient of items without any is taken.
         assert (np.diff(reached) > -5e-3).all()

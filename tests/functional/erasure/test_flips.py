@@ -16,7 +16,6 @@ from attnlight.functional import (
     read,
 )
 from attnlight.functional.erasure import flips as flips_module
-from attnlight.functional.erasure.flips import first_change
 
 
 @pytest.fixture(autouse=True, params=["few rows", "many rows"], scope="module")
@@ -203,11 +202,6 @@ def test_several_rankings_are_followed_each_by_itself(
     monkeypatch.setattr(flips_module, "_TERMS", 2 * 50 * (heads or 1) * 6 * (classes + 1))
     assert torch.equal(first_flip(*case, orders), alone)
     assert torch.equal(minimal_flip_set(*case)[0], brute_force(*case[:3])) or heads == 2
-
-
-def test_first_change_counts_from_one() -> None:
-    changed = torch.tensor([[False, True, False], [False, False, False], [True, True, True]])
-    assert first_change(changed).tolist() == [2, -1, 1]
 
 
 def test_no_ranking_beats_the_minimum_and_its_own_members_reach_it() -> None:

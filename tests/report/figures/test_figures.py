@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from attnlight import callbacks
 from attnlight.report import draw, figures, save_figure
-from attnlight.report.figures import columns, describe, descriptions
+from attnlight.report.figures import describe, descriptions
 from tests.report.fake import MEASURES, rows_of
 
 TESTS = list(descriptions())
@@ -53,10 +53,10 @@ def test_every_module_has_a_description() -> None:
 
 
 def test_columns_are_those_that_are_described_and_named() -> None:
-    found = columns("predictions")
+    found = describe("predictions").columns
     assert found is not None
     assert {"attention_entropy", "label", "probabilities"} <= set(found)
-    assert columns("unheard_of") is None
+    assert describe("unheard_of").columns is None
 
 
 @pytest.mark.parametrize("test", ["unheard_of", "../style", "", "a.b", "__init__"])

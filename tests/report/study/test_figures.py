@@ -79,7 +79,7 @@ class TestFigure5:
         assert ((runs > low) & (runs < high)).all()
 
     def test_another_base_has_its_own(self, study: Study) -> None:
-        found = of_base(study, study.bases[1])
+        found = of_base(Estimates(study), study.bases[1])
         assert list(found) == ["kl", "js", "other seeds", "λ = 0"]
         groups = found["kl"].groups
         assert {base for group in groups for base in group["base"]} == {"base-s1"}

@@ -12,7 +12,8 @@ import pytest
 
 from attnlight.data.targets import TargetName
 from attnlight.errors import InputError
-from attnlight.report.study.frame import TARGETS, Study, read_study
+from attnlight.report.study.frame import Study, read_study
+from attnlight.report.study.texts import texts
 from tests.report.study.fake import COUNTS, SUMS, FakeStudy, FakeTagging, FakeTexts, whole
 from tests.report.study.fake import whole_tagger as tagger
 
@@ -25,7 +26,6 @@ def test_rows_come_back_in_order_of_index(fake: FakeTexts, study: Study) -> None
         for column, values in rows.items():
             wanted = values.astype(np.float32) if values.dtype.kind == "f" else values
             np.testing.assert_array_equal(held[column], wanted)
-            np.testing.assert_array_equal(study.values(study.runs.loc[[name]], column), [wanted])
 
 
 def test_runs_are_found_by_what_they_are(study: Study) -> None:
@@ -60,7 +60,6 @@ def test_what_is_not_finished_has_no_rows(tmp_path: Path) -> None:
     assert not len(study.finished("uniform"))
     assert list(study.planned("uniform")["state"]) == ["failed"]
     assert list(study.measures.index.unique("run")) == ["base-s0"]
-    assert study.values(study.finished("uniform"), "prediction").shape == (0, 120)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ class TestTaggers:
     """Studies whose texts have several instances."""
 
     def test_targets_are_those_of_the_corpus(self) -> None:
-        assert get_args(TargetName) == tuple(TARGETS)
+        assert get_args(TargetName) == tuple(texts()["targets"])
 
     def test_lists_become_columns(self, tmp_path: Path) -> None:
         fake = tagger(sentences=20)

@@ -10,7 +10,7 @@ import pytest
 from attnlight.report.study import write_study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.frame import read_study
-from attnlight.report.study.tables import Tables
+from attnlight.report.study.tables import study_tables
 from attnlight.report.study.texts import texts
 from attnlight.report.study.verdict import rows, verdicts
 from tests.report.study.fake import FakeTexts
@@ -83,14 +83,14 @@ def _shuffled() -> str:
 
 
 def test_sentences_are_those_of_the_outcomes(estimates: Estimates) -> None:
-    said = [sentence for verdict in verdicts(estimates) for sentence in verdict.sentences]
+    said = [sentence for answers in verdicts(estimates).values() for sentence in answers]
     spoken = [row for row in rows(estimates) if row.spec.question in texts()["outcomes"]]
     assert len(spoken) == 7
     assert all(row.sentence() in said for row in spoken)
 
 
 def test_tables_hold_what_there_is(estimates: Estimates) -> None:
-    found = Tables(estimates).all()
+    found = study_tables(estimates)
     assert list(found) == ["table2", "table3", "table4", "seeds", "adversaries"]
     assert found["table2"].head == ["model", "seeds", "accuracy"]
     assert found["seeds"].head[-1] == "JS"
@@ -106,14 +106,14 @@ def test_a_study_with_losses_is_told_in_its_own_words(fake: FakeSentences, tmp_p
     table["nll_gold"], table["nll_base"] = 1.5 + table["attention_js"], 1.2
     table.to_parquet(rows_file)
     estimates = Estimates(read_study(tmp_path))
-    found = Tables(estimates).all()
+    found = study_tables(estimates)
     assert list(found) == [
         *("models", "distances", "adversaries", "adversary_distances", "heads", "segments")
     ]
     assert found["models"].head[2:5] == ["accuracy", "NLL, gold", "NLL, base"]
     uniform = estimates.of(estimates.study.finished("uniform"), "nll_gold")
     assert found["models"].rows[2][:4:3] == ["uniform attention", str(uniform)]
-    said = [sentence for verdict in verdicts(estimates) for sentence in verdict.sentences]
+    said = [sentence for answers in verdicts(estimates).values() for sentence in answers]
     said += [part for grid in found.values() for part in (grid.title, *grid.to_texts().values())]
     assert not re.search(r"\b(probe|tag|tagger|token)s?\b", " ".join(said))
     assert "nats a sentence" in found["models"].note

@@ -21,7 +21,7 @@ from attnlight.report.study.shapes import (
     bend_sentence,
     find_bend,
 )
-from attnlight.report.study.tables import Tables
+from attnlight.report.study.tables import study_tables
 from attnlight.report.study.verdict import collapse_note
 from tests.report.study.fake import FakeTagging, add_adversary, whole_tagger
 from tests.report.study.naive import measure
@@ -62,12 +62,12 @@ def test_the_shape_is_found(tmp_path: Path, shape: str) -> None:
     assert bend.shape == shape
     said = bend_sentence(bend)
     if shape == KINK:
-        assert bend.safe_point == pytest.approx(0.3, abs=0.01)
-        assert f"a kink at JS {bend.safe_point:.3f}" in said
+        assert bend.fits is not None
+        assert bend.fits.kink.place == pytest.approx(0.3, abs=0.01)
+        assert f"a kink at JS {bend.fits.kink.place:.3f}" in said
         assert said.startswith("KL (30 runs), loss against the base's labels: a kink")
         assert said.endswith(": the safe point.")
     else:
-        assert bend.safe_point is None
         assert said.endswith(": no safe point.")
 
 
@@ -76,12 +76,13 @@ def test_a_kink_is_that_of_a_search(tmp_path: Path) -> None:
     bend = bend_of(shaped(SHAPES[KINK]), tmp_path)
 
     def rss(place: float) -> float:
-        design = np.stack([np.ones(30), bend.js, np.maximum(bend.js - place, 0)], axis=1)
-        return float(np.linalg.lstsq(design, bend.loss, rcond=None)[1][0])
+        js = bend.runs["js"].to_numpy()
+        design = np.stack([np.ones(30), js, np.maximum(js - place, 0)], axis=1)
+        return float(np.linalg.lstsq(design, bend.runs["loss"].to_numpy(), rcond=None)[1][0])
 
     best = minimize_scalar(rss, bounds=(0.25, 0.35), method="bounded", options={"xatol": 1e-9})
-    assert bend.safe_point == pytest.approx(best.x, abs=1e-4)
     assert bend.fits is not None
+    assert bend.fits.kink.place == pytest.approx(best.x, abs=1e-4)
     bic = 30 * (math.log(best.fun / 30) + 1 + math.log(2 * math.pi)) + 5 * math.log(30)
     assert bend.fits.kink.bic == pytest.approx(bic, abs=1e-4)
 
@@ -89,8 +90,8 @@ def test_a_kink_is_that_of_a_search(tmp_path: Path) -> None:
 def test_a_kink_downwards_is_no_safe_point(tmp_path: Path) -> None:
     bend = bend_of(shaped(lambda js: 0.5 - max(js - 0.3, 0.0)), tmp_path)
     assert bend.shape == KINK
-    assert bend.safe_point is None
     assert "where the slope turns from" in bend_sentence(bend)
+    assert bend_sentence(bend).endswith(": no safe point.")
 
 
 def test_a_bend_of_two_readings_is_left_open(tmp_path: Path) -> None:
@@ -105,8 +106,8 @@ def test_a_bend_of_two_readings_is_left_open(tmp_path: Path) -> None:
 
 def test_too_few_points(tmp_path: Path) -> None:
     bend = bend_of(shaped(SHAPES[KINK], points=5), tmp_path)
-    assert (bend.fits, bend.shape, bend.safe_point) == (None, NO_BEND, None)
-    assert [len(side) for side in bend.sides] == [0, 0]
+    assert (bend.fits, bend.shape) == (None, NO_BEND)
+    assert not bend.sides
     assert bend_sentence(bend).endswith(
         "(5 runs), loss against the base's labels: too few points for a bend."
     )
@@ -116,7 +117,7 @@ def test_a_run_without_a_finite_loss_is_no_point(tmp_path: Path) -> None:
     fake = shaped(SHAPES[JUMP])
     fake.rows["adversary-kl-l0.05-s0"]["nll_base"] = np.full(4, np.nan)
     bend = bend_of(fake, tmp_path)
-    assert len(bend.runs) == len(bend.js) == len(bend.loss) == 29
+    assert len(bend.runs) == 29
     assert bend.shape == JUMP
 
 
@@ -125,7 +126,7 @@ def test_points_are_the_runs(fake: FakeTagging, study: Study, estimates: Estimat
     fallen = collapsed(study)
     names = [n for n in fake.rows if n.startswith("adversary-kl") and n not in fallen]
     assert sorted(bend.runs.index) == sorted(names)
-    for run, js, loss in zip(bend.runs.index, bend.js, bend.loss, strict=True):
+    for run, js, loss in zip(bend.runs.index, bend.runs["js"], bend.runs["loss"], strict=True):
         assert js == pytest.approx(measure(fake, run, "attention_js"))
         assert loss == pytest.approx(measure(fake, run, "nll_gold"))
     assert bend.points == "KL, without collapsed runs"
@@ -193,7 +194,7 @@ def test_a_run_without_a_finite_loss_collapsed(tmp_path: Path) -> None:
     [
         ({"ignorant": None}, None, "the study does not say what knowing nothing loses"),
         ({"ignorant": 0.1}, None, "the loss of knowing nothing is 0.1, but must be above"),
-        ({}, 0.0, "no finished run of λ = 0 has a loss on validation"),
+        ({}, 0.0, "no run of it has a finite loss"),
     ],
 )
 def test_why_it_cannot_be_told(
@@ -206,5 +207,6 @@ def test_why_it_cannot_be_told(
     study = read_study(fake.write(tmp_path))
     assert not collapsed(study)
     assert message in collapse_note(study, "base-s0")
-    shares = Tables(Estimates(study)).all()["adversaries"].frame["collapsed"]
-    assert set(shares) == {"–"}  # noqa: RUF001
+    table = study_tables(Estimates(study))["adversaries"]
+    place = table.head.index("collapsed")
+    assert {row[place] for row in table.rows} == {"–"}  # noqa: RUF001

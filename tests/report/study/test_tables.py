@@ -12,7 +12,7 @@ import pytest
 from attnlight.report.study import Study, read_study
 from attnlight.report.study.estimates import JS, TVD, Estimates
 from attnlight.report.study.frame import F1
-from attnlight.report.study.tables import Tables, estimates_csv
+from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.verdict import selection
 from attnlight.report.tables import Table
 from attnlight.statistics.changepoint import fit_segments
@@ -81,7 +81,7 @@ def fake(request: pytest.FixtureRequest) -> FakeStudy:
 
 @pytest.fixture(scope="module")
 def grids(estimates: Estimates) -> dict[str, Table]:
-    return Tables(estimates).all()
+    return study_tables(estimates)
 
 
 def row(grid: Table, start: str) -> list[str]:
@@ -194,7 +194,7 @@ class TestTexts:
 class TestNotes:
     def gaps(self, fake: FakeTexts, tmp_path: Path) -> str:
         study = read_study(fake.write(tmp_path))
-        return Tables(Estimates(study)).all()["adversaries"].note
+        return study_tables(Estimates(study))["adversaries"].note
 
     def test_a_jump_over_the_middle_is_told(self, tmp_path: Path) -> None:
         fake = whole(seeds=1, bases=1, texts=30)
@@ -223,7 +223,7 @@ class TestNotes:
             state = "finished" if seed < 1 else "missing"
             fake.add(f"uniform-s{seed}", "uniform", js=0.3, state=state)
         study = read_study(fake.write(tmp_path))
-        found = Tables(Estimates(study)).all()
+        found = study_tables(Estimates(study))
         assert (
             "Not finished: 6 of 7 runs with uniform attention (uniform-s1, uniform-s2, uniform-s3, "
             "uniform-s4, uniform-s5 and 1 more)." in found["table2"].note
@@ -239,7 +239,7 @@ class TestNotes:
         fake = whole(seeds=2, bases=1, texts=8)
         fake.runs = [run for run in fake.runs if run["term"] != "js"]
         study = read_study(fake.write(tmp_path))
-        rows = Tables(Estimates(study)).all()["adversaries"].rows
+        rows = study_tables(Estimates(study))["adversaries"].rows
         assert [row[0].partition(",")[0] for row in rows] == ["KL"] * 4
 
 
@@ -295,7 +295,7 @@ class TestTargets:
             seeds=2, variants=2, kl=(0.0, 0.1), compat=(), sentences=20, target="marked"
         )
         study = read_study(fake.write(tmp_path))
-        grids = Tables(Estimates(study)).all()
+        grids = study_tables(Estimates(study))
         assert list(grids["models"].head[2:4]) == ["accuracy", "NLL, gold"]
         assert grids["models"].head[-1] == "accuracy, less trained"
         assert not any("F1" in text for grid in grids.values() for text in (*grid.head, grid.note))
@@ -306,7 +306,7 @@ class TestTargets:
         for seed in range(2):
             fake.add(f"guide-base-s{seed}", "guide", js=0.1, state="missing", guide="base")
         study = read_study(fake.write(tmp_path))
-        grids = Tables(Estimates(study)).all()
+        grids = study_tables(Estimates(study))
         note = grids["models"].note
         assert "Not finished: 2 of 2 guided taggers (guide-base-s0, guide-base-s1)." in note
         assert "The study has no runs with uniform attention." in note
@@ -322,5 +322,5 @@ class TestTargets:
         for readout, told in (("text", True), ("residual", False)):
             fake.head["readout"] = readout
             study = read_study(fake.write(tmp_path))
-            grids = Tables(Estimates(study)).all()
+            grids = study_tables(Estimates(study))
             assert [grid.note.count(said) for grid in grids.values()] == [int(told)] * 6
