@@ -183,13 +183,9 @@ start() {
 }
 
 demo() {
-  local folder=checkpoints/demo/planted tests=configs/tests/cheap.yaml
   prepare ''
   run cd "$root"
-  alone "$python" -m attnlight fit -c configs/experiments/planted_bilstm.yaml -c $tests \
-    --experiment demo --run planted --overwrite
-  alone "$python" -m attnlight test -c $folder/fit.yaml -c $tests --ckpt_path $folder/best.ckpt
-  run "$python" -m attnlight report $folder
+  alone "$python" -m attnlight demo
 }
 
 check() {

@@ -12,6 +12,7 @@ from traceback import walk_tb
 from attnlight import __version__
 from attnlight.errors import InputError, did_you_mean, one_line
 from attnlight.processes import end_with_rank_zero
+from attnlight.shorthand import written_out
 
 HELP = """\
 usage: attnlight VERB [options]
@@ -26,31 +27,36 @@ Train attention models and test whether their attention explains their predictio
   study        run a plan of runs, and write a paper's tables and figures
   reliability  how far runs of several seeds agree on which words matter
   vectors      train word vectors on the text of one or several corpora
+  configs      list the configuration files that come with attnlight, or print one
+  demo         train on a made corpus, test, and write the report, in some minutes
 
-  attnlight fit  -c configs/experiments/sst_bilstm.yaml -c configs/tests/cheap.yaml
-  attnlight test -c RUN/fit.yaml -c configs/tests/all.yaml --ckpt_path RUN/best.ckpt
+  attnlight fit sst_bilstm --tests cheap
+  attnlight test RUN --tests all
   attnlight report RUN
 
 attnlight VERB --help lists a verb's options; attnlight fit --model.help AttentionClassifier and
 attnlight fit --data.help TextDataModule those of a model and of a corpus.
 """
 _EVALUATION = """\
-usage: attnlight {verb} -c RUN/fit.yaml [-c FILE ...] --ckpt_path RUN/best.ckpt [options]
+usage: attnlight {verb} RUN [-c FILE ...] [options]
 
-  attnlight {verb} -c RUN/fit.yaml {tests}--ckpt_path RUN/best.ckpt
-  attnlight {verb} -c RUN/fit.yaml --data OTHER.yaml {tests}--ckpt_path RUN/best.ckpt
+  attnlight {verb} RUN{tests}
+  attnlight {verb} RUN --data OTHER.yaml{tests}
+
+RUN stands for -c RUN/fit.yaml --ckpt_path RUN/best.ckpt.
 
 attnlight {verb} --help lists the options.
 """
-_TESTS = "-c configs/tests/all.yaml "
+_TESTS = " --tests all"
 USAGE = {
     "fit": """\
-usage: attnlight fit -c FILE [-c FILE ...] [options]
+usage: attnlight fit NAME [-c FILE ...] [--tests NAME,...] [options]
 
-  attnlight fit -c configs/experiments/sst_bilstm.yaml -c configs/tests/cheap.yaml --run seed0
-  attnlight fit --model configs/models/cnn_additive.yaml --data configs/data/sst.yaml
+  attnlight fit sst_bilstm --tests cheap --run seed0
+  attnlight fit --model cnn_additive --data sst
 
-attnlight fit --help lists the options.
+NAME is an experiment that `attnlight configs` lists, or -c FILE one of your own; attnlight fit --help
+lists the options.
 """,
     "validate": _EVALUATION.format(verb="validate", tests=_TESTS),
     "test": _EVALUATION.format(verb="test", tests=_TESTS),
@@ -61,6 +67,8 @@ OTHER_VERBS = {
     "study": "attnlight.studies.cli",
     "reliability": "attnlight.report.agreement",
     "vectors": "attnlight.vectors",
+    "configs": "attnlight.shipped",
+    "demo": "attnlight.demo",
 }
 # What a disk, a folder's rights or a name may be: not what the program does wrong.
 _MENDABLE = frozenset(
@@ -94,7 +102,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(USAGE[verb], end="", file=sys.stderr)
             return 2
         end_with_rank_zero()  # before the imports, which take seconds
-        import_module("attnlight.cli").run(argv)
+        full = written_out([verb, *arguments])
+        if argv is None:
+            sys.argv[1:] = full  # with which Lightning starts other ranks
+        import_module("attnlight.cli").run(None if argv is None else full)
         return 0
     except Exception as error:
         sentence = _sentence(error)

@@ -32,10 +32,11 @@ from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import read_yaml
 from attnlight.foreign import class_of
+from attnlight.shipped import FOLDER
 from attnlight.tasks.attention import AttentionTask
 
 Config = dict[str, Any]
-DEFAULT_TRAINER = Path(__file__).parent / "configs" / "trainer.yaml"  # lies under all others
+DEFAULT_TRAINER = FOLDER / "trainer.yaml"  # lies under all others
 DEFAULTS = {
     "model": "attnlight.tasks.AttentionClassifier",
     "data": "attnlight.datamodules.PlantedEvidence",

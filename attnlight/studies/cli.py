@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from statistics import median
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
-from attnlight.studies.collect import JSON, collect
-from attnlight.studies.executor import Executor, minutes
-from attnlight.studies.plan import ROLES, PlannedRun, deal, digests, plan
-from attnlight.studies.spec import read_studies
-from attnlight.studies.state import StudyFolder, locked, require_same_plan, working
+from attnlight.studies.job import study_folders
+from attnlight.studies.plan import ROLES, PlannedRun
+from attnlight.studies.process_executor import ProcessExecutor
+from attnlight.studies.run_study import asked, minutes, run_study
+from attnlight.studies.slurm_executor import SlurmExecutor, slurm_parameters
+from attnlight.studies.state import StudyFolder
 
 DESCRIPTION = """\
 Train and test every run of a study (Wiegreffe & Pinter 2019: base, uniform attention, other seeds,
@@ -41,7 +43,13 @@ def parser() -> VerbParser:
         "--shard", metavar="I/N", default="1/1", help="do the I-th of N parts of the plan only"
     )
     arguments.add_argument(
-        "--jobs", metavar="N", type=int, default=1, help="runs that go on at a time (1)"
+        "--jobs", metavar="N", type=int, help="runs at a time (default: one a GPU, or else a core)"
+    )
+    arguments.add_argument(
+        "--slurm",
+        metavar="KEY=VALUE",
+        nargs="+",
+        help="do runs as jobs of SLURM: partition=gpu gpus_per_node=1 timeout_min=240",
     )
     arguments.add_argument(
         "--only", metavar="ROLE,...", default="", help=f"do these only: {', '.join(ROLES)}"
@@ -54,13 +62,13 @@ def main(argv: list[str]) -> int:
 
     Raises:
         InputError: The study file or an option is wrong, a base is damaged, the folder holds
-            another study or another process is at work there, or a file cannot be written.
+            another study, or a file cannot be written.
     """
     options = parser().parse_args(argv)
     name, part = options.name or options.file.stem, re.fullmatch(r"(\d+)/(\d+)", options.shard)
     roles = [role for role in options.only.split(",") if role] or ROLES
     unknown = [role for role in roles if role not in ROLES]
-    if options.jobs < 1:
+    if options.jobs is not None and options.jobs < 1:
         raise InputError(f"--jobs is {options.jobs}; it must be at least 1.")
     if part is None or not 1 <= int(part[1]) <= int(part[2]):
         raise InputError(f"--shard is {options.shard!r}; expected I/N with I from 1 to N.")
@@ -70,23 +78,27 @@ def main(argv: list[str]) -> int:
     if not re.fullmatch(r"[A-Za-z_][\w.+-]*", name):
         expected = "a letter and then letters, digits, and any of _.+-"
         raise InputError(f"{name!r} is no name of a study: give one in --name, {expected}.")
-    shard, parts = (int(part[1]), int(part[2])), []
-    for study in read_studies(options.file):
-        path = options.root / "-".join(filter(None, (name, study.condition)))
-        runs = plan(study)
-        require_same_plan(path, digests(study, runs))
-        folder = StudyFolder(path, study, {run.name: run for run in runs})
-        parts.append((folder, [run for run in deal(runs, *shard) if run.role in roles]))
+    shard = int(part[1]), int(part[2])
     if options.dry_run:
-        print("\n\n".join(_table(folder, asked) for folder, asked in parts))
+        folders = study_folders(options.file, options.root, name)
+        print("\n\n".join(_table(folder, asked(folder, roles, shard)) for folder in folders))
         return 0
+    if options.slurm:
+        place = options.root / name / "slurm"
+        executor: Executor = SlurmExecutor(place, **slurm_parameters(options.slurm))
+    else:
+        executor = ProcessExecutor(options.jobs)
     try:
-        statuses = [_work(folder, asked, shard, options.jobs) for folder, asked in parts]
+        outcomes = run_study(
+            options.file, options.root, name, roles=roles, shard=shard, executor=executor
+        ).values()
     except KeyboardInterrupt:
         print("interrupted: the same command goes on where it was.")
         return 130
-    _compare([folder for folder, _ in parts], options.root / name)
-    return max(statuses, key=(0, 3, 1).index)
+    finally:
+        executor.shutdown(cancel_futures=True)
+    failed, waiting = (any(getattr(o, name) for o in outcomes) for name in ("failed", "waiting"))
+    return 1 if failed else 3 if waiting else 0
 
 
 def _table(folder: StudyFolder, asked: Sequence[PlannedRun]) -> str:
@@ -112,44 +124,3 @@ def _table(folder: StudyFolder, asked: Sequence[PlannedRun]) -> str:
     table = tabulate(lines, "firstrow", "plain", disable_numparse=True)
     count = f"{len(asked)} runs of {len(folder.runs)}"
     return f"{heading}{table}\n{count}; one after the other: {total}"
-
-
-def _work(
-    folder: StudyFolder, asked: Sequence[PlannedRun], shard: tuple[int, int], jobs: int
-) -> int:
-    """Do what is asked for of a study, and collect it; the exit status."""
-    runs = folder.runs.values()
-    with working(folder.path, *shard, digests(folder.study, runs)) as lock:
-        folder.require_sound_bases()
-        print(f"{folder.path}: {len(asked)} of {len(runs)} runs are asked for", flush=True)
-        outcome = Executor(folder, jobs, lock).work(asked)
-        counts = {name: len(names) for name, names in vars(outcome).items()}
-        print(", ".join(f"{n} {name}" for name, n in counts.items() if n), flush=True)
-        for name, why in outcome.failed.items():
-            print(f"failed: {name}: {why}")
-        if outcome.waiting:
-            names = ", ".join(outcome.waiting[:3]) + ", ..." * (len(outcome.waiting) > 3)
-            print(f"{names} wait for runs of another shard or role: start this again after them.")
-        with locked(folder.path / ".lock-collect", leftovers="study.*"):
-            if collect(folder):
-                from attnlight.report.study import write_study
-
-                write_study(folder.path)
-                print(folder.path / "report")
-    return 1 if outcome.failed else 3 if outcome.waiting else 0
-
-
-def _compare(folders: Sequence[StudyFolder], output: Path) -> None:
-    """Compare conditions whose adversaries are all finished, by what a text's instances sum to."""
-    there = {}
-    for folder in folders:
-        name, runs = folder.study.condition, folder.runs.values()
-        states = [folder.state(run) for run in runs if run.role == "adversary"]
-        finished = set(states) == {"finished"} and (folder.path / JSON).is_file()
-        if finished and name and folder.study.setup.target:
-            there[name] = folder.path
-    if there:
-        from attnlight.report.study.conditions import write_exclusivity
-
-        with locked(output / ".lock-collect", leftovers="study.*"):
-            print(write_exclusivity(there, output)[0])

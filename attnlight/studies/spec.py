@@ -14,6 +14,7 @@ from attnlight.files import read_yaml
 from attnlight.foreign import foreign_names
 from attnlight.problems import problem_class
 from attnlight.problems.base import Problem
+from attnlight.shipped import FOLDER
 from attnlight.studies.values import Options, Seeds, Weights, read_value
 
 Term = Literal["kl", "js", "tvd", "compat"]
@@ -85,8 +86,8 @@ class Condition(Configured):
 class StudyFile(Configured):
     """The keys of a study file, which `configs/README.md` explains."""
 
-    trainer: Path
     experiment: Path
+    trainer: Path = FOLDER / "trainer.yaml"
     tests: tuple[Path, ...] = ()
     base: Bases = Bases()
     uniform: Uniform = Uniform()

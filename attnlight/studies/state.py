@@ -1,14 +1,11 @@
-"""The state of a study on disk: its runs, its plan, and the locks of those at work there."""
+"""The state of a study on disk: its runs, and its plan."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import json
-import math
-import os
 import re
-import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -28,8 +25,6 @@ from attnlight.studies.spec import Study
 State = Literal["finished", "failed", "missing"]
 PLAN = "plan.json"
 _SCHEMA = 1
-# The runs of a study that was killed end a moment after it, and hold its lock until then.
-_PATIENCE = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +42,11 @@ class StudyFolder:
     def note(self, run: PlannedRun) -> dict[str, Any]:
         """The `state` in which a run's process ended, and its `seconds`; empty where none did."""
         return read_json(self.log(run.name).with_suffix(".json"))
+
+    def write_note(self, run: PlannedRun, state: State, seconds: float) -> None:
+        """Write how a run ended, and after how long."""
+        note = {"state": state, "seconds": round(seconds, 1)}
+        write_text(self.log(run.name).with_suffix(".json"), json.dumps(note) + "\n")
 
     def state(self, run: PlannedRun) -> State:
         """`finished` where a run is trained and all its records are there and readable.
@@ -135,62 +135,36 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def working(folder: Path, shard: int, shards: int, digests: Mapping[str, str]) -> Iterator[int]:
-    """Hold a shard, from 1, of a study, and add its runs to those that the folder's plan names.
+def exclusive(path: Path, leftovers: str | None = None) -> Iterator[None]:
+    """Hold the lock of a file, and wait where another process holds it.
 
-    Yields:
-        The descriptor of the lock; a process that inherits it holds the shard too.
-
-    Raises:
-        InputError: Another process is at work on this shard, or on one of another number of shards;
-            the folder holds another study, or cannot be written.
-    """
-    with ExitStack() as stack:
-        with locked(folder / ".lock", leftovers=PLAN):
-            for other in folder.glob(".lock-*of*"):
-                if not other.name.endswith(f"of{shards}"):
-                    with locked(other, "all that work there at a time must split it alike"):
-                        pass
-            own = locked(folder / f".lock-{shard}of{shards}", "wait for it, or end it")
-            descriptor = stack.enter_context(own)
-            there = require_same_plan(folder, digests)
-            if digests.items() - there.items():
-                content = {"schema": _SCHEMA, "runs": there | dict(digests)}
-                write_text(folder / PLAN, json.dumps(content, indent=1) + "\n")
-        yield descriptor
-
-
-@contextmanager
-def locked(path: Path, advice: str | None = None, leftovers: str | None = None) -> Iterator[int]:
-    """Hold the lock of a file; a process that inherits its descriptor holds it too.
-
-    `advice` is what to do where another process holds it; None: wait for it. What a killed process
+    The operating system lets go of it when this process ends, however it ends. What a killed process
     left half-written of files named `leftovers`, which are written under this lock, is removed.
 
     Raises:
-        InputError: Another process holds it, or the file cannot be written.
+        InputError: The file cannot be written, or its file system has no locks.
     """
-    with named_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        deadline = time.monotonic() + (math.inf if advice is None else _PATIENCE)
-        while True:
-            with suppress(BlockingIOError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            if time.monotonic() > deadline:
-                part, _, whole = path.name.removeprefix(".lock-").partition("of")
-                name = "the whole" if whole == "1" else f"shard {part}/{whole}"
-                raise InputError(
-                    f"another process is at work on {name} of {path.parent}: {advice}."
-                )
-            time.sleep(0.1)
+    with ExitStack() as stack:
+        with named_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(path.open("ab"))
+            fcntl.flock(file, fcntl.LOCK_EX)
         for left in path.parent.glob(LEFTOVER.format(leftovers)) if leftovers else ():
             left.unlink()
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        yield
+
+
+def join_plan(folder: Path, digests: Mapping[str, str]) -> None:
+    """Add runs to those that the plan in a study's folder names.
+
+    Raises:
+        InputError: The folder holds another study, or cannot be written.
+    """
+    with exclusive(folder / ".lock", leftovers=PLAN):
+        there = require_same_plan(folder, digests)
+        if digests.items() - there.items():
+            content = {"schema": _SCHEMA, "runs": there | dict(digests)}
+            write_text(folder / PLAN, json.dumps(content, indent=1) + "\n")
 
 
 def require_same_plan(folder: Path, digests: Mapping[str, str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from jsonargparse.typing import restricted_number_type
 
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import nearest_file
+from attnlight.shipped import find_config
 
 if TYPE_CHECKING:
     Seed = int
@@ -89,7 +90,12 @@ def _read_list(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
         return tuple(sorted(values))
     if kind not in (Path, tuple[Path, ...]):
         return values
-    paths = tuple(Path(os.path.normpath(folder / path)) for path in values)
+    shipped = "experiments" if kind is Path else "tests"
+    try:
+        named = [find_config(str(path), shipped, folder) for path in values]
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+    paths = tuple(Path(os.path.normpath(folder / path)) for path in named)
     for path in paths:
         if not path.is_file():
             raise InputError(f"{place} names {path}, which is no file{nearest_file(path)}.")

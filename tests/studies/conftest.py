@@ -12,12 +12,12 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.studies import executor, state
+from attnlight.studies import cli, job
 from attnlight.studies.plan import PlannedRun, plan
 from attnlight.studies.spec import Study, read_studies
 from attnlight.studies.state import StudyFolder
 from tests.commands import CONFIGS
-from tests.studies.fake import Instant
+from tests.studies import fake
 
 CONTENT: dict[str, Any] = {
     "trainer": str(CONFIGS / "trainer.yaml"),
@@ -97,7 +97,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     calls = tmp_path / "calls"
     monkeypatch.setenv("FAKE_CHECKPOINT", str(tmp_path / "fake.ckpt"))
     monkeypatch.setenv("FAKE_CALLS", str(calls))
-    monkeypatch.setattr(executor, "Popen", Instant)
+    monkeypatch.setattr(cli, "ProcessExecutor", fake.Here)
+    monkeypatch.setattr(job, "main", fake.main)
     monkeypatch.setattr("attnlight.report.study.write_study", lambda folder: [])
-    monkeypatch.setattr(state, "_PATIENCE", 0.0)
     return Lab(tmp_path, calls)

@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
+import pytest
 
 from attnlight.errors import InputError
 from attnlight.files import write_text
 from attnlight.records import ShardWriter, merge_shards
+from attnlight.studies import job
 from tests.studies.fake_records import write_records
 
 TEXTS = 10
@@ -114,23 +120,54 @@ def test(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     measured(best.parent, names, checkpoint_hash=digest)
 
 
-class Instant:
-    """A process that has ended as soon as it is started."""
+class Here(Executor):
+    """Does each job in this process, as soon as it is submitted."""
 
-    def __init__(
-        self, command: Sequence[str], *, stdout: IO[bytes], env: Mapping[str, str], **_: Any
-    ) -> None:
-        self.returncode = 0
-        for arguments in json.loads(command[3]):  # python -m attnlight.studies.executor
-            if self.returncode:
-                break
-            with Path(env["FAKE_CALLS"]).open("a") as calls:
-                calls.write(json.dumps(arguments) + "\n")
+    def __init__(self, jobs: int | None = None) -> None:
+        self.jobs = jobs
+
+    def submit(self, fn: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+        future: Future[int] = Future()
+        future.set_result(self.status(fn))
+        return future
+
+    def status(self, given: Callable[..., Any]) -> int:
+        """The exit status of a job."""
+        assert isinstance(given, job.Job)
+        before = dict(os.environ)
+        with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+
+            def print_to(log: Path) -> None:
+                log.parent.mkdir(exist_ok=True, parents=True)
+                file = stack.enter_context(log.open("a", errors="surrogateescape"))
+                stack.enter_context(redirect_stdout(file))
+                stack.enter_context(redirect_stderr(file))
+
+            patch.setattr(job, "print_to", print_to)
+            patch.setattr(job, "end_with_parent", lambda: None)
+            patch.setattr(sys, "argv", ["attnlight"])
+            patch.setitem(sys.modules, "__main__", sys.modules["__main__"])
             try:
-                {"fit": fit, "validate": validate, "test": test}[arguments[0]](arguments, env)
-            except InputError as error:
-                stdout.write(f"attnlight: {error}\n".encode())
-                self.returncode = 2
+                job.perform(given)
+            except SystemExit as exit:
+                if isinstance(exit.code, int):
+                    return exit.code
+                print(exit.code, file=sys.stderr)
+                return 1
+            finally:
+                os.environ.clear()
+                os.environ.update(before)
+        return 0
 
-    def poll(self) -> int:
-        return self.returncode
+
+def main() -> int:
+    """Stands in for `attnlight.__main__.main`."""
+    arguments = sys.argv[1:]
+    with Path(os.environ["FAKE_CALLS"]).open("a") as calls:
+        calls.write(json.dumps(arguments) + "\n")
+    try:
+        {"fit": fit, "validate": validate, "test": test}[arguments[0]](arguments, os.environ)
+    except InputError as error:
+        print(f"attnlight: {error}")
+        return 2
+    return 0

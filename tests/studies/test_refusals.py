@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import resource
+import threading
 from typing import Any
 
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.studies.state import locked, require_same_plan, working
+from attnlight.studies.state import exclusive, join_plan, require_same_plan
 from tests.studies.conftest import CONTENT, Lab
 
 PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
@@ -46,41 +47,40 @@ def test_negative_lambda_and_missing_experiment(
     assert "nowhere.yaml, which is no file" in refused(lab, capsys, experiment="nowhere.yaml")
 
 
-class TestLocks:
-    def test_two_at_once(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-        with working(lab.root / "tiny", 1, 1, {}):
-            said = refused(lab, capsys)
-            assert f"another process is at work on the whole of {lab.root}/tiny" in said
-        assert lab.run(PAIR) == 0
-
-    def test_another_number_of_shards(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-        with working(lab.root / "tiny", 1, 2, {}):
-            assert "on shard 1/2 of" in refused(lab, capsys)
-            assert "must split it alike" in refused(lab, capsys, "--shard=2/3")
-            assert "on shard 1/2 of" in refused(lab, capsys, "--shard=1/2")
-            assert lab.run(PAIR, "--shard=2/2") == 0, "the other shard is free"
-        assert lab.run(PAIR) == 0
-
-    def test_a_dry_run_disturbs_nobody(self, lab: Lab) -> None:
-        with working(lab.root / "tiny", 1, 1, {}):
-            assert lab.run(PAIR, "--dry-run") == 0
-
+class TestPlan:
     def test_what_killed_ones_left_half_written_goes(self, lab: Lab) -> None:
-        """Each with the lock under which it is written: another shard may be writing the plan."""
+        """Each with the lock under which it is written: another study may be writing the plan."""
         lab.root.mkdir()
         names = [".study.json.ab_cdefg", ".study.parquet.01234567", ".plan.json.ab_cdefg"]
         for name in names:
             (lab.root / name).write_text("half")
-        with locked(lab.root / ".lock-collect", leftovers="study.*"):
+        with exclusive(lab.root / ".lock-collect", leftovers="study.*"):
             assert {path.name for path in lab.root.iterdir()} == {names[2], ".lock-collect"}
-        with working(lab.root, 1, 1, {}):
-            assert not (lab.root / names[2]).exists()
+        join_plan(lab.root, {})
+        assert not (lab.root / names[2]).exists()
 
-    def test_shards_keep_each_others_runs_in_the_plan(self, lab: Lab) -> None:
-        with working(lab.root, 1, 2, {"a": "1"}), working(lab.root, 2, 2, {"a": "1", "b": "2"}):
-            assert require_same_plan(lab.root, {}) == {"a": "1", "b": "2"}
-        with pytest.raises(InputError, match="a differs"), working(lab.root, 1, 1, {"a": "3"}):
-            pass
+    def test_studies_keep_each_others_runs(self, lab: Lab) -> None:
+        join_plan(lab.root, {"a": "1"})
+        join_plan(lab.root, {"a": "1", "b": "2"})
+        join_plan(lab.root, {"a": "1"})
+        assert require_same_plan(lab.root, {}) == {"a": "1", "b": "2"}
+        with pytest.raises(InputError, match="a differs"):
+            join_plan(lab.root, {"a": "3"})
+
+    def test_lock_is_waited_for(self, lab: Lab) -> None:
+        order = []
+
+        def second() -> None:
+            with exclusive(lab.root / "lock"):
+                order.append("second")
+
+        thread = threading.Thread(target=second)
+        with exclusive(lab.root / "lock"):
+            thread.start()
+            thread.join(0.3)
+            order.append("first")
+        thread.join()
+        assert order == ["first", "second"]
 
 
 class TestFolderOfAnotherStudy:

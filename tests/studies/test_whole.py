@@ -5,9 +5,7 @@ That of texts is killed again and again; that of tokens runs in this process.
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import io
 import json
 import math
 import os
@@ -16,10 +14,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +28,9 @@ import yaml
 
 from attnlight.__main__ import main
 from attnlight.records import read_record
-from attnlight.studies import executor
+from attnlight.studies import cli
 from tests.commands import CONFIGS, ROOT, start
+from tests.studies.fake import Here
 from tests.studies.sentences import collected, expected, tokens
 from tests.tasks.tagged import FILES, SEES, SMALL, written
 from tests.tasks.test_own_problem import OWN
@@ -77,24 +76,6 @@ STUDIES: dict[str, dict[str, Any]] = {
 }
 
 
-class Here:
-    """A process of a study that is this one, and over once it is started."""
-
-    def __init__(self, words: Sequence[str], *, stdout: IO[bytes], **_: Any) -> None:
-        said, before = io.StringIO(), dict(os.environ)
-        with contextlib.redirect_stdout(said), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", ["attnlight"])
-            try:
-                self.returncode = executor.run_commands(words[3])
-            finally:
-                os.environ.clear()
-                os.environ.update(before)
-                stdout.write(said.getvalue().encode())
-
-    def poll(self) -> int:
-        return self.returncode
-
-
 def begin(folder: Path, content: dict[str, Any], *options: str) -> subprocess.Popen[str]:
     """Start a study in a folder; `tests` is found from there."""
     (folder / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
@@ -137,7 +118,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         (root / "study.yaml").write_text(yaml.safe_dump(STUDIES[name], sort_keys=False))
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(root)
-            patch.setattr(executor, "Popen", Here)
+            patch.setattr(cli, "ProcessExecutor", Here)
             patch.setattr("attnlight.report.study.write_study", lambda folder: [])
             assert main(["study", "study.yaml", "--root=."]) == 0
         return root / "study"
@@ -303,7 +284,7 @@ def test_run_ends_with_its_study() -> None:
     if sys.platform != "linux":
         pytest.skip("the kernel ends a child with its parent on Linux")
     child = (
-        "import time; from attnlight.studies.executor import end_with_parent; "
+        "import time; from attnlight.processes import end_with_parent; "
         "end_with_parent(); print('up', flush=True); time.sleep(60)"
     )
     parent = subprocess.Popen(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from subprocess import TimeoutExpired
-from typing import IO, Any
+import pickle
+from concurrent.futures import Future
+from typing import Any, ClassVar
 
 import pytest
 
-from attnlight.studies import executor
-from attnlight.studies.executor import Executor
+from attnlight.studies import cli
+from attnlight.studies.job import Job
+from attnlight.studies.run_study import run_study
+from tests.studies import fake
 from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
-from tests.studies.fake import Instant
 
 PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
 
@@ -42,7 +44,8 @@ def test_whole_study(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     last = max(started.index(("test", name)) for name in lab.runs(WHOLE) if "l0.0" in name)
     assert started.index(("fit", "guide-adversary-s0")) > last
     printed = capsys.readouterr().out
-    assert "[12/12] guide-adversary-s0 finished in" in printed
+    assert "[12/12] guide-" in printed
+    assert "guide-adversary-s0 finished in" in printed
     assert "12 finished" in printed
     assert not list(lab.root.rglob("last.ckpt"))
     # F1 of lambda 0.05 is higher, and both are far enough.
@@ -135,40 +138,27 @@ def test_interrupted_runs_go_on(lab: Lab) -> None:
     assert lab.started() == [("test", "uniform-s0")]
 
 
-def test_interruption_ends_what_is_under_way(
+def test_interruption_cancels_what_waits(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended: list[str] = []
-
-    class Endless:
-        returncode = None
-
-        def __init__(self, command: list[str], **_: Any) -> None:
-            self.run = next(word for word in json.loads(command[3])[0] if word.startswith("--run="))
-
-        def poll(self) -> None:
-            if self.run == "--run=uniform-s0":
-                raise KeyboardInterrupt
-
-        def terminate(self) -> None:
-            ended.append(f"asked {self.run}")
-
-        def wait(self, timeout: float | None = None) -> None:
-            if timeout is not None and self.run == "--run=seed-b0-s1":
-                raise TimeoutExpired("attnlight", timeout)
-            ended.append(f"over {self.run}")
-
-        def kill(self) -> None:
-            ended.append(f"killed {self.run}")
-
     assert lab.run(WHOLE, "--only=base") == 0
-    before = lab.collected()
-    monkeypatch.setattr(executor, "Popen", Endless)
-    assert lab.run(WHOLE, "--jobs=2") == 130
+    before, futures, shut = lab.collected(), list[Future[int]](), list[bool]()
+
+    class Interrupted(fake.Here):
+        def submit(self, fn: Any, /, *_: Any, **__: Any) -> Future[Any]:
+            if len(futures) == 3:
+                raise KeyboardInterrupt
+            futures.append(Future())
+            return futures[-1]
+
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            shut.append(cancel_futures)
+
+    monkeypatch.setattr(cli, "ProcessExecutor", Interrupted)
+    assert lab.run(WHOLE) == 130
     assert "goes on where it was" in capsys.readouterr().out
-    uniform, seed = "--run=uniform-s0", "--run=seed-b0-s1"
-    asked = [f"asked {uniform}", f"asked {seed}"]
-    assert ended == [*asked, f"over {uniform}", f"killed {seed}", f"over {seed}"]
+    assert len(futures) == 3
+    assert shut == [True]
     assert lab.collected() == before, "what was there stays"
 
 
@@ -187,53 +177,63 @@ def test_a_larger_grid_tells_guides_anew(lab: Lab) -> None:
     assert guide_run(lab) == "adversary-kl-l0.05-s0"
 
 
-@pytest.mark.parametrize("given", [None, "5"])
-def test_what_processes_are_told(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, given: str | None
-) -> None:
-    told: list[dict[str, str]] = []
+def test_what_jobs_take_along(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[Job] = []
 
-    class Told(Instant):
-        def __init__(self, command: list[str], *, env: dict[str, str], **options: Any) -> None:
-            told.append(env)
-            super().__init__(command, env=env, **options)
+    class Noted(fake.Here):
+        def status(self, given: Any) -> int:
+            jobs.append(pickle.loads(pickle.dumps(given)))
+            return super().status(given)
 
-    monkeypatch.setattr(executor, "Popen", Told)
-    monkeypatch.setenv("SLURM_NTASKS", "4")
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    if given is not None:
-        monkeypatch.setenv("OMP_NUM_THREADS", given)
-    assert lab.run(PAIR, "--jobs=3") == 0
-    assert [environment["WANDB_JOB_TYPE"] for environment in told] == ["base", "uniform"]
-    assert {environment["OMP_NUM_THREADS"] for environment in told} == {given or "2"}
-    assert not any("SLURM_NTASKS" in environment for environment in told)
+    monkeypatch.setattr(cli, "ProcessExecutor", Noted)
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert lab.run(PAIR) == 0
+    assert [job.run for job in jobs] == ["base-s0", "uniform-s0"]
+    assert [job.environment["WANDB_JOB_TYPE"] for job in jobs] == ["base", "uniform"]
+    assert {job.environment["WANDB_PROJECT"] for job in jobs} == {"mine"}
+    assert not any("CUDA_VISIBLE_DEVICES" in job.environment for job in jobs), "the worker's own"
+
+
+class Failing(fake.Here):
+    """Ends the first jobs in some other way, and does the others."""
+
+    ends: ClassVar[list[int | Exception]] = []
+
+    def submit(self, fn: Any, /, *_: Any, **__: Any) -> Future[Any]:
+        if not self.ends:
+            return super().submit(fn)
+        future: Future[Any] = Future()
+        end = self.ends.pop(0)
+        future.set_exception(end) if isinstance(end, Exception) else future.set_result(end)
+        return future
 
 
 @pytest.mark.parametrize(
-    ("status", "log", "why"),
+    ("end", "log", "why", "times"),
     [
-        (2, b"one\n\xfftwo \n\n", "\ufffdtwo"),
-        (-9, b"one", "ended by SIGKILL"),
-        (1, b"\n", "$ attnlight fit -c"),
-        (0, b"fine", "it left no readable checkpoint, or not all records"),
+        (2, b"one\n\xfftwo \n\n", "\ufffdtwo", 1),
+        (1, b"\n", "it printed nothing", 1),
+        (0, b"fine", "it left no readable checkpoint, or not all records", 1),
+        (-9, b"one", "ended by SIGKILL", 2),
+        (255, b"one", "its process was lost", 2),
+        (OSError("the node\nis gone"), b"one", "its worker failed: the node is gone", 2),
     ],
 )
-def test_why_a_process_failed(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, status: int, log: bytes, why: str
+def test_why_a_job_failed_and_whether_it_is_tried_again(
+    lab: Lab, end: int | Exception, log: bytes, why: str, times: int
 ) -> None:
-    class Failed:
-        returncode = status
-
-        def __init__(self, _: Any, *, stdout: IO[bytes], **__: Any) -> None:
-            stdout.write(log)
-
-        def poll(self) -> int:
-            return self.returncode
-
-    monkeypatch.setattr(executor, "Popen", Failed)
-    outcome = Executor(lab.state(CONTENT), jobs=1, lock=0).work([*lab.runs(CONTENT).values()])
-    assert outcome.failed["base-s0"].startswith(why)
+    folder = lab.state(CONTENT)
+    folder.log("base-s0").parent.mkdir(parents=True)
+    folder.log("base-s0").write_bytes(log)
+    executor = Failing()
+    executor.ends[:] = [end] * times
+    (outcome,) = run_study(lab.write(CONTENT), lab.root, executor=executor).values()
+    assert outcome.failed == {"base-s0": why}
+    assert folder.state(lab.runs(CONTENT)["base-s0"]) == "failed"
+    executor.ends[:] = [end] * (times - 1)
+    (outcome,) = run_study(lab.write(CONTENT), lab.root, executor=executor).values()
+    assert outcome.finished == ["base-s0"]
 
 
 def test_dry_run_runs_nothing(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,200 @@
+"""A run of a study as a job: plain strings that any executor can pickle and start on any machine.
+
+`python -m attnlight.studies.job JSON` does a job in a process of its own.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attnlight.__main__ import main
+from attnlight.errors import InputError
+from attnlight.files import named_errors
+from attnlight.processes import end_with_parent
+from attnlight.studies.argv import evaluation_commands, fit_command
+from attnlight.studies.collect import selection
+from attnlight.studies.plan import PlannedRun, digests, plan
+from attnlight.studies.spec import read_studies
+from attnlight.studies.state import State, StudyFolder, exclusive, require_same_plan
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study. It looks itself at what is missing of the run.
+
+    So a job that is requeued goes on where it stopped, and one whose run another study does at the
+    same time waits for that and then has nothing to do.
+
+    Attributes:
+        file: The study file.
+        root: Folder of all runs.
+        name: Name of the study, from which that of its folder is made.
+        condition: The condition of the file, None where it has none.
+        run: Name of the run.
+        directory: The working directory, to which paths are relative.
+        environment: Environment variables to set.
+    """
+
+    file: str
+    root: str
+    name: str
+    condition: str | None
+    run: str
+    directory: str
+    environment: Mapping[str, str]
+
+    @property
+    def command(self) -> list[str]:
+        """The command line of a process that does the job."""
+        return [sys.executable, "-m", __spec__.name, json.dumps(asdict(self))]
+
+    def __call__(self) -> int:
+        """The exit status of the job in a process of its own, negative where a signal ended it."""
+        return subprocess.run(self.command, cwd=self.directory, check=False).returncode
+
+    def checkpoint(self) -> Any:  # noqa: ANN401
+        """What submitit puts into the queue again when a job's time is over: the same job."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+
+def folder_of(root: Path, name: str, condition: str | None) -> Path:
+    """The folder of a study, or of one of its conditions."""
+    return root / "-".join(filter(None, (name, condition)))
+
+
+def study_folders(file: Path, root: Path, name: str) -> list[StudyFolder]:
+    """The studies of a file, one for each of its conditions, with their folders in `root`.
+
+    Raises:
+        InputError: There is a mistake in the study file, or a folder holds another study.
+    """
+    folders = []
+    for study in read_studies(file):
+        runs, path = plan(study), folder_of(root, name, study.condition)
+        require_same_plan(path, digests(study, runs))
+        folders.append(StudyFolder(path, study, {run.name: run for run in runs}))
+    return folders
+
+
+def guide_run(folder: StudyFolder, run: PlannedRun) -> str | None:
+    """The run whose attention guides a run: that of the plan, or what validation selects by now."""
+    if run.guide != "adversary":
+        return run.guide_run
+    needs = [folder.runs[name] for name in run.needs]
+    selected = selection(folder, needs, folder.study.adversaries.term)
+    return None if selected is None else selected.guide_run(run.seed)
+
+
+def is_done(folder: StudyFolder, run: PlannedRun) -> bool:
+    """Whether a run is finished, and guided by the adversary that is selected now if by any."""
+    if folder.state(run) != "finished":
+        return False
+    return run.guide != "adversary" or (
+        all(is_done(folder, folder.runs[name]) for name in run.needs)
+        and folder.guide_run(run) == guide_run(folder, run)
+    )
+
+
+def missing_commands(folder: StudyFolder, run: PlannedRun) -> list[list[str]]:
+    """The arguments of `attnlight` for what is missing of a run: `fit`, or what follows it alone."""
+    if is_done(folder, run):
+        return []
+    guide, commands = guide_run(folder, run), evaluation_commands(folder.study, run, folder.path)
+    same_guide = folder.guide_run(run) == guide
+    if not folder.fitted(run) or not same_guide:
+        left, over = (folder.path / run.name / name for name in ("last.ckpt", "status.json"))
+        resume = left.is_file() and not over.is_file() and same_guide
+        how = ("--ckpt_path", "last") if resume else ("--overwrite",)
+        commands.insert(0, fit_command(folder.study, run, folder.path, guide, how))
+    return commands
+
+
+def perform(job: Job) -> None:
+    """Do what is missing of a job's run, in a process that does nothing else.
+
+    What is printed goes to the run's log.
+
+    Raises:
+        SystemExit: With the exit status of the command that failed, or with what is wrong.
+    """
+    end_with_parent()
+    os.chdir(job.directory)
+    os.environ.update(job.environment)
+    # In a SLURM allocation of several tasks Lightning would wait for those that srun starts.
+    os.environ.pop("SLURM_NTASKS", None)
+    # Lightning starts other ranks with the arguments of this process and the module of `__main__`.
+    sys.modules["__main__"] = importlib.import_module("attnlight.__main__")
+    root = Path(job.root)
+    log = folder_of(root, job.name, job.condition) / f"logs/{job.run}.log"
+    try:
+        print_to(log)
+        folders = study_folders(Path(job.file), root, job.name)
+        found = [f for f in folders if f.study.condition == job.condition and job.run in f.runs]
+        if not found:
+            raise InputError(f"{job.file} has changed: it has no run {job.run} any more.")
+        folder, run = found[0], found[0].runs[job.run]
+        with exclusive(log.with_suffix(".lock")):
+            commands, began = missing_commands(folder, run), time.monotonic()
+            state: State = "failed"
+            try:
+                _run_commands(job, commands)
+                state = folder.state(run)
+            finally:
+                if commands:
+                    folder.write_note(run, state, time.monotonic() - began)
+            if state == "finished":  # as large as the best epoch, and of no use any more
+                (folder.path / run.name / "last.ckpt").unlink(missing_ok=True)
+    except InputError as error:
+        sys.exit(f"attnlight: {error}")
+
+
+def print_to(log: Path) -> None:
+    """Append to a file what this process, and those that it starts, print.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    with named_errors(log):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+
+
+def _run_commands(job: Job, commands: Iterable[list[str]]) -> None:
+    """Run commands of `attnlight` in this process.
+
+    Raises:
+        SystemExit: With the status of the one that failed.
+    """
+    surroundings = dict(os.environ)
+    for place, command in enumerate(commands):
+        if place:
+            gc.collect()  # the trainer, model and corpus of the last one
+        if torch.distributed.is_initialized():  # a process is of one group of ranks in its life
+            os.execv(sys.executable, job.command)
+        print(f"$ attnlight {' '.join(command)}", flush=True)
+        sys.argv[1:] = command
+        if status := main():
+            sys.exit(status)
+        # Lightning leaves a seed, a rank and a port there, which a second command would take over.
+        os.environ.clear()
+        os.environ.update(surroundings)
+
+
+if __name__ == "__main__":
+    perform(Job(**json.loads(sys.argv[1])))

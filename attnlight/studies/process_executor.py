@@ -1,0 +1,124 @@
+"""The executor of studies on one machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import connection, forkserver, get_context
+from multiprocessing.context import ForkServerProcess
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from attnlight.processes import end_with_parent
+
+_PATIENCE = 20.0  # seconds in which an interrupted run may end by itself
+
+
+class ProcessExecutor(ThreadPoolExecutor):
+    """Starts each call in a process of its own, forked from one that has imported torch and Lightning.
+
+    A call's result is the exit status of its process, negative where a signal ended it. Processes
+    share out the GPUs that this process sees, by `CUDA_VISIBLE_DEVICES`, and the CPU's cores.
+
+    Args:
+        jobs: How many processes there are at a time; None: one for each GPU, or else for each core.
+    """
+
+    def __init__(self, jobs: int | None = None) -> None:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        gpus = [name for name in visible.split(",") if name]
+        gpus = gpus or [str(number) for number in range(torch.cuda.device_count())]
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        self.jobs = jobs or len(gpus) or cores
+        super().__init__(self.jobs)
+        self._environments = SimpleQueue[dict[str, str]]()
+        environment = {"OMP_NUM_THREADS": str(max(1, cores // self.jobs))} | os.environ
+        each = max(1, len(gpus) // self.jobs)
+        for job in range(self.jobs):
+            dealt = {"CUDA_VISIBLE_DEVICES": ",".join((gpus * self.jobs)[job * each :][:each])}
+            self._environments.put(environment | (dealt if gpus else {}))
+        self._context = get_context("forkserver")
+        self._context.set_forkserver_preload(["attnlight.cli", "attnlight.studies.job"])
+        with _environment(environment):  # libraries read the number of threads when imported
+            forkserver.ensure_running()
+        self._lock = Lock()  # multiprocessing looks at all processes when it starts one
+        self._processes: set[ForkServerProcess] = set()
+
+    @override
+    def submit(  # type: ignore[override]
+        self, fn: Callable[..., object], /, *args: Any, **kwargs: Any
+    ) -> Future[int]:
+        return super().submit(self._run, fn, args, kwargs)
+
+    def _run(self, fn: Callable[..., object], args: Any, kwargs: Any) -> int:  # noqa: ANN401
+        environment = self._environments.get()
+        process = self._context.Process(target=_call, args=(environment, fn, *args), kwargs=kwargs)
+        try:
+            with self._lock:
+                self._start(process)
+                self._processes.add(process)
+            connection.wait([process.sentinel])
+            with self._lock:
+                process.join()
+                self._processes.remove(process)
+        finally:
+            self._environments.put(environment)
+        status = process.exitcode
+        assert status is not None
+        return status
+
+    def _start(self, process: ForkServerProcess) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return process.start()
+            except ConnectionError:  # the server was killed a moment ago; another follows it
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    @override
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End, and with `cancel_futures` end the processes that are at work too."""
+        if cancel_futures:
+            super().shutdown(wait=False, cancel_futures=True)
+            with self._lock:
+                for process in self._processes:
+                    process.terminate()
+            deadline = time.monotonic() + _PATIENCE
+            while self._processes and time.monotonic() < deadline:
+                time.sleep(0.05)
+            with self._lock:
+                for process in self._processes:
+                    process.kill()
+        super().shutdown(wait)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Let the environment be another one for a while."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _call(environment: Mapping[str, str], fn: Callable[..., object], *args: Any) -> None:  # noqa: ANN401
+    """Call a function in a process of its own, whose environment is as given."""
+    end_with_parent()
+    os.environ.clear()
+    os.environ.update(environment)
+    torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
+    fn(*args)
