@@ -3,9 +3,9 @@
 from attnlight.functional.adversary.gradient_search import search_adversary
 from attnlight.functional.adversary.opaque import blackbox_adversary
 from attnlight.functional.adversary.worst_case import worst_case_attention, worst_case_js
-from attnlight.functional.attribution.attention_gradient import weight_gradient
 from attnlight.functional.attribution.input_gradient import input_gradient
 from attnlight.functional.attribution.leave_one_out import leave_one_out, left_out_logits, reencode
+from attnlight.functional.attribution.weight_gradient import weight_gradient
 from attnlight.functional.correlation import kendall_tau
 from attnlight.functional.divergence import (
     js_divergence,

@@ -14,13 +14,13 @@ from attnlight.functional.divergence import js_divergence, total_variation
 from attnlight.functional.masking import masked_softmax
 from attnlight.functional.random import draw_keys
 from attnlight.functional.readout.affine import read
-from attnlight.functional.readout.heads import head_readout, own_attention, own_items
-from attnlight.functional.readout.opaque import ReadCandidates
+from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits, head_readout
+from attnlight.functional.readout.opaque import ReadoutFunction
 
 
 def search_adversary(
     weights: Tensor,
-    item_logits: Tensor | ReadCandidates,
+    item_logits: Tensor | ReadoutFunction,
     mask: Tensor,
     epsilon: float,
     rows: Tensor,
@@ -66,10 +66,10 @@ def search_adversary(
         Adversary (B, N), or (B, H, N), and its JS in nats, (B,), or (B, H). All float64; JS is NaN
         where logits are not finite.
     """
-    own, reach = own_attention(weights, mask)
+    own, reach = flatten_heads(weights, mask)
     reader: Callable[[Tensor], Tensor]
     if isinstance(item_logits, Tensor):
-        reader = partial(read, item_logits=own_items(own, item_logits, reach))
+        reader = partial(read, item_logits=flatten_item_logits(own, item_logits, reach))
     else:
         reader = head_readout(item_logits, weights)
     base = reader(own.unsqueeze(1))

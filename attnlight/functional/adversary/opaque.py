@@ -19,8 +19,8 @@ from attnlight.functional.adversary.exact import js_from, one_item_js
 from attnlight.functional.adversary.line_search import NARROW, Brackets
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.ranking import ranking
-from attnlight.functional.readout.heads import Candidates, PartReadout, own_attention
-from attnlight.functional.readout.opaque import ReadCandidates
+from attnlight.functional.readout.heads import CandidateReadout, PartReadout, flatten_heads
+from attnlight.functional.readout.opaque import ReadoutFunction
 
 # Items of each kind at the ends of segments; candidates that are read at once; nats by which a
 # segment must promise more than the best so far; rounds of a search.
@@ -32,7 +32,7 @@ Segments = tuple[Tensor, Tensor, Tensor, Tensor]
 
 def blackbox_adversary(
     weights: Tensor,
-    readout: ReadCandidates,
+    readout: ReadoutFunction,
     mask: Tensor,
     epsilon: float,
     found: Tensor | None = None,
@@ -67,9 +67,9 @@ def blackbox_adversary(
     """
     if not epsilon > 0:
         raise InputError(f"epsilon is {epsilon}, but must be above 0")
-    own, reach = own_attention(weights, mask)
+    own, reach = flatten_heads(weights, mask)
     wide = weights.detach() if weights.ndim == 3 else weights.detach().unsqueeze(1)
-    search = _Search(Candidates(readout, wide, part, by_head=True), own, reach, epsilon)
+    search = _Search(CandidateReadout(readout, wide, part, by_head=True), own, reach, epsilon)
     if found is not None:
         given = found.double().reshape(own.shape)
         search.js = js_from(own, given)
@@ -93,9 +93,11 @@ class _Search:
         js: Its JS, (R,).
     """
 
-    def __init__(self, candidates: Candidates, own: Tensor, reach: Tensor, epsilon: float) -> None:
+    def __init__(
+        self, candidates: CandidateReadout, own: Tensor, reach: Tensor, epsilon: float
+    ) -> None:
         self._candidates, self._own, self._epsilon = candidates, own, epsilon
-        logits = candidates.own()
+        logits = candidates.original()
         self._prediction = logits.softmax(-1)
         self._winner = logits.argmax(-1, keepdim=True)
         self._odds = _log_odds(logits, self._winner)

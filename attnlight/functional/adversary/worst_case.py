@@ -20,7 +20,7 @@ from attnlight.functional.adversary.multiclass import best_on_edges, log_ratio_b
 from attnlight.functional.adversary.upper_bound import bound_by_pairs
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.readout.affine import read
-from attnlight.functional.readout.heads import own_attention, own_items
+from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
 
 # What rounding may add to the distance between predictions at a vertex.
 _ROUNDING = 1e-12
@@ -64,8 +64,8 @@ def worst_case_attention(
     """
     if not epsilon > 0:  # to rounding, no other attention's prediction is equal
         raise InputError(f"epsilon is {epsilon}, but must be above 0")
-    own, reach = own_attention(weights, mask)
-    items = own_items(own, item_logits, reach)
+    own, reach = flatten_heads(weights, mask)
+    items = flatten_item_logits(own, item_logits, reach)
     broken = ~read(own, items).isfinite().all(-1)
     items = items.masked_fill(broken[:, None, None], 0.0)
     if items.shape[-1] == 2:
@@ -113,8 +113,8 @@ def worst_case_js(weights: Tensor, item_logits: Tensor, mask: Tensor, epsilons: 
         raise InputError(f"epsilons are {epsilons.tolist()}, but must be above 0 and ascending")
     if item_logits.shape[-1] != 2:
         raise InputError(f"item logits are of {item_logits.shape[-1]} classes, but must be of 2")
-    own, reach = own_attention(weights, mask)
-    items = own_items(own, item_logits, reach)
+    own, reach = flatten_heads(weights, mask)
+    items = flatten_item_logits(own, item_logits, reach)
     broken = ~read(own, items).isfinite().all(-1)
     items = items.masked_fill(broken[:, None, None], 0.0)
     q, p = read(own, items).softmax(-1).unsqueeze(1).unbind(-1)

@@ -17,18 +17,18 @@ from attnlight.functional import (
     total_variation,
     worst_case_attention,
 )
-from attnlight.functional.readout.opaque import ReadCandidates
+from attnlight.functional.readout.opaque import ReadoutFunction
 from tests.functional.adversaries import KINDS, case, jensen_shannon
 
 
-def affine(logits: Tensor) -> ReadCandidates:
+def affine(logits: Tensor) -> ReadoutFunction:
     """The readout of item logits, one head."""
     return lambda candidates: read(candidates.squeeze(1), logits)
 
 
 def squashed(
     rows: int, items: int, classes: int, seed: int = 0
-) -> tuple[Tensor, ReadCandidates, Tensor]:
+) -> tuple[Tensor, ReadoutFunction, Tensor]:
     """Weights (R, N), a readout through tanh, and a mask of all lengths from 1."""
     random = torch.Generator().manual_seed(seed)
     weights, _, mask = case("random", rows, items, seed=seed)
