@@ -15,7 +15,7 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
-from attnlight.functional import largest_js, total_variation
+from attnlight.functional import max_js, total_variation
 from attnlight.functional.readout.heads import flatten_heads
 from attnlight.models.readout import Readout
 from attnlight.statistics.frontier import EPSILONS
@@ -186,7 +186,7 @@ class AdversarialAttention(InterpretabilityTest):
         adversary, worst, upper = readout.worst_case(self.epsilon, found, programs)
         # The largest that any attention can have; a single item has no choice.
         own, reach = flatten_heads(output.weights, output.mask)
-        largest = largest_js(own, reach).reshape(worst.shape)
+        largest = max_js(own, reach).reshape(worst.shape)
         largest = largest.masked_fill((readout.lengths < 2)[:, None], torch.nan)
         columns = {
             "worst_js": worst,

@@ -13,7 +13,7 @@ from attnlight.functional.readout.instances import (
     texts_of_rows,
 )
 
-# Tokens, padding included, whose gradients are taken together: larger blocks are no faster on a CPU.
+# Tokens, with padding, whose gradients are taken together: larger blocks are no faster on a CPU.
 _CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 10, 1 << 16
 
 
@@ -31,8 +31,8 @@ def input_gradient(
     winner. For two classes this is 2 (1 - s) |D|, from one backward pass; C classes take C - 1.
 
     Where rows are tokens or sentences the result is |D|, the gradient times embedding of the log
-    odds of the row's predicted class: it equals that of this class's probability up to a factor that
-    is constant over the items of a row. One backward pass serves one row of each text.
+    odds of the row's predicted class: it equals that of this class's probability up to a factor
+    that is constant over the items of a row. One backward pass serves one row of each text.
 
     For an item that is a sentence the products are summed over its words, boundary tokens excluded,
     before absolute values are taken.
@@ -79,16 +79,15 @@ def input_gradient(
 def _token_gradients(
     model: AttentionModel, batch: TextBatch, output: AttentionOutput, detached: bool
 ) -> Tensor:
-    """Importance (R, N) of the items to rows that are tokens; texts of similar length together."""
+    """Importance (R, N) of items to rows that are tokens, by blocks of texts of similar length."""
     text = require_rows_of_tokens(batch, output)
     text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
     ends = last_places(text_mask) + 1
     order = ends.argsort(stable=True)
     importance = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
     tokens = _CPU_TOKENS if output.mask.device.type == "cpu" else _ACCELERATOR_TOKENS
-    for block in blocks(
-        ends[order].tolist(), tokens * text_mask.numel() // max(batch.mask.numel(), 1)
-    ):
+    budget = tokens * text_mask.numel() // max(batch.mask.numel(), 1)
+    for block in blocks(ends[order].tolist(), budget):
         texts = order[block].sort().values
         rows, items = torch.isin(text, texts).nonzero().squeeze(-1), int(ends[texts].max())
         # Without the padding that only longer texts need.

@@ -98,7 +98,7 @@ def reencode(
         budget: Tokens encoded at once, at least one text.
 
     Returns:
-        (R, N, C); NaN off the mask, where no item remains, and for the token that the row itself is.
+        (R, N, C); NaN off the mask, where no item remains, and for the row's token itself.
 
     Raises:
         InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
@@ -125,8 +125,8 @@ def reencode(
         shortened_logits = model(shortened).logits.to(logits.dtype)
         rows = texts
         if not one_row_per_text:
-            # Not derived from the rows of the shortened texts: neighbours may be copies of one text,
-            # and one row each at different places does not separate them.
+            # Not derived from the rows of the shortened texts: neighbours may be copies of one
+            # text, and one row each at different places does not separate them.
             shortened_row, place = is_row[texts].nonzero().unbind(-1)
             others = place != places[shortened_row]
             shortened_row, place = shortened_row[others], place[others]
@@ -159,7 +159,7 @@ def deletions(mask: Tensor, ends: Tensor, budget: int) -> Iterator[tuple[Tensor,
 
 
 def blocks(lengths: list[int], budget: int) -> Iterator[slice]:
-    """Split ascending lengths into blocks whose padded size is at most the budget, or of length 1."""
+    """Split ascending lengths into blocks with padded sizes up to the budget, at least one each."""
     start = 0
     for place, length in enumerate(lengths):
         if place > start and (place + 1 - start) * length > budget:

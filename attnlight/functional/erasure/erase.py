@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 
 
 def weighted_items(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor:
-    """Weighted logits of each item followed by its weight, (B, H, N, C + 1) float64, 0 off the mask.
+    """Weighted logits of each item, then its weight, (B, H, N, C + 1) float64, 0 off the mask.
 
     Args:
         weights: (B, N), or (B, H, N).
@@ -83,8 +83,8 @@ def erase_ranking(
         order: Items from the first to be erased to the last, then padding, (B, N) long.
 
     Returns:
-        (B, N, C) float64; row k is after erasing the first k + 1 items, `bias` from the row on where
-        no item remains.
+        (B, N, C) float64; row k is after erasing the first k + 1 items, `bias` from the row on
+        where no item remains.
     """
     terms = weighted_items(weights, item_logits, mask)
     terms = terms.gather(2, order[:, None, :, None].expand_as(terms))

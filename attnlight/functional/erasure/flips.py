@@ -57,8 +57,9 @@ def minimal_flip_set(
     `w_i (z_iy - z_ic)`, and renormalising does not change the sign of the lead, so the k items with
     the largest such terms favour class c most; the minimum over c is the answer.
 
-    With several heads, each renormalised separately, this argument fails: the same greedy orders, by
-    terms summed over heads, give a set that changes the decision, and its size is an upper bound.
+    With several heads, each renormalised separately, this argument fails: the same greedy orders,
+    by terms summed over heads, give a set that changes the decision, and its size is an upper
+    bound.
 
     Args:
         weights: (B, N), or (B, H, N).
@@ -102,8 +103,8 @@ def _flippable_rows(
     every rival, no erasure changes the decision.
 
     Returns:
-        The rows (r,) long, their terms (r, H, N, C + 1), logits of an empty context, (C,) or (r, C),
-        decision (r,) and all other classes (r, C - 1).
+        The rows (r,) long, their terms (r, H, N, C + 1), logits of an empty context, (C,) or
+        (r, C), decision (r,) and all other classes (r, C - 1).
     """
     expanded, items = weights, item_logits
     if weights.ndim == 2:
@@ -180,8 +181,8 @@ def _rival_wins(
 ) -> Tensor:
     """Whether a rival wins on the first 1, 2, ... items of orders (B, K, M), (B, K, M) bool.
 
-    For the columns (B, C + 1, N) of one head. Sums are compared undivided, since rounding a quotient
-    could turn a lead into a tie.
+    For the columns (B, C + 1, N) of one head. Sums are compared undivided, since rounding a
+    quotient could turn a lead into a tie.
     """
 
     def sums(classes: Tensor) -> Tensor:

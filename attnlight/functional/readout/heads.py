@@ -1,7 +1,7 @@
 """Heads as rows: one head varies, the others keep their original attention.
 
-For an affine readout the other heads' logits are added to the item logits, which is exact; otherwise
-the readout is evaluated on all heads.
+For an affine readout the other heads' logits are added to the item logits, which is exact;
+otherwise the readout is evaluated on all heads.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def head_readout(readout: ReadoutFunction, weights: Tensor) -> Callable[[Tensor]
 class CandidateReadout:
     """Logits of candidate attentions, any number of them per row.
 
-    Rows with similar numbers of candidates are evaluated together: numbers are rounded up to a power
-    of 2, above 8 to a multiple of a quarter of it, since one readout per number would cost more than
-    the padding.
+    Rows with similar numbers of candidates are evaluated together: numbers are rounded up to a
+    power of 2, above 8 to a multiple of a quarter of it, since one readout per number would cost
+    more than the padding.
 
     Args:
         readout: From candidates (B, H, K, N) of all rows to logits (B, K, C).
@@ -141,11 +141,9 @@ class CandidateReadout:
                 index = heads[places][..., None, None].expand(-1, -1, 1, context.shape[-1])
                 attention = context.scatter_(2, index, attention.unsqueeze(2))
             readout = self.readout if self.part is None else self.part(group)
-            evaluated = readout(attention.transpose(1, 2))[real].double()
-            logits = (
-                evaluated.new_empty(len(rows), evaluated.shape[-1]) if logits is None else logits
-            )
-            logits[places[real]] = evaluated
+            values = readout(attention.transpose(1, 2))[real].double()
+            logits = values.new_empty(len(rows), values.shape[-1]) if logits is None else logits
+            logits[places[real]] = values
         assert logits is not None
         return logits
 
@@ -166,8 +164,8 @@ class CandidateReadout:
 def head_divergences(weights: Tensor, base: Tensor) -> Tensor:
     """Jensen-Shannon divergence between each pair of heads of two models, summed over rows.
 
-    Sums over parts of the rows add up to the sum over all. Computed as the entropy of the mean minus
-    the mean of the entropies, with an error near 1e-13 per row.
+    Sums over parts of the rows add up to the sum over all. Computed as the entropy of the mean
+    minus the mean of the entropies, with an error near 1e-13 per row.
 
     Args:
         weights: Attention (R, H, N), each row summing to 1, 0 off its mask.

@@ -45,9 +45,8 @@ def erase_each_opaque(
     for pairs in torch.split(mask.nonzero(), size):
         row, item = pairs.unbind(-1)
         candidates, nonempty = _renormalized(weights[row], places != item[:, None])
-        erased[row[nonempty], item[nonempty]] = readout(
-            row[nonempty], candidates[nonempty]
-        ).double()
+        rows, items = row[nonempty], item[nonempty]
+        erased[rows, items] = readout(rows, candidates[nonempty]).double()
         erased[row[~nonempty], item[~nonempty]] = empty[row[~nonempty]]
     return erased
 
@@ -62,7 +61,7 @@ def first_flip_opaque(
 ) -> Tensor:
     """Number of items of rankings erased when the decision first changes.
 
-    A ranking is evaluated up to the change, in steps of one erasure first and then of more.
+    A ranking is evaluated up to the change, by one erasure at first and then by several at once.
 
     Args:
         readout: From rows (E,) and their attentions (E, H, N) to logits (E, C).
@@ -86,9 +85,7 @@ def first_flip_opaque(
         while len(rows):
             erased = torch.arange(first, first + steps, device=mask.device) + 1
             remaining = place.unsqueeze(1) >= erased[:, None]
-            candidates, nonempty = _renormalized(
-                weights[rows].unsqueeze(1), remaining
-            )  # (E, S, H, N)
+            candidates, nonempty = _renormalized(weights[rows, None], remaining)  # (E, S, H, N)
             nonempty &= erased <= lengths[rows, None]
             changed = empty_changes[rows, None] & (erased <= lengths[rows, None])
             flat_rows = rows[:, None].expand(nonempty.shape)[nonempty]
@@ -126,7 +123,7 @@ def readout_gradient(readout: ReadoutFunction, weights: Tensor, mask: Tensor) ->
 
 
 def _renormalized(weights: Tensor, remaining: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights (..., H, N) of the remaining items (..., N), renormalised, and whether any is above 0."""
+    """Renormalised weights (..., H, N) of remaining items (..., N), and whether any is above 0."""
     masked = weights * remaining.unsqueeze(-2)
     mass = masked.sum(-1, keepdim=True)
     return masked / torch.where(mass > 0, mass, 1.0), (mass > 0).any(-2).squeeze(-1)

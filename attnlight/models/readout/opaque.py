@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.functional import blackbox_adversary, permuted_weights
+from attnlight.functional import opaque_adversary, permuted_weights
 from attnlight.functional.readout.heads import CandidateReadout, head_readout
 from attnlight.functional.readout.opaque import (
     erase_each_opaque,
@@ -80,7 +80,7 @@ class OpaqueReadout(Readout):
         self, epsilon: float, found: Tensor | None = None, programs: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
         output, source = self.output, partial(self.model.readout, self.output)
-        adversary, js = blackbox_adversary(
+        adversary, js = opaque_adversary(
             output.weights, source, output.mask, epsilon, found, self._part
         )
         return adversary, js, torch.full_like(js, torch.nan)
