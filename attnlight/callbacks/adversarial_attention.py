@@ -15,8 +15,8 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
-from attnlight.functional import largest_js, total_variation
-from attnlight.functional.readout.heads import own_attention
+from attnlight.functional import max_js, total_variation
+from attnlight.functional.readout.heads import flatten_heads
 from attnlight.models.readout import Readout
 from attnlight.statistics.frontier import EPSILONS
 
@@ -185,8 +185,8 @@ class AdversarialAttention(InterpretabilityTest):
         programs = self.program_instances != 0
         adversary, worst, upper = readout.worst_case(self.epsilon, found, programs)
         # The largest that any attention can have; a single item has no choice.
-        own, reach = own_attention(output.weights, output.mask)
-        largest = largest_js(own, reach).reshape(worst.shape)
+        own, reach = flatten_heads(output.weights, output.mask)
+        largest = max_js(own, reach).reshape(worst.shape)
         largest = largest.masked_fill((readout.lengths < 2)[:, None], torch.nan)
         columns = {
             "worst_js": worst,
@@ -237,7 +237,7 @@ class AdversarialAttention(InterpretabilityTest):
 
 def _moved(readout: Readout, attention: Tensor) -> Tensor:
     """How far attention (R, H, N) in place of each head's own moves the prediction, (R, H)."""
-    own, _ = own_attention(readout.output.weights, readout.output.mask)
+    own, _ = flatten_heads(readout.output.weights, readout.output.mask)
     pairs = torch.stack([attention.flatten(0, 1), own], dim=1).unsqueeze(1)
     found, before = readout.by_head().candidates(pairs).softmax(-1).unbind(1)
     return total_variation(found, before).reshape(attention.shape[:2])

@@ -16,7 +16,7 @@ from attnlight.callbacks.validate_output import broken_rows
 from attnlight.data.samplers import OnceSampler
 from attnlight.errors import InputError
 from attnlight.functional import js_divergence, kendall_tau, total_variation
-from attnlight.functional.divergence import js_share
+from attnlight.functional.divergence import normalized_js
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.heads import head_divergences
 from attnlight.models.readout import Readout
@@ -109,7 +109,7 @@ class BaseDivergence(InterpretabilityTest):
         probabilities = output.logits.double().softmax(dim=-1)
         columns = {
             "attention_js": divergence.mean(dim=-1),
-            "attention_js_share": js_share(own, weights, output.mask),
+            "attention_js_share": normalized_js(own, weights, output.mask),
             "prediction_tvd": total_variation(probabilities, base.softmax(dim=-1)),
             "base_max_attention": weights.amax(dim=-1).mean(dim=-1),
             "base_prediction": base.argmax(dim=-1),

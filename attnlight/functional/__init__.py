@@ -1,17 +1,19 @@
 """Pure functions on tensors: no Lightning, no files, no global state."""
 
+import warnings
+
 from attnlight.functional.adversary.gradient_search import search_adversary
-from attnlight.functional.adversary.opaque import blackbox_adversary
+from attnlight.functional.adversary.opaque_adversary import opaque_adversary
 from attnlight.functional.adversary.worst_case import worst_case_attention, worst_case_js
-from attnlight.functional.attribution.attention_gradient import weight_gradient
 from attnlight.functional.attribution.input_gradient import input_gradient
 from attnlight.functional.attribution.leave_one_out import leave_one_out, left_out_logits, reencode
+from attnlight.functional.attribution.weight_gradient import weight_gradient
 from attnlight.functional.correlation import kendall_tau
 from attnlight.functional.divergence import (
     js_divergence,
-    js_share,
     kl_divergence,
-    largest_js,
+    max_js,
+    normalized_js,
     total_variation,
 )
 from attnlight.functional.erasure.erase import erase_each, erase_ranking
@@ -23,7 +25,6 @@ from attnlight.functional.readout.affine import permuted_logits, permuted_weight
 
 __all__ = [
     "attention_entropy",
-    "blackbox_adversary",
     "dense_ranks",
     "draw_keys",
     "erase_each",
@@ -31,14 +32,15 @@ __all__ = [
     "first_flip",
     "input_gradient",
     "js_divergence",
-    "js_share",
     "kendall_tau",
     "kl_divergence",
-    "largest_js",
     "leave_one_out",
     "left_out_logits",
     "masked_softmax",
+    "max_js",
     "minimal_flip_set",
+    "normalized_js",
+    "opaque_adversary",
     "permutations",
     "permuted_logits",
     "permuted_weights",
@@ -52,3 +54,18 @@ __all__ = [
     "worst_case_attention",
     "worst_case_js",
 ]
+
+_RENAMED = {
+    "blackbox_adversary": "opaque_adversary",
+    "js_share": "normalized_js",
+    "largest_js": "max_js",
+}
+
+
+def __getattr__(name: str) -> object:
+    """A function by its former name, with a warning."""
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    message = f"{__name__}.{name} is deprecated; use {_RENAMED[name]}"
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]

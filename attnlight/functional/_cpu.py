@@ -1,4 +1,4 @@
-"""Sorting along the last dimension; on a CPU numpy's, which is vectorised (AVX2, AVX-512)."""
+"""Sorting, row-wise maxima and reusable buffers for CPU tensors."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import Tensor
 
 
 def sorted_keys(keys: Tensor) -> Tensor:
-    """Keys in ascending order, perhaps in place."""
+    """Keys in ascending order along the last dimension, possibly sorted in place."""
     if keys.device.type != "cpu":
         return keys.sort(-1).values
-    # About ten times as fast as torch's.
+    # NumPy's sort is vectorised (AVX2, AVX-512): about ten times as fast as torch's.
     keys.numpy().sort(axis=-1)
     return keys
 
 
 def best_of_each(rows: Tensor, values: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
-    """Entries that are the best of their row, one for each, and the best so far with them.
+    """The best entry of each row that improves on the best so far, and the updated best values.
 
     Args:
         rows: Row of each entry, (E,) long, in any order.
@@ -27,7 +27,7 @@ def best_of_each(rows: Tensor, values: Tensor, best: Tensor) -> tuple[Tensor, Te
         best: Best value so far of each row, (R,).
 
     Returns:
-        Places (U,) of entries above the best so far, of equal ones the first; and (R,).
+        Places (U,) of the improving entries, of equal ones the first; and the best values, (R,).
     """
     top = best.scatter_reduce(0, rows, values, "amax")
     places = ((values == top[rows]) & (values > best[rows])).nonzero().squeeze(-1)
@@ -38,25 +38,25 @@ def best_of_each(rows: Tensor, values: Tensor, best: Tensor) -> tuple[Tensor, Te
 
 
 class Scratch(threading.local):
-    """Large tensors by name, the same memory for each; every thread has its own.
+    """Reusable buffers by name, separate for each thread.
 
-    What `take` gives is overwritten by the next tensor of that name: copy what is to last.
+    A tensor from `take` is overwritten by the next one of that name.
     """
 
     def take(
         self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
     ) -> Tensor:
-        """An uninitialised tensor."""
+        """An uninitialised tensor in the buffer of that name."""
         count = math.prod(shape)
-        held: dict[str, Tensor] = vars(self)  # each thread's own
-        memory = held.get(name)
+        buffers: dict[str, Tensor] = vars(self)  # separate for each thread
+        buffer = buffers.get(name)
         if (
-            memory is None
-            or (memory.dtype, memory.device) != (dtype, device)
-            or len(memory) < count
+            buffer is None
+            or (buffer.dtype, buffer.device) != (dtype, device)
+            or len(buffer) < count
         ):
-            held.pop(name, None)  # first, so that both are never held
+            buffers.pop(name, None)  # before the allocation, to free its memory
             # A tensor made in inference mode could not be written outside it.
             with torch.inference_mode(False):
-                memory = held[name] = torch.empty(count, dtype=dtype, device=device)
-        return memory[:count].view(shape)
+                buffer = buffers[name] = torch.empty(count, dtype=dtype, device=device)
+        return buffer[:count].view(shape)

@@ -18,7 +18,7 @@ def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Kendall's tau-b and its two-sided p-value, as `scipy.stats.kendalltau` gives them.
 
     The p-value is exact without ties and with at most 33 items or at most one discordant (or
-    concordant) pair, else asymptotic (Kendall, 1970). Time grows with N log^2 N, memory with N.
+    concordant) pair, else asymptotic (Kendall, 1970). It takes O(N log^2 N) time and O(N) memory.
 
     Args:
         x: (B, N), or (B, ..., N) such as (B, H, N) for H heads.
@@ -33,34 +33,34 @@ def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     width = x.shape[-1]
     mask = mask.reshape(len(mask), *(1,) * (x.ndim - 2), width).expand_as(x).flatten(0, -2)
     x, y = (scores.flatten(0, -2).double().masked_fill(~mask, math.inf) for scores in (x, y))
-    unknown = (x.isnan() | y.isnan()).any(-1)
+    has_nan = (x.isnan() | y.isnan()).any(-1)
     x, y = (dense_ranks(scores, mask, exact=True).masked_fill_(~mask, width) for scores in (x, y))
     joint = (x * (width + 1) + y).sort(-1).values
     discordant = _inversions(joint % (width + 1)).double()
-    front = mask.sort(-1, descending=True).values
+    compact_mask = mask.sort(-1, descending=True).values
     items = mask.sum(-1).double()
     x_ties, y_ties = _ties(x, mask), _ties(y, mask)
-    joint = dense_ranks(joint, front, exact=True).masked_fill_(~front, width)
-    joint_ties, _, _ = _ties(joint, front)
+    joint = dense_ranks(joint, compact_mask, exact=True).masked_fill_(~compact_mask, width)
+    joint_ties, _, _ = _ties(joint, compact_mask)
     pairs = items * (items - 1) / 2
     untied_x, untied_y = pairs - x_ties[0], pairs - y_ties[0]
     undefined = (untied_x <= 0) | (untied_y <= 0)
     excess = pairs - x_ties[0] - y_ties[0] + joint_ties - 2 * discordant
     tau = (excess / untied_x.sqrt() / untied_y.sqrt()).clamp(-1, 1)
-    both = 2 * pairs
-    variance = (both * (2 * items + 5) - x_ties[2] - y_ties[2]) / 18
-    variance += 2 * x_ties[0] * y_ties[0] / both
-    variance += x_ties[1] * y_ties[1] / (9 * both * (items - 2))
+    ordered_pairs = 2 * pairs
+    variance = (ordered_pairs * (2 * items + 5) - x_ties[2] - y_ties[2]) / 18
+    variance += 2 * x_ties[0] * y_ties[0] / ordered_pairs
+    variance += x_ties[1] * y_ties[1] / (9 * ordered_pairs * (items - 2))
     asymptotic = torch.erfc((excess / variance.sqrt()).abs() / math.sqrt(2))
     fewer = torch.minimum(discordant, pairs - discordant)
     exact = (x_ties[0] + y_ties[0] == 0) & ((items <= _EXACT_ITEMS) | (fewer <= 1))
     table = _table().to(items.device)
     column = fewer.clamp(0, table.shape[1] - 1).long()
-    few = table[items.clamp(0, _EXACT_ITEMS).long(), column]
+    exact_p = table[items.clamp(0, _EXACT_ITEMS).long(), column]
     # 2 / n! if no pair is discordant, 2 / (n - 1)! if one is.
-    many = 2 * torch.exp(-torch.lgamma(items + 1 - fewer))
-    p = torch.where(exact, torch.where(items <= _EXACT_ITEMS, few, many), asymptotic)
-    undefined |= unknown
+    extreme_p = 2 * torch.exp(-torch.lgamma(items + 1 - fewer))
+    p = torch.where(exact, torch.where(items <= _EXACT_ITEMS, exact_p, extreme_p), asymptotic)
+    undefined |= has_nan
     tau, p = (values.masked_fill(undefined, math.nan).reshape(shape) for values in (tau, p))
     return tau, p
 

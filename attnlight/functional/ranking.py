@@ -1,4 +1,4 @@
-"""Orders in which items are erased, and a random other item to compare the first with."""
+"""Rankings of items by score and at random, and random items for comparison."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def ranking(scores: Tensor, mask: Tensor) -> Tensor:
     """Items from the highest score to the lowest, tied ones from left to right.
 
     Args:
-        scores: (B, N); ties as `dense_ranks` finds them.
+        scores: (B, N); ties are those of `dense_ranks`.
         mask: The items to rank, (B, N) bool.
 
     Returns:
-        (B, N) long, what is off the mask last.
+        (B, N) long, places off the mask last.
     """
     ranks, items = dense_ranks(scores, mask), mask.shape[1]
-    # Unique keys: from the highest rank to -1, within it from left to right.
+    # Unique keys: by descending rank, then from left to right.
     keys = (items - ranks) * items + torch.arange(items, device=mask.device)
     return sorted_keys(keys) % items
 
@@ -28,7 +28,7 @@ def ranking(scores: Tensor, mask: Tensor) -> Tensor:
 def random_rankings(mask: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor:
     """Uniform random orders of the items of each row.
 
-    A row's orders depend on the seed, the row and its number of items alone.
+    A row's orders depend only on the seed, the row and its number of items.
 
     Args:
         mask: The items to rank, (B, N) bool.
@@ -37,13 +37,13 @@ def random_rankings(mask: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor
         seed: Any integer.
 
     Returns:
-        (B, K, N) long, what is off the mask last.
+        (B, K, N) long, places off the mask last.
     """
     places = item_places(mask)
     shuffles = permutations(mask.sum(-1), rows, draws, seed)
     longest = shuffles.shape[-1]
-    wide = places.unsqueeze(1).expand(-1, draws, -1)
-    return torch.cat([wide.gather(-1, shuffles), wide[..., longest:]], dim=-1)
+    expanded = places.unsqueeze(1).expand(-1, draws, -1)
+    return torch.cat([expanded.gather(-1, shuffles), expanded[..., longest:]], dim=-1)
 
 
 def random_others(
@@ -51,50 +51,49 @@ def random_others(
 ) -> Tensor:
     """For each of K items, one uniform draw among the other items of its row.
 
-    The draws of a row come from one number, so that rankings with the same first item are compared
-    with the same other one.
+    All draws of a row derive from one random number, so that equal first items get equal draws.
 
     Args:
         mask: The items to draw from, (B, N) bool.
         rows: Dataset index and position of each row, (B, 2) long.
-        first: Places of the items that are not drawn, (B, K) long.
+        first: Places of the items excluded from the draws, (B, K) long.
         seed: Any integer.
-        released: Draw the "random non-top" item of Serrano and Smith's released code, which takes a
-            number from 1 to L - 1, drawn as if into a ranking, as a place in the text: never the
-            first item, and with probability 1 / (L - 1) `first` itself, unless that is the first.
+        released: Draw the "random non-top" item of Serrano and Smith's released code, which uses a
+            rank drawn from 1 to L - 1 as a place in the text: never the first item of the text, and
+            with probability 1 / (L - 1) `first` itself, unless that is the first item.
 
     Returns:
         Places (B, K) long; meaningless in rows with fewer than two items.
     """
     numbers = draw_keys(seed, rows[:, 0], rows[:, 1], 1, 1).squeeze(-1)
-    drawn = (numbers & 0x7FFFFFFF_FFFFFFFF) % (mask.sum(-1, keepdim=True) - 1).clamp(min=1)
-    skipped = torch.zeros_like(first) if released else mask.cumsum(-1).gather(-1, first) - 1
-    others = (drawn + (drawn >= skipped)).clamp(max=mask.shape[1] - 1)
+    draws = (numbers & 0x7FFFFFFF_FFFFFFFF) % (mask.sum(-1, keepdim=True) - 1).clamp(min=1)
+    excluded = torch.zeros_like(first) if released else mask.cumsum(-1).gather(-1, first) - 1
+    others = (draws + (draws >= excluded)).clamp(max=mask.shape[1] - 1)
     return item_places(mask).gather(-1, others)
 
 
 def item_places(mask: Tensor) -> Tensor:
-    """Places of the items from left to right, then those of what is off the mask, (B, N) long."""
+    """Places of the items from left to right, then those off the mask, (B, N) long."""
     places = torch.arange(mask.shape[1], device=mask.device)
-    if torch.equal(mask, places < mask.sum(-1, keepdim=True)):  # as a text's padding is
+    if torch.equal(mask, places < mask.sum(-1, keepdim=True)):  # only trailing padding
         return places.expand(mask.shape)
     return mask.byte().sort(dim=-1, descending=True, stable=True).indices
 
 
-# Of the largest absolute score of an instance.
+# Tolerance relative to the largest absolute score of an instance.
 TIE = 1e-5
 
 
 def dense_ranks(scores: Tensor, mask: Tensor, exact: bool = False) -> Tensor:
-    """Ranks from 0, ascending, in which scores that nearly agree are equal.
+    """Dense ranks from 0, ascending, in which nearly equal scores are tied.
 
-    Sorted scores are of one rank as long as each is within 1e-5 of the instance's largest absolute
-    score of the one before it.
+    Consecutive sorted scores are tied if they differ by at most 1e-5 of the instance's largest
+    absolute score.
 
     Args:
-        scores: (B, N); a row with a NaN in its mask is all tied.
+        scores: (B, N); in a row with NaN in its mask all items are tied.
         mask: The items to rank, (B, N) bool.
-        exact: Only equal scores are of one rank; a NaN in the mask then makes the ranks meaningless.
+        exact: Only equal scores are tied; NaN in the mask then makes the ranks meaningless.
 
     Returns:
         (B, N) long, -1 off the mask.

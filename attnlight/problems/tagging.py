@@ -15,8 +15,8 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.bio import split_tag
 from attnlight.errors import InputError
+from attnlight.functional.chunks import TagScheme, count_chunks, find_chunks
 from attnlight.functional.readout.instances import texts_of_rows
-from attnlight.functional.spans import TagScheme, count_chunks, find_chunks
 from attnlight.problems.base import Flags, Numbers, Problem
 from attnlight.problems.released import YANG
 from attnlight.problems.words import Words

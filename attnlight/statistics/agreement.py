@@ -1,4 +1,4 @@
-"""How far several runs agree on which items matter. Arrays are NumPy's: scores come from records."""
+"""Inter-seed agreement of item importance. Arrays are NumPy's, since scores come from records."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from attnlight.statistics.bootstrap import (
 )
 
 Scores = Sequence[NDArray[np.floating]]
-_ITEMS = 1 << 18  # correlated at once
+_ITEMS = 1 << 18  # items correlated at once
 
 
 def tau_between(first: Scores, second: Scores) -> NDArray[np.float64]:
-    """Kendall's tau-b of two scorings of the items of n instances, ties as `dense_ranks` has them.
+    """Kendall's tau-b of two scorings of the items of n instances, with the ties of `dense_ranks`.
 
     Args:
         first: Scores of each instance's items, one array for each.
@@ -38,33 +38,35 @@ def tau_between(first: Scores, second: Scores) -> NDArray[np.float64]:
         (n,), NaN where undefined.
     """
     tau = np.full(len(first), np.nan)
-    for chosen in _blocks(first):
-        rows = [np.array(scores[i], np.float64) for scores in (first, second) for i in chosen]
+    for block in _blocks(first):
+        rows = [np.array(scores[i], np.float64) for scores in (first, second) for i in block]
         padded = pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True)
-        one, other = padded.chunk(2)
-        lengths = torch.tensor([len(first[i]) for i in chosen])
+        first_scores, second_scores = padded.chunk(2)
+        lengths = torch.tensor([len(first[i]) for i in block])
         mask = torch.arange(padded.shape[1]) < lengths[:, None]
-        found, _ = kendall_tau(dense_ranks(one, mask), dense_ranks(other, mask), mask)
-        tau[chosen] = found.numpy()
+        values, _ = kendall_tau(
+            dense_ranks(first_scores, mask), dense_ranks(second_scores, mask), mask
+        )
+        tau[block] = values.numpy()
     return tau
 
 
 def shuffled(scores: Scores, rows: NDArray[np.int64], seed: int = 0) -> list[NDArray[np.floating]]:
-    """Each instance's scores in an order drawn at random: what agreement by chance looks like.
+    """Each instance's scores in random order, a baseline for agreement by chance.
 
     Args:
         scores: Scores of each instance's items, one array for each.
-        rows: Dataset index and position of each instance, (n, 2), on which, with the seed and the
-            number of items, the order depends.
+        rows: Dataset index and position of each instance, (n, 2); the order depends on these, the
+            seed and the number of items.
         seed: Any integer.
     """
-    found = list(scores)
-    for chosen in _blocks(scores):
-        lengths = torch.tensor([len(scores[i]) for i in chosen])
-        orders = permutations(lengths, torch.from_numpy(rows[chosen]), draws=1, seed=seed)
-        for i, order in zip(chosen, orders[:, 0].numpy(), strict=True):
-            found[i] = scores[i][order[: len(scores[i])]]
-    return found
+    results = list(scores)
+    for block in _blocks(scores):
+        lengths = torch.tensor([len(scores[i]) for i in block])
+        orders = permutations(lengths, torch.from_numpy(rows[block]), draws=1, seed=seed)
+        for i, order in zip(block, orders[:, 0].numpy(), strict=True):
+            results[i] = scores[i][order[: len(scores[i])]]
+    return results
 
 
 def mean_over_pairs(
@@ -75,14 +77,15 @@ def mean_over_pairs(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> MeanInterval:
-    """Mean of what each pair of seeds has on each instance, each pair weighing alike.
+    """Mean over instances and pairs of seeds, with equal weight for each pair.
 
-    The interval resamples seeds with replacement and, apart from that, instances. A pair counts as
-    often as both its seeds were drawn, a seed with itself not at all. With two seeds only the
-    instances vary, and the interval says nothing of other seeds.
+    The interval resamples seeds with replacement and, independently, instances. The weight of a
+    pair in a resample is the product of its seeds' counts; a seed is not paired with itself. With
+    two seeds only the instances vary, and the interval does not generalise to other seeds.
 
     Args:
-        values: (P, n) of the P pairs in the order of `itertools.combinations`, NaN where undefined.
+        values: Values of the P pairs in the order of `itertools.combinations`, (P, n), NaN where
+            undefined.
         seeds: Number of seeds S, with P = S (S - 1) / 2.
         clusters: Cluster of each instance, (n,), in ascending order.
         resamples: Number of bootstrap resamples.
@@ -93,7 +96,7 @@ def mean_over_pairs(
     """
     pairs = np.array(list(combinations(range(seeds), 2)))
     drawn, total = resampled_rows(values.T, clusters, resamples=resamples, seed=seed)
-    random = np.random.default_rng([seed, 1])  # apart from the draws of instances
+    random = np.random.default_rng([seed, 1])  # independent of the draws of instances
     times = random.multinomial(seeds, np.full(seeds, 1 / seeds), resamples)
     totals, counts = np.split(drawn, 2, axis=-1)
     weights = times[:, pairs].prod(axis=-1) * (counts > 0)
@@ -104,7 +107,7 @@ def mean_over_pairs(
 
 
 def _blocks(scores: Scores) -> Iterator[NDArray[np.intp]]:
-    """Numbers of instances with items, those of like length together."""
+    """Indices of instances with items, in blocks of similar length."""
     lengths = np.array([len(values) for values in scores])
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]

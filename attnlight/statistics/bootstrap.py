@@ -1,4 +1,4 @@
-"""Intervals of means. Arrays are NumPy's: records are read without a device."""
+"""Cluster bootstrap of means. Arrays are NumPy's, as read from records."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class MeanInterval(NamedTuple):
     """A mean with its percentile interval.
 
     Attributes:
-        mean: Mean of the defined values; NaN where there is none.
+        mean: Mean of the defined values; NaN if there is none.
         low: Lower end of the interval.
         high: Upper end of the interval.
-        defined: How many values the mean is over.
+        defined: Number of defined values.
     """
 
     mean: float
@@ -32,16 +32,16 @@ class MeanInterval(NamedTuple):
     defined: int
 
 
-_BLOCK = 64  # resamples whose counts are multiplied at once
-_CACHED = 2**25  # bytes of counts above which they are drawn again each time
+_BLOCK = 64  # resamples per matrix product
+_CACHED = 2**25  # largest size in bytes of counts that are cached
 
 
 @functools.lru_cache(maxsize=8)
 def resampled_counts(clusters: int, resamples: int = RESAMPLES, seed: int = 0) -> NDArray[np.uint8]:
-    """How often each bootstrap resample draws each of n clusters, (B, n).
+    """Number of times each bootstrap resample draws each of n clusters, (B, n).
 
     Means, ratios and quantiles follow from these counts, so that all statistics of one set of
-    clusters share their draws. No count exceeds 255: with so many clusters none is drawn as often.
+    clusters share their draws. A count above 255 is practically impossible, so they are 8-bit.
     """
     random = np.random.default_rng(seed)
     counts = np.empty((resamples, clusters), dtype=np.uint8)
@@ -62,8 +62,8 @@ def bootstrap_means(
     """Mean of each column with a percentile interval that resamples whole clusters.
 
     Rows of one cluster (the tokens of a sentence) are not independent, so clusters are drawn with
-    replacement, each with all its rows. NaN is left out of the mean. Above 100,000 clusters each
-    draw is replaced by an independent Poisson(1) weight per cluster.
+    replacement, each with all its rows. NaN is excluded from the mean. Above 100,000 clusters,
+    counts of draws are replaced by independent Poisson(1) weights.
 
     Args:
         values: (R, M), NaN where undefined.
@@ -94,7 +94,7 @@ def bootstrap_pieces(
     seed: int = 0,
     in_memory: bool,
 ) -> list[MeanInterval]:
-    """`bootstrap_means` over rows that come in pieces, in ascending order of cluster.
+    """`bootstrap_means` of rows given in pieces, in ascending order of cluster.
 
     Args:
         pieces: Values (r, M) and clusters (r,) of each piece; a cluster may span two pieces.
@@ -102,16 +102,18 @@ def bootstrap_pieces(
         resamples: Number of bootstrap resamples.
         confidence: Coverage of the interval.
         seed: Seed of the draws.
-        in_memory: True draws clusters exactly, holding the cluster sums in memory; False weighs
-            each cluster by Poisson(1), in constant memory.
+        in_memory: True draws clusters exactly, with all cluster sums in memory; False weights each
+            cluster by Poisson(1), in constant memory.
     """
-    drawn, total = resampled_sums(
+    replicates, observed = resampled_sums(
         pieces, columns, resamples=resamples, seed=seed, in_memory=in_memory
     )
-    drawn_means, means = (divide(*np.split(sums, 2, axis=-1)) for sums in (drawn, total))
-    ends = [percentile_interval(column, confidence) for column in drawn_means.T]
-    found = zip(means.tolist(), ends, total[columns:].tolist(), strict=True)
-    return [MeanInterval(mean, *interval, int(count)) for mean, interval, count in found]
+    mean_replicates, means = (
+        divide(*np.split(sums, 2, axis=-1)) for sums in (replicates, observed)
+    )
+    ends = [percentile_interval(column, confidence) for column in mean_replicates.T]
+    statistics = zip(means.tolist(), ends, observed[columns:].tolist(), strict=True)
+    return [MeanInterval(mean, *interval, int(count)) for mean, interval, count in statistics]
 
 
 def resampled_sums(
@@ -122,7 +124,7 @@ def resampled_sums(
     seed: int = 0,
     in_memory: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums of the defined values in each bootstrap resample, from which any ratio of means follows.
+    """Sums of the defined values in each bootstrap resample, from which ratios of means follow.
 
     All columns share the draws of a resample, so that differences and ratios of columns are paired.
 
@@ -134,30 +136,30 @@ def resampled_sums(
         in_memory: As for `bootstrap_pieces`.
 
     Returns:
-        For each resample (B, 2 M), and for the rows as they are (2 M,): the sum of each column's
-        defined values, then how many they are.
+        For each resample, (B, 2 M), and for the observed rows, (2 M,): the sum of each column's
+        defined values, followed by their numbers.
     """
-    drawn = np.zeros((resamples, 2 * columns))
-    total = np.zeros(2 * columns)
+    replicates = np.zeros((resamples, 2 * columns))
+    observed = np.zeros(2 * columns)
     sums = _cluster_sums(pieces, columns)
     if in_memory:
-        held = np.concatenate([np.empty((0, 2 * columns)), *sums])
-        total = held.sum(axis=0)
-        few = resamples * len(held) <= _CACHED
-        count = resampled_counts if few else resampled_counts.__wrapped__
-        counts = count(len(held), resamples, seed)
+        by_cluster = np.concatenate([np.empty((0, 2 * columns)), *sums])
+        observed = by_cluster.sum(axis=0)
+        cacheable = resamples * len(by_cluster) <= _CACHED
+        count = resampled_counts if cacheable else resampled_counts.__wrapped__
+        counts = count(len(by_cluster), resamples, seed)
         for start in range(0, resamples, _BLOCK):
             block = counts[start : start + _BLOCK].astype(np.float64)
-            drawn[start : start + _BLOCK] = block @ held
+            replicates[start : start + _BLOCK] = block @ by_cluster
     else:
         random = np.random.default_rng(seed)
         for piece in sums:
-            total += piece.sum(axis=0)
+            observed += piece.sum(axis=0)
             for start in range(0, len(piece), _PIECE):
                 part = piece[start : start + _PIECE]
                 shape = (resamples, len(part))
-                drawn += _POISSON[random.integers(0, 65_536, shape, dtype=np.uint16)] @ part
-    return drawn, total
+                replicates += _POISSON[random.integers(0, 65_536, shape, dtype=np.uint16)] @ part
+    return replicates, observed
 
 
 def resampled_rows(
@@ -171,30 +173,32 @@ def resampled_rows(
 
     Args:
         values: (R, M), NaN where undefined.
-        clusters: Cluster of each row, (R,), in ascending order; None: each is its own.
+        clusters: Cluster of each row, (R,), in ascending order; None: one per row.
         resamples: Number of bootstrap resamples B.
         seed: Seed of the draws.
     """
     clusters = np.arange(len(values)) if clusters is None else clusters
-    few = len(np.unique(clusters)) <= IN_MEMORY
+    in_memory = len(np.unique(clusters)) <= IN_MEMORY
     return resampled_sums(
-        [(values, clusters)], values.shape[1], resamples=resamples, seed=seed, in_memory=few
+        [(values, clusters)], values.shape[1], resamples=resamples, seed=seed, in_memory=in_memory
     )
 
 
 def _cluster_sums(
     pieces: Iterable[tuple[NDArray[np.floating], NDArray[np.int64]]], columns: int
 ) -> Iterator[NDArray[np.float64]]:
-    """Per cluster, the sum of each column's defined values beside their number, (G, 2 M)."""
+    """Sums of each column's defined values, followed by their numbers, by cluster, (G, 2 M)."""
     carried_id: int | None = None
     carried = np.zeros((1, 2 * columns))
     for values, clusters in pieces:
         if not len(clusters):
             continue
         defined = ~np.isnan(values)
-        both = np.concatenate([np.where(defined, values, 0.0), defined], axis=1, dtype=np.float64)
+        values_and_counts = np.concatenate(
+            [np.where(defined, values, 0.0), defined], axis=1, dtype=np.float64
+        )
         starts = np.flatnonzero(np.diff(clusters, prepend=clusters[0] - 1))
-        sums = np.add.reduceat(both, starts, axis=0)
+        sums = np.add.reduceat(values_and_counts, starts, axis=0)
         if carried_id == clusters[0]:
             sums[0] += carried[0]
         elif carried_id is not None:
@@ -205,7 +209,7 @@ def _cluster_sums(
         yield carried
 
 
-# Quantiles of Poisson(1) at k / 65,536: drawing one is many times faster than NumPy's own.
+# Quantiles of Poisson(1) at k / 65,536: a lookup is many times as fast as NumPy's generator.
 _FACTORIALS = np.cumprod([1, *range(1, 9)])
 _ENDS = np.round(np.cumsum(np.exp(-1.0) / _FACTORIALS) * 65_536)
 _POISSON = np.searchsorted(_ENDS, np.arange(65_536), side="right").astype(np.float64)
@@ -226,9 +230,9 @@ def defined_mean(values: Floats) -> Floats:
 def percentile_interval(
     values: NDArray[np.float64], confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Ends of the percentile interval of a statistic's values in B resamples, (B,).
+    """Ends of the percentile interval from a statistic's bootstrap replicates, (B,).
 
-    Resamples where the statistic is NaN are left out; NaN where no other is left.
+    NaN replicates are excluded; both ends are NaN if no other remains.
     """
     defined = values[~np.isnan(values)]
     if not len(defined):
@@ -241,29 +245,30 @@ def percentile_interval(
 def resampled_ratios(
     tops: Floats, bottoms: Floats, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[Floats, Floats]:
-    """Ratios of the sums of some pairs of columns, all on the same resamples of the instances.
+    """Ratios of the sums of pairs of columns, all on the same resamples of the instances.
 
-    An instance is left out of a pair where either of its two numbers is undefined.
+    An instance is excluded from a pair if either of its two values is undefined.
 
     Args:
-        tops: What the numerators sum, (n, M), NaN where undefined.
-        bottoms: What the denominators sum, (n, M).
+        tops: Terms of the numerators, (n, M), NaN where undefined.
+        bottoms: Terms of the denominators, (n, M).
         resamples: Number of bootstrap resamples B.
         seed: Seed of the draws, which are those of `attnlight.statistics.seed_bootstrap`.
 
     Returns:
-        The ratios as they are, (M,), and in each resample, (B, M); NaN where a denominator is not
-        above 0.
+        The observed ratios, (M,), and their bootstrap replicates, (B, M); NaN where a denominator
+        is not above 0.
 
     Example:
-        >>> held, drawn = resampled_ratios(np.array([[2.0], [1.0]]), np.array([[2.0], [4.0]]))
-        >>> held, sorted(set(drawn[:, 0].round(2).tolist()))
+        >>> tops, bottoms = np.array([[2.0], [1.0]]), np.array([[2.0], [4.0]])
+        >>> observed, replicates = resampled_ratios(tops, bottoms)
+        >>> observed, sorted(set(replicates[:, 0].round(2).tolist()))
         (array([0.5]), [0.25, 0.5, 1.0])
     """
     undefined = np.isnan(tops) | np.isnan(bottoms)
     pairs = np.where(np.tile(undefined, 2), np.nan, np.concatenate([tops, bottoms], axis=1))
-    drawn, total = resampled_rows(pairs, resamples=resamples, seed=seed)
+    replicates, observed = resampled_rows(pairs, resamples=resamples, seed=seed)
     # Sums of the M numerators, then of the M denominators, then their counts.
-    tops, bottoms, _ = np.split(total, [tops.shape[1], pairs.shape[1]])
-    drawn_tops, drawn_bottoms, _ = np.split(drawn, [len(tops), pairs.shape[1]], axis=1)
-    return divide(tops, bottoms), divide(drawn_tops, drawn_bottoms)
+    tops, bottoms, _ = np.split(observed, [tops.shape[1], pairs.shape[1]])
+    top_replicates, bottom_replicates, _ = np.split(replicates, [len(tops), pairs.shape[1]], axis=1)
+    return divide(tops, bottoms), divide(top_replicates, bottom_replicates)

@@ -1,4 +1,4 @@
-"""How often training collapses. Arrays are NumPy's: measures of runs come from records."""
+"""Frequency of training collapse. Arrays are NumPy's, as read from records."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Floats = NDArray[np.float64]
 
 
 class CollapseShare(NamedTuple):
-    """How many runs of each lambda collapsed.
+    """Number of collapsed runs for each lambda.
 
     Attributes:
-        lambdas: Different lambdas, (L,), ascending.
-        runs: Runs of each, (L,).
-        collapsed: How many of these collapsed, (L,).
-        threshold: The loss above which a run has collapsed, in nats.
+        lambdas: Distinct lambdas, (L,), ascending.
+        runs: Number of runs of each, (L,).
+        collapsed: Number of these that collapsed, (L,).
+        threshold: Loss above which a run counts as collapsed, in nats.
     """
 
     lambdas: Floats
@@ -29,12 +29,12 @@ class CollapseShare(NamedTuple):
 
 
 def frequency_loss(counts: NDArray[np.integer]) -> float:
-    """Negative log-likelihood in nats of predicting how frequent classes are, and nothing else.
+    """Entropy of the class frequencies in nats: the loss of predicting these for every instance.
 
-    It is the least loss of a prediction that does not depend on the text.
+    It is the smallest loss of a prediction that does not depend on the text.
 
     Args:
-        counts: How often each class is the one to predict, (C,).
+        counts: Number of instances whose target is each class, (C,).
 
     Raises:
         InputError: All counts are 0.
@@ -51,35 +51,38 @@ def frequency_loss(counts: NDArray[np.integer]) -> float:
 
 
 def collapse_share(lambdas: Floats, losses: Floats, ignorant: float) -> CollapseShare:
-    """The share of runs, by lambda, whose training collapsed.
+    """The number of runs of each lambda whose training collapsed.
 
-    A run has collapsed where its prediction loss is above the middle between what it is without an
-    adversary, the median over the runs of lambda 0, and `ignorant`: it has lost more than half of
-    what there was to learn. So has a run whose loss is not finite. Nothing in this is tuned.
+    A run counts as collapsed if its prediction loss is above the midpoint between the loss without
+    an adversary, the median over the runs of lambda 0, and `ignorant`: it has lost more than half
+    of what can be learned. So does a run whose loss is not finite. No parameter of this rule is
+    tuned.
 
     Args:
-        lambdas: Of each run, (P,).
+        lambdas: Lambda of each run, (P,).
         losses: Mean negative log-likelihood of each run of the base's predicted classes on the
-            validation split, in nats, (P,); attention has no part in it.
-        ignorant: The same of a prediction that has learned nothing: `frequency_loss` of the base's
-            predicted classes. The loss of a model of uniform attention asks a stricter question:
-            whether more than half of what attention adds is lost.
+            validation split, in nats, (P,), without the divergence term of attention.
+        ignorant: Loss of a prediction that has learned nothing: `frequency_loss` of the base's
+            predicted classes. The loss of a model with uniform attention gives a stricter rule:
+            whether more than half of the contribution of attention is lost.
 
     Raises:
-        InputError: No run of lambda 0 has a finite loss, or `ignorant` is no more than their median.
+        InputError: No run of lambda 0 has a finite loss, or their median is not below `ignorant`.
     """
     finite = np.isfinite(losses)
     control = losses[finite & (lambdas == 0)]
     if not len(control):
         raise InputError("collapses are judged by lambda 0: no run of it has a finite loss.")
-    usual = float(np.median(control))
-    if not ignorant > usual:
+    control_median = float(np.median(control))
+    if not ignorant > control_median:
         raise InputError(
-            f"the loss of knowing nothing is {ignorant:.4g}, but must be above the median of lambda "
-            f"0, {usual:.4g}."
+            f"the loss of knowing nothing is {ignorant:.4g}, but must be above the median of "
+            f"lambda 0, {control_median:.4g}."
         )
-    threshold = (usual + ignorant) / 2
-    values, place = np.unique(lambdas, return_inverse=True)
-    fallen = ~finite | (losses > threshold)
-    runs, collapsed = (np.bincount(place, weights).astype(np.int64) for weights in (None, fallen))
+    threshold = (control_median + ignorant) / 2
+    values, group = np.unique(lambdas, return_inverse=True)
+    is_collapsed = ~finite | (losses > threshold)
+    runs, collapsed = (
+        np.bincount(group, weights).astype(np.int64) for weights in (None, is_collapsed)
+    )
     return CollapseShare(values, runs, collapsed, threshold)

@@ -1,10 +1,10 @@
-"""How different attention can be trained to be at a given cost: curves of adversaries, by seed.
+"""Divergence that adversarial training reaches at a given cost: curves of adversaries, by seed.
 
 Runs of a grid of lambdas and of several seeds are points (x, y): x, the cost, is the mean total
-variation distance of the predictions from the base's, less that of lambda 0 of the same base and
-seed; y is the mean JS of attention from the base's as a share of the largest that it could be
-(`js_share`). Exclusivity is y at a given x: the larger it is, the less exclusive attention is.
-Arrays are NumPy's: records are read without a device.
+variation distance of the predictions from the base's, minus that of lambda 0 of the same base and
+seed; y is the mean JS of attention from the base's, normalised by its maximum (`normalized_js`).
+Exclusivity is y at a given x: the larger it is, the less exclusive attention is. Arrays are
+NumPy's, as read from records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from attnlight.errors import InputError
 from attnlight.statistics.bootstrap import CONFIDENCE, RESAMPLES, percentile_interval
 
-COST = 0.02  # total variation distance above that of lambda 0 at which curves are read
+COST = 0.02  # total variation distance above that of lambda 0 at which curves are evaluated
 
 Floats = NDArray[np.float64]
 
@@ -26,10 +26,10 @@ class Runs(NamedTuple):
     """Measures of P runs of adversaries.
 
     Attributes:
-        seeds: Which base and seed each is of, (P,).
-        lambdas: Lambda of each, (P,); each seed has one of 0.
+        seeds: Base and seed of each run, as one number, (P,).
+        lambdas: Lambda of each run, (P,); each seed has a run of lambda 0.
         tvd: Mean total variation distance of the predictions from the base's, (P,).
-        share: Mean share of the largest JS of attention from the base's, 0 to 1, (P,).
+        share: Mean normalised JS of attention from the base's, 0 to 1, (P,).
     """
 
     seeds: NDArray[np.integer]
@@ -42,9 +42,9 @@ class Curve(NamedTuple):
     """The upper envelope of one seed's runs.
 
     Attributes:
-        cost: Where its corners stand, (K,), ascending from 0.
-        share: Its height there, (K,), ascending; straight between corners, and flat after the last.
-        end: Cost of the most expensive run, beyond which nothing is known.
+        cost: Costs at its corners, (K,), ascending from 0.
+        share: Its values there, (K,), ascending; linear between corners, constant after the last.
+        end: Cost of the most expensive run, beyond which the curve is not observed.
     """
 
     cost: Floats
@@ -53,15 +53,15 @@ class Curve(NamedTuple):
 
 
 class Exclusivity(NamedTuple):
-    """What adversaries reach at a given cost, the mean over seeds, or a difference of two such.
+    """Exclusivity at a given cost, the mean over seeds, or a difference of two such means.
 
     Attributes:
-        value: The mean. A censored seed, whose curve ends before the cost, counts with the height
-            at which it ends: `value` is a lower bound then, and, of a difference, NaN.
+        value: The mean. A censored seed, whose curve ends before the cost, counts with its last
+            value: `value` is then a lower bound and, for a difference, NaN.
         low: Lower end of the interval, with censored seeds as in `value`.
-        high: Upper end, with censored seeds counted as 1, the most there is.
+        high: Upper end, with censored seeds counted as 1, the maximum.
         seeds: Number of seeds.
-        censored: How many of them are censored.
+        censored: Number of censored seeds.
     """
 
     value: float
@@ -72,18 +72,18 @@ class Exclusivity(NamedTuple):
 
 
 def exclusivity_curve(lambdas: Floats, tvd: Floats, share: Floats) -> Curve:
-    """The curve of one seed, which never falls.
+    """The non-decreasing curve of one seed.
 
-    A corner is a run of a larger share than every run that costs as much or less. The straight
-    lines between corners are attained by taking either run for each instance at random. Corners
-    below a line between others stay: a run whose training collapsed, far to the right, would else
-    lift all before it.
+    A corner is a run with a larger share than every run of equal or lower cost. The lines between
+    corners are attained by choosing one of two runs at random for each instance. The curve is not
+    made concave: a run whose training collapsed, far to the right, would raise everything before
+    it.
 
     Args:
-        lambdas: Of each run, (P,); several runs of lambda 0 are averaged.
-        tvd: Mean total variation distance of each, (P,); NaN leaves a run out. A run that costs
-            less than lambda 0 counts with a cost of 0.
-        share: Mean share of each, (P,); NaN leaves a run out.
+        lambdas: Lambda of each run, (P,); several runs of lambda 0 are averaged.
+        tvd: Mean total variation distance of each, (P,); NaN excludes a run. Costs below that of
+            lambda 0 count as 0.
+        share: Mean share of each, (P,); NaN excludes a run.
 
     Raises:
         InputError: There is no run of lambda 0 that has both measures.
@@ -116,14 +116,15 @@ def exclusivity(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Exclusivity:
-    """Exclusivity: the share at a cost, read from each seed's curve, and its mean over seeds.
+    """Exclusivity: the mean over seeds of the share at a cost on each seed's curve.
 
-    Seeds are not pooled into one envelope: the largest of more runs is larger by chance alone, and
-    where the training of some collapses, the mean run of a lambda is one that no run is near. What
-    is left of that bias grows with the noise of a run: compare curves of the same grid of lambdas.
+    Seeds are not pooled into one envelope: the maximum over more runs is larger by chance alone,
+    and if the training of some runs collapses, the mean over runs of a lambda is close to none of
+    them. The remaining bias grows with the noise of a run: compare curves of the same grid of
+    lambdas.
 
-    The interval is a percentile one over resamples of the seeds, each with its whole curve; with few
-    seeds it is too narrow.
+    The percentile interval resamples seeds, each with its complete curve; with few seeds it is too
+    narrow.
 
     Args:
         runs: The runs of all seeds.
@@ -136,8 +137,8 @@ def exclusivity(
         InputError: A seed has no run of lambda 0, or `at` is not above 0.
     """
     bounds = _bounds(runs, at)
-    chosen = np.random.default_rng(seed).integers(0, len(bounds), (resamples, len(bounds)))
-    least, most = bounds[chosen].mean(axis=1).T
+    drawn_seeds = np.random.default_rng(seed).integers(0, len(bounds), (resamples, len(bounds)))
+    least, most = bounds[drawn_seeds].mean(axis=1).T
     low, high = percentile_interval(least, confidence)[0], percentile_interval(most, confidence)[1]
     censored = int((bounds[:, 0] < bounds[:, 1]).sum())
     return Exclusivity(float(bounds[:, 0].mean()), low, high, len(bounds), censored)
@@ -152,18 +153,18 @@ def exclusivity_difference(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Exclusivity:
-    """Exclusivity of runs a less that of runs b, with an interval over the seeds of both.
+    """Exclusivity of runs a minus that of runs b, with an interval over the seeds of both.
 
-    Seeds are drawn apart, as by `difference_of_groups`: models of different targets share no more
-    than a number. In `low` a's censored seeds count as they end and b's as 1, in `high` the other
-    way round. Arguments and errors are those of `exclusivity`.
+    Seeds are drawn independently, as in `difference_of_groups`, since equal seeds of different
+    targets are unrelated. In `low` a's censored seeds count with their last value and b's as 1, in
+    `high` vice versa. Arguments and errors are those of `exclusivity`.
     """
     first, second = _bounds(a, at), _bounds(b, at)
-    random, drawn = np.random.default_rng(seed), []
+    random, replicates = np.random.default_rng(seed), []
     for bounds in (first, second):
-        chosen = random.integers(0, len(bounds), (resamples, len(bounds)))
-        drawn.append(bounds[chosen].mean(axis=1).T)
-    (least, most), (other_least, other_most) = drawn
+        drawn_seeds = random.integers(0, len(bounds), (resamples, len(bounds)))
+        replicates.append(bounds[drawn_seeds].mean(axis=1).T)
+    (least, most), (other_least, other_most) = replicates
     low, _ = percentile_interval(least - other_most, confidence)
     _, high = percentile_interval(most - other_least, confidence)
     censored = sum(int((bounds[:, 0] < bounds[:, 1]).sum()) for bounds in (first, second))
@@ -172,13 +173,13 @@ def exclusivity_difference(
 
 
 def _bounds(runs: Runs, at: float) -> Floats:
-    """Least and largest share of each seed at the cost, (S, 2): equal where it is not censored."""
+    """Bounds on the share of each seed at the cost, (S, 2), equal unless the seed is censored."""
     if not at > 0:
         raise InputError(f"curves of adversaries are read at {at}, but a cost is above 0.")
-    found = []
-    for name in np.unique(runs.seeds):
-        own = runs.seeds == name
-        curve = exclusivity_curve(runs.lambdas[own], runs.tvd[own], runs.share[own])
-        least = np.interp(at, curve.cost, curve.share)
-        found.append((least, least if curve.end >= at else 1.0))
-    return np.array(found)
+    bounds = []
+    for seed in np.unique(runs.seeds):
+        of_seed = runs.seeds == seed
+        curve = exclusivity_curve(runs.lambdas[of_seed], runs.tvd[of_seed], runs.share[of_seed])
+        share = np.interp(at, curve.cost, curve.share)
+        bounds.append((share, share if curve.end >= at else 1.0))
+    return np.array(bounds)

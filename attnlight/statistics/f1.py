@@ -1,8 +1,9 @@
-"""F1 of several runs, as it is and resampled over instances.
+"""F1 of several runs, with bootstrap replicates over instances.
 
-F1 is no mean over instances, so its resamples are computed from counts: each resample sums, for
-every run and class, the hits and the rows that are or were called the class. The draws are those
-of `attnlight.statistics.seed_bootstrap`, so a table of F1 and of means is read on the same resamples.
+F1 is not a mean over instances, so its replicates are computed from counts: each resample sums, for
+every run and class, true positives and the numbers of labels and predictions of the class. The
+draws are those of `attnlight.statistics.seed_bootstrap`, so that tables of F1 and of means share
+resamples.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ Floats = NDArray[np.float64]
 
 
 def f1_by_class(prediction: Integers, label: Integers, classes: int) -> Floats:
-    """F1 of each class in one run; arguments as for `resampled_f1`.
+    """F1 of each class in one run; arguments are those of `resampled_f1`.
 
     Returns:
-        (K,) for K classes, NaN for a class that is neither among the labels nor predicted.
+        (K,) for K classes, NaN for a class absent from labels and predictions.
     """
-    known = label >= 0
-    right, called = known & (prediction == label), known & (prediction >= 0)
-    hits, true, found = (
+    labelled = label >= 0
+    correct, predicted = labelled & (prediction == label), labelled & (prediction >= 0)
+    hits, labels, predictions = (
         np.bincount(values, minlength=classes).astype(np.float64)
-        for values in (label[right], label[known], prediction[called])
+        for values in (label[correct], label[labelled], prediction[predicted])
     )
-    return divide(2.0 * hits, true + found)
+    return divide(2.0 * hits, labels + predictions)
 
 
 def resampled_f1(
@@ -39,16 +40,15 @@ def resampled_f1(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[Floats, Floats]:
-    """F1 of each run as it is, (S,), and in each resample of the instances, (B, S).
+    """F1 of each run, (S,), and its bootstrap replicates over instances, (B, S).
 
-    F1 is that of class 1 where there are two classes, else the mean over classes. A class that is
-    neither among the labels nor predicted has no F1 and is left out of the mean; a run is NaN where
-    no class has one.
+    With two classes it is the F1 of class 1, otherwise the mean over classes. A class absent from
+    labels and predictions has no F1 and is excluded from the mean; a run is NaN if no class has
+    one.
 
     Args:
-        predictions: Predicted class of each of S runs, (S, n); a negative one is no class and
-            counts as a miss.
-        label: True class of each instance, (n,); instances with a negative one are left out.
+        predictions: Predicted class of each of S runs, (S, n); a negative value counts as wrong.
+        label: True class of each instance, (n,); instances with a negative value are excluded.
         classes: Number of classes.
         resamples: Number of bootstrap resamples B.
         seed: Seed of the draws, which are those of `attnlight.statistics.seed_bootstrap`.
@@ -57,15 +57,19 @@ def resampled_f1(
         >>> resampled_f1(np.array([[1, 1, 0, 0]]), np.array([1, 0, 1, 0]), classes=2)[0]
         array([0.5])
     """
-    judged = np.array([1]) if classes == 2 else np.arange(classes)
-    true = label[:, None, None] == judged
-    called = predictions.T[:, :, None] == judged
-    # Of each run and class twice the hits, and how often it is label or prediction, (n, S, K, 2).
-    counts = np.stack([2.0 * (true & called), true.astype(np.float64) + called], axis=-1)
+    scored_classes = np.array([1]) if classes == 2 else np.arange(classes)
+    is_label = label[:, None, None] == scored_classes
+    is_prediction = predictions.T[:, :, None] == scored_classes
+    # Twice the true positives, and labels plus predictions, by run and class, (n, S, K, 2).
+    counts = np.stack(
+        [2.0 * (is_label & is_prediction), is_label.astype(np.float64) + is_prediction], axis=-1
+    )
     counts[label < 0] = 0.0
-    drawn, total = resampled_rows(counts.reshape(len(label), -1), resamples=resamples, seed=seed)
-    found = []
-    for sums in (total, drawn):
-        whole = sums[..., : counts[0].size].reshape(*sums.shape[:-1], *counts.shape[1:])
-        found.append(defined_mean(divide(whole[..., 0], whole[..., 1])))
-    return found[0], found[1]
+    replicates, observed = resampled_rows(
+        counts.reshape(len(label), -1), resamples=resamples, seed=seed
+    )
+    results = []
+    for sums in (observed, replicates):
+        by_class = sums[..., : counts[0].size].reshape(*sums.shape[:-1], *counts.shape[1:])
+        results.append(defined_mean(divide(by_class[..., 0], by_class[..., 1])))
+    return results[0], results[1]

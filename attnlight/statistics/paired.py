@@ -1,9 +1,9 @@
 """Comparisons of two measures, or of two groups of runs, on the same instances.
 
-Arrays are NumPy's: records are read without a device. NaN marks what is undefined, and an instance
-where either side is undefined is no pair. `clusters` is the record's `index` in ascending order:
-the tokens of a sentence are not independent, so intervals resample whole clusters. The p-values
-take every pair as independent; where rows are tokens, rely on the intervals.
+Arrays are NumPy's, as read from records. NaN marks undefined values; an instance counts as a
+complete pair if both values are defined. `clusters` is the record's `index` in ascending order: the
+tokens of a sentence are not independent, so intervals resample whole clusters. The p-values treat
+pairs as independent; where rows are tokens, rely on the intervals.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class TestResult(NamedTuple):
     n: int
 
 
-TestResult.__test__ = False  # type: ignore[attr-defined]  # for pytest: no class of tests
+TestResult.__test__ = False  # type: ignore[attr-defined]  # tells pytest that this is no test class
 _NO_PAIR = TestResult(np.nan, np.nan, 0)
 
 
 class Contingency(NamedTuple):
-    """Shares of the complete pairs of two yes/no columns, which add up to 1.
+    """Shares of the complete pairs of two binary columns, which sum to 1.
 
     Attributes:
-        both: Where both hold.
-        only_first: Where the first holds alone.
-        only_second: Where the second holds alone.
-        neither: Where neither holds.
+        both: Both are true.
+        only_first: Only the first is true.
+        only_second: Only the second is true.
+        neither: Neither is true.
     """
 
     both: MeanInterval
@@ -61,8 +61,8 @@ def paired_wilcoxon(x: ArrayLike, y: ArrayLike) -> TestResult:
     """Wilcoxon's signed-rank test of x against y, as `scipy.stats.wilcoxon` computes it.
 
     Pairs without a difference are dropped before ranking (Wilcoxon 1945, `zero_method="wilcox"`),
-    as McNemar's test drops concordant pairs: many instances need one removal under any ranking, and
-    these say nothing of which ranking is better. Where all differences are zero p is 1.
+    as McNemar's test drops concordant pairs: many instances need one removal under any ranking and
+    carry no information on which ranking is better. If all differences are zero, p is 1.
 
     Args:
         x: (R,), NaN where undefined.
@@ -71,21 +71,21 @@ def paired_wilcoxon(x: ArrayLike, y: ArrayLike) -> TestResult:
     Returns:
         The smaller sum of signed ranks, its p-value, and the complete pairs, zeros included.
     """
-    with np.errstate(invalid="ignore"):  # the same infinity twice has no difference
+    with np.errstate(invalid="ignore"):  # inf - inf is NaN
         differences = np.subtract(x, y, dtype=np.float64)
     differences = differences[~np.isnan(differences)]
     if not differences.any():
         return TestResult(0.0, 1.0, len(differences)) if len(differences) else _NO_PAIR
     from scipy.stats import wilcoxon
 
-    found = wilcoxon(differences[differences != 0])
-    return TestResult(float(found.statistic), float(found.pvalue), len(differences))
+    result = wilcoxon(differences[differences != 0])
+    return TestResult(float(result.statistic), float(result.pvalue), len(differences))
 
 
 def mcnemar(first: ArrayLike, second: ArrayLike) -> TestResult:
-    """McNemar's test of two yes/no columns: exact, binomial on the discordant pairs.
+    """McNemar's test of two binary columns: exact, binomial on the discordant pairs.
 
-    Serrano & Smith (2019, section 4) ask whether erasing the item of highest attention flips more
+    Serrano & Smith (2019, section 4) test whether erasing the item of highest attention flips more
     decisions than erasing another one.
 
     Args:
@@ -107,10 +107,10 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> TestResult:
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Holm's (1979) adjusted p-values, which bound the chance of any false rejection.
+    """Holm's (1979) adjusted p-values, which control the family-wise error rate.
 
     Args:
-        p_values: (M,); NaN is kept and not counted.
+        p_values: (M,); NaN stays NaN and is not counted.
 
     Returns:
         (M,), at most 1.
@@ -125,7 +125,7 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
 def contingency(
     first: ArrayLike, second: ArrayLike, clusters: NDArray[np.int64], *, seed: int = 0
 ) -> Contingency:
-    """How often two yes/no columns hold together, with bootstrap intervals.
+    """Contingency table of two binary columns, with bootstrap intervals.
 
     Serrano & Smith's (2019, section 4) table of decision flips by the top item and by another one.
 
@@ -152,19 +152,19 @@ def paired_difference(
         clusters: Cluster of each row, (R,), in ascending order.
         seed: Seed of the resamples.
     """
-    with np.errstate(invalid="ignore"):  # the same infinity twice has no difference
+    with np.errstate(invalid="ignore"):  # inf - inf is NaN
         differences = np.subtract(x, y, dtype=np.float64)
-    (found,) = bootstrap_means(differences[:, None], clusters, seed=seed)
-    return found
+    (interval,) = bootstrap_means(differences[:, None], clusters, seed=seed)
+    return interval
 
 
 def ratio_of_shares(
     a: ArrayLike, b: ArrayLike, clusters: NDArray[np.int64], *, seed: int = 0
 ) -> MeanInterval:
-    """How many times as often a holds as b, over complete pairs, with a bootstrap interval.
+    """Ratio of the frequencies of a and b over complete pairs, with a bootstrap interval.
 
-    Serrano & Smith (2019, section 4) state such ratios of decision flips. The ratio is infinite
-    where b never holds, and so may be the upper end; it is NaN where neither ever holds.
+    Serrano & Smith (2019, section 4) report such ratios of decision flips. The ratio is infinite if
+    b never occurs, and so may be the upper end of its interval; it is NaN if neither ever occurs.
 
     Args:
         a: (R,) bool, or 0 and 1 with NaN where undefined.
@@ -175,28 +175,28 @@ def ratio_of_shares(
     Returns:
         The ratio as `mean`, its interval, and the complete pairs as `defined`.
     """
-    one, other, paired = _yes_no(a, b)
-    held = np.where(paired[:, None], np.stack([one, other], axis=1), np.nan)
-    drawn, total = resampled_rows(held, clusters, seed=seed)
-    # Percentiles of a / (a + b), which is finite and rises with the ratio, then back.
-    low, high = percentile_interval(divide(drawn[:, 0], drawn[:, 0] + drawn[:, 1]))
+    a_holds, b_holds, paired = _yes_no(a, b)
+    complete = np.where(paired[:, None], np.stack([a_holds, b_holds], axis=1), np.nan)
+    replicates, observed = resampled_rows(complete, clusters, seed=seed)
+    # Percentiles of a / (a + b), which is finite and increases with the ratio, transformed back.
+    low, high = percentile_interval(divide(replicates[:, 0], replicates[:, 0] + replicates[:, 1]))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.array([total[0], low, high]) / np.array([total[1], 1 - low, 1 - high])
-    ratio, low, high = found.tolist()
-    return MeanInterval(ratio, low, high, int(total[2]))
+        ratios = np.array([observed[0], low, high]) / np.array([observed[1], 1 - low, 1 - high])
+    ratio, low, high = ratios.tolist()
+    return MeanInterval(ratio, low, high, int(observed[2]))
 
 
 def _yes_no(
     first: ArrayLike, second: ArrayLike
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Where each holds and where both are defined, each (R,).
+    """Which values of each column are true and which pairs are complete, each (R,).
 
     Raises:
         InputError: A value is neither 0 nor 1 nor NaN, such as a count or a sentinel of -1.
     """
     columns = np.stack([np.asarray(x, dtype=np.float64) for x in (first, second)])
     undefined = np.isnan(columns)
-    strange = ~(undefined | (columns == 0) | (columns == 1))
-    if strange.any():
-        raise InputError(f"a yes/no column holds {columns[strange][0]:g}; expected 0, 1 or NaN.")
+    invalid = ~(undefined | (columns == 0) | (columns == 1))
+    if invalid.any():
+        raise InputError(f"a yes/no column holds {columns[invalid][0]:g}; expected 0, 1 or NaN.")
     return columns[0] == 1, columns[1] == 1, ~(undefined[0] | undefined[1])

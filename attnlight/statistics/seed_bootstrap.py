@@ -1,9 +1,9 @@
-"""Means over several seeds, whose intervals claim something of an architecture, not of one run.
+"""Means over several seeds, with intervals that generalise to an architecture, not just one run.
 
-The runs of a group are tested on the same instances, so a value has a seed and an instance, and
-both vary: each resample draws seeds with replacement and, apart from that, instances, the same for
-every seed (the pigeonhole bootstrap of Owen 2007, which errs towards wide intervals). Each seed
-weighs alike, however many of its values are defined.
+The runs of a group are tested on the same instances, so seeds and instances are crossed: each
+resample draws seeds with replacement and, independently, instances, the same for every seed (the
+pigeonhole bootstrap of Owen 2007, which is conservative). All seeds have equal weight, however many
+of their values are defined.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def seeds_then_instances(
 ) -> MeanInterval:
     """Mean over seeds of each seed's mean, with an interval that resamples seeds and instances.
 
-    With one seed only the instances vary, and the interval says nothing of other seeds.
+    With one seed only the instances vary, and the interval does not generalise to other seeds.
 
     Args:
         values: Value of each of S seeds on each instance, (S, n), NaN where undefined.
-        clusters: Cluster of each instance, (n,), in ascending order; None: each is its own.
+        clusters: Cluster of each instance, (n,), in ascending order; None: one per instance.
         resamples: Number of bootstrap resamples.
         confidence: Coverage of the interval.
         seed: Seed of the draws.
@@ -46,9 +46,9 @@ def seeds_then_instances(
     Returns:
         The mean with its interval; `defined` counts values, at most S n.
     """
-    resampled = resampled_means(values, clusters, resamples=resamples, seed=seed)
-    ((mean, drawn),) = resample_seeds([resampled], seed=seed)
-    low, high = percentile_interval(drawn, confidence)
+    by_seed = resampled_means(values, clusters, resamples=resamples, seed=seed)
+    ((mean, replicates),) = resample_seeds([by_seed], seed=seed)
+    low, high = percentile_interval(replicates, confidence)
     return MeanInterval(mean, low, high, int((~np.isnan(values)).sum()))
 
 
@@ -61,15 +61,15 @@ def difference_of_groups(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> MeanInterval:
-    """Mean of group a less that of group b, with an interval over seeds and shared instances.
+    """Mean of group a minus that of group b, with an interval over seeds and shared instances.
 
-    Both groups are read on the same instances in each resample; their seeds are drawn apart, for
-    seed 1 of one architecture has nothing to do with seed 1 of another.
+    Each resample uses the same instances for both groups; their seeds are drawn independently,
+    since equal seeds of different architectures are unrelated.
 
     Args:
         a: Values of S1 seeds, (S1, n), NaN where undefined.
         b: Values of S2 seeds on the same instances, (S2, n).
-        clusters: Cluster of each instance, (n,), in ascending order; None: each is its own.
+        clusters: Cluster of each instance, (n,), in ascending order; None: one per instance.
         resamples: Number of bootstrap resamples.
         confidence: Coverage of the interval.
         seed: Seed of the draws.
@@ -78,10 +78,10 @@ def difference_of_groups(
         The difference with its interval; `defined` counts the values of both groups.
     """
     groups = [resampled_means(x, clusters, resamples=resamples, seed=seed) for x in (a, b)]
-    (first, drawn_first), (second, drawn_second) = resample_seeds(groups, seed=seed)
-    low, high = percentile_interval(drawn_first - drawn_second, confidence)
+    (mean_a, replicates_a), (mean_b, replicates_b) = resample_seeds(groups, seed=seed)
+    low, high = percentile_interval(replicates_a - replicates_b, confidence)
     defined = sum(int((~np.isnan(values)).sum()) for values in (a, b))
-    return MeanInterval(first - second, low, high, defined)
+    return MeanInterval(mean_a - mean_b, low, high, defined)
 
 
 def resampled_means(
@@ -91,32 +91,34 @@ def resampled_means(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean of each seed's values as it is, (S,), and in each resample of the instances, (B, S).
+    """Mean of each seed's values, (S,), and its bootstrap replicates over instances, (B, S).
 
-    Groups that are resampled with one seed see the same instances in each resample.
+    Groups resampled with the same `seed` share the instances of each resample.
 
     Args:
         values: Value of each of S seeds on each instance, (S, n), NaN where undefined.
-        clusters: Cluster of each instance, (n,), in ascending order; None: each is its own.
+        clusters: Cluster of each instance, (n,), in ascending order; None: one per instance.
         resamples: Number of bootstrap resamples B.
         seed: Seed of the draws.
     """
-    drawn, total = resampled_rows(values.T, clusters, resamples=resamples, seed=seed)
-    held, resampled = (divide(*np.split(sums, 2, axis=-1)) for sums in (total, drawn))
-    return held, resampled
+    resampled_totals, totals = resampled_rows(values.T, clusters, resamples=resamples, seed=seed)
+    observed, replicates = (
+        divide(*np.split(sums, 2, axis=-1)) for sums in (totals, resampled_totals)
+    )
+    return observed, replicates
 
 
 def mean_of_models(values: NDArray[np.float64], models: Sequence[str]) -> NDArray[np.float64]:
-    """Mean of the runs that share a trained model, so that the model is the unit of a resample.
+    """Mean over the runs that share a trained model, so that models are the units of resampling.
 
-    Five perceptrons that one adversary guides are one case of an adversary, not five.
+    Five perceptrons guided by one adversary are one sample of an adversary, not five.
 
     Args:
         values: A statistic of each run, (..., S), NaN where undefined.
-        models: The trained model that each run stands for, (S,).
+        models: Trained model of each run, (S,).
 
     Returns:
-        (..., U), one value for each of U models in order of appearance, NaN where none is defined.
+        (..., U), one value per model in order of first occurrence, NaN where none is defined.
 
     Example:
         >>> mean_of_models(np.array([1.0, 3.0, 8.0]), ["a", "a", "b"])
@@ -132,20 +134,20 @@ def mean_of_models(values: NDArray[np.float64], models: Sequence[str]) -> NDArra
 def resample_seeds(
     groups: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]], *, seed: int = 0
 ) -> list[tuple[float, NDArray[np.float64]]]:
-    """Mean over the seeds of each group, as they are and drawn anew in each resample.
+    """Mean over the seeds of each group, and its bootstrap replicates over seeds.
 
     Args:
-        groups: A statistic of each of S seeds, (S,), and the same in each of B resamples of the
-            instances, (B, S); NaN where it is undefined.
-        seed: Seed of the draws, the seeds of one group after those of another.
+        groups: A statistic of each of S seeds, (S,), and its B replicates over instances, (B, S);
+            NaN where undefined.
+        seed: Seed of the draws, which are made group by group.
 
     Returns:
-        For each group the mean of what is defined and those of the resamples, (B,).
+        For each group the mean of the defined values and its replicates, (B,).
     """
-    random = np.random.default_rng([seed, 1])  # apart from the draws of instances
-    found = []
-    for held, resampled in groups:
-        chosen = random.integers(0, len(held), resampled.shape)
-        means = defined_mean(np.take_along_axis(resampled, chosen, axis=1))
-        found.append((float(defined_mean(held)), means))
-    return found
+    random = np.random.default_rng([seed, 1])  # independent of the draws of instances
+    results = []
+    for observed, replicates in groups:
+        drawn_seeds = random.integers(0, len(observed), replicates.shape)
+        means = defined_mean(np.take_along_axis(replicates, drawn_seeds, axis=1))
+        results.append((float(defined_mean(observed)), means))
+    return results

@@ -14,7 +14,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import total_variation
-from attnlight.functional.divergence import divergence_from
+from attnlight.functional.divergence import divergence_to_constant
 from attnlight.problems import problem_class
 from attnlight.tasks.from_base import FromBase
 
@@ -50,7 +50,7 @@ def attention_term(weights: Tensor, base_weights: Tensor, term: AttentionTerm) -
     """
     if term == "kl":
         base_weights = base_weights.clamp(min=torch.finfo(torch.float32).tiny)
-    return divergence_from(base_weights, weights, term).mean(dim=-1)
+    return divergence_to_constant(base_weights, weights, term).mean(dim=-1)
 
 
 class AdversarialVariant(FromBase):

@@ -21,7 +21,7 @@ from attnlight.data.selection import choose
 from attnlight.files import replacing
 from attnlight.functional import read, worst_case_attention
 from attnlight.functional.adversary.worst_case import best_of
-from attnlight.functional.readout.heads import own_attention, own_items
+from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
 from tests.benchmarks.measuring import Measurement, spread
 from tests.benchmarks.tilting import tilted_attentions
 
@@ -49,8 +49,8 @@ def before(weights: Tensor, items: Tensor, mask: Tensor) -> Tensor:
     js = worst_case_attention(weights, items, mask, EPSILON, programs=False)[1]
     if items.shape[-1] >= _MANY or not len(js):
         return js
-    own, reach = own_attention(weights, mask)
-    logits = own_items(own, items, reach)
+    own, reach = flatten_heads(weights, mask)
+    logits = flatten_item_logits(own, items, reach)
     tried = tilted_attentions(own, logits, reach)
     return torch.maximum(js, best_of(lambda a: read(a, logits), own, EPSILON, tried)[1])
 

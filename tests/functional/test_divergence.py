@@ -17,14 +17,14 @@ from attnlight.functional import (
 )
 from attnlight.functional import (
     js_divergence,
-    js_share,
     kl_divergence,
-    largest_js,
     masked_softmax,
+    max_js,
+    normalized_js,
     total_variation,
 )
 from attnlight.functional.adversary.exact import one_item_js
-from attnlight.functional.divergence import divergence_from
+from attnlight.functional.divergence import divergence_to_constant
 
 Divergence = Callable[[Tensor, Tensor], Tensor]
 ALL = [kl_divergence, js_divergence, total_variation]
@@ -211,7 +211,7 @@ def test_value_and_gradient_are_autograd_s(kind: Any) -> None:
     scores = (3 * torch.randn(9, 2, 7, generator=random)).double().requires_grad_()
     other = masked_softmax(3 * torch.randn(9, 2, 7, generator=random).double(), mask)
     weighed = torch.rand(9, 2, generator=random).double()
-    found = divergence_from(other, masked_softmax(scores, mask), kind)
+    found = divergence_to_constant(other, masked_softmax(scores, mask), kind)
     expected = VALUES[kind](masked_softmax(scores, mask), other)
     torch.testing.assert_close(found, expected, atol=1e-14, rtol=1e-12)
     (slope,) = torch.autograd.grad((weighed * found).sum(), scores)
@@ -226,8 +226,8 @@ def test_gradient_equals_differences(kind: Any) -> None:
     p, q = (torch.tensor([v]).double() for v in ([0.5, 0.3, 0.2], [0.1, 0.6, 0.3]))
     way, step = torch.tensor([[1.0, -0.4, -0.6]]).double(), 1e-6
     given = p.clone().requires_grad_()
-    (slope,) = torch.autograd.grad(divergence_from(q, given, kind).sum(), given)
-    ahead, behind = (divergence_from(q, p + sign * step * way, kind) for sign in (1, -1))
+    (slope,) = torch.autograd.grad(divergence_to_constant(q, given, kind).sum(), given)
+    ahead, behind = (divergence_to_constant(q, p + sign * step * way, kind) for sign in (1, -1))
     assert float((slope * way).sum()) == pytest.approx(float(ahead - behind) / (2 * step), rel=1e-6)
 
 
@@ -238,19 +238,19 @@ def test_blocks_change_nothing(kind: Any, monkeypatch: pytest.MonkeyPatch) -> No
     for block in (1, 70, 1 << 15):
         monkeypatch.setattr(fixed, "_BLOCK", block)
         given = p.clone().requires_grad_()
-        value = fixed.divergence_from(q, given, kind)
+        value = fixed.divergence_to_constant(q, given, kind)
         found.append((value, *torch.autograd.grad(value.square().sum(), given)))
     for value, slope in found[1:]:
         assert torch.equal(value, found[0][0])
         assert torch.equal(slope, found[0][1])
-    assert fixed.divergence_from(q[:0], p[:0], kind).shape == (0, 2)
+    assert fixed.divergence_to_constant(q[:0], p[:0], kind).shape == (0, 2)
 
 
 @pytest.mark.parametrize("kind", VALUES)
 def test_nothing_on_either_side_is_finite(kind: Any) -> None:
     p = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], requires_grad=True)
     other = torch.tensor([[0.5, 0.5, 0.0], [1e-38, 1.0, 0.0]])
-    found = divergence_from(other, p, kind)
+    found = divergence_to_constant(other, p, kind)
     (slope,) = torch.autograd.grad(found.sum(), p)
     assert found.isfinite().all()
     assert slope.isfinite().all()
@@ -279,7 +279,7 @@ def largest_of_items(row: Tensor, mask: Tensor) -> float:
 
 def test_equals_the_best_single_item() -> None:
     weights = attention()
-    found = largest_js(weights, MASK)
+    found = max_js(weights, MASK)
     expected = [largest_of_items(row, mask) for row, mask in zip(weights, MASK, strict=True)]
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert found[3] == 0.0
@@ -287,7 +287,7 @@ def test_equals_the_best_single_item() -> None:
 
 def test_no_attention_is_further() -> None:
     weights = attention()
-    ceiling = largest_js(weights, MASK)
+    ceiling = max_js(weights, MASK)
     random = np.random.default_rng(0)
     for row in range(3):
         size = int(MASK[row].sum())
@@ -301,25 +301,27 @@ def test_no_attention_is_further() -> None:
 def test_is_what_the_worst_case_is_measured_by() -> None:
     weights = attention(heads=3)
     each = one_item_js(weights).masked_fill(~MASK.unsqueeze(1), 0.0).amax(-1)
-    torch.testing.assert_close(largest_js(weights, MASK), each, atol=1e-12, rtol=0)
+    torch.testing.assert_close(max_js(weights, MASK), each, atol=1e-12, rtol=0)
 
 
 def test_an_item_of_no_weight_is_as_far_as_can_be() -> None:
     weights = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     mask = torch.tensor([[True, True], [True, False]])
-    assert largest_js(weights, mask).tolist() == [math.log(2), 0.0]
+    assert max_js(weights, mask).tolist() == [math.log(2), 0.0]
 
 
 def test_share_by_a_loop() -> None:
     weights, base = attention(3, seed=1), attention(3, seed=2)
-    found = js_share(weights, base, MASK)
+    found = normalized_js(weights, base, MASK)
     for row in range(3):
         mean = np.mean([scipy_js(weights[row, head], base[row, head]) for head in range(3)])
         top = np.mean([largest_of_items(base[row, head], MASK[row]) for head in range(3)])
         assert found[row] == pytest.approx(mean / top, abs=1e-12)
     assert found[3].isnan()  # one item: attention has no choice
-    one = js_share(weights[:, 0], base[:, 0], MASK)
-    torch.testing.assert_close(one, js_share(weights[:, :1], base[:, :1], MASK), equal_nan=True)
+    one = normalized_js(weights[:, 0], base[:, 0], MASK)
+    torch.testing.assert_close(
+        one, normalized_js(weights[:, :1], base[:, :1], MASK), equal_nan=True
+    )
 
 
 @pytest.mark.parametrize("other", [0.9999999, 0.5])
@@ -328,22 +330,22 @@ def test_share_of_one_item_is_undefined_whatever_its_weight(other: float) -> Non
     mask = torch.tensor([[False, True, False]])
     base = torch.tensor([[0.0, 0.9999999, 0.0]], dtype=torch.float64)
     weights = torch.tensor([[0.0, other, 0.0]], dtype=torch.float64)
-    assert largest_js(base, mask) > 0
-    assert js_share(weights, base, mask).isnan().all()
-    assert js_share(weights.unsqueeze(1), base.unsqueeze(1), mask).isnan().all()
+    assert max_js(base, mask) > 0
+    assert normalized_js(weights, base, mask).isnan().all()
+    assert normalized_js(weights.unsqueeze(1), base.unsqueeze(1), mask).isnan().all()
 
 
 def test_share_goes_from_0_to_1() -> None:
     base = attention(2)
-    assert js_share(base, base, MASK)[:3].tolist() == [0.0] * 3
+    assert normalized_js(base, base, MASK)[:3].tolist() == [0.0] * 3
     least = base.masked_fill(~MASK.unsqueeze(1), 2.0).argmin(-1, keepdim=True)
     furthest = torch.zeros_like(base).scatter(-1, least, 1.0)
-    torch.testing.assert_close(js_share(furthest, base, MASK)[:3], torch.ones(3).double())
+    torch.testing.assert_close(normalized_js(furthest, base, MASK)[:3], torch.ones(3).double())
 
 
 def test_padding_changes_nothing() -> None:
     weights, base = attention(2, seed=3), attention(2, seed=4)
     wide = [torch.nn.functional.pad(values, (0, 7)) for values in (weights, base, MASK)]
     torch.testing.assert_close(
-        js_share(wide[0], wide[1], wide[2]), js_share(weights, base, MASK), equal_nan=True
+        normalized_js(wide[0], wide[1], wide[2]), normalized_js(weights, base, MASK), equal_nan=True
     )

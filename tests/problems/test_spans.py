@@ -10,7 +10,7 @@ from attnlight.errors import InputError
 from attnlight.problems import Tagging
 from attnlight.problems.tagging import SpanMetric, SpanScore, tag_scheme
 from tests.bases import spec
-from tests.functional.test_spans import TAGS, drawn, flat
+from tests.functional.test_chunks import TAGS, drawn, flat
 
 
 def test_scores_of_batches_are_those_of_seqeval() -> None:

@@ -1,1 +1,1 @@
-"""The attention that differs most from a model's own while the prediction stays."""
+"""Attention that differs most from the original and preserves the prediction."""

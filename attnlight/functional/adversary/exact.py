@@ -1,9 +1,9 @@
-"""The attention of largest JS from a given one whose mean of one number stays between two bounds.
+"""The attention of largest JS from a given one with the mean of one variable within bounds.
 
 The Jensen-Shannon divergence from w is convex, so its maximum over the attentions a with
 `low <= sum_i a_i e_i <= high` is at a vertex: all on one item, or on two items such that the mean
-is `low` or `high`. Pairs are pruned by an upper bound that is a sum of one term per item, so that an
-item is compared with the best of all others, and only pairs that pass cost logarithms.
+is `low` or `high`. Pairs are pruned by an upper bound that is a sum of one term per item, so that
+an item is first compared with the best of all others; logarithms are taken for the remaining pairs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 # Pairs whose bound is computed at once.
 _PAIRS = 1 << 18
-# Distances from a bound below this count as this, so that their reciprocal is finite.
+# Lower limit of distances from a bound, which keeps their reciprocals finite.
 _LEAST_GAP = 1e-290
 _LN2 = math.log(2)
 
@@ -24,41 +24,41 @@ _LN2 = math.log(2)
 def max_js_attention(
     weights: Tensor, e: Tensor, low: Tensor, high: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The attention with the largest JS from `weights` among those whose mean of e is in bounds.
+    """The attention with the largest JS from `weights` among those with a mean of e in bounds.
 
     Args:
         weights: (B, N) float64, summing to 1, 0 off the mask.
-        e: The number of each item, (B, N) float64, finite.
-        low: Lowest means of K pairs of bounds, each within the next, (B, K) float64, may be -inf.
-        high: Highest means, (B, K) float64, may be inf.
-        mask: What attention may reach, (B, N) bool.
+        e: Value of the variable for each item, (B, N) float64, finite.
+        low: Lower bounds of the mean, K of them, descending, (B, K) float64, may be -inf.
+        high: Upper bounds of the mean, ascending, (B, K) float64, may be inf.
+        mask: Items that attention may reach, (B, N) bool.
 
     Returns:
-        The attention (B, N) float64 within the last bounds, with at most two items above 0, or
-        `weights` where nothing is in bounds; and the largest JS within each, (B, K) float64, in
-        nats, ascending, 0 where nothing is in bounds.
+        The attention (B, N) float64 for the last bounds, with at most two items above 0, or
+        `weights` where no attention is in bounds; and the largest JS for each pair of bounds,
+        (B, K) float64, in nats, ascending, 0 where no attention is in bounds.
     """
-    alone = one_item_js(weights)
-    # JS at two items, summed, less twice JS halfway between them is a sum of one term per item.
-    # `bend` is an item's term plus the least term of its row: no pair with that item has less.
-    bend = alone - _LN2 / 2 - _gain(torch.full_like(weights, 0.5), weights)
-    bend = bend + bend.masked_fill(~mask, math.inf).amin(-1, keepdim=True)
-    # The best vertex so far: its JS, -1 where there is none, its two items, or one of them twice,
-    # and the share of each.
+    single_js = one_item_js(weights)
+    # The sum of JS at two items minus twice JS halfway between them is a sum of one term per item.
+    # `curvature` is an item's term plus the least term of its row, a lower bound over its pairs.
+    curvature = single_js - _LN2 / 2 - _js_gain(torch.full_like(weights, 0.5), weights)
+    curvature = curvature + curvature.masked_fill(~mask, math.inf).amin(-1, keepdim=True)
+    # The best vertex so far: its JS (-1 for none), its two items (equal for a single one), and the
+    # share of each.
     best = weights.new_full(weights.shape[:1], -1.0)
     items = torch.zeros(len(weights), 2, dtype=torch.long, device=weights.device)
     shares, curve = weights.new_zeros(len(weights), 2), []
     for bounds in torch.stack([low, high], dim=-1).unbind(1):
         inside = mask & (e >= bounds[:, :1]) & (e <= bounds[:, 1:])
-        js, item = alone.masked_fill(~inside, -1.0).max(-1)
+        js, item = single_js.masked_fill(~inside, -1.0).max(-1)
         better = (js > best)[:, None]
         items = torch.where(better, item[:, None], items)
         shares = torch.where(better, shares.new_tensor([1.0, 0.0]), shares)
         best = torch.maximum(best, js)
-        # The best pair of each row, -1 for none: bound, item below and item above as the digits of a
-        # number to base n; of equal pairs the one of lowest number.
+        # The best pair of each row, encoded as the number with the digits bound, item below and
+        # item above to base n, -1 for none; the lowest number breaks ties.
         n, pair = e.shape[1], torch.full_like(best, -1, dtype=torch.long)
-        for bound, i, j in _pairs(bounds, e, mask, alone, bend, best):
+        for bound, i, j in _candidate_pairs(bounds, e, mask, single_js, curvature, best):
             row = bound // 2
             js = two_item_js(_shares(bounds, e, bound, i, j), (weights[row, i], weights[row, j]))
             top = best.scatter_reduce(0, row, js, "amax")
@@ -68,9 +68,9 @@ def max_js_attention(
             best.copy_(top)
         head, j = pair.clamp(min=0) // n, pair.clamp(min=0) % n
         bound, i = head // n, head % n
-        found = (pair >= 0)[:, None]
-        items = torch.where(found, torch.stack([i, j], dim=-1), items)
-        shares = torch.where(found, torch.stack(_shares(bounds, e, bound, i, j), dim=-1), shares)
+        improved = (pair >= 0)[:, None]
+        items = torch.where(improved, torch.stack([i, j], dim=-1), items)
+        shares = torch.where(improved, torch.stack(_shares(bounds, e, bound, i, j), dim=-1), shares)
         curve.append(best)
     attention = torch.zeros_like(weights).scatter_add(1, items, shares)
     attention = torch.where(best[:, None] >= 0, attention, weights)
@@ -78,51 +78,52 @@ def max_js_attention(
 
 
 def js_from(weights: Tensor, attention: Tensor) -> Tensor:
-    """JS from `weights` (..., N) of any attention (..., N), each summing to 1, (...).
+    """JS between `weights` (..., N) and any attention (..., N), each summing to 1, (...).
 
-    The same to the last digits as that of attention on one or two items; small JS lose digits.
+    Consistent with `one_item_js` and `two_item_js` to the last digits; less accurate for small JS.
     """
-    terms = _gain(attention, weights) + weights * _LN2
+    terms = _js_gain(attention, weights) + weights * _LN2
     return (terms.sum(-1) / 2).clamp(0.0, _LN2)
 
 
 def one_item_js(weights: Tensor) -> Tensor:
-    """JS from `weights` (..., N) of all attention on each item, (..., N)."""
-    return ((_LN2 + _gain(torch.ones_like(weights), weights)) / 2).clamp(0.0, _LN2)
+    """JS between `weights` (..., N) and all attention on each single item, (..., N)."""
+    return ((_LN2 + _js_gain(torch.ones_like(weights), weights)) / 2).clamp(0.0, _LN2)
 
 
 def two_item_js(shares: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor]) -> Tensor:
-    """JS from an attention of attention on two items alone, by their shares and its weights."""
-    both = _gain(shares[0], weights[0]) + _gain(shares[1], weights[1])
+    """JS of attention on two items, from their shares and their original weights."""
+    both = _js_gain(shares[0], weights[0]) + _js_gain(shares[1], weights[1])
     return ((_LN2 + both) / 2).clamp(0.0, _LN2)
 
 
-def _gain(share: Tensor, weight: Tensor) -> Tensor:
-    """How much more an item adds to 2 JS with a share than without one."""
-    # 0 log 0 by way of the smallest number: on a CPU xlogy takes six times as long.
+def _js_gain(share: Tensor, weight: Tensor) -> Tensor:
+    """Increase of an item's term of 2 JS when its share rises from 0."""
+    # Clamped so that 0 log 0 is 0: on a CPU xlogy takes six times as long.
     tiny = torch.finfo(share.dtype).tiny
     total = (share + weight).clamp(min=tiny)
-    own = weight * (weight / total).clamp(min=tiny).log()
-    return share * (2 * share / total).clamp(min=tiny).log() + own
+    base = weight * (weight / total).clamp(min=tiny).log()
+    return share * (2 * share / total).clamp(min=tiny).log() + base
 
 
-def _pairs(
-    bounds: Tensor, e: Tensor, mask: Tensor, alone: Tensor, bend: Tensor, best: Tensor
+def _candidate_pairs(
+    bounds: Tensor, e: Tensor, mask: Tensor, single_js: Tensor, curvature: Tensor, best: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Pairs of an item below and one above a bound whose JS may be above the best so far.
+    """Pairs of an item below and one above a bound whose JS may exceed the best so far.
 
-    First the items of least weight, nearest to the bound and furthest from it. Then all pairs that
-    an upper bound of JS leaves: JS is convex between two items, and so lies below the line through
-    its values there by at least `bend` times the smaller share. Either item may have the smaller
-    share, and in each case the bound is a sum of one term per item: a pair whose sum is below 0 in
+    First pairs of extreme items: those of least weight, closest to the bound and farthest from it.
+    Then all pairs that pass an upper bound on JS: JS is convex between two items and so lies below
+    the chord by at least `curvature` times the smaller share. Either item may have the smaller
+    share, and in each case the bound is a sum of one term per item: a pair with a negative sum in
     both cases has a JS below the best.
 
     Args:
-        bounds: (B, 2); no item is below or above one that is infinite.
-        e: The number of each item, (B, N).
-        mask: What attention may reach, (B, N) bool.
-        alone: JS of all attention on each item, (B, N).
-        bend: Least gap between JS at the item and another, summed, and twice JS halfway, (B, N).
+        bounds: (B, 2); infinite bounds yield no pairs.
+        e: Value of the variable for each item, (B, N).
+        mask: Items that attention may reach, (B, N) bool.
+        single_js: JS of all attention on each item, (B, N).
+        curvature: Least difference, over pairs with the item, between the sum of JS at both items
+            and twice JS halfway between them, (B, N).
         best: JS of the best vertex so far, (B,); the caller updates it between pieces.
 
     Yields:
@@ -137,37 +138,39 @@ def _pairs(
     not_above = torch.where(usable & (distance < 0), zero, never)
     candidates = []
     for off in (not_below, not_above):
-        scores = (alone[:, None] + off, inverse + off, off - inverse)
+        scores = (single_js[:, None] + off, inverse + off, off - inverse)
         values, items = torch.stack(scores, dim=2).flatten(0, 1).max(-1)
         candidates += [items, values.isfinite()]
-    i, one, j, other = candidates
-    bound, first, second = (one[:, :, None] & other[:, None, :]).nonzero().unbind(-1)
+    i, below_usable, j, above_usable = candidates
+    bound, first, second = (
+        (below_usable[:, :, None] & above_usable[:, None, :]).nonzero().unbind(-1)
+    )
     yield bound, i[bound, first], j[bound, second]
-    excess = alone - best[:, None]
-    bent = excess - bend
+    excess = single_js - best[:, None]
+    curved = excess - curvature
     # Terms (4 B, N) of items below and above; the pairs whose sum is above 0.
-    below = (torch.stack([bent, excess])[:, :, None] * inverse + not_below).flatten(0, 2)
-    above = (torch.stack([excess, bent])[:, :, None] * inverse + not_above).flatten(0, 2)
-    ones = below + above.amax(-1, keepdim=True) > 0
-    others = above + below.amax(-1, keepdim=True) > 0
-    rows, i = ones.nonzero().unbind(-1)
-    j, counts = others.nonzero()[:, 1], others.sum(-1)
+    below = (torch.stack([curved, excess])[:, :, None] * inverse + not_below).flatten(0, 2)
+    above = (torch.stack([excess, curved])[:, :, None] * inverse + not_above).flatten(0, 2)
+    below_candidates = below + above.amax(-1, keepdim=True) > 0
+    above_candidates = above + below.amax(-1, keepdim=True) > 0
+    rows, i = below_candidates.nonzero().unbind(-1)
+    j, counts = above_candidates.nonzero()[:, 1], above_candidates.sum(-1)
     starts, counts = (counts.cumsum(0) - counts)[rows], counts[rows]
-    lower, upper = below[rows, i], above[others]
+    lower, upper = below[rows, i], above[above_candidates]
     for part in torch.split(torch.arange(len(rows), device=e.device), max(1, _PAIRS // e.shape[1])):
         entry = part.repeat_interleave(counts[part])
         before = starts[part] - counts[part].cumsum(0) + counts[part]
         place = before.repeat_interleave(counts[part])
         place += torch.arange(len(place), device=e.device)
-        kept = (lower[entry] + upper[place] > 0).nonzero().squeeze(-1)
-        entry = entry[kept]
-        yield rows[entry].remainder(bounds.numel()), i[entry], j[place[kept]]
+        above_bound = (lower[entry] + upper[place] > 0).nonzero().squeeze(-1)
+        entry = entry[above_bound]
+        yield rows[entry].remainder(bounds.numel()), i[entry], j[place[above_bound]]
 
 
 def _shares(
     bounds: Tensor, e: Tensor, bound: Tensor, i: Tensor, j: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Shares (E,) of items i below and j above, whose mean is one of the bounds (B, 2)."""
+    """Shares (E,) of items i below and j above for which the mean is one of the bounds (B, 2)."""
     row, value = bound // 2, bounds.flatten()[bound]
     below, above = (value - e[row, i]).abs(), (value - e[row, j]).abs()
     return above / (below + above), below / (below + above)

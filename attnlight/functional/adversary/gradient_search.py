@@ -1,4 +1,4 @@
-"""Jain and Wallace's search by gradient for a different attention with the same prediction."""
+"""Jain and Wallace's gradient search for different attention with the same prediction."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from attnlight.functional.divergence import js_divergence, total_variation
 from attnlight.functional.masking import masked_softmax
 from attnlight.functional.random import draw_keys
 from attnlight.functional.readout.affine import read
-from attnlight.functional.readout.heads import head_readout, own_attention, own_items
-from attnlight.functional.readout.opaque import ReadCandidates
+from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits, head_readout
+from attnlight.functional.readout.opaque import ReadoutFunction
 
 
 def search_adversary(
     weights: Tensor,
-    item_logits: Tensor | ReadCandidates,
+    item_logits: Tensor | ReadoutFunction,
     mask: Tensor,
     epsilon: float,
     rows: Tensor,
@@ -35,28 +35,29 @@ def search_adversary(
     start_scale: float = 3.0,
     spread: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """The most different attention that Jain and Wallace's gradient search finds.
+    """The most different attention that Jain and Wallace's gradient search reaches.
 
     Jain and Wallace (2019), section 4.2.2, with the constants of their released code: Adam on the
-    scores of several attentions at once ascends their JS from the model's own, less `penalty` times
+    scores of several attentions at once maximises their JS from the original, minus `penalty` times
     the excess of the distance between predictions over `search_epsilon`, plus `spread` times the
-    mean JS between them. The best that keeps to `epsilon` at the end is returned, or the model's
-    own if none does. An instance's draws depend on the seed, its row and its length alone.
+    mean JS between them. The best final attention within `epsilon` is returned, or the original if
+    there is none. An instance's draws depend only on the seed, its row and its length.
 
-    With several heads each is searched by itself, the others held. Gradients reach the scores alone.
+    With several heads each is searched separately, the others fixed. Only the scores receive
+    gradients.
 
     Args:
         weights: The model's attention (B, N), or (B, H, N).
         item_logits: (B, N, C), or (B, H, N, C); where the readout is not affine, a function from
-            candidates (B, H, K, N) to logits (B, K, C) that gradients go through.
-        mask: What attention may reach, (B, N) bool.
-        epsilon: Largest total variation distance between the predictions of what is returned.
+            candidates (B, H, K, N) to logits (B, K, C) that is differentiable.
+        mask: Items that attention may reach, (B, N) bool.
+        epsilon: Largest total variation distance between predictions under the returned attention.
         rows: Dataset index and position of each row, (B, 2) long.
         seed: Any integer.
         starts: Number of attentions K.
         steps: Number of steps of Adam.
-        learning_rate: That of Adam.
-        amsgrad: Whether Adam uses the largest second moment so far.
+        learning_rate: Learning rate of Adam.
+        amsgrad: Whether Adam is the AMSGrad variant.
         penalty: Weight of the excess.
         search_epsilon: Distance above which the excess counts, `epsilon` if None.
         start_scale: Standard deviation of the normal scores at the start.
@@ -66,39 +67,41 @@ def search_adversary(
         Adversary (B, N), or (B, H, N), and its JS in nats, (B,), or (B, H). All float64; JS is NaN
         where logits are not finite.
     """
-    own, reach = own_attention(weights, mask)
-    reader: Callable[[Tensor], Tensor]
+    original, reach = flatten_heads(weights, mask)
+    readout: Callable[[Tensor], Tensor]
     if isinstance(item_logits, Tensor):
-        reader = partial(read, item_logits=own_items(own, item_logits, reach))
+        readout = partial(read, item_logits=flatten_item_logits(original, item_logits, reach))
     else:
-        reader = head_readout(item_logits, weights)
-    base = reader(own.unsqueeze(1))
+        readout = head_readout(item_logits, weights)
+    original_logits = readout(original.unsqueeze(1))
     limit = epsilon if search_epsilon is None else search_epsilon
-    first, second = torch.triu_indices(starts, starts, 1, device=own.device)
+    first, second = torch.triu_indices(starts, starts, 1, device=original.device)
 
-    heads = len(own) // max(len(rows), 1)
+    heads = len(original) // max(len(rows), 1)
     scores = start_scale * _normal(seed, rows, heads, starts, reach)
     with torch.enable_grad():
         scores.requires_grad_()
         optimizer = torch.optim.Adam([scores], lr=learning_rate, amsgrad=amsgrad)
         for _ in range(steps):
             attentions = masked_softmax(scores, reach)
-            moved = total_variation(reader(attentions).softmax(-1), base.softmax(-1))
-            gain = js_divergence(attentions, own[:, None]) - penalty * (moved - limit).relu()
-            between = 2 * js_divergence(attentions[:, first], attentions[:, second]) / starts**2
-            loss = -gain.sum() - spread * between.sum()
-            # Not backward(): a model's parameters in a readout must gather no gradients.
+            distance = total_variation(readout(attentions).softmax(-1), original_logits.softmax(-1))
+            gain = (
+                js_divergence(attentions, original[:, None]) - penalty * (distance - limit).relu()
+            )
+            diversity = 2 * js_divergence(attentions[:, first], attentions[:, second]) / starts**2
+            loss = -gain.sum() - spread * diversity.sum()
+            # Not backward(), which would accumulate gradients in the model's parameters.
             (scores.grad,) = torch.autograd.grad(loss, scores)
             optimizer.step()
     with torch.no_grad():
-        found = masked_softmax(scores, reach)
-        adversary, js = best_of(reader, own, epsilon, found.unbind(1))
-    js = js.masked_fill(~base.isfinite().all(-1).squeeze(1), math.nan)
+        attentions = masked_softmax(scores, reach)
+        adversary, js = best_of(readout, original, epsilon, attentions.unbind(1))
+    js = js.masked_fill(~original_logits.isfinite().all(-1).squeeze(1), math.nan)
     return adversary.reshape(weights.shape), js.reshape(weights.shape[:-1])
 
 
 def _normal(seed: int, rows: Tensor, heads: int, starts: int, mask: Tensor) -> Tensor:
-    """Standard normal numbers (R, K, N), of each row's items in order, heads as rows."""
+    """Standard normal numbers (R, K, N) for each row's items in order, heads as rows."""
     keys = draw_keys(seed, rows[:, 0], rows[:, 1], heads * starts, mask.shape[1])
     uniform = ((keys >> 11).double() + (0.5 + 2**52)) / 2**53
     normal: Tensor = torch.special.ndtri(uniform).unflatten(1, (heads, starts)).flatten(0, 1)

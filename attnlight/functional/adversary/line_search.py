@@ -1,6 +1,6 @@
-"""Where a function of the share of a segment crosses 0, found for many segments at once.
+"""Roots of functions along segments, for many segments at once.
 
-By false position with Illinois' correction (Dowell and Jarratt, 1971), and a halving now and then,
+Regula falsi with the Illinois modification (Dowell and Jarratt, 1971) and occasional bisection,
 which bounds the number of rounds.
 """
 
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-NARROW = 1e-9  # the widest bracket that is not searched further
-_MARGIN = 1e-3  # of a bracket, how near its ends a trial may be
+NARROW = 1e-9  # width at which a bracket counts as converged
+_MARGIN = 1e-3  # least distance of a trial from the ends, relative to the width
 
 
 @dataclass
 class Brackets:
-    """E brackets of a root: two shares of a segment's end, with values of both signs there.
+    """E brackets of a root: two shares of a segment's end at which the function has opposite signs.
 
     Attributes:
         inside: Share at which the function is at most 0, (E,).
         outside: Share at which it is above 0, (E,).
         low: Its value at `inside`, (E,).
         high: Its value at `outside`, (E,).
-        columns: Further columns of the segments, (E, ...).
+        columns: Other columns of the segments, (E, ...).
     """
 
     inside: Tensor
@@ -34,7 +34,7 @@ class Brackets:
     columns: tuple[Tensor, ...]
 
     def take(self, where: Tensor) -> Brackets:
-        """The brackets where `where` (E,) bool holds."""
+        """The brackets selected by `where`, (E,) bool."""
         return Brackets(
             inside=self.inside[where],
             outside=self.outside[where],
@@ -44,19 +44,19 @@ class Brackets:
         )
 
     def trial(self, *, halve: bool) -> Tensor:
-        """Shares (E,) to try: where a line through the two values is 0, or halfway."""
+        """Trial shares (E,): the root of the line through both values, or the midpoint."""
         if halve:
             return (self.inside + self.outside) / 2
         part = -self.low / (self.high - self.low)
-        # An infinite value does not show where the root is.
+        # An infinite value carries no information on the root.
         part = torch.where(part.isfinite(), part, 0.5).clamp(_MARGIN, 1 - _MARGIN)
         return torch.lerp(self.inside, self.outside, part)
 
     def narrow(self, share: Tensor, value: Tensor) -> None:
         """Replace one end of each bracket by a share (E,) and the value (E,) there."""
-        kept = value <= 0
-        # The value at the end that stays is halved, so that this end moves soon, too.
-        self.high = torch.where(kept, self.high / 2, value)
-        self.low = torch.where(kept, value.clamp(max=-NARROW), self.low / 2)
-        self.inside = torch.where(kept, share, self.inside)
-        self.outside = torch.where(kept, self.outside, share)
+        nonpositive = value <= 0
+        # Halving the value at the retained end makes this end move soon (Illinois).
+        self.high = torch.where(nonpositive, self.high / 2, value)
+        self.low = torch.where(nonpositive, value.clamp(max=-NARROW), self.low / 2)
+        self.inside = torch.where(nonpositive, share, self.inside)
+        self.outside = torch.where(nonpositive, self.outside, share)

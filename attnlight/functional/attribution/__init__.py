@@ -1,1 +1,1 @@
-"""How much each item counts: gradients and leave-one-out."""
+"""Importance of items to a prediction: gradients and leave-one-out."""

@@ -1,4 +1,4 @@
-"""Gradient times input: how much each item's embedding moves the prediction."""
+"""Gradient times input: the first-order effect of each item's embedding on the prediction."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from attnlight.functional.readout.instances import (
     texts_of_rows,
 )
 
-# Tokens whose gradients are taken together, with padding: more takes no less time on a CPU.
+# Tokens, with padding, whose gradients are taken together: larger blocks are no faster on a CPU.
 _CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 10, 1 << 16
 
 
 def input_gradient(
     model: AttentionModel, batch: TextBatch, output: AttentionOutput, *, detached: bool = True
 ) -> Tensor:
-    """Gradient times embedding of each item, summed over the classes' probabilities.
+    """Gradient times embedding of each item, summed over class probabilities.
 
     Jain and Wallace (2019), section 4.1: the absolute value of `sum over e of dp_c / dE_e E_e`,
-    summed over classes c. It is divided here by the probability of all classes but the winner,
-    one number for all items of a text: near certainty probabilities have no gradient left to rank
-    items by, and log-odds do. With s that probability, q_c = p_c / s, and D_c the gradient times
-    embedding of the logit of class c less the winner's, it is
+    summed over classes c. Here it is divided by the total probability s of all classes but the
+    winner, which is constant over the items of a text: probability gradients vanish for nearly
+    certain predictions, whereas log-odds gradients still rank items. With q_c = p_c / s and D_c the
+    gradient times embedding of the logit of class c minus the winner's, the result is
     `(1 - s) |sum q_c D_c| + sum q_c |D_c - s sum q_k D_k|`, summed over all classes but the
-    winner. For two classes that is 2 (1 - s) |D|, from one backward pass; C classes take C - 1.
+    winner. For two classes this is 2 (1 - s) |D|, from one backward pass; C classes take C - 1.
 
-    Where rows are tokens or sentences it is the absolute value of D, the gradient times embedding of
-    the log odds of the row's predicted class: that of the probability of this class alone, but for
-    a number that is one for all items of a row. A backward pass gives it for a row of each text.
+    Where rows are tokens or sentences the result is |D|, the gradient times embedding of the log
+    odds of the row's predicted class: it equals that of this class's probability up to a factor
+    that is constant over the items of a row. One backward pass serves one row of each text.
 
-    An item that is a sentence gets the sum over its words, boundary tokens aside, before absolute
-    values are taken.
+    For an item that is a sentence the products are summed over its words, boundary tokens excluded,
+    before absolute values are taken.
 
     Args:
         model: The model, in evaluation mode.
         batch: B texts of N items: tokens, or sentences of tokens.
-        output: What the model said of them, one row per text or per token.
-        detached: Hold attention fixed (of several layers the last's), as published, or let the
-            gradient flow through it too.
+        output: The model's output for the batch, one row per text or per token.
+        detached: Hold attention fixed (the last layer's, if there are several), as published;
+            otherwise the gradient flows through it too.
 
     Returns:
         (R, N) float64; 0 off the mask, NaN where a logit is NaN or the largest is infinite.
@@ -51,8 +51,8 @@ def input_gradient(
         InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
     """
     if not rows_are_texts(batch, output):
-        return _of_tokens(model, batch, output, detached)
-    # cuDNN's recurrent networks refuse to be differentiated in evaluation mode.
+        return _token_gradients(model, batch, output, detached)
+    # cuDNN does not differentiate recurrent networks in evaluation mode.
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
         embeddings = model.embed(batch).detach().requires_grad_()
         weights = output.weights.detach() if detached else None
@@ -60,36 +60,37 @@ def input_gradient(
         classes, winner = logits.shape[1], logits.argmax(-1, keepdim=True)
         others = (winner + torch.arange(1, classes, device=logits.device)) % classes
         leads = (logits.gather(1, others) - logits.gather(1, winner)).sum(0)
-        found = []
+        products = []
         for place, lead in enumerate(leads):
             retain = place < classes - 2
             (gradient,) = torch.autograd.grad(lead, embeddings, retain_graph=retain)
-            found.append((gradient * embeddings).detach().double().sum(-1))
-    effects = torch.stack(found)  # D_c: (C - 1, B, N), or (C - 1, B, S, N)
+            products.append((gradient * embeddings).detach().double().sum(-1))
+    effects = torch.stack(products)  # D_c: (C - 1, B, N), or (C - 1, B, S, N)
     if effects.ndim == 4:
         effects = effects.masked_fill(~batch.attendable(), 0.0).sum(-1)
     logits = logits.detach().double()
-    share = logits.gather(1, others).softmax(-1).T.unsqueeze(-1)  # (C - 1, B, 1)
-    rest = logits.softmax(-1).gather(1, others).sum(-1)[:, None]
-    mean = (share * effects).sum(0)
-    spread = (share * (effects - rest * mean).abs()).sum(0)
-    return ((1 - rest) * mean.abs() + spread).masked_fill(~output.mask, 0.0)
+    rival_probabilities = logits.gather(1, others).softmax(-1).T.unsqueeze(-1)  # (C - 1, B, 1)
+    rival_mass = logits.softmax(-1).gather(1, others).sum(-1)[:, None]
+    mean = (rival_probabilities * effects).sum(0)
+    spread = (rival_probabilities * (effects - rival_mass * mean).abs()).sum(0)
+    return ((1 - rival_mass) * mean.abs() + spread).masked_fill(~output.mask, 0.0)
 
 
-def _of_tokens(
+def _token_gradients(
     model: AttentionModel, batch: TextBatch, output: AttentionOutput, detached: bool
 ) -> Tensor:
-    """Importances (R, N) of the items to rows that are tokens, texts of like length together."""
+    """Importance (R, N) of items to rows that are tokens, by blocks of texts of similar length."""
     text = require_rows_of_tokens(batch, output)
-    seen = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
-    ends = last_places(seen) + 1
+    text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
+    ends = last_places(text_mask) + 1
     order = ends.argsort(stable=True)
     importance = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
     tokens = _CPU_TOKENS if output.mask.device.type == "cpu" else _ACCELERATOR_TOKENS
-    for block in blocks(ends[order].tolist(), tokens * seen.numel() // max(batch.mask.numel(), 1)):
+    budget = tokens * text_mask.numel() // max(batch.mask.numel(), 1)
+    for block in blocks(ends[order].tolist(), budget):
         texts = order[block].sort().values
         rows, items = torch.isin(text, texts).nonzero().squeeze(-1), int(ends[texts].max())
-        # Without the padding that longer texts of the batch ask for.
+        # Without the padding that only longer texts need.
         part = batch.apply(lambda v: v[texts] if v.ndim == 1 else v[texts, :items])  # noqa: B023
         weights = output.weights[rows, :, :items].detach() if detached else None
         importance[rows, :items] = _log_odds_effects(model, part, weights).abs()
@@ -98,19 +99,19 @@ def _of_tokens(
 
 def _log_odds_effects(model: AttentionModel, batch: TextBatch, weights: Tensor | None) -> Tensor:
     """Gradient times embedding of the log odds of each token's predicted class, (R, N) float64."""
-    # cuDNN's recurrent networks refuse to be differentiated in evaluation mode.
+    # cuDNN does not differentiate recurrent networks in evaluation mode.
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
         embeddings = model.embed(batch).detach().requires_grad_()
-        found = model(batch, weights=weights, embeddings=embeddings)
-        winner = found.logits.argmax(-1, keepdim=True)
-        others = found.logits.scatter(-1, winner, -torch.inf).logsumexp(-1)
-        odds = found.logits.gather(-1, winner).squeeze(-1) - others
-    text = texts_of_rows(found.rows)
+        output = model(batch, weights=weights, embeddings=embeddings)
+        winner = output.logits.argmax(-1, keepdim=True)
+        others = output.logits.scatter(-1, winner, -torch.inf).logsumexp(-1)
+        odds = output.logits.gather(-1, winner).squeeze(-1) - others
+    text = texts_of_rows(output.rows)
     first = torch.searchsorted(text, text)
     slot = torch.arange(len(text), device=text.device) - first
     effects = embeddings.new_zeros(len(text), embeddings.shape[1], dtype=torch.float64)
     for number in range(int(slot.max()) + 1 if len(slot) else 0):
-        # Texts do not know of each other: one pass serves a token of each.
+        # Texts are independent: one backward pass serves one token of each.
         rows = (slot == number).nonzero().squeeze(-1)
         chosen = torch.zeros_like(odds).index_fill(0, rows, 1.0)
         (gradient,) = torch.autograd.grad(odds, embeddings, chosen, retain_graph=True)

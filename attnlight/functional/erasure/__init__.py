@@ -1,1 +1,1 @@
-"""Logits after items are erased, and the decisions that flip."""
+"""Logits after erasing items, and flips of the decision."""

@@ -1,8 +1,8 @@
 """Logits after items are erased and each head's remaining attention is renormalised.
 
-In closed form and in float64: what remains is summed, never subtracted from a total, so that it
-keeps its digits where one item holds nearly all of the attention. Erasing an item removes it from
-every head; a head with nothing left has a zero context, whose logits are its share of the bias.
+In closed form and in float64: the remaining terms are summed, never subtracted from a total, which
+stays accurate where one item has nearly all of the attention. Erasing an item removes it from every
+head; a head with no remaining item has a zero context, whose logits are its share of the bias.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 
 
 def weighted_items(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor:
-    """Each item's weighted logits and, last, its weight: (B, H, N, C + 1) float64, 0 off the mask.
+    """Weighted logits of each item, then its weight, (B, H, N, C + 1) float64, 0 off the mask.
 
     Args:
         weights: (B, N), or (B, H, N).
@@ -22,23 +22,23 @@ def weighted_items(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor
     """
     if weights.ndim == 2:
         weights, item_logits = weights.unsqueeze(1), item_logits.unsqueeze(1)
-    own = weights.double().unsqueeze(-1)
-    terms = torch.cat([own * item_logits.double(), own], dim=-1)
+    column = weights.double().unsqueeze(-1)
+    terms = torch.cat([column * item_logits.double(), column], dim=-1)
     return terms.masked_fill(~mask[:, None, :, None], 0.0)
 
 
 def renormalize(sums: Tensor, bias: Tensor) -> Tensor:
-    """Logits (B, K, C) of what is left, from the sums (B, H, K, C + 1) over it.
+    """Logits (B, K, C) from sums (B, H, K, C + 1) over the remaining items.
 
     Args:
-        sums: Weighted logits and, last, weights, summed over what is left.
+        sums: Weighted logits followed by weights, summed over the remaining items.
         bias: Logits of an empty context, (C,) or (B, C).
     """
     batch, heads = sums.shape[:2]
     mass = sums[..., -1:]
-    left = mass > 0
+    attended = mass > 0
     empty = bias.double().expand(batch, -1)[:, None, None] / heads
-    return torch.where(left, sums[..., :-1] / torch.where(left, mass, 1.0), empty).sum(1)
+    return torch.where(attended, sums[..., :-1] / torch.where(attended, mass, 1.0), empty).sum(1)
 
 
 def erase_each(weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
@@ -50,20 +50,20 @@ def erase_each(weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor)
         weights: (B, N), or (B, H, N).
         item_logits: (B, N, C), or (B, H, N, C).
         bias: Logits of an empty context, (C,) or (B, C).
-        mask: What attention may reach, (B, N) bool.
+        mask: Items that attention may reach, (B, N) bool.
 
     Returns:
-        (B, N, C) float64; `bias` where nothing is left. Off the mask the last item's are repeated.
+        (B, N, C) float64; `bias` where no item remains. Off the mask the last item's are repeated.
     """
-    return each_erased(weighted_items(weights, item_logits, mask), bias, mask)
+    return erase_each_from_terms(weighted_items(weights, item_logits, mask), bias, mask)
 
 
-def each_erased(terms: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
+def erase_each_from_terms(terms: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
     """`erase_each` from the terms (B, H, N, C + 1) of `weighted_items`."""
-    left = torch.zeros_like(terms)
-    left[:, :, 1:] = terms.cumsum(2)[:, :, :-1]
-    left[:, :, :-1] += terms.flip(2).cumsum(2).flip(2)[:, :, 1:]
-    logits = renormalize(left, bias)
+    remaining = torch.zeros_like(terms)
+    remaining[:, :, 1:] = terms.cumsum(2)[:, :, :-1]
+    remaining[:, :, :-1] += terms.flip(2).cumsum(2).flip(2)[:, :, 1:]
+    logits = renormalize(remaining, bias)
     places = torch.arange(mask.shape[1], device=mask.device)
     last = mask.long().mul(places).amax(-1, keepdim=True)
     source = torch.where(mask, places, last)
@@ -79,15 +79,15 @@ def erase_ranking(
         weights: (B, N), or (B, H, N).
         item_logits: (B, N, C), or (B, H, N, C).
         bias: Logits of an empty context, (C,) or (B, C).
-        mask: What attention may reach, (B, N) bool.
+        mask: Items that attention may reach, (B, N) bool.
         order: Items from the first to be erased to the last, then padding, (B, N) long.
 
     Returns:
-        (B, N, C) float64; row k is after erasing the first k + 1 items, `bias` when nothing is left
-        and from there on.
+        (B, N, C) float64; row k is after erasing the first k + 1 items, `bias` from the row on
+        where no item remains.
     """
     terms = weighted_items(weights, item_logits, mask)
     terms = terms.gather(2, order[:, None, :, None].expand_as(terms))
-    # Sums over the items after each, from the tail.
-    left = pad(terms.flip(2), (0, 0, 1, 0))[:, :, :-1].cumsum(2).flip(2)
-    return renormalize(left, bias)
+    # Sums over the items that follow each, accumulated from the end.
+    remaining = pad(terms.flip(2), (0, 0, 1, 0))[:, :, :-1].cumsum(2).flip(2)
+    return renormalize(remaining, bias)

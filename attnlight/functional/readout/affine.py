@@ -1,4 +1,4 @@
-"""Logits of any attention, by algebra on weights and item logits (no encoder, no states)."""
+"""Logits of any attention from weights and item logits, without the encoder."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from attnlight.functional.attribution.leave_one_out import blocks
 from attnlight.functional.random import draw_states, shuffles
 from attnlight.functional.ranking import item_places
 
-# Keys of a block of shuffles: on a CPU enough to make the cost of the calls small, on an
-# accelerator enough to fill it.
+# Keys of a block of shuffles: on a CPU enough to amortise the calls, on an accelerator enough to
+# fill it.
 _CPU_KEYS, _ACCELERATOR_KEYS = 1 << 19, 1 << 22
 _SCRATCH = Scratch()
 
 
 def read(weights: Tensor, item_logits: Tensor) -> Tensor:
-    """Logits that attention reads out, `sum over heads and items of weights * item_logits`.
+    """Logits of attention, `sum over heads and items of weights * item_logits`.
 
     Args:
         weights: (B, N), or (B, K, N) for K candidate attentions; with heads (B, H, N) or
@@ -35,7 +35,7 @@ def read(weights: Tensor, item_logits: Tensor) -> Tensor:
     """
     single = weights.ndim == item_logits.ndim - 1
     candidates = weights.unsqueeze(-2) if single else weights
-    # Classes first: a product with a handful of rows is several times as fast as with columns.
+    # Classes first: a product with few rows is several times as fast as one with few columns.
     logits = (item_logits.mT @ candidates.mT).mT
     if item_logits.ndim == 4:
         logits = logits.sum(1)
@@ -45,41 +45,41 @@ def read(weights: Tensor, item_logits: Tensor) -> Tensor:
 def _shuffles(
     weights: Tensor, mask: Tensor, rows: Tensor, draws: int, seed: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Blocks of rows (r,), the places (r, L) of their items, and weights (r, H, K, L) shuffled.
+    """Blocks of rows (r,), the places (r, L) of their items, and shuffled weights (r, H, K, L).
 
     The weights are overwritten by the next block.
     """
     lengths, places, heads = mask.sum(-1), item_places(mask), weights.shape[1]
-    # Drawn once for rows that follow each other and share their draws, as a sentence's tokens do.
-    drawn_for = torch.cat([rows, lengths.unsqueeze(1)], dim=1)
-    keys, group = torch.unique_consecutive(drawn_for, dim=0, return_inverse=True)
+    # Drawn once for consecutive rows that share their draws, such as the tokens of a sentence.
+    draw_inputs = torch.cat([rows, lengths.unsqueeze(1)], dim=1)
+    keys, group = torch.unique_consecutive(draw_inputs, dim=0, return_inverse=True)
     states = draw_states(seed, keys[:, 0], keys[:, 1], draws)
     on_cpu = mask.device.type == "cpu"
-    # Blocks share memory, unless a graph keeps what is in it for its backward pass.
+    # Blocks share memory, unless autograd needs it for the backward pass.
     scratch = _SCRATCH if on_cpu and not torch.is_grad_enabled() else None
     order = lengths.argsort(stable=True)
     limit = _CPU_KEYS if on_cpu else _ACCELERATOR_KEYS
     for block in blocks(lengths[order].tolist(), limit // draws):
-        chosen = order[block]
+        members = order[block]
         if len(keys) == len(rows):
-            drawn = shuffles(lengths[chosen], states[chosen], scratch)
+            orders = shuffles(lengths[members], states[members], scratch)
         else:
-            groups, member = torch.unique(group[chosen], return_inverse=True)
-            drawn = shuffles(keys[groups, 2], states[groups], scratch)[member]
-        items = places[chosen, : drawn.shape[-1]]
-        compact = weights[chosen].gather(-1, items[:, None].expand(-1, heads, -1))
-        shape = len(chosen), heads, *drawn.shape[1:]
-        if scratch is None or drawn.dtype != torch.int32:
-            wide = compact.unsqueeze(2).expand(shape)
-            yield chosen, items, wide.gather(-1, drawn.long().unsqueeze(1).expand(shape))
+            groups, member = torch.unique(group[members], return_inverse=True)
+            orders = shuffles(keys[groups, 2], states[groups], scratch)[member]
+        items = places[members, : orders.shape[-1]]
+        compact = weights[members].gather(-1, items[:, None].expand(-1, heads, -1))
+        shape = len(members), heads, *orders.shape[1:]
+        if scratch is None or orders.dtype != torch.int32:
+            expanded = compact.unsqueeze(2).expand(shape)
+            yield members, items, expanded.gather(-1, orders.long().unsqueeze(1).expand(shape))
             continue
-        # From one line of numbers: on a CPU half the work of gathering from each row.
-        starts = torch.arange(len(chosen) * heads, dtype=torch.int32).mul_(drawn.shape[-1])
-        index = scratch.take("index", shape, drawn.dtype, drawn.device)
-        torch.add(drawn.unsqueeze(1), starts.view(-1, heads, 1, 1), out=index)
+        # Indexing a flat tensor takes half as long on a CPU as gathering from each row.
+        starts = torch.arange(len(members) * heads, dtype=torch.int32).mul_(orders.shape[-1])
+        index = scratch.take("index", shape, orders.dtype, orders.device)
+        torch.add(orders.unsqueeze(1), starts.view(-1, heads, 1, 1), out=index)
         shuffled = scratch.take("shuffled", shape, weights.dtype, weights.device)
         torch.index_select(compact.flatten(), 0, index.flatten(), out=shuffled.flatten())
-        yield chosen, items, shuffled
+        yield members, items, shuffled
 
 
 def permuted_logits(
@@ -94,16 +94,16 @@ def permuted_logits(
     """Logits under K random shuffles of the attention among the items it may reach.
 
     The permutation test of Jain and Wallace (2019), section 4.2.1. All heads of a row are shuffled
-    alike. A row's shuffles depend on the seed, the row and its number of attendable items alone.
+    alike. A row's shuffles depend only on the seed, the row and its number of attendable items.
 
     Args:
         weights: (R, H, N), 0 off the mask.
         item_logits: (R, H, N, C).
-        mask: What attention may reach, (R, N) bool.
+        mask: Items that attention may reach, (R, N) bool.
         rows: Dataset index and position of each row, (R, 2) long.
         draws: Number of shuffles K.
         seed: Any integer.
-        by_head: Give what each head adds to the logits, whose sum over heads they are.
+        by_head: Return the contribution of each head; the logits are their sum over heads.
 
     Returns:
         (R, K, C), or (R, H, K, C) by head.
@@ -111,28 +111,28 @@ def permuted_logits(
     heads, classes = item_logits.shape[1], item_logits.shape[-1]
     shape = (heads, draws, classes) if by_head else (draws, classes)
     logits = item_logits.new_zeros(len(weights), *shape)
-    columns = item_logits.mT  # so that classes lie first for `read`
+    columns = item_logits.mT  # classes first, as `read` needs them
     for chosen, places, shuffled in _shuffles(weights, mask, rows, draws, seed):
-        wide = places[:, None, None].expand(-1, heads, classes, -1)
-        items = columns[chosen].gather(-1, wide).mT
+        index = places[:, None, None].expand(-1, heads, classes, -1)
+        items = columns[chosen].gather(-1, index).mT
         if by_head:
-            parts = read(shuffled.flatten(0, 1), items.flatten(0, 1))
-            logits[chosen] = parts.view(len(chosen), *shape)
+            by_head_logits = read(shuffled.flatten(0, 1), items.flatten(0, 1))
+            logits[chosen] = by_head_logits.view(len(chosen), *shape)
         else:
             logits[chosen] = read(shuffled, items)
     return logits
 
 
 def permuted_weights(weights: Tensor, mask: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor:
-    """The shuffled attention itself, for readouts that are not affine.
+    """Shuffled attention, for readouts that are not affine.
 
-    The same shuffles as those of `permuted_logits`, and the same arguments.
+    Shuffles and arguments are those of `permuted_logits`.
 
     Returns:
         (R, H, K, N), 0 off the mask.
     """
     shuffled = weights.new_zeros(*weights.shape[:2], draws, weights.shape[-1])
     for chosen, places, block in _shuffles(weights, mask, rows, draws, seed):
-        wide = places[:, None, None].expand(block.shape)
-        shuffled[chosen] = shuffled[chosen].scatter(-1, wide, block)
+        index = places[:, None, None].expand(block.shape)
+        shuffled[chosen] = shuffled[chosen].scatter(-1, index, block)
     return shuffled

@@ -1,7 +1,7 @@
-"""Heads taken one by one, the others held as they are: each head of a row becomes a row.
+"""Heads as rows: one head varies, the others keep their original attention.
 
-Item logits then have the other heads' logits added, which is exact; where the readout is not affine
-the other heads' attention is read along.
+For an affine readout the other heads' logits are added to the item logits, which is exact;
+otherwise the readout is evaluated on all heads.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnlight.functional.readout.opaque import ReadCandidates
+from attnlight.functional.readout.opaque import ReadoutFunction
 
-# From some rows (r,) long, ascending, to the readout of their candidates alone.
-PartReadout = Callable[[Tensor], ReadCandidates]
+# From ascending row numbers (r,) long to a readout of candidates of these rows only.
+PartReadout = Callable[[Tensor], ReadoutFunction]
 
-# Attention weights of candidates that are read at once: 8 MiB in single precision.
+# Attention weights of the candidates evaluated at once: 8 MiB in single precision.
 _WEIGHTS = 1 << 21
 
 
-def own_attention(weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Attention with heads as rows, and what it may reach.
+def flatten_heads(weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention with heads as rows, and the mask of each.
 
     Args:
         weights: (B, N), or (B, H, N).
-        mask: What attention may reach, (B, N) bool.
+        mask: Items that attention may reach, (B, N) bool.
 
     Returns:
-        Weights (R, N) float64, 0 off the mask and otherwise summing to 1, R = B H, and the mask of
-        each, (R, N).
+        Weights (R, N) float64, R = B H, 0 off the mask and each row normalised to sum to 1, and the
+        mask of each row, (R, N).
     """
-    wide = weights if weights.ndim == 3 else weights.unsqueeze(1)
-    reach = mask.unsqueeze(1).expand(wide.shape)
-    own = wide.detach().double().masked_fill(~reach, 0.0)
-    own = own / own.sum(-1, keepdim=True).clamp(min=torch.finfo(own.dtype).tiny)
-    return own.flatten(0, 1), reach.flatten(0, 1)
+    by_head = weights if weights.ndim == 3 else weights.unsqueeze(1)
+    reach = mask.unsqueeze(1).expand(by_head.shape)
+    original = by_head.detach().double().masked_fill(~reach, 0.0)
+    original = original / original.sum(-1, keepdim=True).clamp(min=torch.finfo(original.dtype).tiny)
+    return original.flatten(0, 1), reach.flatten(0, 1)
 
 
-def own_items(own: Tensor, item_logits: Tensor, reach: Tensor) -> Tensor:
-    """Item logits with heads as rows, those of the other heads read and added.
+def flatten_item_logits(original: Tensor, item_logits: Tensor, reach: Tensor) -> Tensor:
+    """Item logits with heads as rows, the logits of the other heads added.
 
     Args:
-        own: Weights as `own_attention` gives them, (R, N).
+        original: Weights from `flatten_heads`, (R, N).
         item_logits: (B, N, C), or (B, H, N, C).
-        reach: As `own_attention` gives it, (R, N).
+        reach: Mask from `flatten_heads`, (R, N).
 
     Returns:
         (R, N, C) float64, 0 off the mask.
@@ -55,14 +55,16 @@ def own_items(own: Tensor, item_logits: Tensor, reach: Tensor) -> Tensor:
     items = items.masked_fill(~reach.unsqueeze(-1), 0.0)
     if single or item_logits.shape[1] == 1:
         return items
-    logits = (own.unsqueeze(-1) * items).sum(1).reshape(*item_logits.shape[:2], items.shape[-1])
+    logits = (
+        (original.unsqueeze(-1) * items).sum(1).reshape(*item_logits.shape[:2], items.shape[-1])
+    )
     others = logits.sum(1, keepdim=True) - logits
-    folded: Tensor = items + others.flatten(0, 1).unsqueeze(1)
-    return folded
+    conditioned: Tensor = items + others.flatten(0, 1).unsqueeze(1)
+    return conditioned
 
 
-def head_readout(readout: ReadCandidates, weights: Tensor) -> Callable[[Tensor], Tensor]:
-    """A readout of attentions of each head alone, beside the model's own in the others.
+def head_readout(readout: ReadoutFunction, weights: Tensor) -> Callable[[Tensor], Tensor]:
+    """A readout of candidates for single heads, the others with their original attention.
 
     Args:
         readout: From candidates (B, H, K, N) to logits (B, K, C).
@@ -77,47 +79,48 @@ def head_readout(readout: ReadCandidates, weights: Tensor) -> Callable[[Tensor],
 
     def read(attentions: Tensor) -> Tensor:
         count, items = attentions.shape[1:]
-        blocks = attentions.to(original.dtype).reshape(-1, 1, heads, count, items)
-        wide = torch.where(changed, blocks, original[:, :, None, None])  # (B, H, H, K, N)
-        logits = readout(wide.flatten(2, 3)).double()
+        by_head = attentions.to(original.dtype).reshape(-1, 1, heads, count, items)
+        attention = torch.where(changed, by_head, original[:, :, None, None])  # (B, H, H, K, N)
+        logits = readout(attention.flatten(2, 3)).double()
         return logits.reshape(len(attentions), count, -1)
 
     return read
 
 
 @dataclass
-class Candidates:
-    """Reads candidate attentions, however many of each row.
+class CandidateReadout:
+    """Logits of candidate attentions, any number of them per row.
 
-    Rows with like numbers of candidates are read together: up to a power of 2, from 8 on in steps of
-    a quarter of it, since a readout for each number would cost more than it saves.
+    Rows with similar numbers of candidates are evaluated together: numbers are rounded up to a
+    power of 2, above 8 to a multiple of a quarter of it, since one readout per number would cost
+    more than the padding.
 
     Args:
         readout: From candidates (B, H, K, N) of all rows to logits (B, K, C).
         weights: The model's attention (B, H, N).
-        part: The readouts of some rows alone; None: all rows are read whichever are asked about.
-        by_head: Rows are the R = B H heads, each by itself beside the others as they are.
+        part: Gives the readout of a subset of rows; None: every call evaluates all rows.
+        by_head: Rows are the R = B H heads, each varied alone.
     """
 
-    readout: ReadCandidates
+    readout: ReadoutFunction
     weights: Tensor
     part: PartReadout | None = None
     by_head: bool = False
 
-    def own(self) -> Tensor:
-        """Logits (R, C) float64 of the model's own attention."""
+    def original(self) -> Tensor:
+        """Logits (R, C) float64 of the original attention."""
         logits = self.readout(self.weights.unsqueeze(2)).squeeze(1).double()
         return logits.repeat_interleave(self.weights.shape[1], dim=0) if self.by_head else logits
 
     def read(self, rows: Tensor, attentions: Tensor) -> Tensor:
-        """Logits (E, C) float64.
+        """Logits (E, C) float64 of E candidates.
 
         Args:
-            rows: Which of the R rows each candidate is of, in any order, (E,) long.
-            attentions: The candidates, (E, H, N); of heads by themselves (E, N), or (E, 1, N).
+            rows: Row of each candidate, in any order, (E,) long.
+            attentions: The candidates, (E, H, N); by head (E, N), or (E, 1, N).
         """
         if not len(rows):
-            return self.own()[:0]
+            return self.original()[:0]
         heads = rows % self.weights.shape[1]
         if self.by_head:
             rows, attentions = rows // self.weights.shape[1], attentions.flatten(1)
@@ -126,56 +129,56 @@ class Candidates:
         counts = torch.bincount(rows, minlength=len(self.weights))
         first = counts.cumsum(0) - counts
         logits: Tensor | None = None
-        for members, width in self._packs(counts):
+        for group, width in self._groups(counts):
             # Rows with fewer candidates are padded; padded entries are discarded.
             slots = torch.arange(width, device=rows.device)
-            own = slots < counts[members, None]
-            places = (first[members, None] + slots).clamp(max=len(rows) - 1)
+            real = slots < counts[group, None]
+            places = (first[group, None] + slots).clamp(max=len(rows) - 1)
             places = places if order is None else order[places]
-            wide = attentions[places].to(self.weights.dtype)  # (r, W, H, N)
+            attention = attentions[places].to(self.weights.dtype)  # (r, W, H, N)
             if self.by_head:
-                beside = self.weights[members].unsqueeze(1).repeat(1, width, 1, 1)
-                index = heads[places][..., None, None].expand(-1, -1, 1, beside.shape[-1])
-                wide = beside.scatter_(2, index, wide.unsqueeze(2))
-            readout = self.readout if self.part is None else self.part(members)
-            found = readout(wide.transpose(1, 2))[own].double()
-            logits = found.new_empty(len(rows), found.shape[-1]) if logits is None else logits
-            logits[places[own]] = found
+                context = self.weights[group].unsqueeze(1).repeat(1, width, 1, 1)
+                index = heads[places][..., None, None].expand(-1, -1, 1, context.shape[-1])
+                attention = context.scatter_(2, index, attention.unsqueeze(2))
+            readout = self.readout if self.part is None else self.part(group)
+            values = readout(attention.transpose(1, 2))[real].double()
+            logits = values.new_empty(len(rows), values.shape[-1]) if logits is None else logits
+            logits[places[real]] = values
         assert logits is not None
         return logits
 
-    def _packs(self, counts: Tensor) -> list[tuple[Tensor, int]]:
-        """Rows (r,) that are read together, and of how many candidates each."""
-        asked = counts.nonzero().squeeze(-1)
+    def _groups(self, counts: Tensor) -> list[tuple[Tensor, int]]:
+        """Groups of rows (r,) to evaluate together, each with its number of candidates per row."""
+        nonempty = counts.nonzero().squeeze(-1)
         if self.part is None:
             return [(torch.arange(len(counts), device=counts.device), int(counts.max()))]
-        doubled = 2 ** counts[asked].double().log2().ceil().long()
+        doubled = 2 ** counts[nonempty].double().log2().ceil().long()
         step = torch.where(doubled > 8, doubled // 4, doubled)
-        widths, packs = (counts[asked] + step - 1) // step * step, []
+        widths, groups = (counts[nonempty] + step - 1) // step * step, []
         for width in torch.unique(widths).tolist():
             size = max(1, _WEIGHTS // (width * self.weights[0].numel()))
-            packs += [(rows, width) for rows in torch.split(asked[widths == width], size)]
-        return packs
+            groups += [(rows, width) for rows in torch.split(nonempty[widths == width], size)]
+        return groups
 
 
 def head_divergences(weights: Tensor, base: Tensor) -> Tensor:
-    """Jensen-Shannon divergence of each head of one model from each of another, summed over rows.
+    """Jensen-Shannon divergence between each pair of heads of two models, summed over rows.
 
-    Sums of parts of the rows add up to that of all. Taken as the entropy of the mean less the mean
-    of the entropies, to 1e-13 or so a row, which sums of many rows do not notice.
+    Sums over parts of the rows add up to the sum over all. Computed as the entropy of the mean
+    minus the mean of the entropies, with an error near 1e-13 per row.
 
     Args:
         weights: Attention (R, H, N), each row summing to 1, 0 off its mask.
-        base: The other model's, (R, H, N).
+        base: Attention of the other model, (R, H, N).
 
     Returns:
-        (H, H) float64 in nats: of head b of the base and head h of the model at [b, h].
+        (H, H) float64 in nats: entry [b, h] is for head b of the base and head h of the model.
     """
-    own, other = weights.double(), base.double()
-    means = [(own + other[:, [head]]) / 2 for head in range(other.shape[1])]
-    of_own, of_other, *of_means = (
-        torch.special.entr(attention).sum(-1).sum(0) for attention in (own, other, *means)
+    weights, base = weights.double(), base.double()
+    means = [(weights + base[:, [head]]) / 2 for head in range(base.shape[1])]
+    entropies, base_entropies, *mean_entropies = (
+        torch.special.entr(attention).sum(-1).sum(0) for attention in (weights, base, *means)
     )
-    apart = (of_own + of_other[:, None]) / 2
-    found: Tensor = (torch.stack(of_means) - apart).clamp(min=0)
-    return found
+    halves = (entropies + base_entropies[:, None]) / 2
+    divergences: Tensor = (torch.stack(mean_entropies) - halves).clamp(min=0)
+    return divergences

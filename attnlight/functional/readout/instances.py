@@ -1,4 +1,4 @@
-"""Which text the rows of an output are of: a classifier has one row per text, a tagger several."""
+"""Mapping from output rows to texts: a classifier has one row per text, a tagger several."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from attnlight.errors import InputError
 def texts_of_rows(rows: Tensor) -> Tensor:
     """Place of each row's text among the texts of its output, (R,), from rows (R, 2).
 
-    Texts follow each other, and the positions within one ascend; a text is told from the next by
-    either, since repeats of padded validation and shortened texts share an index.
+    Rows of a text are consecutive and their positions ascend. A new text begins where the index
+    changes or the position does not ascend, since copies of one text share an index.
     """
     index, position = rows.unbind(-1)
     new = (index[1:] != index[:-1]) | (position[1:] <= position[:-1])
@@ -21,20 +21,19 @@ def texts_of_rows(rows: Tensor) -> Tensor:
 
 
 def rows_are_texts(batch: TextBatch, output: AttentionOutput) -> bool:
-    """Whether the output has one row for each text, in their order, and not for each token.
+    """Whether the output has one row per text, in order, and not one per token.
 
-    Where all texts are of one token, or one token of each is a row, labels or marks say what rows
-    are.
+    Where every text has a single token, or a single token that is a row, labels or marks decide.
     """
     of_tokens = MARKED in batch.extras or (batch.labels is not None and batch.labels.ndim == 2)
     return not of_tokens and torch.equal(output.rows[:, 0], batch.index)
 
 
 def require_rows_of_tokens(batch: TextBatch, output: AttentionOutput) -> Tensor:
-    """Place in the batch of the text of each row, (R,), where rows are tokens.
+    """Place in the batch of each row's text, (R,), for rows that are tokens.
 
     Raises:
-        InputError: The rows of `output` are not tokens of each text of `batch` in their order.
+        InputError: The rows of `output` are not tokens of each text of `batch`, in order.
     """
     text = texts_of_rows(output.rows)
     count = int(text[-1]) + 1 if len(text) else 0

@@ -1,7 +1,8 @@
-"""Erasure where the readout is not affine: each way to erase is a candidate attention to read.
+"""Erasure and gradients for readouts that are not affine in attention.
 
-What `erasure` and `attribution` have in closed form, at the cost of one readout for each item. A
-readout is a function of candidate attentions (B, H, K, N) to logits (B, K, C).
+The counterparts of the closed forms in `erasure` and `attribution`; each erasure is a candidate
+attention, evaluated by one call of the readout per item. A readout maps candidate attentions
+(B, H, K, N) to logits (B, K, C).
 """
 
 from __future__ import annotations
@@ -11,100 +12,105 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-ReadCandidates = Callable[[Tensor], Tensor]
+ReadoutFunction = Callable[[Tensor], Tensor]
 
-# From rows (E,) long and attentions (E, H, N) of these to logits (E, C).
-Ask = Callable[[Tensor, Tensor], Tensor]
+# From rows (E,) long and their attentions (E, H, N) to logits (E, C).
+RowReadout = Callable[[Tensor, Tensor], Tensor]
 
-# Attention weights of the candidates that are read at once: 8 MiB in single precision.
+# Attention weights of the candidates evaluated at once: 8 MiB in single precision.
 _WEIGHTS = 1 << 21
-# Items of a ranking that are erased at most before its decisions are looked at.
+# Most erasures of a ranking evaluated in one step.
 _STEPS = 8
 
 
-def read_each(ask: Ask, weights: Tensor, bias: Tensor, mask: Tensor, logits: Tensor) -> Tensor:
+def erase_each_opaque(
+    readout: RowReadout, weights: Tensor, bias: Tensor, mask: Tensor, logits: Tensor
+) -> Tensor:
     """Logits after erasing each item alone and renormalising.
 
     Args:
-        ask: From rows (E,) and attentions (E, H, N) of these to logits (E, C).
+        readout: From rows (E,) and their attentions (E, H, N) to logits (E, C).
         weights: (B, H, N), 0 off the mask.
         bias: Logits of an empty context, (C,) or (B, C).
-        mask: What attention may reach, (B, N) bool.
-        logits: Logits before anything is erased, (B, C).
+        mask: Items that attention may reach, (B, N) bool.
+        logits: Logits of the original attention, (B, C).
 
     Returns:
-        (B, N, C) float64; `bias` where nothing is left, the own logits off the mask.
+        (B, N, C) float64; `bias` where no item remains, the original logits off the mask.
     """
-    found = logits.double().unsqueeze(1).repeat(1, mask.shape[1], 1)
+    erased = logits.double().unsqueeze(1).repeat(1, mask.shape[1], 1)
     empty = bias.double().expand(len(mask), -1)
     places = torch.arange(mask.shape[1], device=mask.device)
     size = max(1, _WEIGHTS // max(1, weights.shape[1:].numel()))
     for pairs in torch.split(mask.nonzero(), size):
         row, item = pairs.unbind(-1)
-        candidates, left = _left(weights[row], places != item[:, None])
-        found[row[left], item[left]] = ask(row[left], candidates[left]).double()
-        found[row[~left], item[~left]] = empty[row[~left]]
-    return found
+        candidates, nonempty = _renormalized(weights[row], places != item[:, None])
+        rows, items = row[nonempty], item[nonempty]
+        erased[rows, items] = readout(rows, candidates[nonempty]).double()
+        erased[row[~nonempty], item[~nonempty]] = empty[row[~nonempty]]
+    return erased
 
 
-def first_flip_read(
-    ask: Ask,
+def first_flip_opaque(
+    readout: RowReadout,
     weights: Tensor,
     bias: Tensor,
     mask: Tensor,
     logits: Tensor,
     orders: Tensor,
 ) -> Tensor:
-    """Number of items of rankings that are erased when the decision first changes.
+    """Number of items of rankings erased when the decision first changes.
 
-    A ranking is followed as far as that, one item first and then more and more at once.
+    A ranking is evaluated up to the change, by one erasure at first and then by several at once.
 
     Args:
-        ask: From rows (E,) and attentions (E, H, N) of these to logits (E, C).
+        readout: From rows (E,) and their attentions (E, H, N) to logits (E, C).
         weights: (B, H, N), 0 off the mask.
         bias: Logits of an empty context, (C,) or (B, C).
-        mask: What attention may reach, (B, N) bool.
-        logits: Logits before anything is erased, (B, C).
-        orders: Items from the first to be erased to the last, then padding, (B, K, N) long.
+        mask: Items that attention may reach, (B, N) bool.
+        logits: Logits of the original attention, (B, C).
+        orders: Items in order of erasure, then padding, (B, K, N) long.
 
     Returns:
         (B, K) long, from 1; -1 if the decision never changes.
     """
     decision, lengths = logits.argmax(-1), mask.sum(-1)
-    emptied = bias.argmax(-1).expand_as(decision) != decision
+    empty_changes = bias.argmax(-1).expand_as(decision) != decision
     counts = torch.full(orders.shape[:2], -1, dtype=torch.long, device=mask.device)
     pairs = torch.cartesian_prod(*(torch.arange(n, device=mask.device) for n in counts.shape))
     size = max(1, _WEIGHTS // (_STEPS * max(1, weights.shape[1:].numel())))
-    for row, order in (part.unbind(-1) for part in torch.split(pairs.view(-1, 2), size)):
-        done, steps = 0, 1
-        place = orders[row, order].argsort(-1)
-        while len(row):
-            gone = torch.arange(done, done + steps, device=mask.device) + 1
-            left = place.unsqueeze(1) >= gone[:, None]
-            candidates, read = _left(weights[row].unsqueeze(1), left)  # (E, S, H, N)
-            read &= gone <= lengths[row, None]
-            changed = emptied[row, None] & (gone <= lengths[row, None])
-            rows = row[:, None].expand(read.shape)[read]
-            changed[read] = ask(rows, candidates[read]).argmax(-1) != decision[rows]
+    for rows, rankings in (part.unbind(-1) for part in torch.split(pairs.view(-1, 2), size)):
+        first, steps = 0, 1
+        place = orders[rows, rankings].argsort(-1)
+        while len(rows):
+            erased = torch.arange(first, first + steps, device=mask.device) + 1
+            remaining = place.unsqueeze(1) >= erased[:, None]
+            candidates, nonempty = _renormalized(weights[rows, None], remaining)  # (E, S, H, N)
+            nonempty &= erased <= lengths[rows, None]
+            changed = empty_changes[rows, None] & (erased <= lengths[rows, None])
+            flat_rows = rows[:, None].expand(nonempty.shape)[nonempty]
+            changed[nonempty] = (
+                readout(flat_rows, candidates[nonempty]).argmax(-1) != decision[flat_rows]
+            )
             flips = changed.any(-1)
-            counts[row[flips], order[flips]] = done + 1 + changed[flips].byte().argmax(-1)
-            done += steps
-            more = ~flips & (done < lengths[row])
-            row, order, place = row[more], order[more], place[more]
+            counts[rows[flips], rankings[flips]] = first + 1 + changed[flips].byte().argmax(-1)
+            first += steps
+            more = ~flips & (first < lengths[rows])
+            rows, rankings, place = rows[more], rankings[more], place[more]
             steps = min(2 * steps, _STEPS)
     return counts
 
 
-def readout_gradient(readout: ReadCandidates, weights: Tensor, mask: Tensor) -> Tensor:
+def readout_gradient(readout: ReadoutFunction, weights: Tensor, mask: Tensor) -> Tensor:
     """Gradient of the winning class's probability with respect to each attention weight.
 
-    The weights are free after the softmax, as Serrano and Smith (2019) take it. Tensors made in
-    inference mode are no part of a graph: `readout` must hold none.
+    The weights are free variables after the softmax, as defined by Serrano and Smith (2019).
+    `readout` must not capture tensors created in inference mode, which autograd cannot use.
 
     Args:
         readout: From candidates (B, H, K, N) to logits (B, K, C).
         weights: (B, H, N).
-        mask: What attention may reach, (B, N) bool.
+        mask: Items that attention may reach, (B, N) bool.
 
     Returns:
         (B, H, N) float64; 0 off the mask.
@@ -116,8 +122,8 @@ def readout_gradient(readout: ReadCandidates, weights: Tensor, mask: Tensor) -> 
     return gradient.double().masked_fill(~mask.unsqueeze(1), 0.0)
 
 
-def _left(weights: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights (..., H, N) of what is kept (..., N), renormalised, and whether anything is, (...)."""
-    left = weights * kept.unsqueeze(-2)
-    mass = left.sum(-1, keepdim=True)
-    return left / torch.where(mass > 0, mass, 1.0), (mass > 0).any(-2).squeeze(-1)
+def _renormalized(weights: Tensor, remaining: Tensor) -> tuple[Tensor, Tensor]:
+    """Renormalised weights (..., H, N) of remaining items (..., N), and whether any is above 0."""
+    masked = weights * remaining.unsqueeze(-2)
+    mass = masked.sum(-1, keepdim=True)
+    return masked / torch.where(mass > 0, mass, 1.0), (mass > 0).any(-2).squeeze(-1)

@@ -22,9 +22,9 @@ from attnlight.functional import (
     worst_case_js,
 )
 from attnlight.functional.attribution.leave_one_out import last_places
-from attnlight.functional.erasure.erase import each_erased, renormalize, weighted_items
+from attnlight.functional.erasure.erase import erase_each_from_terms, renormalize, weighted_items
 from attnlight.functional.ranking import ranking
-from attnlight.functional.readout.heads import own_attention, own_items
+from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
 
 SCORES = ("attention", "gradient", "gradient_x_attention")
 Gradient = Literal["signed", "absolute"]
@@ -108,7 +108,7 @@ class Readout:
 
     def erase(self) -> Tensor:
         """Logits after erasing each item alone, (R, N, C) float64; off the mask meaningless."""
-        return each_erased(self._terms, self.empty, self.output.mask)
+        return erase_each_from_terms(self._terms, self.empty, self.output.mask)
 
     def first_flips(self, orders: Tensor) -> Tensor:
         """Items of orders (R, K, N) erased when the decision first changes, (R, K); -1 if never."""
@@ -182,8 +182,8 @@ class Readout:
         It is for candidates, erasing and gradients; `permute`, `worst_case` and `search` are of
         each head by themselves.
         """
-        own, reach = own_attention(self.output.weights, self.output.mask)
-        items = own_items(own, self.items, reach)
+        own, reach = flatten_heads(self.output.weights, self.output.mask)
+        items = flatten_item_logits(own, self.items, reach)
         logits = (self.head_weights.unsqueeze(-2) @ self.items.double()).squeeze(-2)  # (R, H, C)
         share = self.empty.double().expand(len(logits), -1).unsqueeze(1) / logits.shape[1]
         empty = (logits.sum(1, keepdim=True) - logits + share).flatten(0, 1)

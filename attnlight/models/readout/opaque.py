@@ -10,9 +10,13 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.functional import blackbox_adversary, permuted_weights
-from attnlight.functional.readout.heads import Candidates, head_readout
-from attnlight.functional.readout.opaque import first_flip_read, read_each, readout_gradient
+from attnlight.functional import opaque_adversary, permuted_weights
+from attnlight.functional.readout.heads import CandidateReadout, head_readout
+from attnlight.functional.readout.opaque import (
+    erase_each_opaque,
+    first_flip_opaque,
+    readout_gradient,
+)
 from attnlight.models.readout.base import Readout
 
 
@@ -47,12 +51,14 @@ class OpaqueReadout(Readout):
     @override
     def erase(self) -> Tensor:
         weights = self.head_weights.to(self.output.weights.dtype)
-        return read_each(self._candidates.read, weights, self.empty, self.output.mask, self.logits)
+        return erase_each_opaque(
+            self._candidates.read, weights, self.empty, self.output.mask, self.logits
+        )
 
     @override
     def first_flips(self, orders: Tensor) -> Tensor:
         weights, mask = self.head_weights.to(self.output.weights.dtype), self.output.mask
-        return first_flip_read(
+        return first_flip_opaque(
             self._candidates.read, weights, self.empty, mask, self.logits, orders
         )
 
@@ -74,7 +80,7 @@ class OpaqueReadout(Readout):
         self, epsilon: float, found: Tensor | None = None, programs: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
         output, source = self.output, partial(self.model.readout, self.output)
-        adversary, js = blackbox_adversary(
+        adversary, js = opaque_adversary(
             output.weights, source, output.mask, epsilon, found, self._part
         )
         return adversary, js, torch.full_like(js, torch.nan)
@@ -86,7 +92,7 @@ class OpaqueReadout(Readout):
         empty = alone(torch.zeros_like(weights).flatten(0, 1).unsqueeze(1)).squeeze(1)
         heads = OpaqueReadout(self.batch, self._rows_of_heads(None, empty), self.model)
         heads._whole, heads._alone = self, alone
-        heads._candidates = Candidates(source, weights, self._part, by_head=True)
+        heads._candidates = CandidateReadout(source, weights, self._part, by_head=True)
         return heads
 
     def _part(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
@@ -95,7 +101,7 @@ class OpaqueReadout(Readout):
         return partial(self.model.readout, replace(self.output, layers=None).select(texts, rows))
 
     @cached_property
-    def _candidates(self) -> Candidates:
+    def _candidates(self) -> CandidateReadout:
         """Reads attentions (E, H, N) of rows (E,)."""
         source = partial(self.model.readout, self.output)
-        return Candidates(source, self.output.weights, self._part)
+        return CandidateReadout(source, self.output.weights, self._part)

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnlight.functional import worst_case_attention
-from attnlight.functional.adversary.linear_programs import _Instance, attention_by_programs
-from attnlight.functional.adversary.multiclass import best_on_edges
+from attnlight.functional.adversary.linear_programs import _Instance, linear_program_attention
+from attnlight.functional.adversary.multiclass import best_two_item_mixture
 from tests.functional.adversaries import KINDS, case, jensen_shannon, moved
 
 Vector = NDArray[np.float64]
@@ -78,7 +78,9 @@ def test_comes_near_the_best_of_many_searches() -> None:
 def test_many_classes_leave_attention_free(classes: int, least: float) -> None:
     """Where no attention on one or two items keeps the prediction, many items together do."""
     weights, logits, mask = readouts(4, 60, classes)
-    edges = best_on_edges(weights, logits, mask, 0.01, torch.zeros(4, dtype=torch.float64))[1]
+    edges = best_two_item_mixture(weights, logits, mask, 0.01, torch.zeros(4, dtype=torch.float64))[
+        1
+    ]
     adversary, js, upper = worst_case_attention(weights, logits, mask, 0.01)
     assert (js >= edges).all()
     if classes > 6:
@@ -94,7 +96,7 @@ def test_many_classes_leave_attention_free(classes: int, least: float) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_keeps_the_prediction(kind: str, epsilon: float) -> None:
     weights, logits, mask = case(kind, rows=12, items=7, classes=5)
-    found = attention_by_programs(weights, logits, mask, epsilon)
+    found = linear_program_attention(weights, logits, mask, epsilon)
     assert (found >= 0).all()
     assert (found[~mask] == 0).all()
     torch.testing.assert_close(found.sum(-1), torch.ones(12).double(), rtol=1e-12, atol=0)
@@ -104,13 +106,15 @@ def test_keeps_the_prediction(kind: str, epsilon: float) -> None:
 
 def test_neither_padding_nor_order_nor_the_batch_change_a_digit() -> None:
     weights, logits, mask = case("zeros", rows=12, items=9, classes=4)
-    together = attention_by_programs(weights, logits, mask, 0.05)
-    turned = attention_by_programs(weights.flip(0), logits.flip(0), mask.flip(0), 0.05)
+    together = linear_program_attention(weights, logits, mask, 0.05)
+    turned = linear_program_attention(weights.flip(0), logits.flip(0), mask.flip(0), 0.05)
     assert torch.equal(turned.flip(0), together)
     for row in range(12):
         one = slice(row, row + 1)
         wide = pad(logits[one], (0, 0, 2, 3), value=math.nan)
-        alone = attention_by_programs(pad(weights[one], (2, 3)), wide, pad(mask[one], (2, 3)), 0.05)
+        alone = linear_program_attention(
+            pad(weights[one], (2, 3)), wide, pad(mask[one], (2, 3)), 0.05
+        )
         assert torch.equal(alone[:, 2:-3], together[one])
 
 
@@ -147,7 +151,7 @@ def test_a_climb_never_descends() -> None:
         instance = _Instance(weights[row].numpy(), logits[row].numpy(), 0.02)
         attention, costs, reached = instance.weights, instance.weights, []
         for _ in range(4):
-            attention = instance.solve(costs, instance.moved(attention), None)
+            attention = instance.solve(costs, instance.shift(attention), None)
             reached.append(instance.js(attention))
             assert reached[-1] == pytest.approx(js_of(attention, instance.weights), abs=1e-12)
             costs = -instance.slope(attention)
@@ -158,8 +162,10 @@ def test_a_climb_never_descends() -> None:
 
 def test_search_and_edges_are_never_lost() -> None:
     weights, logits, mask = case("sharp", rows=24, items=8, classes=3)
-    edges = best_on_edges(weights, logits, mask, 0.05, torch.zeros(24, dtype=torch.float64))[1]
-    programs = jensen_shannon(attention_by_programs(weights, logits, mask, 0.05), weights)
+    edges = best_two_item_mixture(
+        weights, logits, mask, 0.05, torch.zeros(24, dtype=torch.float64)
+    )[1]
+    programs = jensen_shannon(linear_program_attention(weights, logits, mask, 0.05), weights)
     js = worst_case_attention(weights, logits, mask, 0.05)[1]
     assert (js >= torch.maximum(edges, programs) - 1e-12).all()
     assert (programs > edges + 1e-6).any()

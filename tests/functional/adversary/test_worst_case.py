@@ -234,7 +234,7 @@ def test_neither_padding_nor_the_batch_nor_blocks_change_anything(
     together = worst_case_attention(weights, logits, mask, 0.05)
     monkeypatch.setattr("attnlight.functional.adversary.exact._PAIRS", 7)
     monkeypatch.setattr("attnlight.functional.adversary.multiclass._PAIRS", 300)
-    monkeypatch.setattr("attnlight.functional.adversary.multiclass._EDGES", 5)
+    monkeypatch.setattr("attnlight.functional.adversary.multiclass._MIXTURES", 5)
     for row in range(24):
         one = slice(row, row + 1)
         alone = worst_case_attention(

@@ -14,7 +14,7 @@ from torch import Tensor
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import leave_one_out, left_out_logits, reencode
-from attnlight.functional.attribution.leave_one_out import blocks, prediction_change, without
+from attnlight.functional.attribution.leave_one_out import blocks, delete_items, prediction_change
 from tests.models import test_hierarchical as hierarchical
 from tests.outside import Texts, TwoHeads, collate
 
@@ -122,7 +122,7 @@ def test_without_takes_a_column_from_all_that_follows_tokens() -> None:
         query_mask=torch.ones(2, 2, dtype=torch.bool),
         extras={"evidence": tokens * 10},
     )
-    found = without(batch, torch.tensor([1, 0, 0]), torch.tensor([1, 0, 3]), items=4)
+    found = delete_items(batch, torch.tensor([1, 0, 0]), torch.tensor([1, 0, 3]), items=4)
     assert found.index.tolist() == [8, 3, 3]
     assert found.tokens.tolist() == [[9, 0, 0], [6, 7, 8], [5, 6, 7]]
     assert found.mask.tolist() == [[True, False, False], [True] * 3, [True] * 3]

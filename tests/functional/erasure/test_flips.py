@@ -23,7 +23,7 @@ def treated_as(request: pytest.FixtureRequest) -> Iterator[None]:
     """Of many rows those that nothing can flip are left out first."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "many rows":
-            patch.setattr("attnlight.functional.erasure.flips._FEW", 0)
+            patch.setattr("attnlight.functional.erasure.flips._UNSCREENED", 0)
         yield
 
 

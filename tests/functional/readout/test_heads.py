@@ -9,13 +9,13 @@ from torch import Tensor
 
 from attnlight.functional import masked_softmax, read
 from attnlight.functional.readout.heads import (
-    Candidates,
+    CandidateReadout,
+    flatten_heads,
+    flatten_item_logits,
     head_divergences,
     head_readout,
-    own_attention,
-    own_items,
 )
-from attnlight.functional.readout.opaque import ReadCandidates
+from attnlight.functional.readout.opaque import ReadoutFunction
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -27,10 +27,10 @@ def test_one_head_changed_beside_the_others(heads: int) -> None:
     logits[~mask.unsqueeze(1).expand(-1, heads, -1)] = torch.nan
     finite = logits.nan_to_num()
     others = masked_softmax(torch.randn(6, heads, 2, 5, generator=random).double(), mask)
-    own, reach = own_attention(weights, mask)
+    own, reach = flatten_heads(weights, mask)
     torch.testing.assert_close(own.reshape(weights.shape), weights)
     assert torch.equal(reach.reshape(weights.shape), mask.unsqueeze(1).expand_as(weights))
-    folded = read(others.flatten(0, 1), own_items(own, logits, reach))
+    folded = read(others.flatten(0, 1), flatten_item_logits(own, logits, reach))
     asked = head_readout(lambda given: read(given, finite), weights)(others.flatten(0, 1))
     for head in range(heads):
         for candidate in range(2):
@@ -46,12 +46,12 @@ def test_without_a_head_dimension() -> None:
     mask = torch.tensor([[True, True, False], [True, False, False]])
     weights = torch.tensor([[0.5, 0.25, 9.0], [2.0, 0.0, 0.0]])
     logits = torch.arange(12.0).reshape(2, 3, 2)
-    own, reach = own_attention(weights, mask)
+    own, reach = flatten_heads(weights, mask)
     third = 1 / 3
     torch.testing.assert_close(
         own, torch.tensor([[2 * third, third, 0], [1, 0, 0]], dtype=torch.float64)
     )
-    items = own_items(own, logits, reach)
+    items = flatten_item_logits(own, logits, reach)
     assert torch.equal(items[reach], logits.double()[mask])
     assert (items[~reach] == 0).all()
 
@@ -65,12 +65,12 @@ def test_candidates_are_read_where_they_stand(apart: bool, ascending: bool) -> N
     rows = torch.cat([rows.sort().values if ascending else rows, torch.tensor([4])])
     whole, heads = torch.rand(41, 2, 5, generator=random), torch.arange(41) % 2
 
-    def part(some: torch.Tensor) -> ReadCandidates:
+    def part(some: torch.Tensor) -> ReadoutFunction:
         return lambda given: read(given, items[some])
 
     given = (lambda given: read(given, items), held, part if apart else None)
-    found = Candidates(*given).read(rows, whole)
-    alone = Candidates(*given, by_head=True).read(2 * rows + heads, whole[:, 0])
+    found = CandidateReadout(*given).read(rows, whole)
+    alone = CandidateReadout(*given, by_head=True).read(2 * rows + heads, whole[:, 0])
     for place, row in enumerate(rows.tolist()):
         expected = torch.einsum("hn,hnc->c", whole[place], items[row]).double()
         torch.testing.assert_close(found[place], expected, atol=1e-5, rtol=1e-5)
@@ -78,7 +78,7 @@ def test_candidates_are_read_where_they_stand(apart: bool, ascending: bool) -> N
         changed[heads[place]] = whole[place, 0]
         expected = torch.einsum("hn,hnc->c", changed, items[row]).double()
         torch.testing.assert_close(alone[place], expected, atol=1e-5, rtol=1e-5)
-    assert not len(Candidates(*given).read(rows[:0], whole[:0]))
+    assert not len(CandidateReadout(*given).read(rows[:0], whole[:0]))
 
 
 ROWS, ITEMS = 11, 6

@@ -6,7 +6,11 @@ from torch import Tensor
 
 from attnlight.functional import erase_each, first_flip, weight_gradient
 from attnlight.functional.readout import opaque as candidates
-from attnlight.functional.readout.opaque import first_flip_read, read_each, readout_gradient
+from attnlight.functional.readout.opaque import (
+    erase_each_opaque,
+    first_flip_opaque,
+    readout_gradient,
+)
 from tests.functional.erasure.test_erase import Case
 
 
@@ -43,11 +47,11 @@ def test_erasure_equals_the_closed_form(heads: int | None) -> None:
     affine = Affine(case)
     own = affine(affine.weights.unsqueeze(2)).squeeze(1)
     weights = affine.weights.masked_fill(~case.mask.unsqueeze(1), 0.0)
-    each = read_each(affine.ask, weights, case.bias, case.mask, own)
+    each = erase_each_opaque(affine.ask, weights, case.bias, case.mask, own)
     closed = erase_each(case.weights, case.item_logits, case.bias, case.mask)
     torch.testing.assert_close(each[case.mask], closed[case.mask])
     orders = torch.stack([case.order], dim=1)
-    found = first_flip_read(affine.ask, weights, case.bias, case.mask, own, orders)
+    found = first_flip_opaque(affine.ask, weights, case.bias, case.mask, own, orders)
     closed = first_flip(case.weights, case.item_logits, case.bias, case.mask, orders)
     held = case.mask.any(-1)
     assert torch.equal(found[held], closed[held])
@@ -60,12 +64,12 @@ def test_candidates_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     own = affine(affine.weights.unsqueeze(2)).squeeze(1)
     weights = affine.weights.masked_fill(~case.mask.unsqueeze(1), 0.0)
     given = (affine.ask, weights, case.bias, case.mask, own)
-    whole, counts = read_each(*given), first_flip_read(*given, case.order.unsqueeze(1))
+    whole, counts = erase_each_opaque(*given), first_flip_opaque(*given, case.order.unsqueeze(1))
     affine.most = 0
     monkeypatch.setattr(candidates, "_WEIGHTS", 2 * weights[0].numel() + 1)
-    torch.testing.assert_close(read_each(*given), whole)
+    torch.testing.assert_close(erase_each_opaque(*given), whole)
     assert affine.most == 2
-    assert torch.equal(first_flip_read(*given, case.order.unsqueeze(1)), counts)
+    assert torch.equal(first_flip_opaque(*given, case.order.unsqueeze(1)), counts)
 
 
 @pytest.mark.parametrize("heads", [1, 3])

@@ -10,25 +10,25 @@ from torch.nn.functional import pad
 
 from attnlight.errors import InputError
 from attnlight.functional import (
-    blackbox_adversary,
     masked_softmax,
+    opaque_adversary,
     read,
     search_adversary,
     total_variation,
     worst_case_attention,
 )
-from attnlight.functional.readout.opaque import ReadCandidates
+from attnlight.functional.readout.opaque import ReadoutFunction
 from tests.functional.adversaries import KINDS, case, jensen_shannon
 
 
-def affine(logits: Tensor) -> ReadCandidates:
+def affine(logits: Tensor) -> ReadoutFunction:
     """The readout of item logits, one head."""
     return lambda candidates: read(candidates.squeeze(1), logits)
 
 
 def squashed(
     rows: int, items: int, classes: int, seed: int = 0
-) -> tuple[Tensor, ReadCandidates, Tensor]:
+) -> tuple[Tensor, ReadoutFunction, Tensor]:
     """Weights (R, N), a readout through tanh, and a mask of all lengths from 1."""
     random = torch.Generator().manual_seed(seed)
     weights, _, mask = case("random", rows, items, seed=seed)
@@ -53,7 +53,7 @@ def check_kept(
 def test_is_nearly_the_exact_answer_where_there_is_one(kind: str) -> None:
     weights, logits, mask = case(kind, rows=36, items=12)
     exact = worst_case_attention(weights, logits, mask, 0.01)[1]
-    found = blackbox_adversary(weights, affine(logits), mask, 0.01)
+    found = opaque_adversary(weights, affine(logits), mask, 0.01)
     check_kept(weights, affine(logits), mask, found)
     assert (found[1] <= exact + 1e-12).all()
     assert (exact - found[1]).mean() < 0.01
@@ -62,7 +62,7 @@ def test_is_nearly_the_exact_answer_where_there_is_one(kind: str) -> None:
 @pytest.mark.parametrize("items", [2, 3])
 def test_reaches_a_fine_grid_on_a_readout_that_is_not_affine(items: int) -> None:
     weights, readout, mask = squashed(60, items, classes=2)
-    found = blackbox_adversary(weights, readout, mask, 0.01)
+    found = opaque_adversary(weights, readout, mask, 0.01)
     check_kept(weights, readout, mask, found)
     steps = torch.linspace(0, 1, 201, dtype=torch.float64)
     one, two = torch.meshgrid(steps, steps, indexing="ij")
@@ -83,7 +83,7 @@ def test_reaches_a_fine_grid_on_a_readout_that_is_not_affine(items: int) -> None
 @pytest.mark.parametrize("classes", [3, 4])
 def test_finds_some_attention_for_several_classes(classes: int) -> None:
     weights, readout, mask = squashed(40, 12, classes, seed=1)
-    found = blackbox_adversary(weights, readout, mask, 0.01)
+    found = opaque_adversary(weights, readout, mask, 0.01)
     check_kept(weights, readout, mask, found)
     several = mask.sum(-1) > 1
     assert (found[1][several] > 1e-5).all()
@@ -91,7 +91,7 @@ def test_finds_some_attention_for_several_classes(classes: int) -> None:
     searched = search_adversary(
         weights, readout, mask, 0.01, torch.arange(80).reshape(40, 2), steps=60, learning_rate=0.1
     )
-    joined = blackbox_adversary(weights, readout, mask, 0.01, searched[0])
+    joined = opaque_adversary(weights, readout, mask, 0.01, searched[0])
     assert (joined[1] >= torch.maximum(found[1], searched[1]) - 1e-12).all()
     assert (joined[1] > found[1] + 1e-6).any()
 
@@ -101,7 +101,7 @@ def test_heads_are_taken_one_by_one_with_the_others_held() -> None:
     mask = torch.arange(6) < 1 + torch.arange(12)[:, None] % 6
     weights = masked_softmax(torch.randn(12, 2, 6, dtype=torch.float64, generator=random), mask)
     logits = torch.randn(12, 2, 6, 2, dtype=torch.float64, generator=random)
-    adversary, js = blackbox_adversary(weights, lambda given: read(given, logits), mask, 0.02)
+    adversary, js = opaque_adversary(weights, lambda given: read(given, logits), mask, 0.02)
     exact = worst_case_attention(weights, logits, mask, 0.02)[1]
     assert adversary.shape == (12, 2, 6)
     assert (js <= exact + 1e-12).all()
@@ -115,22 +115,22 @@ def test_heads_are_taken_one_by_one_with_the_others_held() -> None:
 
 def test_neither_padding_nor_blocks_change_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     weights, logits, mask = case("random", rows=12, items=8, classes=3)
-    together = blackbox_adversary(weights, affine(logits), mask, 0.05)
-    monkeypatch.setattr("attnlight.functional.adversary.opaque._CANDIDATES", 1)
+    together = opaque_adversary(weights, affine(logits), mask, 0.05)
+    monkeypatch.setattr("attnlight.functional.adversary.opaque_adversary._CANDIDATES", 1)
     for row in range(12):
         one = slice(row, row + 1)
         wide = affine(pad(logits[one], (0, 0, 0, 3)))
-        alone = blackbox_adversary(pad(weights[one], (0, 3)), wide, pad(mask[one], (0, 3)), 0.05)
+        alone = opaque_adversary(pad(weights[one], (0, 3)), wide, pad(mask[one], (0, 3)), 0.05)
         torch.testing.assert_close(alone[0][:, :-3], together[0][one], rtol=0, atol=1e-9)
         torch.testing.assert_close(alone[1], together[1][one], rtol=0, atol=1e-10)
 
 
 def test_logits_that_are_not_finite_spoil_their_own_row_alone() -> None:
     weights, logits, mask = case("random", rows=12, items=6)
-    clean = blackbox_adversary(weights, affine(logits), mask, 0.05)
+    clean = opaque_adversary(weights, affine(logits), mask, 0.05)
     broken = logits.clone()
     broken[8, 1] = math.nan
-    found = blackbox_adversary(weights, affine(broken), mask, 0.05)
+    found = opaque_adversary(weights, affine(broken), mask, 0.05)
     assert found[1].isnan().nonzero().flatten().tolist() == [8]
     others = [row for row in range(12) if row != 8]
     assert torch.equal(found[0][others], clean[0][others])
@@ -139,4 +139,4 @@ def test_logits_that_are_not_finite_spoil_their_own_row_alone() -> None:
 def test_epsilon_must_be_above_0() -> None:
     weights, logits, mask = case("random", 2, 3)
     with pytest.raises(InputError, match=r"epsilon is 0.0, but must be above 0"):
-        blackbox_adversary(weights, affine(logits), mask, 0.0)
+        opaque_adversary(weights, affine(logits), mask, 0.0)

@@ -10,7 +10,7 @@ from attnlight.functional import read, worst_case_attention
 from attnlight.functional._cpu import best_of_each
 from attnlight.functional.adversary.exact import max_js_attention
 from attnlight.functional.adversary.multiclass import log_ratio_bounds
-from attnlight.functional.adversary.upper_bound import bound_by_pairs
+from attnlight.functional.adversary.pairwise_upper_bound import pairwise_upper_bound
 from tests.functional.adversaries import KINDS, case, jensen_shannon, moved
 
 
@@ -27,11 +27,11 @@ def test_the_bound_is_the_least_over_all_pairs(
         e, bounds = logits[..., c] - logits[..., d], (low[:, None], high[:, None])
         vertex, _ = max_js_attention(weights, e, *bounds, mask)
         upper = torch.minimum(upper, jensen_shannon(vertex, weights))
-    found = bound_by_pairs(weights, logits, mask, epsilon)
+    found = pairwise_upper_bound(weights, logits, mask, epsilon)
     torch.testing.assert_close(found, upper, rtol=1e-10, atol=1e-12)
-    monkeypatch.setattr("attnlight.functional.adversary.upper_bound._SOLVED", 3)
-    monkeypatch.setattr("attnlight.functional.adversary.upper_bound._CHECKED", 20)
-    torch.testing.assert_close(bound_by_pairs(weights, logits, mask, epsilon), found)
+    monkeypatch.setattr("attnlight.functional.adversary.pairwise_upper_bound._SOLVED", 3)
+    monkeypatch.setattr("attnlight.functional.adversary.pairwise_upper_bound._CHECKED", 20)
+    torch.testing.assert_close(pairwise_upper_bound(weights, logits, mask, epsilon), found)
 
 
 @pytest.mark.parametrize("kind", ["random", "sharp", "few values"])

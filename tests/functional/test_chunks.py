@@ -8,7 +8,7 @@ import torch
 from seqeval.metrics import f1_score, precision_score, recall_score
 from torch import Tensor
 
-from attnlight.functional.spans import TagScheme, count_chunks, find_chunks
+from attnlight.functional.chunks import TagScheme, count_chunks, find_chunks
 
 TAGS = ["O", "B-NP", "I-NP", "B-VP", "I-VP", "B-PP", "I-PP"]
 SCHEME = TagScheme(

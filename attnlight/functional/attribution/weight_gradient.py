@@ -1,4 +1,4 @@
-"""How much each item matters to a prediction, by gradients in closed form."""
+"""Gradient of the prediction with respect to attention weights, in closed form."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from attnlight.functional.readout.affine import read
 def weight_gradient(weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
     """Gradient of the winning class's probability with respect to each attention weight.
 
-    As Serrano and Smith (2019) take it: the weights are free after the softmax and the bias is not
-    scaled by them. It is `p_y ((z_iy - b_y) - sum_c p_c (z_ic - b_c))`, summed here as
-    `p_y sum_c p_c ((z_iy - b_y) - (z_ic - b_c))`, which keeps its digits where p_y is nearly 1.
+    As defined by Serrano and Smith (2019): the weights are free variables after the softmax and do
+    not scale the bias. The gradient `p_y ((z_iy - b_y) - sum_c p_c (z_ic - b_c))` is computed as
+    `p_y sum_c p_c ((z_iy - b_y) - (z_ic - b_c))`, which is accurate where p_y is nearly 1.
 
     Args:
         weights: (B, N), or (B, H, N), each row summing to 1.
         item_logits: (B, N, C), or (B, H, N, C), with the bias folded in and shared over heads.
         bias: Logits of an empty context, (C,) or (B, C).
-        mask: What attention may reach, (B, N) bool.
+        mask: Items that attention may reach, (B, N) bool.
 
     Returns:
         (B, N), or (B, H, N), float64; 0 off the mask.
@@ -31,7 +31,7 @@ def weight_gradient(weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Te
     probabilities = read(weights.double().masked_fill(off, 0.0), items).softmax(-1)
     highest, winner = probabilities.max(-1)
     effects = items - bias.double().expand_as(probabilities)[:, None, None] / weights.shape[1]
-    own = effects.gather(-1, winner[:, None, None, None].expand(*effects.shape[:-1], 1))
-    shares = (probabilities * highest[:, None])[:, None, None]
-    gradient = ((own - effects) * shares).sum(-1).masked_fill(off, 0.0)
+    winner_effects = effects.gather(-1, winner[:, None, None, None].expand(*effects.shape[:-1], 1))
+    scale = (probabilities * highest[:, None])[:, None, None]
+    gradient = ((winner_effects - effects) * scale).sum(-1).masked_fill(off, 0.0)
     return gradient.squeeze(1) if single else gradient

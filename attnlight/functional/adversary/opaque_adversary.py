@@ -1,0 +1,240 @@
+"""Different attention with the same prediction, by search, for readouts that are not affine.
+
+Exact where all attention on the lightest item preserves the prediction, since no attention has a
+larger JS. Otherwise the result is a lower bound of the largest JS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from attnlight.errors import InputError
+from attnlight.functional._cpu import best_of_each
+from attnlight.functional.adversary.exact import js_from, one_item_js
+from attnlight.functional.adversary.line_search import NARROW, Brackets
+from attnlight.functional.divergence import total_variation
+from attnlight.functional.ranking import ranking
+from attnlight.functional.readout.heads import CandidateReadout, PartReadout, flatten_heads
+from attnlight.functional.readout.opaque import ReadoutFunction
+
+# Items of each kind at the ends of segments; candidates evaluated at once; nats by which the bound
+# of a segment must exceed the best so far; rounds of a line search.
+_ITEMS, _CANDIDATES, _GAIN, _ROUNDS = 4, 1 << 15, 1e-6, 40
+# Heads (E,), attention at the start (E, N), its excess (E,), and the item at the end (E,).
+Segments = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def opaque_adversary(
+    weights: Tensor,
+    readout: ReadoutFunction,
+    mask: Tensor,
+    epsilon: float,
+    found: Tensor | None = None,
+    part: PartReadout | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The most different candidate attention that moves the prediction by at most epsilon.
+
+    Candidates are all attention on the lightest item, which no JS exceeds; all attention on each
+    item; the segments from the original attention to the four items of closest prediction; those
+    from it, and from each of the four lightest items that preserve the prediction, to the four
+    lightest items; and mixtures of one of the four lightest items that make the predicted class
+    less probable with one of the four lightest that make it more probable, outward from where the
+    prediction is preserved. JS is convex along a segment: segments on which it cannot exceed the
+    best so far by 1e-6 nats are skipped.
+
+    Args:
+        weights: The model's attention (B, N), or (B, H, N). Each head is varied separately, the
+            others fixed.
+        readout: From candidates (B, H, K, N) to logits (B, K, C).
+        mask: Items that attention may reach, (B, N) bool.
+        epsilon: Largest total variation distance between predictions, above 0.
+        found: Attention that preserves the prediction, such as from `search_adversary`, in the
+            shape of `weights`.
+        part: Gives the readout of a subset of rows; None: every call evaluates all rows.
+
+    Returns:
+        Adversary (B, N), or (B, H, N), float64, the original attention where no candidate is
+        feasible, and its JS in nats, (B,), or (B, H), float64; NaN where logits are not finite.
+
+    Raises:
+        InputError: If epsilon is not above 0.
+    """
+    if not epsilon > 0:
+        raise InputError(f"epsilon is {epsilon}, but must be above 0")
+    original, reach = flatten_heads(weights, mask)
+    by_head = weights.detach() if weights.ndim == 3 else weights.detach().unsqueeze(1)
+    search = _Search(
+        CandidateReadout(readout, by_head, part, by_head=True), original, reach, epsilon
+    )
+    if found is not None:
+        initial = found.double().reshape(original.shape)
+        search.js = js_from(original, initial)
+        search.best = torch.where(search.js[:, None] > 0, initial, original)
+    search.try_items()
+    if search.open.any():
+        for segments in search.segments():
+            search.follow(*segments)
+        search.follow(*search.mixtures())
+    js = search.js.masked_fill(~search.finite, math.nan)
+    return search.best.reshape(weights.shape), js.reshape(weights.shape[:-1])
+
+
+class _Search:
+    """Evaluates attentions of R heads over N items and records the best of each head.
+
+    Attributes:
+        finite: Whether the model's logits are finite, (R,).
+        open: Items that attention may be moved to, (R, N), none for heads that are solved.
+        best: The best attention that preserves the prediction, (R, N), initially the original.
+        js: Its JS, (R,).
+    """
+
+    def __init__(
+        self, candidates: CandidateReadout, original: Tensor, reach: Tensor, epsilon: float
+    ) -> None:
+        self._candidates, self._original, self._epsilon = candidates, original, epsilon
+        logits = candidates.original()
+        self._prediction = logits.softmax(-1)
+        self._winner = logits.argmax(-1, keepdim=True)
+        self._odds = _log_odds(logits, self._winner)
+        self.finite = logits.isfinite().all(-1)
+        self.open = reach & self.finite[:, None]
+        self.best, self.js = original.clone(), torch.zeros_like(original[:, 0])
+        # JS of all attention on each item, and the results of `evaluate` for it.
+        self._single_js = one_item_js(original)
+        self._excess, self._lead = torch.full_like(original, math.inf), torch.zeros_like(original)
+
+    def evaluate(self, heads: Tensor, attentions: Tensor) -> tuple[Tensor, Tensor]:
+        """Excess and lead (E,) of attentions (E, N) of heads (E,), with the best feasible recorded.
+
+        Excess is the log of the total variation distance over epsilon: at most 0 where the
+        prediction is preserved. Lead is the change of the log odds of the predicted class.
+        """
+        pieces = torch.split(heads, _CANDIDATES), torch.split(attentions, _CANDIDATES)
+        readout = self._candidates.read
+        logits = torch.cat([readout(*piece) for piece in zip(*pieces, strict=True)])
+        distance = total_variation(logits.softmax(-1), self._prediction[heads])
+        # Interpolation needs a finite number where the prediction is unchanged.
+        excess = (distance / self._epsilon).clamp(min=1e-6).log()
+        lead = _log_odds(logits, self._winner[heads]) - self._odds[heads]
+        feasible_heads, feasible = heads[excess <= 0], attentions[excess <= 0]
+        winners, self.js = best_of_each(
+            feasible_heads, js_from(self._original[feasible_heads], feasible), self.js
+        )
+        self.best[feasible_heads[winners]] = feasible[winners]
+        return excess, lead
+
+    def try_items(self) -> None:
+        """Try all attention on the lightest item, the optimum, and if infeasible on each item."""
+        heads = self.open.any(-1).nonzero().squeeze(-1)
+        item = self._original.masked_fill(~self.open, math.inf)[heads].argmin(-1)
+        for last in (False, True):
+            if not len(heads):
+                return
+            excess, lead = self.evaluate(heads, one_hot(item, self._original.shape[1]).double())
+            self._excess[heads, item], self._lead[heads, item] = excess, lead
+            if not last:
+                self.open[heads[excess <= 0]] = False
+                heads, item = self.open.nonzero().unbind(-1)
+
+    def segments(self) -> Iterator[Segments]:
+        """Segments from the original attention, then from the lightest feasible items.
+
+        They end at the lightest items; those from the original attention also at the items that
+        change the prediction least.
+        """
+        closest = ranking(-self._excess, self.open)[:, :_ITEMS]
+        lightest, real = self._lightest(self.open)
+        items = torch.cat([closest, lightest], dim=1)
+        head, column = torch.cat([self.open.gather(1, closest), real], dim=1).nonzero().unbind(-1)
+        excess = torch.full_like(head, math.log(1e-6), dtype=torch.float64)
+        yield head, self._original[head], excess, items[head, column]
+        feasible, feasible_real = self._lightest(self._excess <= 0)
+        head, first, second = (feasible_real[:, :, None] & real[:, None]).nonzero().unbind(-1)
+        start = feasible[head, first]
+        starts = one_hot(start, self._original.shape[1]).double()
+        yield head, starts, self._excess[head, start], lightest[head, second]
+
+    def mixtures(self) -> Segments:
+        """Segments from mixtures of two items to each of them.
+
+        One item makes the predicted class less probable and the other more probable; a root search
+        gives mixtures that leave its probability unchanged.
+        """
+        i, below = self._lightest(self._lead < 0)
+        j, above = self._lightest(self._lead > 0)
+        head, first, second = (below[:, :, None] & above[:, None]).nonzero().unbind(-1)
+        i, j = i[head, first], j[head, second]
+        bound = torch.maximum(self._single_js[head, i], self._single_js[head, j])
+        # Mixtures of items that are feasible by themselves are covered by `segments`.
+        where = bound > self.js[head] + _GAIN
+        head, i, j = head[where], i[where], j[where]
+        low, high, items = self._lead[head, i], self._lead[head, j], self._original.shape[1]
+        mixtures = Brackets(
+            torch.zeros_like(low), torch.ones_like(high), low, high, columns=(head, i, j)
+        )
+        segments = [[head[:0], self._original[:0], low[:0], i[:0], j[:0]]]
+        for turn in range(_ROUNDS):
+            head, i, j = mixtures.columns
+            if not len(head):
+                break
+            share = mixtures.trial(halve=turn % 3 == 2)
+            ends = one_hot(i, items).double(), one_hot(j, items).double()
+            mixed = torch.lerp(*ends, share[:, None])
+            excess, lead = self.evaluate(head, mixed)
+            feasible = excess <= 0
+            segments.append([part[feasible] for part in (head, mixed, excess, i, j)])
+            mixtures.narrow(share, lead)
+            # Equal probability but infeasible: the other classes' probabilities have changed.
+            wide = mixtures.outside - mixtures.inside > NARROW
+            mixtures = mixtures.take(~feasible & wide & (lead.abs() > self._epsilon / 2))
+        head, mixed, excess, i, j = (torch.cat(part) for part in zip(*segments, strict=True))
+        return head.repeat(2), mixed.repeat(2, 1), excess.repeat(2), torch.cat([i, j])
+
+    def follow(self, heads: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> None:
+        """Search segments from starts (E, N) with excess (E,) to all attention on items (E,).
+
+        A segment is searched for as long as some attention on it may exceed the best so far.
+        """
+        js, end_js = js_from(self._original[heads], starts), self._single_js[heads, items]
+        ends = one_hot(items, self._original.shape[1]).double()
+        segments = Brackets(
+            inside=torch.zeros_like(excess),
+            outside=torch.ones_like(excess),
+            low=excess.clamp(max=-NARROW),
+            high=self._excess[heads, items],
+            columns=(heads, starts, ends, js, end_js),
+        )
+        segments = segments.take(segments.high > 0)
+        for turn in range(_ROUNDS):
+            heads, _, _, js, end_js = segments.columns
+            # JS is convex along a segment, so between two points it is at most their chord.
+            rest = (segments.outside - segments.inside) / (1 - segments.inside).clamp(min=NARROW)
+            bound = torch.lerp(js, torch.maximum(js, end_js), rest.clamp(max=1.0))
+            segments = segments.take(bound > self.js[heads] + _GAIN)
+            heads, starts, ends, js, end_js = segments.columns
+            if not len(heads):
+                return
+            share = segments.trial(halve=turn % 3 == 2)
+            attentions = torch.lerp(starts, ends, share.unsqueeze(-1))
+            excess, _ = self.evaluate(heads, attentions)
+            segments.narrow(share, excess)
+            js = torch.where(excess <= 0, js_from(self._original[heads], attentions), js)
+            segments.columns = (heads, starts, ends, js, end_js)
+
+    def _lightest(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
+        """The four open candidates (R, N) of least weight, (R, 4), and which entries are real."""
+        candidates = candidates & self.open
+        order = ranking(-self._original, candidates)[:, :_ITEMS]
+        return order, candidates.gather(1, order)
+
+
+def _log_odds(logits: Tensor, winner: Tensor) -> Tensor:
+    """Log odds (E,) of the classes `winner` (E, 1) under logits (E, C)."""
+    others = logits.scatter(-1, winner, -math.inf).logsumexp(-1)
+    return logits.gather(-1, winner).squeeze(-1) - others
