@@ -15,6 +15,7 @@ from attnlight.errors import InputError
 from attnlight.files import nearest_file, replacing
 
 CHECKPOINT_KEY = "attnlight"
+OPTIMIZER_STATES = "optimizer_states"  # Lightning's key; a checkpoint of weights alone lacks it
 CHECKPOINT_FORMAT = 2
 _READ = (1, CHECKPOINT_FORMAT)
 

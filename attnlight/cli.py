@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from typing import Any
 
 import lightning.pytorch as pl
@@ -27,7 +28,7 @@ from attnlight.callbacks.epoch_lines import EpochLines
 from attnlight.callbacks.joining import JoinTimeout
 from attnlight.callbacks.prediction_writer import PredictionWriter
 from attnlight.callbacks.run import RunConfig, SummaryTable
-from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
+from attnlight.checkpoints import CHECKPOINT_KEY, OPTIMIZER_STATES, read_checkpoint
 from attnlight.composition import compose
 from attnlight.configuration import (
     fill_placeholders,
@@ -118,9 +119,13 @@ class AttnlightCLI(LightningCLI):
         self._join_timeout = join_timeout()
         fitting = self.subcommand == "fit"
         if fitting:
-            hashed = config.clone()
+            hashed = deepcopy(config)
             for name in NOT_HASHED:
                 hashed.pop(name, None)
+            for callback in hashed.trainer.callbacks or ():  # as when best.ckpt was complete
+                options = callback.get("init_args", {})
+                if options.get("filename") == "best" and "save_weights_only" in options:
+                    options["save_weights_only"] = False
             dump = self._parser(self.subcommand).dump
             self.home = Run.of_fit(config, dump(hashed, skip_validation=True))
         else:
@@ -128,6 +133,12 @@ class AttnlightCLI(LightningCLI):
         config.experiment, config.run = self.home.experiment, self.home.name
         self._new = fitting and config.ckpt_path is None
         config.ckpt_path = self.home.checkpoint(config.ckpt_path or (None if fitting else "best"))
+        resuming = fitting and not self._new
+        if resuming and OPTIMIZER_STATES not in read_checkpoint(config.ckpt_path):
+            raise InputError(
+                f"{config.ckpt_path} holds weights and no state of the optimizer, so that training "
+                "cannot resume from it: give --ckpt_path last."
+            )
         if self.home.folder.is_dir():
             self._enter()
         else:

@@ -156,7 +156,7 @@ def perform(job: Job) -> None:
             finally:
                 if commands:
                     folder.write_note(run, state, time.monotonic() - began)
-            if state == "finished":  # as large as the best epoch, and of no use any more
+            if state == "finished":  # with the optimizer's state, and of no use any more
                 (folder.path / run.name / "last.ckpt").unlink(missing_ok=True)
     except InputError as error:
         sys.exit(f"attnlight: {error}")

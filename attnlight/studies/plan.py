@@ -107,7 +107,9 @@ def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
     tests, of_bases = (
         [read_yaml(path) for path in paths] for paths in (study.tests, study.base.tests)
     )
-    shared, found = [read_yaml(study.trainer), study.setup.content, tests], {}
+    trainer = json.dumps(read_yaml(study.trainer), default=str)
+    trainer = json.loads(trainer, object_hook=_without_later)
+    shared, found = [trainer, study.setup.content, tests], {}
     for run in runs:
         own: dict[str, Any] = asdict(run) | {"needs": None}
         own["told_by"] = own.pop("guide_run")  # its name when studies began
@@ -116,3 +118,10 @@ def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
         text = json.dumps(decisive, sort_keys=True, default=str)
         found[run.name] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return found
+
+
+def _without_later(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a callback as digested by studies that began when `best.ckpt` was complete."""
+    if options.get("filename") == "best":
+        return {name: value for name, value in options.items() if name != "save_weights_only"}
+    return options

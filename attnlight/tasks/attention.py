@@ -16,7 +16,12 @@ from torchmetrics import MeanMetric
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.checkpoints import CHECKPOINT_FORMAT, CHECKPOINT_KEY, read_checkpoint
+from attnlight.checkpoints import (
+    CHECKPOINT_FORMAT,
+    CHECKPOINT_KEY,
+    OPTIMIZER_STATES,
+    read_checkpoint,
+)
 from attnlight.data.word2vec import Word2VecSettings
 from attnlight.foreign import require_known
 from attnlight.functional.readout.instances import texts_of_rows
@@ -212,6 +217,8 @@ class AttentionTask(pl.LightningModule):
     @override
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint[CHECKPOINT_KEY] = {"format": CHECKPOINT_FORMAT, **asdict(self.raw)}
+        if OPTIMIZER_STATES not in checkpoint:  # Lightning's save_weights_only keeps loops
+            checkpoint.pop("loops", None)
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -203,6 +203,17 @@ class TestDigests:
             "adversary-kl-l0.05-s0": "3ac6aac86abb0f53",
         }
 
+    def test_what_best_holds_changes_nothing(self, lab: Lab) -> None:
+        """So that studies of when `best.ckpt` was complete go on."""
+        study = lab.study(WHOLE)
+        lines = study.trainer.read_text().splitlines(keepends=True)
+        earlier = [line for line in lines if "save_weights_only" not in line]
+        assert len(earlier) == len(lines) - 1
+        (lab.folder / "trainer.yaml").write_text("".join(earlier))
+        other = replace(study, trainer=lab.folder / "trainer.yaml")
+        runs = plan(study)
+        assert digests(other, runs) == digests(study, runs)
+
     def test_comments_and_needs_change_nothing(self, lab: Lab) -> None:
         study = lab.study(WHOLE)
         runs = plan(study)

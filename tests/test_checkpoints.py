@@ -1,0 +1,115 @@
+"""best.ckpt holds weights and what makes them usable, last.ckpt all that training resumes from."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from attnlight.__main__ import main
+from attnlight.checkpoints import OPTIMIZER_STATES
+from attnlight.reference import read_base
+from attnlight.studies.selection import chosen_epoch
+from tests.commands import CONFIGS, CPU, QUIET, experiment
+
+USABLE = {"attnlight", "hyper_parameters", "hparams_name", "state_dict", "epoch", "global_step"}
+USABLE |= {"pytorch-lightning_version"}
+RESUMED = {"callbacks", "loops", "lr_schedulers", "optimizer_states"}
+SMALL = ["--data.train_size=300", "--data.validation_size=101", "--data.test_size=64"]
+SMALL += ["--trainer.max_epochs=2", "--trainer.logger=false", *CPU, *QUIET]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a base and of an adversary of it."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in ("bilstm", "adversarial"):
+            options = ["--model.base=e/bilstm/best.ckpt"] if name == "adversarial" else []
+            place = ["--root=.", "--experiment=e", f"--run={name}"]
+            assert main(["fit", *experiment(f"planted_{name}"), *options, *place, *SMALL]) == 0
+    return folder / "e"
+
+
+def read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = torch.load(path, weights_only=True)
+    return content
+
+
+@pytest.mark.parametrize("name", ["bilstm", "adversarial"])
+def test_best_holds_nothing_of_the_training(runs: Path, name: str) -> None:
+    best, last = (read(runs / name / file) for file in ("best.ckpt", "last.ckpt"))
+    assert set(best) == USABLE
+    assert set(last) == USABLE | RESUMED
+    assert best["hyper_parameters"] == last["hyper_parameters"]
+    assert best["attnlight"] == last["attnlight"]
+    assert best["attnlight"]["tokenizer"]
+    assert ("inherited" in best["hyper_parameters"]) == (name == "adversarial")
+    assert best["state_dict"].keys() == last["state_dict"].keys()
+    assert best["epoch"] == chosen_epoch(runs / name / "best.ckpt")
+
+
+def test_best_is_as_large_as_its_weights(runs: Path) -> None:
+    best, last = runs / "bilstm/best.ckpt", runs / "bilstm/last.ckpt"
+    weights = sum(values.nbytes for values in read(best)["state_dict"].values())
+    # Adam keeps two more values of each weight, AMSGrad three.
+    assert weights < best.stat().st_size < 1.1 * weights < last.stat().st_size / 2.5
+
+
+def test_a_base_is_the_same_with_and_without_its_optimizer(runs: Path, tmp_path: Path) -> None:
+    last = read(runs / "bilstm/last.ckpt")
+    torch.save({name: last[name] for name in USABLE}, tmp_path / "weights.ckpt")
+    complete, weights = (
+        read_base(path).identity for path in (runs / "bilstm/last.ckpt", tmp_path / "weights.ckpt")
+    )
+    assert complete == weights
+
+
+@pytest.mark.parametrize("verb", ["test", "validate", "predict"])
+def test_a_complete_best_of_an_earlier_version_is_read(
+    runs: Path, tmp_path: Path, verb: str
+) -> None:
+    run = tmp_path / "e/r"
+    shutil.copytree(runs / "bilstm", run)
+    shutil.copy(run / "last.ckpt", run / "best.ckpt")
+    command = [verb, "-c", f"{run}/fit.yaml", "-c", f"{CONFIGS}/tests/predictions.yaml"]
+    assert main([*command, f"--ckpt_path={run}/best.ckpt", "--trainer.logger=false"]) == 0
+
+
+@pytest.mark.parametrize("given", ["best", "path", "other run"])
+def test_training_does_not_resume_from_weights(
+    runs: Path, given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
+    path = "best" if given == "best" else str(runs / "bilstm/best.ckpt")
+    run = "new" if given == "other run" else "bilstm"
+    place = [f"--root={runs.parent}", "--experiment=e", f"--run={run}", f"--ckpt_path={path}"]
+    assert main(["fit", *experiment("planted_bilstm"), *SMALL, *place]) == 2
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert re.fullmatch(
+        r"attnlight: \S*bilstm/best\.ckpt holds weights .* give --ckpt_path last\.", message
+    )
+    assert {path: path.stat().st_mtime_ns for path in runs.rglob("*")} == before
+
+
+def test_what_best_holds_does_not_name_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that an earlier version began, with the trainer of that version, is found again."""
+    monkeypatch.chdir(tmp_path)
+    trainer = yaml.safe_load((CONFIGS / "trainer.yaml").read_text())
+    (best,) = (c for c in trainer["trainer"]["callbacks"] if "save_weights_only" in str(c))
+    assert best["init_args"].pop("save_weights_only") is True
+    (tmp_path / "earlier.yaml").write_text(json.dumps(trainer))
+    command = ["fit", *experiment("planted_bilstm"), *SMALL, "--experiment=e"]
+    command += ["--trainer.max_epochs=1"]
+    assert main([*command, "-c", "earlier.yaml"]) == 0
+    assert main(command) == 2
+    assert "holds this run, finished" in capsys.readouterr().err
+    (run,) = (tmp_path / "checkpoints/e").iterdir()
+    assert OPTIMIZER_STATES in read(run / "best.ckpt"), "as its configuration says"
