@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import multiprocessing
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -86,54 +87,69 @@ def on_two(
     The ranks are forked from a process that has imported all, told where they stand as by Lightning's
     launcher.
     """
-    forks = multiprocessing.get_context("forkserver")
-    forks.set_forkserver_preload(["tests.preloaded"])
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     common |= {"NODE_RANK": "0", "OMP_NUM_THREADS": "1"} | environment
-    with TemporaryDirectory() as folder:
-        said = [Path(folder, str(rank)) for rank in range(2)]
-        ranks = [
-            forks.Process(
-                target=_as_rank,
-                args=(
-                    function,
-                    arguments,
-                    cwd,
-                    os.environ | common | {"LOCAL_RANK": str(rank)},
-                    file,
-                ),
-            )
-            for rank, file in enumerate(said)
-        ]
-        for process in ranks:
-            process.start()
-        for process in ranks:
-            process.join(600)
-            process.kill()
-        output = "".join(file.read_text() for file in said)
-        assert [process.exitcode for process in ranks] == [0, 0], output[-6000:]
+    ranks = [os.environ | common | {"LOCAL_RANK": str(rank)} for rank in range(2)]
+    statuses, output = in_forks(function, arguments, cwd=cwd, environments=ranks)
+    assert statuses == [0, 0], output[-6000:]
     return output
 
 
-def _as_rank(
+def in_forks(
+    function: Callable[[list[str]], int],
+    arguments: list[str],
+    *,
+    cwd: Path,
+    environments: Sequence[Mapping[str, str]],
+) -> tuple[list[int | None], str]:
+    """Call a function in processes forked from one that has imported all, one per environment.
+
+    Returns their exit statuses and what they printed.
+    """
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["tests.preloaded"])
+    with TemporaryDirectory() as folder:
+        printed = [Path(folder, str(place)) for place in range(len(environments))]
+        processes = [
+            forks.Process(target=_in_fork, args=(function, arguments, cwd, environment, file))
+            for environment, file in zip(environments, printed, strict=True)
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(600)
+            process.kill()
+        output = "".join(file.read_text() for file in printed if file.exists())
+        return [process.exitcode for process in processes], output
+
+
+def _in_fork(
     function: Callable[[list[str]], int],
     arguments: list[str],
     cwd: Path,
     environment: Mapping[str, str],
-    said: Path,
+    printed: Path,
 ) -> None:
     """What a forked process does: call the function with output and surroundings of its own."""
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     torch.set_num_threads(1)
     sys.argv = ["attnlight"]
-    with said.open("wb") as file:
+    with printed.open("wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     status = function(arguments)
     atexit._run_exitfuncs()  # a forked process does not by itself
     sys.exit(status)
+
+
+def run_script(arguments: list[str]) -> int:
+    """Run a Python file as `python FILE` does."""
+    sys.path.insert(0, str(Path(arguments[0]).parent))
+    runpy.run_path(arguments[0], run_name="__main__")
+    return 0
 
 
 def free_port() -> int:
