@@ -99,11 +99,11 @@ def estimate(folder: StudyFolder, runs: Sequence[PlannedRun], executor: Executor
             executor.submit(os.getpid).result()  # the first process waits for the server's imports
             for role in [role for role in ROLES if role in unknown or role == "base"]:
                 print(f"timing {BATCHES} batches of a run: {role}", file=sys.stderr, flush=True)
-                run = unknown.get(role, base)
+                run, tested = base, role in unknown
                 if role != "base":  # of a guided model, any guide but the base needs another run
-                    run = replace(run, base=base.name, guide=run.guide and "base")
+                    run, guide = unknown[role], unknown[role].guide and "base"
+                    run = replace(run, base=base.name, guide=guide)
                 try:
-                    tested = role in unknown
                     seconds = _time(folder.study, run, place, executor, environment, tested)
                 except (InputError, OSError) as error:
                     lost = (role, *unknown) if role == "base" else (role,)
@@ -165,7 +165,8 @@ def _time(
             printed = log.read_text(errors="replace") if log.is_file() else ""
             lines = [line.strip() for line in printed.split("\n") if line.strip()]
             ended = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-            raise InputError(ended if status < 0 or not lines else lines[-1])
+            last = ended if status < 0 or not lines else lines[-1]
+            raise InputError(last.removeprefix("attnlight: "))
         omitted = folder / run.name / _OMITTED
         seconds += float(omitted.read_text())
         omitted.unlink()
