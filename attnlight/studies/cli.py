@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from statistics import median
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
+from attnlight.studies.estimate import estimate
 from attnlight.studies.job import study_folders
 from attnlight.studies.plan import ROLES, PlannedRun
 from attnlight.studies.process_executor import ProcessExecutor
-from attnlight.studies.run_study import asked, minutes, run_study
+from attnlight.studies.run_study import asked, run_study
 from attnlight.studies.slurm_executor import SlurmExecutor, slurm_parameters
 from attnlight.studies.state import StudyFolder
 
@@ -38,7 +38,9 @@ def parser() -> VerbParser:
         "--root", metavar="DIR", type=Path, default=Path("checkpoints"), help="folder of all runs"
     )
     arguments.add_argument("--name", help="folder of the study in it (default: the file's stem)")
-    arguments.add_argument("--dry-run", action="store_true", help="list the plan, run nothing")
+    arguments.add_argument(
+        "--dry-run", action="store_true", help="list the plan and estimate its time"
+    )
     arguments.add_argument(
         "--shard", metavar="I/N", default="1/1", help="do the I-th of N parts of the plan only"
     )
@@ -79,21 +81,22 @@ def main(argv: list[str]) -> int:
         expected = "a letter and then letters, digits, and any of _.+-"
         raise InputError(f"{name!r} is no name of a study: give one in --name, {expected}.")
     shard = int(part[1]), int(part[2])
-    if options.dry_run:
-        folders = study_folders(options.file, options.root, name)
-        print("\n\n".join(_table(folder, asked(folder, roles, shard)) for folder in folders))
-        return 0
-    if options.slurm:
+    if options.slurm and not options.dry_run:
         place = options.root / name / "slurm"
         executor: Executor = SlurmExecutor(place, **slurm_parameters(options.slurm))
     else:
         executor = ProcessExecutor(options.jobs)
     try:
+        if options.dry_run:
+            folders = study_folders(options.file, options.root, name)
+            tables = [_table(folder, asked(folder, roles, shard), executor) for folder in folders]
+            print("\n\n".join(tables))
+            return 0
         outcomes = run_study(
             options.file, options.root, name, roles=roles, shard=shard, executor=executor
         ).values()
     except KeyboardInterrupt:
-        print("interrupted: the same command goes on where it was.")
+        print(f"interrupted{'' if options.dry_run else ': the same command goes on where it was'}.")
         return 130
     finally:
         executor.shutdown(cancel_futures=True)
@@ -101,26 +104,32 @@ def main(argv: list[str]) -> int:
     return 1 if failed else 3 if waiting else 0
 
 
-def _table(folder: StudyFolder, asked: Sequence[PlannedRun]) -> str:
-    """The plan as a table, with what is there of it and how long the rest may take."""
+def _table(folder: StudyFolder, asked: Sequence[PlannedRun], executor: Executor) -> str:
+    """The plan as a table, with what is there of it and how long the rest takes."""
     from tabulate import tabulate
 
-    seconds: dict[str, list[float]] = {}
-    for run in folder.runs.values():
-        note = folder.note(run)
-        if note.get("state") == "finished":
-            seconds.setdefault(run.role, []).append(float(note["seconds"]))
-    lines = [("run", "role", "state", "needs", "estimate")]
-    left: list[list[float]] = []
+    left = [run for run in asked if folder.state(run) != "finished"]
+    expected, lines = estimate(folder, left, executor), []
     for run in asked:
-        state, needs, estimate = folder.state(run), ", ".join(run.needs[:2]), "-"
+        needs, takes = ", ".join(run.needs[:2]), "-"
         needs += f" and {len(run.needs) - 2} more" if len(run.needs) > 2 else ""
-        if state != "finished":
-            left.append(seconds.get(run.role, seconds.get("base", [])))
-            estimate = minutes(median(left[-1])) if left[-1] else "unknown"
-        lines.append((run.name, run.role, state, needs, estimate))
-    total = minutes(sum(map(median, left))) if all(left) else "unknown"
-    heading = f"{folder.path}\n" if folder.study.condition else ""
-    table = tabulate(lines, "firstrow", "plain", disable_numparse=True)
-    count = f"{len(asked)} runs of {len(folder.runs)}"
-    return f"{heading}{table}\n{count}; one after the other: {total}"
+        if run in left:
+            takes = expected.words([run])
+        lines.append((run.name, run.role, folder.state(run), needs, takes))
+    heading = ("run", "role", "state", "needs", "estimate")
+    table = tabulate(lines, heading, "plain", disable_numparse=True)
+    total = f"{len(asked)} runs of {len(folder.runs)}; one after the other: {expected.words(left)}"
+    jobs: int = getattr(executor, "jobs", 1)
+    if jobs > 1:
+        total += f"; {jobs} at a time: {expected.words(left, jobs)}"
+    notes = [str(folder.path)] if folder.study.condition else []
+    notes += [table, total]
+    if expected.timed:
+        notes.append(
+            f"{', '.join(expected.timed)}: estimated from a few batches of one run on this machine, "
+            "for all epochs; early stopping may end runs sooner"
+        )
+    for reason in dict.fromkeys(expected.reasons.values()):
+        roles = [role for role, why in expected.reasons.items() if why == reason]
+        notes.append(f"{', '.join(roles)}: unknown, since a short run failed: {reason}")
+    return "\n".join(notes)

@@ -120,15 +120,34 @@ def test(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     measured(best.parent, names, checkpoint_hash=digest)
 
 
+def timed(
+    command: Sequence[str] = (), log: Path = Path(), environment: Mapping[str, str] | None = None
+) -> int:
+    """Stands in for a command on a few batches: `fit` omits 100 s, what follows it 10 s each."""
+    if not command:
+        return 0
+    assert environment is not None
+    assert environment["WANDB_MODE"] == "disabled"
+    names = [option(command, name) or "" for name in ("root", "experiment", "run")]
+    run = Path(*names) if command[0] == "fit" else Path(option(command, "ckpt_path") or "").parent
+    if run.name == os.environ.get("FAKE_FAILS"):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("attnlight: the disk is on fire.\n\n")
+        return 2
+    run.mkdir(parents=True, exist_ok=True)
+    (run / "omitted_seconds").write_text("100" if command[0] == "fit" else "10")
+    return 0
+
+
 class Here(Executor):
     """Does each job in this process, as soon as it is submitted."""
 
     def __init__(self, jobs: int | None = None) -> None:
-        self.jobs = jobs
+        self.jobs = jobs or 1
 
-    def submit(self, fn: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+    def submit(self, fn: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
         future: Future[int] = Future()
-        future.set_result(self.status(fn))
+        future.set_result(self.status(fn) if isinstance(fn, job.Job) else timed(*arguments))
         return future
 
     def status(self, given: Callable[..., Any]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from concurrent.futures import Future
 from typing import Any, ClassVar
@@ -234,31 +233,3 @@ def test_why_a_job_failed_and_whether_it_is_tried_again(
     executor.ends[:] = [end] * (times - 1)
     (outcome,) = run_study(lab.write(CONTENT), lab.root, executor=executor).values()
     assert outcome.finished == ["base-s0"]
-
-
-def test_dry_run_runs_nothing(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lab.run(WHOLE, "--dry-run") == 0
-    assert not lab.root.exists()
-    printed = capsys.readouterr().out
-    assert printed.splitlines()[0].split() == ["run", "role", "state", "needs", "estimate"]
-    assert printed.splitlines()[1].split() == ["base-s0", "base", "missing", "unknown"]
-    assert printed.endswith("12 runs of 12; one after the other: unknown\n")
-
-
-def test_dry_run_estimates_from_what_is_done(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lab.run(WHOLE, "--only=base,uniform") == 0
-    logs = lab.root / "tiny/logs"
-    (logs / "base-s0.json").write_text('{"state": "finished", "seconds": 60}')
-    (logs / "seed-b0-s1.json").write_text('{"state": "failed", "seconds": 600}')
-    more = WHOLE | {"uniform": {"seeds": [0, 1]}}
-    (logs / "uniform-s0.json").write_text('{"state": "finished", "seconds": 30}')
-    capsys.readouterr()
-    assert lab.run(more, "--dry-run") == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["base-s0", "base", "finished", "-"] in lines
-    assert ["uniform-s1", "uniform", "missing", "base-s0", "30", "s"] in lines
-    assert ["seed-b0-s1", "seed", "failed", "base-s0", "1.0", "min"] in lines
-    assert lines[-1][-2:] == ["10.5", "min"]
-    assert json.loads((lab.root / "tiny/plan.json").read_text())["runs"].keys() == (
-        lab.runs(WHOLE).keys()
-    )

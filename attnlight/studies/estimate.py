@@ -1,0 +1,246 @@
+"""`estimate`: how long the runs of a study take, from finished runs or else from timed batches."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from heapq import heapreplace
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean, median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.callbacks import Callback
+from typing_extensions import override
+
+from attnlight.__main__ import main
+from attnlight.data.prepared import cache_root
+from attnlight.errors import InputError, one_line
+from attnlight.studies.argv import evaluation_commands, fit_command
+from attnlight.studies.job import print_to
+from attnlight.studies.plan import ROLES, PlannedRun
+from attnlight.studies.run_study import minutes
+from attnlight.studies.spec import Study
+from attnlight.studies.state import StudyFolder
+
+BATCHES = 5  # of each loop
+_EPOCHS = 2  # the first also imports and allocates what later ones use again
+_OMITTED = "omitted_seconds"
+
+
+@dataclass
+class Estimate:
+    """How long the runs of a study take.
+
+    Attributes:
+        seconds: Of one run, by role.
+        timed: The roles of which a few batches were timed: an upper bound, for all epochs. Of the
+            others it is the median of finished runs.
+        reasons: Why a role has no estimate.
+    """
+
+    seconds: dict[str, float]
+    timed: list[str] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def words(self, runs: Sequence[PlannedRun], jobs: int = 1) -> str:
+        """How long runs take, in words.
+
+        Args:
+            runs: The runs, each after those that it needs.
+            jobs: How many there are at a time.
+        """
+        if any(run.role not in self.seconds for run in runs):
+            return "unknown"
+        idle, ends = [0.0] * jobs, dict[str, float]()
+        for run in runs:
+            needed = max((ends.get(name, 0.0) for name in run.needs), default=0.0)
+            ends[run.name] = max(idle[0], needed) + self.seconds[run.role]
+            heapreplace(idle, ends[run.name])
+        bound = "at most " if any(run.role in self.timed for run in runs) else ""
+        return bound + minutes(max(idle))
+
+
+def estimate(folder: StudyFolder, runs: Sequence[PlannedRun], executor: Executor) -> Estimate:
+    """How long runs of a study take by their roles: as finished ones did, or else by timed batches.
+
+    One run of each role that has none finished is trained and tested on a few batches in a temporary
+    folder, the base first, since the others are made from it. Nothing stays but the prepared corpus.
+
+    Args:
+        folder: The study's folder, which is only read.
+        runs: The runs.
+        executor: Calls functions in processes of their own, as a `ProcessExecutor` does.
+    """
+    finished: dict[str, list[float]] = defaultdict(list)
+    for run in folder.runs.values():
+        note = folder.note(run)
+        if note.get("state") == "finished":
+            finished[run.role].append(float(note["seconds"]))
+    estimates = Estimate({role: median(seconds) for role, seconds in finished.items()})
+    unknown = {run.role: run for run in runs if run.role not in finished}
+    if not unknown:
+        return estimates
+    base = next(run for run in folder.runs.values() if run.role == "base")
+    environment = {"WANDB_MODE": "disabled"}
+    with TemporaryDirectory(prefix="attnlight-", ignore_cleanup_errors=True) as temporary:
+        place, cache = Path(temporary, "study"), Path(temporary, "cache")
+        try:
+            executor.submit(os.getpid).result()  # the first process waits for the server's imports
+            for role in [role for role in ROLES if role in unknown or role == "base"]:
+                print(f"timing {BATCHES} batches of a run: {role}", file=sys.stderr, flush=True)
+                run, tested = base, role in unknown
+                if role != "base":  # of a guided model, any guide but the base needs another run
+                    run, guide = unknown[role], unknown[role].guide and "base"
+                    run = replace(run, base=base.name, guide=guide)
+                try:
+                    seconds = _time(folder.study, run, place, executor, environment, tested)
+                except (InputError, OSError) as error:
+                    lost = (role, *unknown) if role == "base" else (role,)
+                    estimates.reasons |= dict.fromkeys(lost, one_line(error))
+                    if role == "base":
+                        break
+                    continue
+                if tested:
+                    estimates.timed.append(role)
+                    estimates.seconds[role] = seconds
+                if role == "base":
+                    _link_prepared(cache)
+                    environment["ATTNLIGHT_CACHE"] = str(cache)
+        except KeyboardInterrupt:
+            executor.shutdown(cancel_futures=True)  # before the folder goes
+            raise
+    return estimates
+
+
+def _link_prepared(cache: Path) -> None:
+    """Make a cache of what is prepared, to which a base's outputs for a corpus may be added."""
+    cache.mkdir()
+    for prepared in cache_root().absolute().glob("[!.]*"):
+        if prepared.is_dir() and not prepared.name.startswith("outputs-"):
+            (cache / prepared.name).symlink_to(prepared)
+
+
+def _time(
+    study: Study,
+    run: PlannedRun,
+    folder: Path,
+    executor: Executor,
+    environment: Mapping[str, str],
+    tested: bool,
+) -> float:
+    """Seconds of a run: what a few batches of it took, and what the others would have taken.
+
+    Args:
+        study: The study.
+        run: The run; its base is in `folder`.
+        folder: A temporary folder.
+        executor: Does each command in a process of its own.
+        environment: Environment variables to set.
+        tested: Whether to evaluate it too.
+
+    Raises:
+        InputError: A command failed.
+        OSError: It wrote no time.
+    """
+    timer = f"--trainer.callbacks+={__name__}.{BatchTimer.__name__}"
+    commands = [fit_command(study, run, folder, None, (timer,))]
+    commands += evaluation_commands(study, run, folder) if tested else []
+    seconds, log = 0.0, folder / f"logs/{run.name}.log"
+    for command in commands:
+        began = time.monotonic()
+        status = executor.submit(_perform, command, log, dict(environment)).result()
+        seconds += time.monotonic() - began
+        if status:
+            printed = log.read_text(errors="replace") if log.is_file() else ""
+            lines = [line.strip() for line in printed.split("\n") if line.strip()]
+            ended = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+            last = ended if status < 0 or not lines else lines[-1]
+            raise InputError(last.removeprefix("attnlight: "))
+        omitted = folder / run.name / _OMITTED
+        seconds += float(omitted.read_text())
+        omitted.unlink()
+    return seconds
+
+
+def _perform(command: list[str], log: Path, environment: Mapping[str, str]) -> None:
+    """Run a command of `attnlight` in a process that does nothing else."""
+    os.environ.update(environment)
+    os.environ.pop("SLURM_NTASKS", None)  # as `job.perform` does, and for the same reasons
+    sys.modules["__main__"] = importlib.import_module("attnlight.__main__")
+    sys.argv[1:] = command
+    print_to(log)
+    sys.exit(main())
+
+
+class BatchTimer(Callback):
+    """End each loop after a few batches, and write how many seconds the others would have taken.
+
+    The number goes to a file in the run's folder.
+    """
+
+    @override
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Limit epochs and batches.
+
+        Raises:
+            InputError: The number of epochs is not limited.
+        """
+        self._starts: dict[str, list[float]] = defaultdict(list)  # of batches, by loop
+        self._epochs, self._limits = 1, dict[str, int | float]()
+        for loop in ("train", "val", "test"):
+            name = f"limit_{loop}_batches"
+            self._limits[loop] = limit = getattr(trainer, name)
+            if limit:
+                setattr(trainer, name, min(limit, BATCHES) if isinstance(limit, int) else BATCHES)
+        if stage == "fit":
+            self._epochs = trainer.max_epochs or -1
+            if self._epochs < 1:
+                raise InputError("trainer.max_epochs gives no number of epochs.")
+            trainer.fit_loop.max_epochs = min(self._epochs, _EPOCHS)
+
+    @override
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._starts.clear()
+        self._began = time.monotonic()
+
+    @override
+    def on_validation_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any, **__: Any
+    ) -> None:
+        if pl_module.device.type == "cuda":
+            torch.cuda.synchronize()
+        stage = trainer.state.stage
+        assert stage is not None
+        self._starts[str(stage.dataloader_prefix)].append(time.monotonic())
+
+    on_train_batch_start = on_test_batch_start = on_validation_batch_start
+
+    @override
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        omitted = 0.0
+        if trainer.training:
+            epochs = self._epochs - (trainer.max_epochs or 0)
+            omitted = epochs * (time.monotonic() - self._began)
+        for loop, starts in self._starts.items():
+            loader = getattr(trainer, f"{loop}_dataloader{'s' * (loop != 'train')}")
+            limit, number = self._limits[loop], len(loader)
+            number = min(limit, number) if isinstance(limit, int) else int(limit * number)
+            gaps = [end - start for start, end in pairwise(starts)]
+            batch = mean(gaps[1:] or gaps or [0.0])  # the first may wait for imports
+            omitted += self._epochs * max(0, number - len(starts)) * batch
+        if trainer.is_global_zero:
+            Path(trainer.default_root_dir, _OMITTED).write_text(str(omitted))
+
+    # In `fit` what validation writes is written over when training ends.
+    on_validation_end = on_test_end = on_train_end

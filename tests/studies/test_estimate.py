@@ -1,0 +1,230 @@
+"""How long a study takes: what a dry run prints, what is timed, and what is made of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from attnlight.errors import InputError
+from attnlight.studies import estimate as module
+from attnlight.studies.estimate import BatchTimer, Estimate, estimate
+from attnlight.studies.job import study_folders
+from attnlight.studies.plan import PlannedRun
+from attnlight.studies.process_executor import ProcessExecutor
+from attnlight.studies.run_study import run_study
+from tests.studies import fake
+from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
+
+
+class TestDryRun:
+    def test_times_each_role_and_leaves_nothing(
+        self, lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        temporary = lab.folder / "temporary"
+        temporary.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+        assert lab.run(WHOLE, "--dry-run", "--jobs=3") == 0
+        assert not lab.root.exists()
+        assert list(temporary.iterdir()) == []
+        printed = capsys.readouterr()
+        lines = printed.out.splitlines()
+        assert lines[0].split() == ["run", "role", "state", "needs", "estimate"]
+        assert lines[1].split()[:3] == ["base-s0", "base", "missing"]
+        assert all(line.endswith("  at most 1.8 min") for line in lines[1:13])
+        # The base, ten runs by three, and the guide that all adversaries come before.
+        total = "one after the other: at most 22.0 min; 3 at a time: at most 11.0 min"
+        assert lines[13] == f"12 runs of 12; {total}"
+        assert lines[14].startswith("base, uniform, seed, guide, adversary: estimated from a few")
+        roles = [line.rpartition(" ")[2] for line in printed.err.splitlines()]
+        assert roles == ["base", "uniform", "seed", "guide", "adversary"]
+
+    def test_measured_roles_are_not_timed(
+        self, lab: Lab, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert lab.run(WHOLE, "--only=base,uniform") == 0
+        logs = lab.root / "tiny/logs"
+        (logs / "base-s0.json").write_text('{"state": "finished", "seconds": 60}')
+        (logs / "seed-b0-s1.json").write_text('{"state": "failed", "seconds": 600}')
+        (logs / "uniform-s0.json").write_text('{"state": "finished", "seconds": 30}')
+        before = sorted(lab.root.rglob("*"))
+        more = WHOLE | {"uniform": {"seeds": [0, 1]}}
+        capsys.readouterr()
+        assert lab.run(more, "--dry-run") == 0
+        lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+        assert "base-s0 base finished -" in lines
+        assert "uniform-s1 uniform missing base-s0 30 s" in lines
+        assert "seed-b0-s1 seed failed base-s0 at most 1.8 min" in lines
+        assert lines[-1].startswith("seed, guide, adversary: estimated")
+        assert sorted(lab.root.rglob("*")) == before
+        assert json.loads((lab.root / "tiny/plan.json").read_text())["runs"].keys() == (
+            lab.runs(WHOLE).keys()
+        )
+        assert lab.run(more, "--dry-run", "--only=uniform") == 0
+        printed = capsys.readouterr()
+        assert printed.err == "", "nothing is left to time"
+        assert printed.out.endswith("2 runs of 13; one after the other: 30 s\n")
+
+    @pytest.mark.parametrize(
+        ("failing", "roles"),
+        [("base-s0", "base, uniform, seed, guide, adversary"), ("guide-adversary-s0", "guide")],
+    )
+    def test_says_why_a_role_could_not_be_timed(
+        self,
+        lab: Lab,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+        failing: str,
+        roles: str,
+    ) -> None:
+        monkeypatch.setenv("FAKE_FAILS", failing)
+        assert lab.run(WHOLE, "--dry-run") == 0
+        *_, total, last = capsys.readouterr().out.splitlines()
+        assert last == f"{roles}: unknown, since a short run failed: the disk is on fire"
+        assert (roles == "guide") == total.startswith("base, uniform, seed, adversary: estimated")
+
+    def test_of_one_role_trains_the_base_but_does_not_test_it(
+        self, lab: Lab, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[tuple[str, str | None]] = []
+
+        def timed(command: Any = (), *others: Any) -> int:
+            if command:
+                calls.append((command[0], fake.option(command, "run")))
+                assert (len(calls) > 1) == ("ATTNLIGHT_CACHE" in others[1]), "but to prepare"
+            return real(command, *others)
+
+        real = fake.timed
+        monkeypatch.setattr(fake, "timed", timed)
+        folder = lab.state(TAGGER)
+        guides = [run for run in folder.runs.values() if run.role == "guide"]
+        assert estimate(folder, guides, fake.Here()).seconds == {"guide": pytest.approx(120, abs=9)}
+        assert [verb for verb, _ in calls] == ["fit", "fit", "validate", "test"]
+        assert [run for _, run in calls[:2]] == ["base-s0", "guide-adversary-tokens-s0"]
+
+
+def test_runs_wait_for_what_they_need_and_for_each_other() -> None:
+    estimates = Estimate({"base": 60, "seed": 30}, timed=["seed"])
+    base = PlannedRun("base-s0", "base", 0)
+    seeds = [PlannedRun(f"s{i}", "seed", i, needs=("base-s0",)) for i in range(3)]
+    assert estimates.words([base]) == "1.0 min"
+    assert estimates.words([base, *seeds]) == "at most 2.5 min"
+    assert estimates.words([base, *seeds], 2) == "at most 2.0 min"
+    assert estimates.words([base, *seeds], 3) == "at most 1.5 min"
+    assert estimates.words(seeds, 3) == "at most 30 s", "of a base that is there"
+    assert estimates.words([]) == "0 s"
+    assert estimates.words([PlannedRun("g", "guide", 0)]) == "unknown"
+
+
+class Clocked(pl.LightningModule):
+    """A training batch takes 2 s, one of evaluation 1 s, by a clock of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.now = 0.0
+
+    def training_step(self, batch: torch.Tensor) -> torch.Tensor:
+        self.now += 2
+        return self.weight.sum()
+
+    def validation_step(self, batch: torch.Tensor) -> None:
+        self.now += 1
+
+    test_step = validation_step
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters())
+
+
+class TestBatchTimer:
+    """Of 20 training and 10 evaluation batches, 50 s an epoch."""
+
+    def run(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, verb: str, **options: Any
+    ) -> tuple[float, float]:
+        """Seconds that ran, and those that were omitted."""
+        clocked, quiet = Clocked(), dict.fromkeys(("logger", "enable_checkpointing"), False)
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clocked.now))
+        trainer = pl.Trainer(
+            accelerator="cpu",
+            default_root_dir=folder,
+            callbacks=[BatchTimer()],
+            num_sanity_val_steps=0,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            **quiet,
+            **options,
+        )
+        batches = [DataLoader(range(number)) for number in (20, 10)]  # type: ignore[arg-type]
+        getattr(trainer, verb)(clocked, *(batches if verb == "fit" else batches[1:]))
+        return clocked.now, float((folder / "omitted_seconds").read_text())
+
+    @pytest.mark.parametrize(
+        ("options", "ran", "total"),
+        [
+            ({"max_epochs": 6}, 30, 300),
+            ({"max_epochs": 1}, 15, 50),
+            ({"max_epochs": 4, "limit_train_batches": 0.5}, 30, 120),
+            ({"max_epochs": 4, "limit_train_batches": 3, "limit_val_batches": 0}, 12, 24),
+        ],
+    )
+    def test_in_fit(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        options: dict[str, Any],
+        ran: float,
+        total: float,
+    ) -> None:
+        assert self.run(tmp_path, monkeypatch, "fit", **options) == (ran, total - ran)
+
+    @pytest.mark.parametrize("verb", ["validate", "test"])
+    def test_in_evaluation(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+    ) -> None:
+        assert self.run(tmp_path, monkeypatch, verb) == (5, 5)
+
+    def test_epochs_without_a_limit_are_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(InputError, match="max_epochs"):
+            self.run(tmp_path, monkeypatch, "fit", max_epochs=-1, max_steps=9)
+
+
+@pytest.mark.slow
+def test_estimate_is_near_what_runs_take(tmp_path: Path, lab: Lab) -> None:
+    content = CONTENT | {
+        "options": {
+            "data": {"train_size": 1000, "validation_size": 200, "test_size": 200},
+            "trainer": {"max_epochs": 4, "accelerator": "cpu", "devices": 1},
+        },
+        "base": {"seeds": [0], "options": {"model": {"net": {"hidden_size": 32}}}},
+        "adversaries": {"lambdas": {"kl": [0.01]}, "seeds": [0]},
+    }
+    file, root = lab.write(content), tmp_path / "runs"
+    (folder,) = study_folders(file, root, "tiny")
+    runs = list(folder.runs.values())
+    executor = ProcessExecutor(1)
+    try:
+        estimated = estimate(folder, runs, executor)
+        assert estimated.reasons == {}
+        assert estimated.timed == ["base", "adversary"]
+        assert not root.exists()
+        assert not list(Path(os.environ["ATTNLIGHT_CACHE"]).glob("outputs-*"))
+        (outcome,) = run_study(file, root, executor=executor).values()
+    finally:
+        executor.shutdown(cancel_futures=True)
+    assert outcome.finished == [run.name for run in runs]
+    measured = sum(folder.note(run)["seconds"] for run in runs)
+    total = sum(estimated.seconds[run.role] for run in runs)
+    print(f"estimated {total:.0f} s, measured {measured:.0f} s")
+    assert measured / 4 < total < measured * 4
