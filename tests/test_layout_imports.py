@@ -9,7 +9,18 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "attnlight"
 LEVELS = (
-    {"__main__", "cli", "composition", "configuration", "noise", "parsing", "studies", "vectors"},
+    {
+        "__main__",
+        "cli",
+        "composition",
+        "configuration",
+        "demo",
+        "noise",
+        "parsing",
+        "shorthand",
+        "studies",
+        "vectors",
+    },
     {"callbacks", "tasks"},
     {"reference"},
     {"report", "datamodules", "models"},
@@ -27,6 +38,7 @@ LEVELS = (
         "processes",
         "records",
         "runs",
+        "shipped",
     },
 )
 WITHOUT_LIGHTNING = (
@@ -43,6 +55,8 @@ WITHOUT_LIGHTNING = (
     "problems",
     "records",
     "report",
+    "shipped",
+    "shorthand",
     "statistics",
 )
 WITHOUT_TORCH = (
@@ -54,6 +68,8 @@ WITHOUT_TORCH = (
     "locking",
     "records",
     "report",
+    "shipped",
+    "shorthand",
 )
 IMPORTED_AT_USE = (
     "datasets",
