@@ -12,7 +12,7 @@ from traceback import walk_tb
 from attnlight import __version__
 from attnlight.errors import InputError, did_you_mean, one_line
 from attnlight.processes import end_with_rank_zero
-from attnlight.shorthand import written_out
+from attnlight.shorthand import expand
 
 HELP = """\
 usage: attnlight VERB [options]
@@ -27,8 +27,8 @@ Train attention models and test whether their attention explains their predictio
   study        run a plan of runs, and write a paper's tables and figures
   reliability  how far runs of several seeds agree on which words matter
   vectors      train word vectors on the text of one or several corpora
-  configs      list the configuration files that come with attnlight, or print one
-  demo         train on a made corpus, test, and write the report, in some minutes
+  configs      list the shipped configuration files, or print one
+  demo         train, test and report on a generated corpus, in a few minutes
 
   attnlight fit sst_bilstm --tests cheap
   attnlight test RUN --tests all
@@ -101,11 +101,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not arguments:
             print(USAGE[verb], end="", file=sys.stderr)
             return 2
+        if not {"-h", "--help"}.isdisjoint(arguments):
+            print(USAGE[verb])
         end_with_rank_zero()  # before the imports, which take seconds
-        full = written_out([verb, *arguments])
+        long = expand([verb, *arguments])
         if argv is None:
-            sys.argv[1:] = full  # with which Lightning starts other ranks
-        import_module("attnlight.cli").run(None if argv is None else full)
+            sys.argv[1:] = long  # Lightning starts the other ranks with it
+        import_module("attnlight.cli").run(None if argv is None else long)
         return 0
     except Exception as error:
         sentence = _sentence(error)

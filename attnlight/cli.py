@@ -104,9 +104,7 @@ class AttnlightCLI(LightningCLI):
             raise InputError(f"--seed_everything is {seed}; expected 0 to {_LARGEST_SEED}.")
         self._corpus = composed.corpus
         if not composed.tests and verb in ("validate", "test") and is_rank_zero():
-            print(
-                "No test is named, so metrics alone are measured: -c configs/tests/all.yaml adds all."
-            )
+            print("No test is named, so only metrics are measured: --tests all adds all tests.")
 
     @override
     def _parse_ckpt_path(self) -> None:

@@ -32,17 +32,17 @@ from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import read_yaml
 from attnlight.foreign import class_of
-from attnlight.shipped import FOLDER
+from attnlight.shipped import CONFIGS, find_config
 from attnlight.tasks.attention import AttentionTask
 
 Config = dict[str, Any]
-DEFAULT_TRAINER = FOLDER / "trainer.yaml"  # lies under all others
+DEFAULT_TRAINER = CONFIGS / "trainer.yaml"  # lies under all others
 DEFAULTS = {
     "model": "attnlight.tasks.AttentionClassifier",
     "data": "attnlight.datamodules.PlantedEvidence",
 }
 _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
-_SECTIONS = (*_BASES, "trainer")
+_SECTIONS = {"model": "models", "data": "data", "trainer": "."}  # with their folders of configs/
 _CALLBACKS = "--trainer.callbacks"
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
 # `fit` writes all of these; the other verbs each have an argument that `fit` has not.
@@ -206,8 +206,9 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
     """A value of a configuration, read from its own file where it names one, its classes checked."""
     if name not in _SECTIONS:
         return value
-    file = folder / value if isinstance(value, str) else None
-    if file is not None:
+    file = None
+    if isinstance(value, str):
+        file = folder / find_config(value, _SECTIONS[name], folder, where)
         named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
         value, file = (_read(file), file) if named else ({"class_path": value}, None)
     if not isinstance(value, dict):

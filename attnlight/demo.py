@@ -1,4 +1,4 @@
-"""`attnlight demo`: train, test and report on a corpus that is made from a seed."""
+"""`attnlight demo`: train, test and report on a generated corpus."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from attnlight.arguments import VerbParser
 
 DESCRIPTION = """\
-Train a classifier on texts in which planted words decide the label, run the cheap tests of its
-attention on every validation epoch and on the test split, and write the report. It takes some
-minutes on a CPU, needs no network, and replaces a demo that is there."""
+Train a classifier on generated texts in which planted words decide the label, run the cheap tests of
+its attention on every validation epoch and on the test split, and write the report. This takes a few
+minutes on a CPU, needs no network, and replaces the run of an earlier demo."""
 RUN = "checkpoints/demo/planted"
 COMMANDS = (
     "fit planted_bilstm --tests cheap --experiment demo --run planted --overwrite",
@@ -21,11 +21,14 @@ COMMANDS = (
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the demo, in the working directory; the exit status is that of the command that failed."""
+    """Run the demo in the working directory, and return the first exit status that is not 0, or 0."""
     VerbParser("demo", description=DESCRIPTION).parse_args(argv)
-    for command in COMMANDS:
-        print(f"$ attnlight {command}", flush=True)
-        words = [sys.executable, "-m", "attnlight", *command.split()]
-        if status := subprocess.run(words, check=False).returncode:
-            return status
+    try:
+        for command in COMMANDS:
+            print(f"$ attnlight {command}", flush=True)
+            words = [sys.executable, "-m", "attnlight", *command.split()]
+            if status := subprocess.run(words, check=False).returncode:
+                return status
+    except KeyboardInterrupt:  # the command under way has received it too
+        return 130
     return 0

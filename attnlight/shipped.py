@@ -1,4 +1,4 @@
-"""The configuration files that come with attnlight, by name; `attnlight configs` lists them."""
+"""The configuration files that attnlight ships, found by name; `attnlight configs` lists them."""
 
 from __future__ import annotations
 
@@ -9,44 +9,49 @@ from pathlib import Path
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError, did_you_mean
 
-FOLDER = Path(__file__).parent / "configs"
-KINDS = ("experiments", "tests", "data", "models", "studies")
-_NAME = re.compile(r"[a-z0-9][a-z0-9_]*(/[a-z0-9_]+)?")  # a class has capitals, a file a suffix
+CONFIGS = Path(__file__).parent / "configs"
+_NAME = re.compile(r"[\w-]+(/[\w-]+)?")  # neither a path with a suffix nor a class in a module
+_CLASS = re.compile(r"[A-Z]\w*")
 
 
-def find_config(name: str, kind: str, folder: Path = Path()) -> str:
+def shipped_configs() -> dict[str, Path]:
+    """The shipped files by name, such as `experiments/sst_bilstm`, in alphabetical order."""
+    paths = {path.relative_to(CONFIGS).with_suffix(""): path for path in CONFIGS.rglob("*.yaml")}
+    return {name.as_posix(): path for name, path in sorted(paths.items())}
+
+
+def find_config(name: str, kind: str, folder: Path = Path(), place: str = "") -> str:
     """The path of a configuration file: `name` itself, or the shipped file that it names.
 
-    What is a path, a class or a value stays as it is.
+    A path, a class or inline YAML is returned unchanged.
 
     Args:
-        name: A path, or a name such as `sst_bilstm` or `tests/cheap`.
-        kind: The folder of names without one, such as `experiments`.
-        folder: What a path is relative to.
+        name: A path, or the name of a shipped file: `sst_bilstm`, `tests/cheap`.
+        kind: The folder of `configs/` that a name without a folder is looked up in.
+        folder: The folder that paths are relative to.
+        place: The file and key that give the name, for the message; empty on the command line.
 
     Raises:
-        InputError: It names neither.
+        InputError: There is no such file and no shipped file of that name.
     """
-    if not _NAME.fullmatch(name) or (folder / name).exists():
+    path = folder / name
+    is_class = kind in ("data", "models") and _CLASS.fullmatch(name)
+    if not _NAME.fullmatch(name) or is_class or (path.exists() and not path.is_dir()):
         return name
-    for path in (FOLDER / kind / f"{name}.yaml", FOLDER / f"{name}.yaml"):
-        if path.is_file():
-            return str(path)
-    place, _, stem = f"{kind}/{name}".rpartition("/")
-    hint = did_you_mean(stem, names(place.rpartition("/")[2]))
+    shipped = shipped_configs()
+    for key in (f"{kind}/{name}", name):
+        if key in shipped:
+            return str(shipped[key])
+    stems = (path.stem for key, path in shipped.items() if key.startswith(f"{kind}/"))
+    hint = did_you_mean(name, (*stems, *shipped))
     raise InputError(
-        f"there is no file {name}, and none of that name comes with attnlight{hint}; `attnlight "
-        f"configs` lists those that do."
+        f"{place and f'{place}: '}there is no file {name} and no shipped configuration of that "
+        f"name{hint}; `attnlight configs` lists them."
     )
 
 
-def names(kind: str) -> list[str]:
-    """The names of one kind of file that comes with attnlight, in order."""
-    return sorted(path.stem for path in (FOLDER / kind).glob("*.yaml"))
-
-
 def main(argv: Sequence[str]) -> int:
-    """List the files that come with attnlight, or print one.
+    """List the shipped configuration files, or print those of one name.
 
     Raises:
         InputError: There is none of that name.
@@ -54,22 +59,15 @@ def main(argv: Sequence[str]) -> int:
     parser = VerbParser(
         "configs", description="List the shipped configuration files, or print one."
     )
-    parser.add_argument(
-        "name", nargs="?", help="as in the list: experiments/sst_bilstm, or sst_bilstm"
-    )
-    name = parser.parse_args(argv).name
+    parser.add_argument("name", metavar="NAME", nargs="?", help="such as experiments/sst_bilstm")
+    name, shipped = parser.parse_args(argv).name, shipped_configs()
     if name is None:
-        for kind in KINDS:
-            print(f"{kind}:", *(f"  {name}" for name in names(kind)), sep="\n")
+        print(*shipped, sep="\n")
         return 0
-    every = {
-        f"{kind}/{name}": FOLDER / kind / f"{name}.yaml" for kind in KINDS for name in names(kind)
-    }
-    every = {"trainer": FOLDER / "trainer.yaml"} | every
-    stems = {key.rpartition("/")[2]: path for key, path in reversed(every.items())}
-    path = (stems | every).get(name)
-    if path is None:
-        hint = did_you_mean(name, stems | every)
-        raise InputError(f"no configuration file {name!r} comes with attnlight{hint}.")
-    print(f"# {path}", path.read_text(encoding="utf-8"), sep="\n", end="")
+    named = [path for key, path in shipped.items() if name in (key, path.stem)]
+    if not named:
+        hint = did_you_mean(name, (*(path.stem for path in shipped.values()), *shipped))
+        raise InputError(f"there is no shipped configuration {name!r}{hint}.")
+    for path in named:
+        print(f"# {path}", path.read_text(encoding="utf-8"), sep="\n", end="")
     return 0

@@ -1,12 +1,12 @@
-"""Short command lines, written out in full before any parser sees them.
+"""Short command lines, rewritten to long ones before any parser sees them.
 
-    attnlight fit sst_bilstm --tests cheap      attnlight fit -c .../experiments/sst_bilstm.yaml
-                                                -c .../tests/cheap.yaml
-    attnlight test RUN --tests all              attnlight test -c RUN/fit.yaml -c .../tests/all.yaml
-                                                --ckpt_path RUN/best.ckpt
+    attnlight fit sst_bilstm --tests cheap    attnlight fit --config=.../experiments/sst_bilstm.yaml
+                                              --config=.../tests/cheap.yaml
+    attnlight test RUN --tests all            attnlight test --config=RUN/fit.yaml
+                                              --ckpt_path=RUN/best.ckpt --config=.../tests/all.yaml
 
-`-c`, `--data` and `--model` take names of shipped files too. A run's folder, what it is called, and
-what Lightning starts other ranks with are those of the full command line.
+`-c`, `--data` and `--model` also take names of shipped files. Both forms give the same run folder;
+Lightning starts the other ranks with the long one.
 """
 
 from __future__ import annotations
@@ -17,18 +17,23 @@ from pathlib import Path
 from attnlight.errors import InputError, did_you_mean
 from attnlight.shipped import find_config
 
-# The folder of what each option names.
-_OPTIONS = {"-c": "experiments", "--config": "experiments", "--data": "data", "--model": "models"}
-_TESTS, _CHECKPOINT = "--tests", "--ckpt_path"
+# The folder of `configs/` in which the value of an option is looked up.
+_FOLDERS = {
+    "-c": "experiments",
+    "--config": "experiments",
+    "--tests": "tests",
+    "--data": "data",
+    "--model": "models",
+}
 _FLAGS = ("-h", "--help", "--overwrite", "--print_config")  # all others take a value
 
 
-def written_out(arguments: Sequence[str]) -> list[str]:
-    """The full form of the arguments of `fit`, `validate`, `test` or `predict`, the verb first.
+def expand(arguments: Sequence[str]) -> list[str]:
+    """The long form of the arguments of `fit`, `validate`, `test` or `predict`, the verb first.
 
     Raises:
-        InputError: A name is none of a shipped file, a run's folder has no `fit.yaml`, or there is a
-            second word without an option.
+        InputError: A name is not that of a shipped file, a run's folder has no `fit.yaml`, an option
+            lacks its value, or there is more than one argument that is not an option.
     """
     verb, *words = arguments
     named: list[str] = []
@@ -39,26 +44,28 @@ def written_out(arguments: Sequence[str]) -> list[str]:
         if not option.startswith("-"):
             named.append(word)
             continue
-        if not equals and option not in _FLAGS and words:
-            equals, value = " ", words.pop(0)
-        kind = _OPTIONS.get(option)
-        if option == _TESTS and equals:
-            paths = [find_config(name, "tests") for name in value.split(",")]
-            options += [part for path in paths for part in ("-c", path)]
-        elif kind and equals:
-            options += [option, find_config(value, kind)]
-        else:
-            options += [word, value] if equals == " " else [word]
+        if not equals and option not in _FLAGS and words and not words[0].startswith("--"):
+            equals, value = "=", words.pop(0)
+        folder = _FOLDERS.get(option)
+        if folder is None:
+            options.append(f"{option}{equals}{value}")
+            continue
+        if not value:
+            raise InputError(f"{option} needs a value")
+        long = option if folder in ("data", "models") else "--config"
+        values = value.split(",") if option == "--tests" else [value]
+        options += [f"{long}={find_config(name, folder)}" for name in values]
     if len(named) > 1:
-        raise InputError(f"{verb} takes one name or folder, but {', '.join(named)} are given.")
+        raise InputError(f"{verb} takes one name or folder, not {len(named)}: {', '.join(named)}")
     if not named:
         return [verb, *options]
     if verb == "fit":
-        return [verb, "-c", find_config(named[0], "experiments"), *options]
+        return [verb, f"--config={find_config(named[0], 'experiments')}", *options]
     run = Path(named[0])
     if not (run / "fit.yaml").is_file():
-        there = [path.name for path in run.parent.glob("*/")] if run.parent.is_dir() else []
-        raise InputError(f"{run} is no run: it has no fit.yaml{did_you_mean(run.name, there)}.")
-    given = any(option.partition("=")[0] == _CHECKPOINT for option in options)
-    best = [] if given else [_CHECKPOINT, str(run / "best.ckpt")]
-    return [verb, "-c", str(run / "fit.yaml"), *best, *options]
+        hint = did_you_mean(run.name, (path.parent.name for path in run.parent.glob("*/fit.yaml")))
+        raise InputError(f"there is no trained run {run}: it has no fit.yaml{hint}")
+    best, last = (f"--ckpt_path={run / name}.ckpt" for name in ("best", "last"))
+    of_run = {"--ckpt_path=best": best, "--ckpt_path=last": last}
+    options = [of_run.get(option, option) for option in options]
+    return [verb, f"--config={run / 'fit.yaml'}", best, *options]

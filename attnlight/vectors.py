@@ -6,14 +6,15 @@ from pathlib import Path
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
+from attnlight.shipped import find_config
 
 DESCRIPTION = """\
 Train word vectors with word2vec (continuous bag of words) on the training and validation texts of
 one or several corpora together, and write them as a word2vec text file, which `vectors: FILE` of a
 model reads. One worker trains, so that the same command writes the same file."""
 EPILOG = """\
-attnlight vectors -c configs/data/imdb_all.yaml -c configs/data/sst.yaml
---output vectors/imdb_sst_300.vec writes the vectors of configs/models/bilstm_additive_vectors.yaml."""
+attnlight vectors -c imdb_all -c sst --output vectors/imdb_sst_300.vec writes the vectors of
+configs/models/bilstm_additive_vectors.yaml."""
 
 
 def parser() -> VerbParser:
@@ -22,12 +23,11 @@ def parser() -> VerbParser:
     arguments.add_argument(
         "-c",
         "--config",
-        metavar="DATA.yaml",
+        metavar="DATA",
         action="append",
         required=True,
-        type=Path,
         dest="configs",
-        help="a corpus, as in configs/data; again for each further one",
+        help="file of a corpus, or the name of a shipped one; again for each further corpus",
     )
     arguments.add_argument("--output", metavar="FILE", type=Path, required=True, help="to write")
     for name, default, meaning in (
@@ -63,7 +63,8 @@ def main(argv: list[str]) -> int:
     settings, texts = Word2VecSettings(**options), []
     reader = OneSentenceParser()
     reader.add_subclass_arguments(CorpusDataModule, "data")
-    for file in files:
+    for name in files:
+        file = Path(find_config(name, "data"))
         if not file.is_file():
             raise InputError(f"{file} is no file; -c names a corpus, as in configs/data.")
         try:

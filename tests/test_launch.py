@@ -253,22 +253,9 @@ class TestLauncher:
 
 class TestVerbs:
     def test_demo(self, checkout: Checkout) -> None:
-        enter, *lines = checkout.lines("demo")
+        enter, command = checkout.lines("demo")
         assert enter == ["cd", str(checkout.root)]
-        assert {tuple(line[:3]) for line in lines} == {(checkout.python, "-m", "attnlight")}
-        fit, test, report = (line[3:] for line in lines)
-        assert (fit[0], test[0]) == ("fit", "test")
-        assert " ".join(fit).endswith("--experiment demo --run planted --overwrite")
-        folder = "checkpoints/demo/planted"
-        assert test[1:3] == ["-c", f"{folder}/fit.yaml"]
-        assert test[-2:] == ["--ckpt_path", f"{folder}/best.ckpt"]
-        assert report == ["report", folder]
-
-    def test_demo_names_configs_that_are_there(self, checkout: Checkout) -> None:
-        words = [word for line in checkout.lines("demo") for word in line]
-        named = {word for word in words if word.startswith("configs/")}
-        assert len(named) == 2
-        assert all((ROOT / name).is_file() for name in named)
+        assert command == [checkout.python, "-m", "attnlight", "demo"]
 
     def test_check(self, checkout: Checkout) -> None:
         enter, *lines = checkout.lines("check")
@@ -281,11 +268,13 @@ class TestVerbs:
         assert not {"-m", "-k"} & {*everything, *alone}  # slow and ddp ones included
         assert everything[-2:] == ["--ignore", *alone]
 
-    @pytest.mark.parametrize("verb", ["demo", "check"])
-    def test_neither_waits_for_the_tasks_of_slurm(self, checkout: Checkout, verb: str) -> None:
+    @pytest.mark.parametrize(("verb", "processes"), [("demo", 1), ("check", 2)])
+    def test_neither_waits_for_the_tasks_of_slurm(
+        self, checkout: Checkout, verb: str, processes: int
+    ) -> None:
         lines = checkout.lines(verb, **SLURM)
         alone = [line for line in lines if line[:3] == ["env", "-u", "SLURM_NTASKS"]]
-        assert len(alone) == 2
+        assert len(alone) == processes
         assert not any("srun" in line for line in lines)
 
     @pytest.mark.parametrize("verb", ["demo", "check"])

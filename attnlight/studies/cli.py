@@ -33,7 +33,9 @@ run failed, 2 a mistake in the input, 3 runs wait for those of another shard or 
 def parser() -> VerbParser:
     """The arguments of the command."""
     arguments = VerbParser("study", description=DESCRIPTION, epilog=EPILOG)
-    arguments.add_argument("file", metavar="FILE", type=Path, help="as in configs/studies")
+    arguments.add_argument(
+        "file", metavar="FILE", type=Path, help="a study file, or a shipped one: planted"
+    )
     arguments.add_argument(
         "--root", metavar="DIR", type=Path, default=Path("checkpoints"), help="folder of all runs"
     )

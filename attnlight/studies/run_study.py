@@ -50,7 +50,7 @@ def run_study(
     share the work.
 
     Args:
-        file: The study file, as in configs/studies.
+        file: The study file, or the name of a shipped one.
         root: Folder of all runs.
         name: The study's folder in it; None: the file's stem.
         roles: Do runs of these alone: base, uniform, seed, guide, adversary.

@@ -14,7 +14,7 @@ from attnlight.files import read_yaml
 from attnlight.foreign import foreign_names
 from attnlight.problems import problem_class
 from attnlight.problems.base import Problem
-from attnlight.shipped import FOLDER
+from attnlight.shipped import CONFIGS, find_config
 from attnlight.studies.values import Options, Seeds, Weights, read_value
 
 Term = Literal["kl", "js", "tvd", "compat"]
@@ -87,7 +87,7 @@ class StudyFile(Configured):
     """The keys of a study file, which `configs/README.md` explains."""
 
     experiment: Path
-    trainer: Path = FOLDER / "trainer.yaml"
+    trainer: Path = CONFIGS / "trainer.yaml"
     tests: tuple[Path, ...] = ()
     base: Bases = Bases()
     uniform: Uniform = Uniform()
@@ -133,12 +133,16 @@ class Study(StudyFile):
 
 
 def read_studies(path: Path) -> tuple[Study, ...]:
-    """The study of a study file, or one for each of its conditions; paths are relative to it.
+    """The study of a study file, or one for each of its conditions.
+
+    Args:
+        path: The file, to which paths in it are relative, or the name of a shipped one.
 
     Raises:
         InputError: The file is missing or no YAML, names a file that is not there, has an unknown
             key, or a value out of range.
     """
+    path = Path(find_config(str(path), "studies"))
     content, place = read_yaml(path), f"{path}: conditions"
     given = content.pop("conditions", None)
     if given is None:
@@ -187,10 +191,11 @@ def read_experiment(path: Path, options: Options = ()) -> Experiment:
     if not isinstance(named, str):
         raise InputError(f"{path} has no `data`: a study needs its corpus.")
     sections, target = {}, None
-    for key in ("model", "data"):
+    for key, kind in (("model", "models"), ("data", "data")):
         part = content.get(key)
-        if isinstance(part, str) and (path.parent / part).is_file():
-            content[key] = read_yaml(path.parent / part)
+        if isinstance(part, str):
+            file = path.parent / find_config(part, kind, path.parent, f"{path}: {key}")
+            content[key] = read_yaml(file) if file.is_file() else part
         sections[key] = content[key] if isinstance(content.get(key), dict) else {"class_path": part}
     model, corpus = (section.get("init_args") or {} for section in sections.values())
     name = problem_of(str(sections["model"].get("class_path"))) or model.get("problem")

@@ -91,11 +91,8 @@ def _read_list(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
     if kind not in (Path, tuple[Path, ...]):
         return values
     shipped = "experiments" if kind is Path else "tests"
-    try:
-        named = [find_config(str(path), shipped, folder) for path in values]
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None
-    paths = tuple(Path(os.path.normpath(folder / path)) for path in named)
+    found = [folder / find_config(str(path), shipped, folder, place) for path in values]
+    paths = tuple(Path(os.path.normpath(path)) for path in found)
     for path in paths:
         if not path.is_file():
             raise InputError(f"{place} names {path}, which is no file{nearest_file(path)}.")

@@ -1,0 +1,146 @@
+"""The shipped configuration files are found by name: on command lines and in files."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from attnlight.__main__ import main
+from attnlight.composition import compose
+from attnlight.errors import InputError
+from attnlight.shipped import CONFIGS, find_config, shipped_configs
+from attnlight.studies.plan import digests, plan
+from attnlight.studies.spec import Study, read_studies
+
+EXPERIMENT = {"model": "bilstm_additive", "data": "planted", "trainer": {"max_epochs": 2}}
+KEYS = {"model", "data", "trainer.max_epochs"}
+STUDY = {"experiment": "planted_bilstm", "tests": ["cheap"], "base": {"seeds": [0]}}
+
+
+def write(path: Path, **content: Any) -> Path:
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def composed(path: Path) -> dict[str, Any]:
+    return compose("fit", ["-c", str(path)], KEYS).config
+
+
+def hashes(study: Study) -> dict[str, str]:
+    return digests(study, plan(study))
+
+
+class TestFindConfig:
+    def test_every_file_has_a_name(self) -> None:
+        files = {path for path in CONFIGS.rglob("*") if path.suffix == ".yaml"}
+        shipped = shipped_configs()
+        assert set(shipped.values()) == files
+        assert list(shipped) == sorted(shipped)
+        assert shipped["tests/cheap"] == CONFIGS / "tests/cheap.yaml"
+        for name, path in shipped.items():
+            assert find_config(name, "experiments") == str(path)
+
+    def test_a_path_is_relative_to_its_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "imdb").touch()
+        assert find_config("imdb", "data", tmp_path) == "imdb"
+        assert find_config("imdb", "data") == str(CONFIGS / "data/imdb.yaml")
+
+
+class TestVerb:
+    def test_lists(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["configs"]) == 0
+        assert capsys.readouterr().out.splitlines() == list(shipped_configs())
+
+    @pytest.mark.parametrize("name", ["sst_bilstm", "experiments/sst_bilstm"])
+    def test_prints(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+        path = CONFIGS / "experiments/sst_bilstm.yaml"
+        assert main(["configs", name]) == 0
+        assert capsys.readouterr().out == f"# {path}\n{path.read_text()}"
+
+    def test_prints_all_files_of_a_name(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["configs", "planted"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        for kind in ("data", "studies"):
+            assert f"# {CONFIGS}/{kind}/planted.yaml" in lines
+
+    def test_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["configs", "sst_bilstn"]) == 2
+        assert "'sst_bilstn' (did you mean 'sst_bilstm'?)" in capsys.readouterr().err
+
+
+class TestExperimentFile:
+    def test_names_are_the_files(self, tmp_path: Path) -> None:
+        model, data = CONFIGS / "models/bilstm_additive.yaml", CONFIGS / "data/planted.yaml"
+        files = {"model": str(model), "data": str(data)}
+        short = write(tmp_path / "short.yaml", **EXPERIMENT)
+        long = write(tmp_path / "long.yaml", **(EXPERIMENT | files))
+        assert composed(short) == composed(long)
+        assert compose("fit", ["-c", str(short)], KEYS).corpus == "planted"
+
+    def test_a_file_beside_it_comes_first(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "mine.yaml", **EXPERIMENT)
+        write(tmp_path / "planted", class_path="PlantedEvidence", init_args={"train_size": 7})
+        assert composed(path)["data"]["init_args"] == {"train_size": 7}
+
+    def test_a_typo(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "mine.yaml", **(EXPERIMENT | {"model": "bilstm_aditive"}))
+        with pytest.raises(
+            InputError, match=r"mine.yaml: model: there is no .*did you mean 'bilstm_additive'\?"
+        ):
+            composed(path)
+
+
+class TestStudyFile:
+    def test_names_are_the_files(self, tmp_path: Path) -> None:
+        files = {
+            "trainer": f"{CONFIGS}/trainer.yaml",
+            "experiment": f"{CONFIGS}/experiments/planted_bilstm.yaml",
+            "tests": [f"{CONFIGS}/tests/cheap.yaml"],
+        }
+        (short,) = read_studies(write(tmp_path / "short.yaml", **STUDY))
+        (long,) = read_studies(write(tmp_path / "long.yaml", **(STUDY | files)))
+        assert hashes(short) == hashes(long)
+        for key in ("trainer", "experiment", "tests"):
+            assert getattr(short, key) == getattr(long, key)
+
+    def test_its_experiment_may_have_names(self, tmp_path: Path) -> None:
+        write(tmp_path / "mine.yaml", **EXPERIMENT)
+        (study,) = read_studies(write(tmp_path / "s.yaml", **(STUDY | {"experiment": "mine.yaml"})))
+        (shipped,) = read_studies(write(tmp_path / "t.yaml", **STUDY))
+        assert study.corpus == shipped.corpus == "planted"
+        assert study.content["model"] == shipped.content["model"]
+        assert study.content["data"] == shipped.content["data"]
+
+    @pytest.mark.parametrize(
+        ("key", "value", "hint"),
+        [
+            ("experiment", "planted_bilstn", "planted_bilstm"),
+            ("tests", ["chep"], "cheap"),
+            ("trainer", "trainr", "trainer"),
+        ],
+    )
+    def test_a_typo(self, key: str, value: object, hint: str, tmp_path: Path) -> None:
+        path = write(tmp_path / "study.yaml", **(STUDY | {key: value}))
+        with pytest.raises(InputError, match=rf"study.yaml: {key}: .*did you mean '{hint}'\?"):
+            read_studies(path)
+
+    def test_the_verb_takes_a_name(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "planted").mkdir()
+        assert main(["study", "planted", "--dry-run"]) == 0
+        short = capsys.readouterr().out
+        assert main(["study", str(CONFIGS / "studies/planted.yaml"), "--dry-run"]) == 0
+        assert short == capsys.readouterr().out
+        assert main(["study", "plantd", "--dry-run"]) == 2
+        assert "did you mean 'planted'?" in capsys.readouterr().err
+        (named,) = read_studies(Path("planted"))
+        (given,) = read_studies(CONFIGS / "studies/planted.yaml")
+        assert hashes(named) == hashes(given)
+
+
+def test_vectors_take_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["vectors", "-c", "imbd", "--output", "x.vec"]) == 2
+    assert "did you mean 'imdb'?" in capsys.readouterr().err

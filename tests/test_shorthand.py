@@ -1,0 +1,189 @@
+"""Short command lines are the long ones: the same arguments, run folder and ranks."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import attnlight.__main__ as program
+from attnlight.__main__ import main
+from attnlight.shipped import CONFIGS
+from attnlight.shorthand import expand
+from tests.commands import CPU, QUIET, TWO, attnlight, attnlight_here
+
+SST = f"--config={CONFIGS}/experiments/sst_bilstm.yaml"
+CHEAP, ALL = (f"--config={CONFIGS}/tests/{name}.yaml" for name in ("cheap", "all"))
+IMDB, MODEL = f"--data={CONFIGS}/data/imdb.yaml", f"--model={CONFIGS}/models/bilstm_additive.yaml"
+SMALL = ["--data.train_size=64", "--data.validation_size=16", "--data.test_size=16"]
+SMALL += ["--trainer.max_epochs=1", "--trainer.logger=false", *QUIET]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that a short command line trained."""
+    folder = tmp_path_factory.mktemp("short")
+    attnlight_here("fit", "planted_bilstm", "--tests", "cheap", *SMALL, *CPU, cwd=folder)
+    (written,) = folder.glob("checkpoints/planted_bilstm/*/fit.yaml")
+    return written.parent
+
+
+class TestFit:
+    @pytest.mark.parametrize(
+        ("short", "long"),
+        [
+            ("sst_bilstm", [SST]),
+            ("experiments/sst_bilstm", [SST]),
+            ("-c sst_bilstm", [SST]),
+            ("-c=sst_bilstm", [SST]),
+            ("--config sst_bilstm", [SST]),
+            ("-c sst_bilstm -c tests/cheap", [SST, CHEAP]),
+            ("sst_bilstm --tests cheap", [SST, CHEAP]),
+            ("--tests cheap sst_bilstm", [SST, CHEAP]),
+            ("--tests=cheap,all sst_bilstm", [SST, CHEAP, ALL]),
+            ("--data imdb --model bilstm_additive", [IMDB, MODEL]),
+            ("--model=bilstm_additive --data=imdb", [MODEL, IMDB]),
+            ("--run r sst_bilstm --data.seed 1", [SST, "--run=r", "--data.seed=1"]),
+            ("--overwrite sst_bilstm", [SST, "--overwrite"]),
+            ("--print_config sst_bilstm", [SST, "--print_config"]),
+            ("--model.net.size -1 sst_bilstm", [SST, "--model.net.size=-1"]),
+            ("--overwrit --run r", ["--overwrit", "--run=r"]),
+            ("-c mine.yaml --data ../imdb.yaml", ["--config=mine.yaml", "--data=../imdb.yaml"]),
+            ("mine.yaml -c /dev/fd/63", ["--config=mine.yaml", "--config=/dev/fd/63"]),
+            ("--model ChunkTagger --data my.Data", ["--model=ChunkTagger", "--data=my.Data"]),
+            ("--data {path: imdb}", None),
+        ],
+    )
+    def test_expands(self, short: str, long: list[str] | None) -> None:
+        words = short.split(maxsplit=1 if long is None else -1)
+        assert expand(["fit", *words]) == ["fit", *(long or ["--data={path: imdb}"])]
+
+    def test_a_long_command_line_stays(self) -> None:
+        long = expand(["fit", "sst_bilstm", "--tests", "cheap", "--run", "r", "--data", "imdb"])
+        assert expand(long) == long
+
+    def test_a_file_of_that_path_comes_first(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "imdb").mkdir()  # a corpus's texts, not its configuration
+        assert expand(["fit", "--data", "imdb"]) == ["fit", IMDB]
+        (tmp_path / "sst_bilstm").touch()
+        assert expand(["fit", "sst_bilstm"]) == ["fit", "--config=sst_bilstm"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            ("fit sst_bilstn", "did you mean 'sst_bilstm'?"),
+            ("fit SST_bilstm", "did you mean 'sst_bilstm'?"),
+            ("fit -c sst-bilstm", "did you mean 'sst_bilstm'?"),
+            ("fit -c cheap", "did you mean 'tests/cheap'?"),
+            ("fit sst_bilstm --tests=all,chep", "did you mean 'cheap'?"),
+            ("fit --data imbd", "no file imbd and no shipped configuration of that name"),
+            ("fit --model bilstm-additive", "did you mean 'bilstm_additive'?"),
+            ("fit --tests", "--tests needs a value"),
+            ("fit -c --overwrite", "-c needs a value"),
+            ("fit one two", "fit takes one name or folder, not 2: one, two"),
+            ("test sst_bilstm", "no trained run sst_bilstm: it has no fit.yaml"),
+        ],
+    )
+    def test_refuses(
+        self, arguments: str, sentence: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(arguments.split()) == 2
+        error = capsys.readouterr().err
+        assert sentence in error
+        assert error.count("\n") == 1
+
+    def test_has_the_folder_of_the_long_command_line(
+        self, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(run.parents[2])
+        files = ("experiments/planted_bilstm", "tests/cheap")
+        long = [word for name in files for word in ("-c", f"{CONFIGS}/{name}.yaml")]
+        assert main(["fit", *long, *SMALL, *CPU]) == 2
+        folder = run.relative_to(run.parents[2])
+        assert f"{folder} holds this run, finished" in capsys.readouterr().err
+
+
+class TestEvaluation:
+    @pytest.mark.parametrize("slash", ["", "/"])
+    def test_expands(self, run: Path, slash: str) -> None:
+        config, best = f"--config={run}/fit.yaml", f"--ckpt_path={run}/best.ckpt"
+        for verb in ("validate", "test", "predict"):
+            assert expand([verb, f"{run}{slash}"]) == [verb, config, best]
+        options = ["--tests", "all", "--trainer.devices", "1"]
+        long = ["test", config, best, ALL, "--trainer.devices=1"]
+        assert expand(["test", f"{run}{slash}", *options]) == long
+        assert expand(["test", *options, f"{run}{slash}"]) == long
+
+    @pytest.mark.parametrize(
+        ("given", "chosen"),
+        [("best", "best.ckpt"), ("last", "last.ckpt"), ("x.ckpt", None)],
+    )
+    def test_a_checkpoint_of_the_run(self, run: Path, given: str, chosen: str | None) -> None:
+        long = expand(["test", str(run), "--ckpt_path", given])
+        assert long[-1] == f"--ckpt_path={run / chosen if chosen else given}"
+
+    def test_every_verb_takes_a_run(self, run: Path) -> None:
+        folder = run.parents[2]
+        relative = str(run.relative_to(folder))
+        attnlight_here("test", f"{relative}/", "--tests", "cheap", cwd=folder)
+        attnlight_here("validate", relative, "--tests", "predictions", cwd=folder)
+        attnlight_here("predict", relative, cwd=folder)
+        assert (run / "records/test/single_erasure.parquet").is_file()
+        assert (run / "records/val/predictions.parquet").is_file()
+        assert list(run.glob("predictions*.parquet"))
+
+    def test_a_run_without_its_checkpoint(
+        self, tmp_path: Path, run: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        begun = tmp_path / "begun"
+        begun.mkdir()
+        (begun / "fit.yaml").write_bytes((run / "fit.yaml").read_bytes())
+        assert main(["test", str(begun)]) == 2
+        assert f"there is no checkpoint {begun}/best.ckpt" in capsys.readouterr().err
+
+    def test_a_mistyped_run(self, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["test", f"{run}x/"]) == 2
+        assert f"did you mean {run.name!r}?" in capsys.readouterr().err
+
+
+def test_the_arguments_of_the_process_become_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cli:
+        @staticmethod
+        def run(arguments: object) -> None:
+            assert arguments is None  # those of the process
+
+    monkeypatch.setattr(program, "import_module", lambda _: Cli)
+    monkeypatch.setattr(sys, "argv", ["attnlight", "fit", "sst_bilstm", "--tests", "cheap"])
+    assert main() == 0
+    assert sys.argv == ["attnlight", "fit", SST, CHEAP]
+
+
+RECORDER = """\
+import json, sys
+from lightning.pytorch import Callback
+
+class Recorder(Callback):
+    def setup(self, trainer, pl_module, stage):
+        content = {"arguments": sys.argv[1:], "folder": trainer.default_root_dir}
+        with open(f"rank{trainer.global_rank}.json", "w") as file:
+            json.dump(content, file)
+"""
+
+
+@pytest.mark.ddp
+@pytest.mark.slow
+def test_ranks_are_started_with_the_long_command_line(tmp_path: Path) -> None:
+    (tmp_path / "recorder.py").write_text(RECORDER)
+    options = ["--trainer.callbacks+=recorder.Recorder", *SMALL, *TWO]
+    attnlight("fit", "planted_bilstm", "--tests", "cheap", *options, cwd=tmp_path)
+    first, second = (json.loads((tmp_path / f"rank{n}.json").read_text()) for n in range(2))
+    assert first == second
+    assert first["arguments"][:3] == ["fit", SST.replace("sst", "planted"), CHEAP]
+    assert (tmp_path / first["folder"] / "best.ckpt").is_file()
+    files = ("experiments/planted_bilstm", "tests/cheap")
+    long = [word for name in files for word in ("-c", f"{CONFIGS}/{name}.yaml")]
+    refused = attnlight("fit", *long, *options, cwd=tmp_path, status=2)
+    assert f"{first['folder']} holds this run, finished" in refused

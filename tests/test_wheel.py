@@ -1,0 +1,113 @@
+"""The built wheel holds all that attnlight needs, and works outside the repository."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.commands import CPU, QUIET, ROOT, attnlight_here
+
+pytestmark = pytest.mark.slow
+SMALL = ["--data.train_size=64", "--data.validation_size=16", "--data.test_size=16"]
+SMALL += ["--trainer.max_epochs", "1", "--trainer.logger=false", *QUIET, *CPU]
+STUDY = """\
+experiment: planted_bilstm
+tests: [attention_permutation]
+options:
+  trainer: {max_epochs: 1, logger: false, accelerator: cpu, devices: 1}
+  data: {train_size: 64, validation_size: 16, test_size: 16}
+uniform: {seeds: [0]}
+"""
+BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of the package, built in a copy, since setuptools packs what earlier builds left."""
+    folder = tmp_path_factory.mktemp("wheel")
+    leave = shutil.ignore_patterns("__pycache__")
+    for name in ("attnlight", "configs"):
+        shutil.copytree(ROOT / name, folder / "source" / name, symlinks=True, ignore=leave)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder / "source")
+    run([sys.executable, "-c", BUILD, str(folder)], folder / "source", os.environ)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+class Installation:
+    """The wheel in a folder of its own, and a working directory outside the repository.
+
+    Other packages are those of the environment of the tests, found after it.
+    """
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        self.packages, self.home = folder / "packages", folder / "home"
+        self.home.mkdir()
+        pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet"]
+        run([*pip, "--target", str(self.packages), str(wheel)], folder, os.environ)
+
+    def attnlight(self, *arguments: str) -> str:
+        changes = {"PYTHONPATH": str(self.packages), "OMP_NUM_THREADS": "1"}
+        left_out = {"ATTNLIGHT_DATA"}
+        environment = {k: v for k, v in os.environ.items() if k not in left_out} | changes
+        return run([sys.executable, "-m", "attnlight", *arguments], self.home, environment)
+
+
+def run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """What a command prints that ends with status 0."""
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Installation:
+    return Installation(tmp_path_factory.mktemp("installed"), wheel)
+
+
+def test_holds_every_file(wheel: Path) -> None:
+    files = {
+        path.relative_to(ROOT).as_posix()
+        for folder in (ROOT / "attnlight", ROOT / "attnlight/configs")
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {"attnlight/py.typed", "attnlight/configs/trainer.yaml"} <= files
+    assert {"attnlight/report/templates/run.html.jinja", "attnlight/configs/README.md"} <= files
+    packed = {name for name in ZipFile(wheel).namelist() if not name.startswith("attnlight-")}
+    assert packed == files
+
+
+def test_lists_its_own_files(installed: Installation) -> None:
+    assert "experiments/planted_bilstm" in installed.attnlight("configs").splitlines()
+    first, *_ = installed.attnlight("configs", "planted_bilstm").splitlines()
+    assert first.startswith(f"# {installed.packages}/attnlight/configs/experiments/")
+
+
+def test_trains_tests_and_reports(installed: Installation, tmp_path: Path) -> None:
+    installed.attnlight("fit", "planted_bilstm", "--tests", "cheap", *SMALL)
+    (trained,) = installed.home.glob("checkpoints/planted_bilstm/*/best.ckpt")
+    folder = trained.parent.relative_to(installed.home)
+    installed.attnlight("test", str(folder), "--tests", "cheap")
+    installed.attnlight("report", str(folder))
+    assert (installed.home / folder / "report/index.html").is_file()
+    # the run's folder in the checkout, from the long command line
+    files = ("experiments/planted_bilstm", "tests/cheap")
+    long = [word for name in files for word in ("-c", f"{ROOT}/configs/{name}.yaml")]
+    attnlight_here("fit", *long, *SMALL, cwd=tmp_path)
+    assert (tmp_path / folder / "best.ckpt").is_file()
+
+
+def test_does_a_study(installed: Installation) -> None:
+    (installed.home / "small.yaml").write_text(STUDY)
+    installed.attnlight("study", "small.yaml", "--jobs", "1")
+    assert (installed.home / "checkpoints/small/study.json").is_file()
+    assert "13 runs of 13" in installed.attnlight("study", "planted", "--dry-run")
