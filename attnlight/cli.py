@@ -1,4 +1,4 @@
-"""LightningCLI for attnlight: links, run folders, and what each verb adds."""
+"""LightningCLI for attnlight: links, run folders and additions for each verb."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from attnlight.composition import compose
 from attnlight.configuration import (
     fill_placeholders,
     keep_wandb_offline_without_key,
-    settle_callbacks,
+    resolve_callbacks,
 )
 from attnlight.data.encoding import Encoding
 from attnlight.datamodules import CorpusDataModule
@@ -52,8 +52,8 @@ class AttnlightCLI(LightningCLI):
     """`fit`, `validate`, `test` and `predict` on one run folder.
 
     Args:
-        stack: What to leave when the verb ends: the folder's lock.
-        arguments: Those of `LightningCLI`.
+        stack: Closed when the verb ends; holds the folder's lock.
+        arguments: Arguments of `LightningCLI`.
     """
 
     def __init__(self, stack: ExitStack, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
@@ -76,13 +76,13 @@ class AttnlightCLI(LightningCLI):
         parser.add_argument(
             "--overwrite",
             action="store_true",
-            help="fit: replace a run that is there; validate, test: records of other settings",
+            help="fit: replace an existing run; validate, test: replace records of other settings",
         )
         parser.add_argument(
             "--corpus",
             type=str | None,
-            help="name, in records, of a corpus that the model was not trained on (default: stem of "
-            "the file that is its data, or last part of its path)",
+            help="name in records of a corpus that the model was not trained on (default: stem of "
+            "its data file, or last part of its path)",
         )
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
         parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
@@ -104,12 +104,12 @@ class AttnlightCLI(LightningCLI):
         self._corpus = composed.corpus
         if not composed.tests and verb in ("validate", "test") and is_rank_zero():
             print(
-                "No test is named, so metrics alone are measured: -c configs/tests/all.yaml adds all."
+                "No test is named: only metrics are measured; -c configs/tests/all.yaml adds all."
             )
 
     @override
     def _parse_ckpt_path(self) -> None:
-        """Do nothing: Lightning would let the checkpoint beat the command line in silence."""
+        """Do nothing: Lightning would let the checkpoint silently override the command line."""
 
     @override
     def before_instantiate_classes(self) -> None:
@@ -135,28 +135,28 @@ class AttnlightCLI(LightningCLI):
         self._data = self._prepared_corpus(config)
         self._replacing = self._new and config.overwrite
         if self.subcommand == "test":
-            config.verbose = False  # SummaryTable says it with intervals
+            config.verbose = False  # SummaryTable prints it with intervals
         if self.subcommand == "predict":
-            config.return_predictions = False  # they are on disk; memory must not grow
-        settle_callbacks(config.trainer)
+            config.return_predictions = False  # they are written to disk, to bound memory
+        resolve_callbacks(config.trainer)
         keep_wandb_offline_without_key(config.trainer.logger)
 
     def _prepared_corpus(self, config: Namespace) -> CorpusDataModule:
         """The corpus, encoded for the model, with the splits that the verb reads.
 
         Raises:
-            InputError: The corpus cannot be read as it is asked for, or lacks a split; or the
-                checkpoint cannot be read, or has other classes.
+            InputError: The corpus cannot be read as configured or lacks a split; or the checkpoint
+                cannot be read or has other classes.
         """
-        # By a parser without links: the model's spec is that of the corpus as it is encoded below.
+        # Without links, since the model's spec depends on the encoding that is set below.
         parser = OneSentenceParser()
         parser.add_subclass_arguments(CorpusDataModule, "data")
         corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
         data: CorpusDataModule = parser.instantiate_classes(corpus).data
         config.corpus, given = None, config.corpus
         if self.subcommand != "fit":
-            encoding = Encoding.of(read_checkpoint(config.ckpt_path)[CHECKPOINT_KEY])
-            if encoding is not None and not data.is_known_as(encoding.corpus):
+            encoding = Encoding.from_checkpoint(read_checkpoint(config.ckpt_path)[CHECKPOINT_KEY])
+            if encoding is not None and not data.matches_fingerprint(encoding.corpus):
                 config.corpus = corpus_name(given, self._corpus or data.corpus_name)
                 data.evaluate_as(encoding, config.corpus)
         splits = {"fit": ("train", "validation"), "validate": ("validation",), "test": ("test",)}
@@ -177,13 +177,13 @@ class AttnlightCLI(LightningCLI):
         for logger in loggers if isinstance(loggers, list) else [loggers]:
             path = logger.class_path if isinstance(logger, Namespace) else None
             if config.corpus and path and issubclass(import_class(path, object), CSVLogger):
-                logger.init_args.name += f"/{config.corpus}"  # beside those of the model's own
+                logger.init_args.name += f"/{config.corpus}"  # beside those of the training corpus
         config.data = self._data
         super().instantiate_classes()
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, RunConfig):
                 callback.config = plain[self.subcommand]
-        # Now nothing is left to be refused but what a checkpoint or a base holds.
+        # From here on, only the content of a checkpoint or a base can still be refused.
         if self._enter() and self.subcommand == "fit":
             self.home.begin(names["wandb_id"], clear=self._replacing)
         self._began = time.monotonic()
@@ -214,20 +214,20 @@ class AttnlightCLI(LightningCLI):
         extra = {"fit": EpochLines, "predict": PredictionWriter, "test": SummaryTable}
         attached = trainer.callbacks  # type: ignore[attr-defined]
         attached.extend(kind() for verb, kind in extra.items() if verb == self.subcommand)
-        if not rich.get_console().is_terminal:  # a bar would be printed once, when all is over
+        if not rich.get_console().is_terminal:  # a bar would only be printed once, at the end
             attached[:] = [c for c in attached if not isinstance(c, ProgressBar)]
-        for logger in trainer.loggers:  # wandb warns of an argument that Lightning always gives it
+        for logger in trainer.loggers:  # wandb warns of an argument that Lightning always passes
             if isinstance(logger, WandbLogger) and logger._wandb_init.get("anonymous") is None:
                 logger._wandb_init.pop("anonymous", None)
         launcher = trainer.strategy.launcher
-        if isinstance(launcher, _SubprocessScriptLauncher):  # of one process on each device
+        if isinstance(launcher, _SubprocessScriptLauncher):  # one process per device
             attached.append(JoinTimeout(self._join_timeout))
             if not launcher.cluster_environment.creates_processes_externally:
-                os.environ[RANK_ZERO] = str(os.getpid())  # whom the ranks that it starts end with
+                os.environ[RANK_ZERO] = str(os.getpid())  # the ranks that it starts end with it
         return trainer
 
     def after_fit(self) -> None:
-        """Note that the run came to its end."""
+        """Record that the run has finished."""
         if not self.trainer.interrupted and not self.trainer.fast_dev_run:  # type: ignore[attr-defined]
             seconds = round(time.monotonic() - self._began, 1)
             self.home.finish(seconds=seconds, epochs=self.trainer.current_epoch)
@@ -237,14 +237,14 @@ def run(arguments: Sequence[str] | None) -> None:
     """Run one of the Trainer's verbs.
 
     Args:
-        arguments: The verb and its options; None takes those of the process, which DDP's launcher
+        arguments: The verb and its options; None: those of the process, which DDP's launcher
             repeats for every rank.
 
     Raises:
-        InputError: A mistake in the input.
+        InputError: The input is invalid.
     """
     quieten()
-    # cuDNN computes RNNs and convolutions in TF32 by default: three digits, where records need six.
+    # cuDNN computes RNNs and convolutions in TF32 by default, with three digits; records need six.
     torch.backends.cudnn.allow_tf32 = False
     status = 1
     with ExitStack() as stack:
@@ -264,6 +264,6 @@ def run(arguments: Sequence[str] | None) -> None:
                 args=None if arguments is None else list(arguments),
             )
             status = 0
-        finally:  # a second command in this process starts a W&B run of its own
+        finally:  # a second command in this process needs a new W&B run
             if "wandb" in sys.modules:
                 sys.modules["wandb"].finish(exit_code=status)

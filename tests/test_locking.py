@@ -49,7 +49,7 @@ def test_a_second_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "e" / "r"
     with another_process(folder) as process:
         with (
-            pytest.raises(InputError, match=f"another process is at work in {folder}:"),
+            pytest.raises(InputError, match=f"another process is using {folder}:"),
             sole_process(folder),
         ):
             pass
@@ -138,7 +138,7 @@ class TestFolderThatWasMadeHere:
 
 @pytest.mark.parametrize(
     ("fault", "told"),
-    [(errno.ENOSYS, "has no file locks"), (errno.ENOLCK, "No locks available")],
+    [(errno.ENOSYS, "does not support file locks"), (errno.ENOLCK, "No locks available")],
 )
 def test_a_file_system_without_locks(
     fault: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

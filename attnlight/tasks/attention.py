@@ -18,7 +18,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.checkpoints import CHECKPOINT_FORMAT, CHECKPOINT_KEY, read_checkpoint
 from attnlight.data.word2vec import Word2VecSettings
-from attnlight.foreign import require_known
+from attnlight.foreign import require_trusted_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
@@ -238,7 +238,7 @@ class AttentionTask(pl.LightningModule):
         """
         checkpoint = read_checkpoint(checkpoint_path, map_location)
         given = checkpoint["hyper_parameters"] | options
-        require_known(checkpoint_path, given, options)
+        require_trusted_classes(checkpoint_path, given, options)
         names: set[str] = set()
         for kind in cls.__mro__:
             asked = getfullargspec(kind)

@@ -50,7 +50,7 @@ class RawText:
             list(datamodule.classes),
             datamodule.fingerprint,
             None if rules is None else rules.identity() | {"nested": datamodule.nested},
-            None if features is None else features.held(),
+            None if features is None else features.as_dict(),
         )
 
     @cached_property
@@ -84,7 +84,7 @@ class RawText:
             found = encode_sentences(self.parsed_tokenizer, texts, rules)
             batch = collate_ids(found.ids, found.sizes if self.sentences["nested"] else None)
         if self.features is not None:
-            features = TokenFeatures.of(self.features)
+            features = TokenFeatures.from_dict(self.features)
             batch.extras = {name: torch.zeros_like(batch.tokens) for name in features.rules.columns}
             for number, text in enumerate(texts):
                 places = self.parsed_tokenizer.encode(text).offsets

@@ -139,9 +139,7 @@ def test_missing_folder_under_the_data_variable(
 
 
 def test_hub_unreachable(tmp_path: Path) -> None:  # conftest sets HF_HUB_OFFLINE
-    message = (
-        "^a/b is no local folder or file, and the hub cannot be reached .*through .ATTNLIGHT_DATA"
-    )
+    message = "^a/b is not a local folder or file, and the hub cannot be reached; .*through .ATTNLIGHT_DATA"
     with pytest.raises(InputError, match=message):
         load(tmp_path, path="a/b")
 

@@ -202,7 +202,7 @@ def test_an_inside_without_begin_is_named_by_sentence(tmp_path: Path) -> None:
 def test_a_type_that_training_lacks_is_refused_unless_listed(tmp_path: Path) -> None:
     other: Sentence = (["Of"], ["IN"], ["B-PP"])
     folder = write_columns(tmp_path / "c", train=SENTENCES, test=[other])
-    with pytest.raises(InputError, match="'B-PP', whose type the training sentences lack"):
+    with pytest.raises(InputError, match="'B-PP', whose type does not occur in the training"):
         corpus(folder, **FILES).prepare()
     data = corpus(folder, **FILES, chunks=["NP", "VP", "PP"])
     assert data.classes[data.dataset("test")[[0]].labels[0, 0]] == "B-PP"  # type: ignore[index]
@@ -286,7 +286,7 @@ def test_options_that_do_not_go(options: dict[str, Any], said: str) -> None:
 
 
 def test_numbered_columns_need_a_folder() -> None:
-    with pytest.raises(InputError, match="is no local folder"):
+    with pytest.raises(InputError, match="is not a local folder"):
         ChunkingDataModule(word_column=0, label_column=2).prepare()
 
 
