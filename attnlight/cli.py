@@ -38,7 +38,7 @@ from attnlight.data.encoding import Encoding
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, one_line
 from attnlight.foreign import import_class
-from attnlight.locking import require_place, sole_process
+from attnlight.locking import require_creatable, sole_process
 from attnlight.noise import quieten
 from attnlight.parsing import OneSentenceParser
 from attnlight.processes import RANK_ZERO, join_timeout, require_cores
@@ -57,7 +57,7 @@ class AttnlightCLI(LightningCLI):
     """
 
     def __init__(self, stack: ExitStack, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        self._stack, self._entered = stack, False
+        self._stack, self._locked = stack, False
         super().__init__(*arguments, **options)
 
     @override
@@ -122,16 +122,18 @@ class AttnlightCLI(LightningCLI):
             for name in NOT_HASHED:
                 hashed.pop(name, None)
             dump = self._parser(self.subcommand).dump
-            self.home = Run.of_fit(config, dump(hashed, skip_validation=True))
+            self.current_run = Run.of_fit(config, dump(hashed, skip_validation=True))
         else:
-            self.home = Run.of_checkpoint(config)
-        config.experiment, config.run = self.home.experiment, self.home.name
+            self.current_run = Run.of_checkpoint(config)
+        config.experiment, config.run = self.current_run.experiment, self.current_run.name
         self._new = fitting and config.ckpt_path is None
-        config.ckpt_path = self.home.checkpoint(config.ckpt_path or (None if fitting else "best"))
-        if self.home.folder.is_dir():
-            self._enter()
+        config.ckpt_path = self.current_run.checkpoint(
+            config.ckpt_path or (None if fitting else "best")
+        )
+        if self.current_run.folder.is_dir():
+            self._lock_folder()
         else:
-            require_place(self.home.folder)
+            require_creatable(self.current_run.folder)
         self._data = self._prepared_corpus(config)
         self._replacing = self._new and config.overwrite
         if self.subcommand == "test":
@@ -153,11 +155,11 @@ class AttnlightCLI(LightningCLI):
         parser.add_subclass_arguments(CorpusDataModule, "data")
         corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
         data: CorpusDataModule = parser.instantiate_classes(corpus).data
-        config.corpus, given = None, config.corpus
+        config.corpus, name = None, config.corpus
         if self.subcommand != "fit":
             encoding = Encoding.from_checkpoint(read_checkpoint(config.ckpt_path)[CHECKPOINT_KEY])
             if encoding is not None and not data.matches_fingerprint(encoding.corpus):
-                config.corpus = corpus_name(given, self._corpus or data.corpus_name)
+                config.corpus = corpus_name(name, self._corpus or data.corpus_name)
                 data.evaluate_as(encoding, config.corpus)
         splits = {"fit": ("train", "validation"), "validate": ("validation",), "test": ("test",)}
         for split in splits.get(str(self.subcommand), (data.predict_split,)):
@@ -168,7 +170,7 @@ class AttnlightCLI(LightningCLI):
     def instantiate_classes(self) -> None:
         plain = self.config.clone()
         config = self.config[self.subcommand]
-        names = self.home.placeholders(config.corpus, another_id=self._replacing)
+        names = self.current_run.placeholders(config.corpus, another_id=self._replacing)
         task = import_class(config.model.class_path, AttentionTask)
         options = config.model.init_args.as_dict()
         names |= dict(zip(("monitor", "mode"), task.monitor(options), strict=True))
@@ -184,27 +186,29 @@ class AttnlightCLI(LightningCLI):
             if isinstance(callback, RunConfig):
                 callback.config = plain[self.subcommand]
         # From here on, only the content of a checkpoint or a base can still be refused.
-        if self._enter() and self.subcommand == "fit":
-            self.home.begin(names["wandb_id"], clear=self._replacing)
-        self._began = time.monotonic()
+        if self._lock_folder() and self.subcommand == "fit":
+            self.current_run.begin(names["wandb_id"], clear=self._replacing)
+        self._started = time.monotonic()
 
-    def _enter(self) -> bool:
+    def _lock_folder(self) -> bool:
         """Lock the run's folder; False where this process does not write there."""
         config = self.config[self.subcommand]
         if config.trainer.fast_dev_run or not is_rank_zero():
             return False
-        if not self._entered:
-            self._stack.enter_context(sole_process(self.home.folder))
-            self._entered = True
+        if not self._locked:
+            self._stack.enter_context(sole_process(self.current_run.folder))
+            self._locked = True
             if self._new and not config.overwrite:
-                self.home.require_new()
+                self.current_run.require_new()
         return True
 
     @override
     def instantiate_trainer(self, **kwargs: object) -> pl.Trainer:
         options = self.config[self.subcommand].trainer
         try:
-            trainer = super().instantiate_trainer(default_root_dir=str(self.home.folder), **kwargs)
+            trainer = super().instantiate_trainer(
+                default_root_dir=str(self.current_run.folder), **kwargs
+            )
         except (MisconfigurationException, ValueError, ImportError) as error:
             reason = one_line(error).rstrip("!")
             raise InputError(
@@ -229,8 +233,8 @@ class AttnlightCLI(LightningCLI):
     def after_fit(self) -> None:
         """Record that the run has finished."""
         if not self.trainer.interrupted and not self.trainer.fast_dev_run:  # type: ignore[attr-defined]
-            seconds = round(time.monotonic() - self._began, 1)
-            self.home.finish(seconds=seconds, epochs=self.trainer.current_epoch)
+            seconds = round(time.monotonic() - self._started, 1)
+            self.current_run.finish(seconds=seconds, epochs=self.trainer.current_epoch)
 
 
 def run(arguments: Sequence[str] | None) -> None:

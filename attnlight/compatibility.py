@@ -81,17 +81,17 @@ def problem_of(path: str) -> str | None:
     return _CLASSES.get(path.rpartition(".")[2], (None, None))[1]
 
 
-def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+def arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     """Constructor arguments of a task, with the options of earlier versions in their groups.
 
     Example:
         >>> arguments({"encoder": "cnn", "optimizer": "sgd", "training": {"momentum": 0.9}})
         {'net': {'encoder': 'cnn'}, 'optimizer': {'name': 'sgd', 'momentum': 0.9}}
     """
-    unset = {"training", *(name for name in ("optimizer", "vectors") if given.get(name) is None)}
-    flat = {name: value for name, value in given.items() if name not in unset}
+    unset = {"training", *(name for name in ("optimizer", "vectors") if options.get(name) is None)}
+    flat = {name: value for name, value in options.items() if name not in unset}
     grouped: dict[str, Any] = {}
-    for name, value in (flat | (given.get("training") or {})).items():
+    for name, value in (flat | (options.get("training") or {})).items():
         group, _, option = str(OPTIONS.get(name, name)).partition(".")
         is_group = not option or (group == name and isinstance(value, Mapping))
         content = value if is_group else {option: value}
@@ -105,14 +105,14 @@ def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     return grouped
 
 
-def section(given: Mapping[str, Any]) -> dict[str, Any]:
+def section(config: Mapping[str, Any]) -> dict[str, Any]:
     """A `model` section of a configuration.
 
     Example:
         >>> section({"class_path": "attnlight.tasks.GuidedMLP"})
         {'class_path': 'attnlight.tasks.GuidedVariant'}
     """
-    content = dict(given)
+    content = dict(config)
     path = content.get("class_path")
     match = _TASK_PATH.fullmatch(path) if isinstance(path, str) else None
     if match is not None and match[2] in _CLASSES:
@@ -123,7 +123,7 @@ def section(given: Mapping[str, Any]) -> dict[str, Any]:
     return content
 
 
-def callback(given: Any) -> Any:  # noqa: ANN401
+def callback(config: Any) -> Any:  # noqa: ANN401
     """A callback of a configuration; options of a disabled group are dropped.
 
     Example:
@@ -131,16 +131,16 @@ def callback(given: Any) -> Any:  # noqa: ANN401
         >>> callback({"class_path": "AdversarialAttention", "init_args": search})["init_args"]
         {'search': {'starts': 2}}
     """
-    path = given.get("class_path") if isinstance(given, Mapping) else None
+    path = config.get("class_path") if isinstance(config, Mapping) else None
     match = _TEST_PATH.fullmatch(path) if isinstance(path, str) else None
-    if match is None or not isinstance(given.get("init_args"), Mapping):
-        return given
-    options = dict(given["init_args"])
+    if match is None or not isinstance(config.get("init_args"), Mapping):
+        return config
+    options = dict(config["init_args"])
     for group, names in _TEST_OPTIONS.get(match[1], {}).items():
         moved = {n.removeprefix(f"{group}_"): options.pop(n) for n in names if n in options}
         if moved and options.get(group):
             options[group] = moved | (options[group] if isinstance(options[group], Mapping) else {})
-    return {**given, "init_args": options}
+    return {**config, "init_args": options}
 
 
 def option(word: str, value: str | None = None) -> str:
@@ -154,9 +154,9 @@ def option(word: str, value: str | None = None) -> str:
     match = _OPTION.fullmatch(word)
     if match is None or match[3] not in OPTIONS:
         return word
-    init_args, _, name, rest, equals, given = match.groups()
+    init_args, _, name, rest, equals, argument = match.groups()
     group = OPTIONS[name].partition(".")[0]
-    if group == name and (rest or (given if equals else value or "").lstrip().startswith("{")):
+    if group == name and (rest or (argument if equals else value or "").lstrip().startswith("{")):
         return word  # present form: --model.optimizer.name, --model.optimizer={name: sgd}
     return f"--model.{init_args or ''}{OPTIONS[name]}{rest}{equals or ''}"
 

@@ -119,9 +119,7 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
     callbacks = _as_list(config["trainer"].get("callbacks"))
     for _, value in _extract(options, (f"{_CALLBACKS}+",))[0]:
         callbacks += _as_list(_load(value))
-    tests = [
-        _is_test(callback, _CALLBACKS) for callback in callbacks
-    ]  # no short circuit: checks all classes
+    tests = [_is_test(callback, _CALLBACKS) for callback in callbacks]  # checks every class
     return Composition(config, files, options, any(tests), corpus)
 
 

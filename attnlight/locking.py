@@ -71,7 +71,7 @@ def sole_process(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def require_place(folder: Path) -> None:
+def require_creatable(folder: Path) -> None:
     """Check that a folder can be created, without creating it.
 
     Raises:

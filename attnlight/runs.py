@@ -104,15 +104,15 @@ class Run:
         """The run's folder."""
         return self.root / self.experiment / self.name
 
-    def checkpoint(self, given: str | None) -> str | None:
+    def checkpoint(self, name: str | None) -> str | None:
         """The checkpoint that `--ckpt_path` means.
 
         Raises:
             InputError: It does not exist.
         """
-        if given is None:
+        if name is None:
             return None
-        path = self.folder / f"{given}.ckpt" if given in ("best", "last") else Path(given)
+        path = self.folder / f"{name}.ckpt" if name in ("best", "last") else Path(name)
         if not path.is_file():
             raise InputError(f"there is no checkpoint {path}{suggest_file(path)}.")
         return str(path)
@@ -209,18 +209,18 @@ def is_rank_zero() -> bool:
     return not _get_rank() and int(node) == 0
 
 
-def corpus_name(given: str | None, default: str) -> str:
+def corpus_name(name: str | None, default: str) -> str:
     """The name in records of a corpus that a model was not trained on.
 
     Args:
-        given: The value of `--corpus`.
+        name: The value of `--corpus`.
         default: A hub id, a path or a file stem from which to derive it otherwise.
 
     Raises:
         InputError: The given name is not a valid folder name.
     """
-    if given is not None:
-        return _folder_name("corpus", given)
+    if name is not None:
+        return _folder_name("corpus", name)
     return re.sub(r"[^\w.-]+", "-", Path(default).name).strip(".-") or "other"
 
 

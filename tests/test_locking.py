@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.locking import require_place, sole_process
+from attnlight.locking import require_creatable, sole_process
 
 HOLD = """
 import os, sys, time
@@ -168,9 +168,9 @@ def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file/e/r cannot be written: Not a directory"):
-        require_place(tmp_path / "file/e/r")
-    require_place(tmp_path / "not/yet")
+        require_creatable(tmp_path / "file/e/r")
+    require_creatable(tmp_path / "not/yet")
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
     with pytest.raises(InputError, match="cannot be written: Permission denied"):
-        require_place(tmp_path / "not/yet")
+        require_creatable(tmp_path / "not/yet")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -117,8 +117,8 @@ class TokenDataset(Dataset[TextBatch]):
         if "sentences" in names:
             self._sentences = _RaggedColumn(self.table["sentences"])
         self._extras = {name: _RaggedColumn(self.table[name]) for name in self.extras}
-        self._tagged = self.labels is None and TAGS in names
-        if self._tagged:
+        self._has_token_labels = self.labels is None and TAGS in names
+        if self._has_token_labels:
             self.extras.remove(TAGS)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -170,7 +170,7 @@ class TokenDataset(Dataset[TextBatch]):
                 for name, column in self._extras.items()
             },
         )
-        if self._tagged:
+        if self._has_token_labels:
             batch.labels = batch.extras.pop(TAGS).long().masked_fill(~batch.mask, IGNORED)
         return batch
 
@@ -191,7 +191,7 @@ class TokenDataset(Dataset[TextBatch]):
     def words(self, position: int) -> list[str]:
         """Surface form of each id of a text, as in the source where that is stored, (length,)."""
         names, ids = self.table.column_names, self._tokens[position].tolist()
-        if self._tagged:  # each word is one token
+        if self._has_token_labels:  # each word is one token
             words: list[str] = self.table["words"][position].as_py()
             return [SPECIAL_TOKENS[BOS]] * (len(ids) - len(words)) + words
         # The strings that were encoded separately, with the number of ids kept of each.

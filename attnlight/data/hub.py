@@ -21,7 +21,7 @@ def offline_if_unreachable() -> Iterator[None]:
     import datasets
 
     before = datasets.config.HF_HUB_OFFLINE
-    datasets.config.HF_HUB_OFFLINE = before or not _answers(datasets.config.HF_ENDPOINT)
+    datasets.config.HF_HUB_OFFLINE = before or not _is_reachable(datasets.config.HF_ENDPOINT)
     try:
         yield
     finally:
@@ -29,7 +29,7 @@ def offline_if_unreachable() -> Iterator[None]:
 
 
 @cache
-def _answers(endpoint: str) -> bool:
+def _is_reachable(endpoint: str) -> bool:
     """Whether the hub responds at all; an HTTP error is a response."""
     try:
         urlopen(Request(endpoint, method="HEAD"), timeout=_SECONDS).close()

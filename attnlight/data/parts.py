@@ -15,7 +15,7 @@ from attnlight.data.documents import DocumentReader
 from attnlight.data.duplicates import also_in, text_keys
 from attnlight.data.selection import SelectedRows, Selection
 from attnlight.data.sources import Source
-from attnlight.data.splits import CURES
+from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.tagged import TaggedReader
 from attnlight.data.tokenization import TextRules, count_tokens
 from attnlight.errors import InputError
@@ -97,7 +97,7 @@ def open_sentences(
             raise InputError(f"there is no column file {file}.")
         rows = load_columns(file, numbers, scratch / f"{split}.columns")
     else:
-        rows = source.load(scratch, CURES[split])
+        rows = source.load(scratch, MISSING_SPLIT_ADVICE[split])
     reader = TaggedReader(rows, source, [str(column) for column in columns], file)
     words = rows.select_columns(reader.columns[:1]).with_format("arrow")[:][reader.columns[0]]
     lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(words), 0).to_numpy()
@@ -107,7 +107,7 @@ def open_sentences(
     return part
 
 
-def divide(
+def select_splits(
     parts: Mapping[str, Part[AnyReader]], selection: Selection, complete: bool = True
 ) -> tuple[dict[str, Part[AnyReader]], dict[str, dict[str, dict[str, int]]]]:
     """All splits after selection, in order, and how many of their texts also occur in another one.
@@ -127,14 +127,14 @@ def divide(
         split: text_keys(part.texts(), part.rows, len(part.labels)) for split, part in parts.items()
     }
     if train := parts.get("train"):
-        moved = selection.divide(train, train.labels, keys["train"])
+        moved = selection.split_off(train, train.labels, keys["train"])
         parts, keys = {**parts, **moved}, keys | dict.fromkeys(moved, keys["train"])
-    parts = {split: parts[split] for split in CURES if split in parts}
-    selection.cut(parts, complete)
+    parts = {split: parts[split] for split in MISSING_SPLIT_ADVICE if split in parts}
+    selection.apply_subsets(parts, complete)
     return parts, also_in({split: keys[split][part.rows] for split, part in parts.items()})
 
 
-def count_words(split: str, counts: dict[str, Any]) -> str:
+def describe_counts(split: str, counts: dict[str, Any]) -> str:
     """Counts of a split in words: "test 7 (1 empty, kept as one unknown token; 2 also in train)"."""
     kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
     notes = [f"split {counts['split']}"] if "split" in counts else []

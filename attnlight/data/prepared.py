@@ -146,8 +146,8 @@ def _write_manifest(folder: Path) -> None:
 
 def _write(target: Path, write: Callable[[Path], None]) -> None:
     # Under the lock, a folder with this prefix is the leftover of a killed process.
-    for left in target.parent.glob(f".{target.name}-*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in target.parent.glob(f".{target.name}-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
     with named_errors(target):
         scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:

@@ -162,7 +162,9 @@ class Selection:
             del options["test_fraction"]
         return options
 
-    def divide(self, train: AnyRows, labels: Rows, texts: NDArray[np.uint64]) -> dict[str, AnyRows]:
+    def split_off(
+        self, train: AnyRows, labels: Rows, texts: NDArray[np.uint64]
+    ) -> dict[str, AnyRows]:
         """Split test and validation texts off the training texts where fractions are given.
 
         Args:
@@ -196,7 +198,7 @@ class Selection:
             train.rows = np.setdiff1d(train.rows, rows, assume_unique=True)
         return moved
 
-    def cut(self, splits: Mapping[str, SelectedRows], complete: bool = True) -> None:
+    def apply_subsets(self, splits: Mapping[str, SelectedRows], complete: bool = True) -> None:
         """Reduce splits to their seeded subsets.
 
         Args:

@@ -63,7 +63,7 @@ class SentenceRules:
         return asdict(self) | {"sentencex": None if self.length else version("sentencex")}
 
     @classmethod
-    def of(cls, identity: dict[str, Any]) -> SentenceRules:
+    def from_identity(cls, identity: dict[str, Any]) -> SentenceRules:
         """The rules of an `identity`; warns if another version of `sentencex` is installed."""
         rules = cls(**{field.name: identity[field.name] for field in fields(cls)})
         before, now = identity["sentencex"], rules.identity()["sentencex"]
@@ -127,10 +127,10 @@ def encode_sentences(
         remaining = nonempty[: rules.max_sentences]
         rows = [ids[: rules.max_tokens] for _, ids in remaining]
         cut_tokens = sum(len(ids) for _, ids in nonempty) - sum(map(len, rows))
-        for what, count in zip(
+        for key, count in zip(
             _CUT, (cut_tokens > 0, len(nonempty) - len(rows), cut_tokens), strict=True
         ):
-            result.cut[what] += count
+            result.cut[key] += count
         result.empty[number] = not nonempty
         result.ids.append(list(chain.from_iterable(rows)) or [UNK])
         result.sizes.append([len(ids) for ids in rows] or [1])

@@ -55,7 +55,7 @@ class Source:
     label: str | None = None
     classes: Classes | None = None
 
-    def over(self, main: Source, split: str) -> Source:
+    def with_defaults(self, main: Source, split: str) -> Source:
         """This source, with null fields taken from `main` and `split` as the default split."""
         set_fields = {f.name for f in fields(self) if getattr(self, f.name) is not None}
         if "path" in set_fields:
@@ -155,20 +155,20 @@ class Source:
             name = options.pop("name")
             return list(datasets.get_dataset_split_names(config_name=name, **options))
 
-    def load(self, scratch: Path, cure: str = "") -> Dataset:
+    def load(self, scratch: Path, advice: str = "") -> Dataset:
         """The rows of the split, read by memory map.
 
         Args:
             scratch: Folder for the Arrow files of a local corpus. The library's own cache
                 identifies local files by name and time and would store a second copy.
-            cure: Advice for the message if the corpus lacks the split.
+            advice: Advice for the message if the corpus lacks the split.
 
         Raises:
             InputError: The corpus cannot be read, or lacks the split.
         """
         import datasets
 
-        with self._input_errors(cure):
+        with self._input_errors(advice):
             rows = datasets.load_dataset(**self._arguments(scratch), split=self.split)
         if not len(rows):
             raise InputError(f"{self} is empty")
@@ -186,7 +186,7 @@ class Source:
         return arguments | {"name": None if self._reads_local else self.name}
 
     @contextmanager
-    def _input_errors(self, cure: str = "") -> Iterator[None]:
+    def _input_errors(self, advice: str = "") -> Iterator[None]:
         """Turn errors of `datasets` in the block into an `InputError` that names the corpus."""
         import datasets
 
@@ -215,7 +215,7 @@ class Source:
                 available, split = self.splits(), str(self.split).partition("[")[0]
                 hint = did_you_mean(split, available)
                 reason = f"{corpus} has no split {split!r}{hint}; it has {', '.join(available)}"
-                reason += f": {cure}" if cure else ""
+                reason += f": {advice}" if advice else ""
             elif "nrecognized instruction" in message:
                 reason = f"{corpus} has no split {self.split!r}: {message}"
             elif "corresponds to no data" in message:

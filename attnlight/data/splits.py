@@ -16,7 +16,7 @@ from attnlight.files import write_text
 
 # Names of the validation split on the hub and in `datasets`, in order of preference.
 VALIDATION_NAMES = ("validation", "valid", "dev", "val")
-CURES = {
+MISSING_SPLIT_ADVICE = {
     "train": "name the split to train on in `train`",
     "validation": (
         "name one in `validation`, or validate on a fraction of the training texts: "
@@ -48,7 +48,9 @@ def named_sources(
     if selection.validation_fraction is not None and "validation" in named:
         raise InputError("give validation or validation_fraction, not both.")
     return {
-        split: (Source(split=source) if isinstance(source, str) else source).over(main, split)
+        split: (Source(split=source) if isinstance(source, str) else source).with_defaults(
+            main, split
+        )
         for split, source in named.items()
     }
 
@@ -90,5 +92,5 @@ def complete_sources(
         }
         unused = [name for name in VALIDATION_NAMES if name in available and name not in used]
         if unused:
-            sources["validation"] = Source(split=unused[0]).over(main, "validation")
-    return {split: sources[split] for split in CURES if split in sources}
+            sources["validation"] = Source(split=unused[0]).with_defaults(main, "validation")
+    return {split: sources[split] for split in MISSING_SPLIT_ADVICE if split in sources}

@@ -20,12 +20,12 @@ from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encoding import Encoding
 from attnlight.data.features import TokenFeatures
-from attnlight.data.parts import count_words
+from attnlight.data.parts import describe_counts
 from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
-from attnlight.data.splits import CURES
+from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
 from attnlight.datamodules.check_splits import check_splits
@@ -143,7 +143,9 @@ class CorpusDataModule(LightningDataModule, ABC):
         """
         self.encoding, self.recorded_as = encoding, name
         sentences = encoding.sentences
-        self.sentence_rules = None if sentences is None else SentenceRules.of(dict(sentences))
+        self.sentence_rules = (
+            None if sentences is None else SentenceRules.from_identity(dict(sentences))
+        )
         self.nested = bool(sentences and sentences.get("nested"))
         self._prepared = None
         for cached in ("fingerprint", "_corpus", "tokenizer_json", "vocab_size"):
@@ -217,7 +219,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     def _write(self, folder: Path) -> None:
         self.build(folder)
         splits = check_splits(folder, self.corpus_name, count_unknown=self.encoding is not None)
-        counts = ", ".join(starmap(count_words, splits.items()))
+        counts = ", ".join(starmap(describe_counts, splits.items()))
         # Printed only by the process that wrote the corpus: one line for any number of ranks.
         target = self._folder_of(self.fingerprint)
         print(f"{self.corpus_name}: {counts}; prepared in {target}", file=sys.stderr)
@@ -273,8 +275,10 @@ class CorpusDataModule(LightningDataModule, ABC):
         """
         if split not in self._corpus["splits"]:
             available = ", ".join(self._corpus["splits"])
-            cure = f": {CURES[split]}" if split in CURES else ""
-            raise InputError(f"{self.corpus_name} has no {split} split; it has {available}{cure}.")
+            advice = f": {MISSING_SPLIT_ADVICE[split]}" if split in MISSING_SPLIT_ADVICE else ""
+            raise InputError(
+                f"{self.corpus_name} has no {split} split; it has {available}{advice}."
+            )
         if split not in self._datasets:
             self._datasets[split] = TokenDataset(self.prepare() / split, self.nested)
         return self._datasets[split]

@@ -15,7 +15,7 @@ from attnlight.data.dataset import TokenDataset
 from attnlight.data.encode import write_tagged
 from attnlight.data.encoding import Encoding
 from attnlight.data.features import FeatureRules, TokenFeatures
-from attnlight.data.parts import divide, open_sentences
+from attnlight.data.parts import open_sentences, select_splits
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Source
 from attnlight.data.splits import complete_sources, named_sources
@@ -147,9 +147,9 @@ class ChunkingDataModule(CorpusDataModule):
             seed=split_seed,
             test_fraction=test_fraction,
         )
-        self._main = Source(path, name, revision, local)
+        self._main_source = Source(path, name, revision, local)
         splits = {"train": train, "validation": validation, "test": test}
-        self._named = named_sources(self._main, splits, self._selection)
+        self._named_sources = named_sources(self._main_source, splits, self._selection)
         columns = (word_column, label_column, pos_column if pos else None)
         self.columns = [column for column in columns if column is not None]
         if pos and pos_column is None:
@@ -182,8 +182,8 @@ class ChunkingDataModule(CorpusDataModule):
     def sources(self) -> dict[str, Source]:
         """The source of each split, except for those split off the training sentences."""
         if isinstance(self.columns[0], int):  # the folder of column files does not name splits
-            return self._named
-        return complete_sources(self._main, self._named, self._selection, self.cache)
+            return self._named_sources
+        return complete_sources(self._main_source, self._named_sources, self._selection, self.cache)
 
     @cached_property
     def selection(self) -> Selection:
@@ -218,7 +218,7 @@ class ChunkingDataModule(CorpusDataModule):
             }
             # Tags of all training sentences, before some of them are split off.
             tags = corpus_tags(parts["train"].reader, parts["train"].rows, self.chunks)
-            parts, shared = divide(parts, self.selection)
+            parts, shared = select_splits(parts, self.selection)
             train, classes = parts["train"], self.target_spec.classes(tags)
             words = learn_vocabulary(self.rules, train.texts, *self.vocabulary)
             tokenizer = make_tokenizer(self.rules, words)

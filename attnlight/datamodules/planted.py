@@ -15,7 +15,7 @@ from attnlight.data.dataset import split_writer
 from attnlight.data.encoding import Encoding
 from attnlight.data.planted import PlantedSpec
 from attnlight.data.sentences import SentenceRules
-from attnlight.data.splits import CURES
+from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError, require_at_least
 
@@ -96,7 +96,9 @@ class PlantedEvidence(CorpusDataModule):
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**kwargs)
-        self.sizes = dict(zip(CURES, (train_size, validation_size, test_size), strict=True))
+        self.sizes = dict(
+            zip(MISSING_SPLIT_ADVICE, (train_size, validation_size, test_size), strict=True)
+        )
         require_at_least(
             1, train_size=train_size, validation_size=validation_size, test_size=test_size
         )

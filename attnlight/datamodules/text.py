@@ -15,11 +15,11 @@ from attnlight.data.documents import DocumentReader
 from attnlight.data.encode import write_split
 from attnlight.data.encoding import Encoding
 from attnlight.data.labels import read_labels
-from attnlight.data.parts import divide, open_documents
+from attnlight.data.parts import open_documents, select_splits
 from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceRules, Sentences
 from attnlight.data.sources import Classes, Source
-from attnlight.data.splits import CURES, complete_sources, named_sources
+from attnlight.data.splits import MISSING_SPLIT_ADVICE, complete_sources, named_sources
 from attnlight.data.tokenization import Splitting, TextRules, make_tokenizer
 from attnlight.data.vocabulary import learn_vocabulary
 from attnlight.datamodules.base import CorpusDataModule
@@ -144,9 +144,9 @@ class TextDataModule(CorpusDataModule):
             split_seed,
             test_fraction,
         )
-        self._main = Source(path, name, revision, local, None, text, tokens, label, classes)
+        self._main_source = Source(path, name, revision, local, None, text, tokens, label, classes)
         splits = {"train": train, "validation": validation, "test": test}
-        self._named = named_sources(self._main, splits, self.selection)
+        self._named_sources = named_sources(self._main_source, splits, self.selection)
         self.min_document_frequency = min_document_frequency
         self.max_vocabulary = max_vocabulary
         self.rules = TextRules(lowercase, digits, splitting, markup, boundary_tokens, truncate)
@@ -161,7 +161,7 @@ class TextDataModule(CorpusDataModule):
     def _check(self) -> None:
         min_frequency, max_words = self.min_document_frequency, self.max_vocabulary
         require_at_least(1, min_document_frequency=min_frequency, max_vocabulary=max_words)
-        pre_split = [bool(source.tokens) for source in self._named.values()]
+        pre_split = [bool(source.tokens) for source in self._named_sources.values()]
         has_sentences = self.sentence_rules is not None
         capped = self.cap_test or self._capped != SentenceRules()
         reserved = ", ".join(set(self.extras) & set(COLUMNS))
@@ -199,7 +199,7 @@ class TextDataModule(CorpusDataModule):
     @cached_property
     def sources(self) -> dict[str, Source]:
         """The source of each split, except for those split off the training texts."""
-        return complete_sources(self._main, self._named, self.selection, self.cache)
+        return complete_sources(self._main_source, self._named_sources, self.selection, self.cache)
 
     @override
     def evaluate_as(self, encoding: Encoding, name: str) -> None:
@@ -250,12 +250,12 @@ class TextDataModule(CorpusDataModule):
             joint = " " if self.sentence_rules is None else "\n\n"
             parts = {}
             for split, source in self._prepared_sources.items():
-                rows = source.load(Path(scratch), CURES[split])
+                rows = source.load(Path(scratch), MISSING_SPLIT_ADVICE[split])
                 classes, labels = read_labels(rows, source, classes)
                 reader = DocumentReader(rows, source, self.extras, joint, self.line_breaks)
                 parts[split] = open_documents(reader, labels, self.rules, self.selection)
             # `subset` may name training texts, which are not read with a given encoding.
-            parts, shared = divide(parts, self.selection, complete=self.encoding is None)
+            parts, shared = select_splits(parts, self.selection, complete=self.encoding is None)
             rules = self.sentence_rules  # of the test split
             capped = rules if rules is None or self.encoding is not None else self._capped
             if self.encoding is not None:

@@ -92,16 +92,16 @@ def read_base(path: str | Path) -> BaseModel:
         for name, values in checkpoint["state_dict"].items()
         if name.startswith(_MODEL)
     }
-    made_of = options["problem"], options["net"], options["spec"]
+    architecture = options["problem"], options["net"], options["spec"]
     with torch.random.fork_rng(devices=[]):  # these initial weights are overwritten
-        model = build_model(*made_of)
+        model = build_model(*architecture)
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
         raise InputError(f"the weights in {path} do not match its hyperparameters.") from error
     model.eval().requires_grad_(False)
     vocabulary = text_digest(metadata["tokenizer"])
-    hashed = model_options(*made_of)
+    hashed = model_options(*architecture)
     if OWN not in options["net"] and "freeze" in options["vectors"]:
         # Formerly an option of the network, so existing fingerprints include it.
         hashed["freeze_embeddings"] = options["vectors"]["freeze"]

@@ -30,7 +30,7 @@ class RawText:
         corpus: Fingerprint of the training corpus.
         sentences: How the training corpus split texts into sentences (`SentenceRules.identity`),
             and whether its batches keep them apart (`nested`); None where it did not split them.
-        features: What tokens have beside the word, as `TokenFeatures.held` gives it; None where
+        features: What tokens have beside the word, as `TokenFeatures.as_dict` gives it; None where
             they have nothing.
     """
 
@@ -80,7 +80,7 @@ class RawText:
         if self.sentences is None:
             batch = collate_ids(encode_texts(self.parsed_tokenizer, texts)[0])
         else:
-            rules = SentenceRules.of(self.sentences)
+            rules = SentenceRules.from_identity(self.sentences)
             found = encode_sentences(self.parsed_tokenizer, texts, rules)
             batch = collate_ids(found.ids, found.sizes if self.sentences["nested"] else None)
         if self.features is not None:

@@ -207,7 +207,7 @@ def test_no_copy_of_a_local_corpus_is_left(corpus: Path) -> None:
         ({"min_tokens": 100}, "no text of split train of .*corpus is left after min_tokens: 100"),
         ({"min_document_frequency": 7}, "no word occurs in min_document_frequency = 7"),
         ({"train": "train[3:5]"}, "train split of .* has only one class"),
-        ({"subset": {"test": 3}}, "subset of test is 3, but split test of .* has 2 texts"),
+        ({"subset": {"test": 3}}, "subset of test is 3, but split test of .* has only 2 texts"),
     ],
 )
 def test_wrong_corpora_are_refused(corpus: Path, options: dict[str, Any], message: str) -> None:
@@ -240,7 +240,7 @@ def test_split_without_published_labels_is_refused_by_name(tmp_path: Path) -> No
     [
         ({"validation": "dev", "validation_fraction": 0.1}, "not both"),
         ({"subset": {"dev": 3}}, "subset names dev"),
-        ({"extras": ["marks"]}, "name their column in tokens"),
+        ({"extras": ["marks"]}, "set tokens to their column"),
         ({"extras": ["length"], "tokens": "words"}, "extras names length"),
         ({"min_document_frequency": 0}, "min_document_frequency is 0"),
         ({"max_vocabulary": 0}, "max_vocabulary is 0"),
