@@ -1,4 +1,4 @@
-"""The arguments of the verbs that are not the Trainer's."""
+"""Argument parser of the verbs that are not the Trainer's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attnlight.errors import InputError, did_you_mean
 
 
 class VerbParser(argparse.ArgumentParser):
-    """Take options by their whole names, and raise `InputError` with one sentence."""
+    """Accept only full option names, and raise `InputError` with one sentence."""
 
     def __init__(self, verb: str, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(f"attnlight {verb}", allow_abbrev=False, **kwargs)

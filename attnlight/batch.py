@@ -1,4 +1,4 @@
-"""What is spoken in memory: a batch of texts, what a model says of it, and what a model is."""
+"""In-memory types: batch, model output, model protocol."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch import Tensor
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
-MARKED = "marked"  # in `TextBatch.extras`: which tokens are rows of a tagger, where not all are
+MARKED = "marked"  # key of `TextBatch.extras`: tokens that are rows of a tagger, unless all are
 
 
 @dataclass
 class _Tensors:
-    """A group of tensors, some of them in tuples and dictionaries."""
+    """A dataclass of tensors, and of tuples and dictionaries of tensors."""
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> Self:
-        """The same with `function` applied to every tensor."""
+        """A copy with `function` applied to every tensor."""
         changed: dict[str, Any] = {}
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
@@ -36,16 +36,16 @@ class TextBatch(_Tensors):
     """B texts of at most N tokens (S sentences of N tokens for hierarchical models).
 
     Attributes:
-        index: Dataset row of each text, (B,). -1 marks a repeat that a padded sampler added so that
-            all ranks run as many batches: it is neither recorded nor counted.
+        index: Dataset row of each text, (B,). -1 marks a repeat that a padded sampler added to give
+            all ranks the same number of batches; it is neither recorded nor counted.
         tokens: Token ids, (B, N) or (B, S, N); 0 is padding.
-        mask: What the encoder sees, same shape, bool; boundary tokens included.
+        mask: Tokens that the encoder reads, same shape, bool; boundary tokens included.
         labels: Classes (B,), (B, N) for tagging, or None.
         query: Token ids of a question or hypothesis, (B, M), or None.
-        query_mask: What the query encoder sees, (B, M), or None.
-        extras: Columns that follow tokenisation and truncation, each of the shape of tokens: planted
-            `evidence`, `impermissible`, `rationale` and the like; 0 on padding and boundary tokens.
-            `marked` says which tokens are rows of a tagger, a boundary token among them or not.
+        query_mask: Tokens that the query encoder reads, (B, M), or None.
+        extras: Columns aligned with the tokens, each of their shape: planted `evidence`,
+            `impermissible`, `rationale` and the like; 0 on padding and boundary tokens. `marked` is
+            1 on tokens that are rows of a tagger, which may include a boundary token.
     """
 
     index: Tensor
@@ -60,7 +60,7 @@ class TextBatch(_Tensors):
         return len(self.index)
 
     def to(self, *args: Any, **kwargs: Any) -> TextBatch:  # noqa: ANN401
-        """The batch on another device, by the arguments of `torch.Tensor.to`."""
+        """The batch on another device; arguments as for `torch.Tensor.to`."""
         return self.apply(lambda tensor: tensor.to(*args, **kwargs))
 
     def pin_memory(self) -> TextBatch:
@@ -68,17 +68,17 @@ class TextBatch(_Tensors):
         return self.apply(lambda tensor: tensor.pin_memory())
 
     def select(self, texts: Tensor) -> TextBatch:
-        """The texts where `texts` (B,) bool holds."""
+        """The texts where `texts` (B,) bool is true."""
         return self.apply(lambda tensor: tensor[texts])
 
     def attendable(self) -> Tensor:
-        """What attention may reach: real tokens other than boundary tokens, same shape as mask."""
+        """Tokens that attention may reach: all but padding and boundary tokens, shape of mask."""
         return self.mask & (self.tokens != BOS) & (self.tokens != EOS)
 
     def instances(self) -> Tensor:
-        """Tokens that are rows of a tagger, (B, N) bool: those `marked`, or all real ones.
+        """Tokens that are rows of a tagger, (B, N) bool: those `marked`, or all attendable ones.
 
-        A boundary token that is marked attends to its text, and nothing attends to it.
+        A marked boundary token attends to its text and is not attended to.
         """
         marked = self.extras.get(MARKED)
         return self.attendable() if marked is None else self.mask & (marked != 0)
@@ -86,9 +86,9 @@ class TextBatch(_Tensors):
 
 @dataclass
 class AttentionOutput(_Tensors):
-    """What a model says of a batch.
+    """The output of a model for a batch.
 
-    An instance (row) is a text for a classifier and a real token for a tagger: R rows, H heads,
+    An instance (row) is a text for a classifier and a token for a tagger: R rows, H heads,
     N attended items (words, or sentences in a hierarchical model), C >= 2 classes (a model with one
     logit z returns (0, z)). Where the readout after attention is affine,
     `logits = sum over h, n of weights * item_logits`.
@@ -96,17 +96,17 @@ class AttentionOutput(_Tensors):
     Attributes:
         rows: Dataset index and position (0 for classifiers) of each row, (R, 2) long.
         logits: (R, C).
-        weights: Attention (R, H, N); each row sums to 1 and is exactly 0 where it may not reach.
-        item_logits: Logits that each item would produce alone, bias folded in once and shared
-            evenly over heads, (R, H, N, C), may be an expanded view; None where the readout is
-            not affine, and while training, when nothing reads them.
+        weights: Attention (R, H, N); each row sums to 1 and is exactly 0 off the mask.
+        item_logits: Logits that each item would produce alone, with the bias divided evenly among
+            heads, (R, H, N, C), may be an expanded view; None where the readout is not affine, and
+            during training, when they are not used.
         bias: Logits of an empty context, (C,) or (R, C).
-        mask: What attention may reach, (R, N) bool.
-        states: What attention attends to, (B, N, D).
+        mask: Items that attention may reach, (R, N) bool.
+        states: The items' representations, (B, N, D).
         layers: Attention of other layers (a HAN's words, a transformer's (B, H, N, N)), texts first,
             or None.
-        memory: What the model's `readout` needs beside the states, by name, texts first. A model
-            keeps nothing on itself between a batch and its readout.
+        memory: Further inputs of the model's `readout`, by name, texts first. A model stores no
+            state of its own between a batch and its readout.
     """
 
     rows: Tensor
@@ -120,9 +120,9 @@ class AttentionOutput(_Tensors):
     memory: dict[str, Tensor] = field(default_factory=dict)
 
     def select(self, texts: Tensor | slice, rows: Tensor) -> AttentionOutput:
-        """The rows where `rows` (R,) bool holds, with the states where `texts` (B,) bool does.
+        """The rows where `rows` (R,) bool is true, with the states where `texts` (B,) bool is.
 
-        Either may be places (long) instead; `texts` may be a slice.
+        Both may be indices (long) instead; `texts` may be a slice.
         """
         layers = self.layers and tuple(layer[texts] for layer in self.layers)
         return AttentionOutput(
@@ -145,16 +145,16 @@ class AttentionOutput(_Tensors):
 
 @runtime_checkable
 class AttentionModel(Protocol):
-    """What every test asks of a model; any `nn.Module` that has it can be tested."""
+    """The interface that tests require; any `nn.Module` that implements it can be tested."""
 
     def __call__(
         self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
     ) -> AttentionOutput:
-        """Read a batch; `weights` (R, H, N) replace the model's own attention.
+        """Compute the output for a batch.
 
         Args:
             batch: B texts.
-            weights: Attention to use in place of the model's own, (R, H, N).
+            weights: Attention to use in place of the model's, (R, H, N).
             embeddings: Token embeddings to use in place of `embed(batch)`, (B, N, E).
         """
         ...

@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, read without running anything that they hold."""
+"""Checkpoints: written atomically, read without executing any code that they contain."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing_extensions import override
 
 from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
-from attnlight.files import nearest_file, replacing
+from attnlight.files import replacing, suggest_file
 
 CHECKPOINT_KEY = "attnlight"
 OPTIMIZER_STATES = "optimizer_states"  # Lightning's key; a checkpoint of weights alone lacks it
 CHECKPOINT_FORMAT = 2
-_READ = (1, CHECKPOINT_FORMAT)
+_READABLE_FORMATS = (1, CHECKPOINT_FORMAT)
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Write a checkpoint beside its target, to the disk, and only then give it the name."""
+    """Write a checkpoint to a temporary file, flush it to the disk and rename it."""
 
     @override
     def save_checkpoint(
@@ -34,7 +34,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             try:
                 torch.save(checkpoint, file)
             except RuntimeError as error:
-                # After a failed write torch fails again, on closing its archive.
+                # After a failed write, torch raises again when it closes its archive.
                 if isinstance(error.__context__, OSError):
                     raise error.__context__ from None
                 raise
@@ -50,44 +50,44 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:  # noqa: ANN401
-    """Read a checkpoint of attnlight; the hyperparameters of one of format 1 come as today's.
+    """Read a checkpoint of attnlight; hyperparameters of format 1 are converted to format 2.
 
     Args:
         path: The file.
         map_location: As for `torch.load`.
 
     Raises:
-        InputError: The file is missing, damaged, holds more than plain values and tensors, or was
-            not written by attnlight.
+        InputError: The file is missing or damaged, contains more than plain values and tensors, or
+            was not written by attnlight.
     """
     if not Path(path).is_file():
-        raise InputError(f"there is no checkpoint {path}{nearest_file(Path(path))}.")
+        raise InputError(f"there is no checkpoint {path}{suggest_file(Path(path))}.")
     try:
         checkpoint: Any = None
         with ZipFile(path) as file:
-            changed = file.testzip()  # compares checksums, which torch does not look at
-        if changed is None:
+            damaged = file.testzip()  # compares checksums, which torch does not check
+        if damaged is None:
             checkpoint = torch.load(path, map_location, weights_only=True)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except Exception as error:  # nearly any, by where the file is damaged or what is in it
+    except Exception as error:  # nearly any, depending on the damage or the content
         raise InputError(
-            f"{path} is no readable checkpoint: it is damaged, or holds more than plain values "
-            "and tensors."
+            f"{path} is not a readable checkpoint: it is damaged, or contains more than plain "
+            "values and tensors."
         ) from error
-    if changed is not None:
+    if damaged is not None:
         raise InputError(
-            f"{path} is damaged: {changed} in it is not as it was written. Use another checkpoint "
-            "of the run, or train it again."
+            f"{path} is damaged: the checksum of {damaged} in it does not match. Use another "
+            "checkpoint of the run, or train it again."
         )
-    held = checkpoint.get(CHECKPOINT_KEY) if isinstance(checkpoint, dict) else None
-    given = checkpoint.get("hyper_parameters", {}) if isinstance(checkpoint, dict) else None
-    if not (isinstance(held, dict) and isinstance(given, dict)):
+    metadata = checkpoint.get(CHECKPOINT_KEY) if isinstance(checkpoint, dict) else None
+    hparams = checkpoint.get("hyper_parameters", {}) if isinstance(checkpoint, dict) else None
+    if not (isinstance(metadata, dict) and isinstance(hparams, dict)):
         raise InputError(f"{path} is not a checkpoint of attnlight.")
-    if held.get("format") not in _READ:
+    if metadata.get("format") not in _READABLE_FORMATS:
         raise InputError(
-            f"{path} has checkpoint format {held.get('format')}; this version reads formats "
-            f"{' and '.join(map(str, _READ))}."
+            f"{path} has checkpoint format {metadata.get('format')}; this version reads formats "
+            f"{' and '.join(map(str, _READABLE_FORMATS))}."
         )
-    result: dict[str, Any] = checkpoint | {"hyper_parameters": hyperparameters(given)}
+    result: dict[str, Any] = checkpoint | {"hyper_parameters": hyperparameters(hparams)}
     return result

@@ -1,4 +1,4 @@
-"""LightningCLI for attnlight: links, run folders, and what each verb adds."""
+"""LightningCLI for attnlight: links, run folders and additions for each verb."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from attnlight.composition import compose
 from attnlight.configuration import (
     fill_placeholders,
     keep_wandb_offline_without_key,
-    settle_callbacks,
+    resolve_callbacks,
 )
 from attnlight.data.encoding import Encoding
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, one_line
 from attnlight.foreign import import_class
-from attnlight.locking import require_place, sole_process
+from attnlight.locking import require_creatable, sole_process
 from attnlight.noise import quieten
 from attnlight.parsing import OneSentenceParser
 from attnlight.processes import RANK_ZERO, join_timeout, require_cores
@@ -53,12 +53,12 @@ class AttnlightCLI(LightningCLI):
     """`fit`, `validate`, `test` and `predict` on one run folder.
 
     Args:
-        stack: What to leave when the verb ends: the folder's lock.
-        arguments: Those of `LightningCLI`.
+        stack: Closed when the verb ends; holds the folder's lock.
+        arguments: Arguments of `LightningCLI`.
     """
 
     def __init__(self, stack: ExitStack, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        self._stack, self._entered = stack, False
+        self._stack, self._locked = stack, False
         super().__init__(*arguments, **options)
 
     @override
@@ -77,13 +77,13 @@ class AttnlightCLI(LightningCLI):
         parser.add_argument(
             "--overwrite",
             action="store_true",
-            help="fit: replace a run that is there; validate, test: records of other settings",
+            help="fit: replace an existing run; validate, test: replace records of other settings",
         )
         parser.add_argument(
             "--corpus",
             type=str | None,
-            help="name, in records, of a corpus that the model was not trained on (default: stem of "
-            "the file that is its data, or last part of its path)",
+            help="name in records of a corpus that the model was not trained on (default: stem of "
+            "its data file, or last part of its path)",
         )
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
         parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
@@ -108,7 +108,7 @@ class AttnlightCLI(LightningCLI):
 
     @override
     def _parse_ckpt_path(self) -> None:
-        """Do nothing: Lightning would let the checkpoint beat the command line in silence."""
+        """Do nothing: Lightning would let the checkpoint silently override the command line."""
 
     @override
     def before_instantiate_classes(self) -> None:
@@ -125,48 +125,50 @@ class AttnlightCLI(LightningCLI):
                 if options.get("filename") == "best" and "save_weights_only" in options:
                     options["save_weights_only"] = False
             dump = self._parser(self.subcommand).dump
-            self.home = Run.of_fit(config, dump(hashed, skip_validation=True))
+            self.current_run = Run.of_fit(config, dump(hashed, skip_validation=True))
         else:
-            self.home = Run.of_checkpoint(config)
-        config.experiment, config.run = self.home.experiment, self.home.name
+            self.current_run = Run.of_checkpoint(config)
+        config.experiment, config.run = self.current_run.experiment, self.current_run.name
         self._new = fitting and config.ckpt_path is None
-        config.ckpt_path = self.home.checkpoint(config.ckpt_path or (None if fitting else "best"))
+        config.ckpt_path = self.current_run.checkpoint(
+            config.ckpt_path or (None if fitting else "best")
+        )
         resuming = fitting and not self._new
         if resuming and OPTIMIZER_STATES not in read_checkpoint(config.ckpt_path):
             raise InputError(
                 f"{config.ckpt_path} holds weights and no state of the optimizer, so that training "
                 "cannot resume from it: give --ckpt_path last."
             )
-        if self.home.folder.is_dir():
-            self._enter()
+        if self.current_run.folder.is_dir():
+            self._lock_folder()
         else:
-            require_place(self.home.folder)
+            require_creatable(self.current_run.folder)
         self._data = self._prepared_corpus(config)
         self._replacing = self._new and config.overwrite
         if self.subcommand == "test":
-            config.verbose = False  # SummaryTable says it with intervals
+            config.verbose = False  # SummaryTable prints it with intervals
         if self.subcommand == "predict":
-            config.return_predictions = False  # they are on disk; memory must not grow
-        settle_callbacks(config.trainer)
+            config.return_predictions = False  # they are written to disk, to bound memory
+        resolve_callbacks(config.trainer)
         keep_wandb_offline_without_key(config.trainer.logger)
 
     def _prepared_corpus(self, config: Namespace) -> CorpusDataModule:
         """The corpus, encoded for the model, with the splits that the verb reads.
 
         Raises:
-            InputError: The corpus cannot be read as it is asked for, or lacks a split; or the
-                checkpoint cannot be read, or has other classes.
+            InputError: The corpus cannot be read as configured or lacks a split; or the checkpoint
+                cannot be read or has other classes.
         """
-        # By a parser without links: the model's spec is that of the corpus as it is encoded below.
+        # Without links, since the model's spec depends on the encoding that is set below.
         parser = OneSentenceParser()
         parser.add_subclass_arguments(CorpusDataModule, "data")
         corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
         data: CorpusDataModule = parser.instantiate_classes(corpus).data
-        config.corpus, given = None, config.corpus
+        config.corpus, name = None, config.corpus
         if self.subcommand != "fit":
-            encoding = Encoding.of(read_checkpoint(config.ckpt_path)[CHECKPOINT_KEY])
-            if encoding is not None and not data.is_known_as(encoding.corpus):
-                config.corpus = corpus_name(given, self._corpus or data.corpus_name)
+            encoding = Encoding.from_checkpoint(read_checkpoint(config.ckpt_path)[CHECKPOINT_KEY])
+            if encoding is not None and not data.matches_fingerprint(encoding.corpus):
+                config.corpus = corpus_name(name, self._corpus or data.corpus_name)
                 data.evaluate_as(encoding, config.corpus)
         splits = {"fit": ("train", "validation"), "validate": ("validation",), "test": ("test",)}
         for split in splits.get(str(self.subcommand), (data.predict_split,)):
@@ -177,7 +179,7 @@ class AttnlightCLI(LightningCLI):
     def instantiate_classes(self) -> None:
         plain = self.config.clone()
         config = self.config[self.subcommand]
-        names = self.home.placeholders(config.corpus, another_id=self._replacing)
+        names = self.current_run.placeholders(config.corpus, another_id=self._replacing)
         task = import_class(config.model.class_path, AttentionTask)
         options = config.model.init_args.as_dict()
         names |= dict(zip(("monitor", "mode"), task.monitor(options), strict=True))
@@ -186,34 +188,36 @@ class AttnlightCLI(LightningCLI):
         for logger in loggers if isinstance(loggers, list) else [loggers]:
             path = logger.class_path if isinstance(logger, Namespace) else None
             if config.corpus and path and issubclass(import_class(path, object), CSVLogger):
-                logger.init_args.name += f"/{config.corpus}"  # beside those of the model's own
+                logger.init_args.name += f"/{config.corpus}"  # beside those of the training corpus
         config.data = self._data
         super().instantiate_classes()
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, RunConfig):
                 callback.config = plain[self.subcommand]
-        # Now nothing is left to be refused but what a checkpoint or a base holds.
-        if self._enter() and self.subcommand == "fit":
-            self.home.begin(names["wandb_id"], clear=self._replacing)
-        self._began = time.monotonic()
+        # From here on, only the content of a checkpoint or a base can still be refused.
+        if self._lock_folder() and self.subcommand == "fit":
+            self.current_run.begin(names["wandb_id"], clear=self._replacing)
+        self._started = time.monotonic()
 
-    def _enter(self) -> bool:
+    def _lock_folder(self) -> bool:
         """Lock the run's folder; False where this process does not write there."""
         config = self.config[self.subcommand]
         if config.trainer.fast_dev_run or not is_rank_zero():
             return False
-        if not self._entered:
-            self._stack.enter_context(sole_process(self.home.folder))
-            self._entered = True
+        if not self._locked:
+            self._stack.enter_context(sole_process(self.current_run.folder))
+            self._locked = True
             if self._new and not config.overwrite:
-                self.home.require_new()
+                self.current_run.require_new()
         return True
 
     @override
     def instantiate_trainer(self, **kwargs: object) -> pl.Trainer:
         options = self.config[self.subcommand].trainer
         try:
-            trainer = super().instantiate_trainer(default_root_dir=str(self.home.folder), **kwargs)
+            trainer = super().instantiate_trainer(
+                default_root_dir=str(self.current_run.folder), **kwargs
+            )
         except (MisconfigurationException, ValueError, ImportError) as error:
             reason = one_line(error).rstrip("!")
             raise InputError(
@@ -223,37 +227,37 @@ class AttnlightCLI(LightningCLI):
         extra = {"fit": EpochLines, "predict": PredictionWriter, "test": SummaryTable}
         attached = trainer.callbacks  # type: ignore[attr-defined]
         attached.extend(kind() for verb, kind in extra.items() if verb == self.subcommand)
-        if not rich.get_console().is_terminal:  # a bar would be printed once, when all is over
+        if not rich.get_console().is_terminal:  # a bar would only be printed once, at the end
             attached[:] = [c for c in attached if not isinstance(c, ProgressBar)]
-        for logger in trainer.loggers:  # wandb warns of an argument that Lightning always gives it
+        for logger in trainer.loggers:  # wandb warns of an argument that Lightning always passes
             if isinstance(logger, WandbLogger) and logger._wandb_init.get("anonymous") is None:
                 logger._wandb_init.pop("anonymous", None)
         launcher = trainer.strategy.launcher
-        if isinstance(launcher, _SubprocessScriptLauncher):  # of one process on each device
+        if isinstance(launcher, _SubprocessScriptLauncher):  # one process per device
             attached.append(JoinTimeout(self._join_timeout))
             if not launcher.cluster_environment.creates_processes_externally:
-                os.environ[RANK_ZERO] = str(os.getpid())  # whom the ranks that it starts end with
+                os.environ[RANK_ZERO] = str(os.getpid())  # the ranks that it starts end with it
         return trainer
 
     def after_fit(self) -> None:
-        """Note that the run came to its end."""
+        """Record that the run has finished."""
         if not self.trainer.interrupted and not self.trainer.fast_dev_run:  # type: ignore[attr-defined]
-            seconds = round(time.monotonic() - self._began, 1)
-            self.home.finish(seconds=seconds, epochs=self.trainer.current_epoch)
+            seconds = round(time.monotonic() - self._started, 1)
+            self.current_run.finish(seconds=seconds, epochs=self.trainer.current_epoch)
 
 
 def run(arguments: Sequence[str] | None) -> None:
     """Run one of the Trainer's verbs.
 
     Args:
-        arguments: The verb and its options; None takes those of the process, which DDP's launcher
+        arguments: The verb and its options; None: those of the process, which DDP's launcher
             repeats for every rank.
 
     Raises:
-        InputError: A mistake in the input.
+        InputError: The input is invalid.
     """
     quieten()
-    # cuDNN computes RNNs and convolutions in TF32 by default: three digits, where records need six.
+    # cuDNN computes RNNs and convolutions in TF32 by default, with three digits; records need six.
     torch.backends.cudnn.allow_tf32 = False
     status = 1
     with ExitStack() as stack:
@@ -273,6 +277,6 @@ def run(arguments: Sequence[str] | None) -> None:
                 args=None if arguments is None else list(arguments),
             )
             status = 0
-        finally:  # a second command in this process starts a W&B run of its own
+        finally:  # a second command in this process needs a new W&B run
             if "wandb" in sys.modules:
                 sys.modules["wandb"].finish(exit_code=status)

@@ -1,17 +1,17 @@
-"""One configuration from the files and options of a command, before the parser checks its types.
+"""Compose one configuration from the files and options of a command, before types are checked.
 
-What `trainer.yaml` says lies under everything. Each `-c FILE` is merged over what came before it,
-then `--model`, `--data`, `--trainer` and `--trainer.callbacks` in the order in which they are given;
-all other options are the parser's and come last.
+`trainer.yaml` is the default. Each `-c FILE` is merged over the configuration so far, then
+`--model`, `--data`, `--trainer` and `--trainer.callbacks` in the order given; the parser applies
+all other options last.
 
-* `data`: a section that names a class or a file replaces the one before it whole. One that names
-  neither changes single options.
-* `model`: the same, but a section with the class of the one before it, and no file of its own,
-  changes single options. Groups of them (`net`, `optimizer`, ...) are merged, unless a class is named.
-* `trainer`: key by key. `callbacks+` appends; a plain `callbacks` replaces callbacks but keeps the
-  interpretability tests before it.
-* What the first format calls classes and options is rewritten as each part is read.
-* A configuration that `fit` wrote gives `validate`, `test` and `predict` no tests.
+* `data`: a section that names a class or a file replaces the previous one completely; any other
+  changes single options.
+* `model`: the same, but a section with the previous class, and not from a separate file, changes
+  single options. Groups of options (`net`, `optimizer`, ...) are merged, unless they name a class.
+* `trainer`: merged key by key. `callbacks+` appends; `callbacks` replaces previous callbacks except
+  interpretability tests.
+* Class and option names of the first format are translated as each part is read.
+* The tests in a configuration written by `fit` are ignored by `validate`, `test` and `predict`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from attnlight.shipped import CONFIGS, find_config
 from attnlight.tasks.attention import AttentionTask
 
 Config = dict[str, Any]
-DEFAULT_TRAINER = CONFIGS / "trainer.yaml"  # lies under all others
+DEFAULT_TRAINER = CONFIGS / "trainer.yaml"  # overridden by all others
 DEFAULTS = {
     "model": "attnlight.tasks.AttentionClassifier",
     "data": "attnlight.datamodules.PlantedEvidence",
@@ -45,31 +45,31 @@ _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = {"model": "models", "data": "data", "trainer": "."}  # with their folders of configs/
 _CALLBACKS = "--trainer.callbacks"
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
-# `fit` writes all of these; the other verbs each have an argument that `fit` has not.
+# Keys that identify a configuration of `fit`: it has all of the first and none of the second.
 _OF_FIT = {"model", "data", "trainer", "ckpt_path", "overwrite"}
 _NOT_OF_FIT = {"verbose", "return_predictions"}
-# Options of groups: 1 the group, 2 whether it names a class, as a network of one's own, 3 the option.
+# Options of groups: 1 the group, 2 set if it names a class (a custom network), 3 the option.
 _GROUPED = re.compile(
     rf"--model\.(?:init_args\.)?({'|'.join(sorted(compatibility.GROUPS))})(\.init_args)?\.(\w+)"
 )
 
 
-class _Whole(dict[str, Any]):
-    """A section from a file of its own, which replaces the one before it."""
+class _FileSection(dict[str, Any]):
+    """A section read from a separate file, which replaces the previous one."""
 
     stem = ""  # of the file
 
 
 @dataclass(frozen=True)
 class Composition:
-    """What a command says.
+    """The result of `compose`.
 
     Attributes:
         config: The configuration.
-        files: The configuration files that it was made of, without the default.
-        options: The arguments that are the parser's, which come after it.
-        tests: Whether an interpretability test is attached.
-        corpus: Stem of the file that `data` comes from, None where it has none of its own.
+        files: The configuration files that it was composed from, without the default.
+        options: The remaining arguments, which the parser applies to it.
+        tests: Whether it has an interpretability test.
+        corpus: Stem of the file that `data` was read from; None if it was not a separate file.
     """
 
     config: Config
@@ -80,18 +80,18 @@ class Composition:
 
 
 def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Composition:
-    """Merge the configuration files of a command, and the options that replace a part of them.
+    """Merge the configuration files of a command and the options that replace sections.
 
     Args:
         verb: `fit`, `validate`, `test` or `predict`.
-        arguments: What follows it.
+        arguments: The arguments after it.
         keys: The keys that a configuration may have, dotted (`trainer.max_epochs`).
 
     Raises:
-        InputError: A file is missing or no configuration, or names a key or class that does not
+        InputError: A file is missing or not a configuration, or names a key or class that does not
             exist.
     """
-    named, rest = _taken(arguments, ("-c", "--config"))
+    named, rest = _extract(arguments, ("-c", "--config"))
     default = read_config(DEFAULT_TRAINER)
     config, files = default, []
     for _, file in named:
@@ -100,60 +100,60 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
             continue
         files.append(file)
         if verb != "fit" and layer.keys() >= _OF_FIT and not layer.keys() & _NOT_OF_FIT:
-            held = _listed(layer["trainer"].get("callbacks"))
-            others = [item for item in held if not _is_test(item, "trainer.callbacks")]
+            callbacks_of_fit = _as_list(layer["trainer"].get("callbacks"))
+            others = [item for item in callbacks_of_fit if not _is_test(item, "trainer.callbacks")]
             layer["trainer"] |= {"callbacks": others}
-        config = _over(config, layer)
-    replacing, options = _taken(rest, (*_PLAIN, _CALLBACKS))
+        config = _override(config, layer)
+    replacing, options = _extract(rest, (*_PLAIN, _CALLBACKS))
     for name, value in replacing:
-        section, content = name[2:].removesuffix(".class_path"), _loaded(value)
+        section, content = name[2:].removesuffix(".class_path"), _load(value)
         if name == _CALLBACKS:
             section, content = "trainer", {"callbacks": content}
-        config = _over(config, {section: _section(section, content, Path(), name)})
+        config = _override(config, {section: _section(section, content, Path(), name)})
     pairs = zip(options, [*options, ""][1:], strict=True)
     options = [compatibility.option(*pair) for pair in pairs]
-    config["model"], options = _nested(config.get("model", {}), options)
+    config["model"], options = _set_nested(config.get("model", {}), options)
     corpus = getattr(config.get("data"), "stem", None)
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
-    callbacks = _listed(config["trainer"].get("callbacks"))
-    for _, value in _taken(options, (f"{_CALLBACKS}+",))[0]:
-        callbacks += _listed(_loaded(value))
-    tests = [_is_test(callback, _CALLBACKS) for callback in callbacks]  # all: one may not exist
+    callbacks = _as_list(config["trainer"].get("callbacks"))
+    for _, value in _extract(options, (f"{_CALLBACKS}+",))[0]:
+        callbacks += _as_list(_load(value))
+    tests = [_is_test(callback, _CALLBACKS) for callback in callbacks]  # checks every class
     return Composition(config, files, options, any(tests), corpus)
 
 
-def _nested(model: Config, options: Sequence[str]) -> tuple[Config, list[str]]:
+def _set_nested(model: Config, options: Sequence[str]) -> tuple[Config, list[str]]:
     """A `model` section with the options that jsonargparse would misread, and the other options.
 
-    It reads null in a group as text, and nothing that a network of one's own is given, which is a
-    mapping. YAML spells null `null`, `Null`, `NULL` and `~`; an empty text stays one.
+    It reads null in a group as text, and cannot set options of a custom network, a mapping. YAML
+    spells null `null`, `Null`, `NULL` and `~`; an empty string stays a string.
     """
     groups = model.get("init_args") or {}
-    kept, words = [], iter(options)
+    rest, words = [], iter(options)
     for word in words:
         name, equals, value = word.partition("=")
-        found = _GROUPED.fullmatch(name)
-        if found is None:
-            kept.append(word)
+        match = _GROUPED.fullmatch(name)
+        if match is None:
+            rest.append(word)
             continue
         text = value if equals else next(words, None)
         if text is None:
             raise InputError(f"{name} needs a value")
-        own = found[2] and "class_path" in (groups.get(found[1]) or {})
-        if own or (text and not found[2] and _loaded(text) is None):
-            changed = {found[3]: get_loader("yaml")(text)}
-            group = {found[1]: {"init_args": changed} if own else changed}
+        custom = match[2] and "class_path" in (groups.get(match[1]) or {})
+        if custom or (text and not match[2] and _load(text) is None):
+            changed = {match[3]: get_loader("yaml")(text)}
+            group = {match[1]: {"init_args": changed} if custom else changed}
             model = _merged(model, {"init_args": group})
         else:
-            kept += [word] if equals else [word, text]
-    return model, kept
+            rest += [word] if equals else [word, text]
+    return model, rest
 
 
-def _taken(
+def _extract(
     arguments: Sequence[str], names: Collection[str]
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Names and values of some options, in order, and the other arguments."""
+    """Names and values of these options, in order, and the other arguments."""
     taken, others, words = [], [], iter(arguments)
     for word in words:
         name, equals, value = word.partition("=")
@@ -168,30 +168,30 @@ def _taken(
 
 
 def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
-    """Read a configuration file, and the files that it names as `model`, `data` or `trainer`.
+    """Read a configuration file and the files that it names as `model`, `data` or `trainer`.
 
     Args:
         path: The file.
         keys: The keys that it may have, dotted; None: any.
 
     Raises:
-        InputError: A file is missing or no YAML, or has a dotted or unknown key or a class that
-            does not exist.
+        InputError: A file is missing or not YAML, has a dotted or unknown key, or names a class
+            that does not exist.
     """
     config = _read(path)
     for key in config:
         first, _, rest = key.partition(".")
         if rest:  # Lightning would discard the section's file
-            raise InputError(f"{path} has the key {key!r}: write {first}: and under it {rest}:")
+            raise InputError(f"{path} has the dotted key {key!r}; write {rest}: under {first}:")
     config = {
         name: _section(name, value, path.parent, f"{path}: {name}")
         for name, value in config.items()
         if value is not None or name not in _SECTIONS
     }
-    known = {*(key.partition(".")[0] for key in keys or ()), *(keys or ())}
+    valid = {*(key.partition(".")[0] for key in keys or ()), *(keys or ())}
     for key in (*config, *(f"trainer.{key}" for key in config.get("trainer", ()))):
-        if keys is not None and key.removesuffix("+") not in known:
-            raise InputError(f"{path} has the unknown key {key!r}{did_you_mean(key, known)}")
+        if keys is not None and key.removesuffix("+") not in valid:
+            raise InputError(f"{path} has the unknown key {key!r}{did_you_mean(key, valid)}")
     return config
 
 
@@ -203,7 +203,7 @@ def _read(path: Path) -> Config:
 
 
 def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: ANN401
-    """A value of a configuration, read from its own file where it names one, its classes checked."""
+    """A value of a configuration, read from its file if it names one, with its classes checked."""
     if name not in _SECTIONS:
         return value
     file = None
@@ -217,19 +217,19 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
         value = compatibility.section(value)
     if name == "trainer":
         for key in {"callbacks", "callbacks+"} & value.keys():
-            value[key] = [compatibility.callback(item) for item in _listed(value[key])]
+            value[key] = [compatibility.callback(item) for item in _as_list(value[key])]
             for callback in value[key]:
                 _is_test(callback, f"{where}.{key}")
     elif "class_path" in value:
         class_of(value["class_path"], _BASES[name], where)
     if file is not None:
-        value = _Whole(value)
+        value = _FileSection(value)
         value.stem = file.stem
     return value
 
 
-def _loaded(value: str) -> Any:  # noqa: ANN401
-    """The value of an option: YAML where it is a mapping or a list, else as it is."""
+def _load(value: str) -> Any:  # noqa: ANN401
+    """The value of an option: parsed as YAML if it is a mapping, a list or null, else unchanged."""
     try:
         content = get_loader("yaml")(value)
     except yaml.YAMLError:
@@ -237,30 +237,30 @@ def _loaded(value: str) -> Any:  # noqa: ANN401
     return content if isinstance(content, dict | list) or content is None else value
 
 
-def _listed(value: Any) -> list[Any]:  # noqa: ANN401
+def _as_list(value: Any) -> list[Any]:  # noqa: ANN401
     if value is None:
         return []
     return list(value) if isinstance(value, list) else [value]
 
 
-def _over(below: Config, above: Config) -> Config:
-    """One configuration over another."""
+def _override(below: Config, above: Config) -> Config:
+    """Merge a configuration over another."""
     merged = below | above
     for name in (name for name in _SECTIONS if name in below and name in above):
-        held, given = below[name], above[name]
+        lower, upper = below[name], above[name]
         if name == "trainer":
-            merged[name] = _trainer(held, given)
+            merged[name] = _trainer(lower, upper)
             continue
-        paths = (part.get("class_path", DEFAULTS[name]) for part in (held, given))
+        paths = (part.get("class_path", DEFAULTS[name]) for part in (lower, upper))
         kinds = {class_of(path, _BASES[name], name) for path in paths}
-        another = "class_path" in given and (name == "data" or len(kinds) == 2)
-        if not (another or isinstance(given, _Whole)):
-            merged[name] = _merged(held, given)
+        replaced = "class_path" in upper and (name == "data" or len(kinds) == 2)
+        if not (replaced or isinstance(upper, _FileSection)):
+            merged[name] = _merged(lower, upper)
     return merged
 
 
 def _merged(below: Config, above: Config) -> Config:
-    """Options over others: constructor arguments, and groups of them, one by one."""
+    """Merge options over others: constructor arguments and their groups, key by key."""
     merged = below | above
     for key in above.keys() & below.keys() & {"init_args", *compatibility.GROUPS}:
         parts = below[key], above[key]
@@ -273,12 +273,12 @@ def _trainer(below: Config, above: Config) -> Config:
     merged = dict(below)
     for key, value in sorted(above.items(), key=lambda item: item[0].endswith("+")):
         if key.endswith("+"):
-            merged[key[:-1]] = _listed(merged.get(key[:-1])) + _listed(value)
+            merged[key[:-1]] = _as_list(merged.get(key[:-1])) + _as_list(value)
         elif key == "callbacks":
             tests = [
-                item for item in _listed(below.get(key)) if _is_test(item, "trainer.callbacks")
+                item for item in _as_list(below.get(key)) if _is_test(item, "trainer.callbacks")
             ]
-            merged[key] = tests + _listed(value)
+            merged[key] = tests + _as_list(value)
         else:
             merged[key] = value
     return merged

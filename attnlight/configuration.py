@@ -1,4 +1,4 @@
-"""What the command line changes in a parsed configuration before anything is built."""
+"""Changes to a parsed configuration before anything is instantiated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from attnlight.runs import is_rank_zero
 
 
 def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401
-    """Replace placeholders such as `{run}` and `{monitor}` in all strings of a config."""
+    """Replace placeholders such as `{run}` and `{monitor}` in all strings of a configuration."""
     if isinstance(value, str):
         for name, text in names.items():
             value = value.replace("{" + name + "}", text)
@@ -33,14 +33,14 @@ def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN
     return value
 
 
-def settle_callbacks(trainer: Namespace) -> None:
-    """Let a later test or EarlyStopping replace an earlier one, and flags turn callbacks off.
+def resolve_callbacks(trainer: Namespace) -> None:
+    """Keep the last of repeated tests and EarlyStopping; drop callbacks that flags disable.
 
-    Under `fast_dev_run` Lightning 2.6 keeps a checkpoint callback from saving best epochs but not
-    from saving the last one when training ends.
+    Under `fast_dev_run`, Lightning 2.6 does not save the best epochs but still saves the last one
+    when training ends.
     """
     seen: set[str] = set()
-    kept = []
+    remaining = []
     for callback in reversed(trainer.callbacks or ()):
         path = callback["class_path"]
         kind = import_class(path, object)
@@ -48,13 +48,13 @@ def settle_callbacks(trainer: Namespace) -> None:
         hidden |= bool(trainer.fast_dev_run) and issubclass(kind, Checkpoint)
         repeated = path in seen and issubclass(kind, InterpretabilityTest | EarlyStopping)
         if not (hidden or repeated):
-            kept.append(callback)
+            remaining.append(callback)
         seen.add(path)
-    trainer.callbacks = kept[::-1]
+    trainer.callbacks = remaining[::-1]
 
 
 def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401
-    """Keep Weights & Biases offline without an API key, and say so in one line."""
+    """Keep Weights & Biases offline without an API key, and print one line about it."""
     used = "WandbLogger" in str(loggers)
     if not used or os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY"):
         return
@@ -65,4 +65,4 @@ def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401
     os.environ["WANDB_MODE"] = "offline"
     os.environ.setdefault("WANDB_SILENT", "true")
     if is_rank_zero():
-        print("W&B: no API key, so this run is kept offline; `wandb sync` uploads it later.")
+        print("W&B: no API key, so this run is offline; `wandb sync` uploads it later.")

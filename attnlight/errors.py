@@ -1,4 +1,4 @@
-"""What the user got wrong, in one sentence."""
+"""Errors in the user's input, reported in one sentence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 
 class InputError(ValueError):
-    """A mistake in a file, an option or a corpus; the message is one sentence that names it.
+    """An error in a file, an option or a corpus, named by a message of one sentence.
 
     The command line prints the sentence and exits with status 2; no traceback is shown unless
     `ATTNLIGHT_DEBUG=1`.
@@ -15,23 +15,23 @@ class InputError(ValueError):
 
 
 def one_line(error: Exception) -> str:
-    """The message of another program's error in one line, without its full stop."""
+    """The message of an error in one line, without its full stop."""
     return " ".join(str(error).split()).rstrip(".")
 
 
-def require_at_least(least: float, **options: float | None) -> None:
-    """Refuse options below a number; None is not given.
+def require_at_least(bound: float, **options: float | None) -> None:
+    """Check that options are at least `bound`; None means that an option is not given.
 
     Raises:
-        InputError: It names the option and its value.
+        InputError: An option is smaller; the message names it and its value.
     """
     for name, value in options.items():
-        if value is not None and value < least:
-            raise InputError(f"{name} is {value}; it must be at least {least}.")
+        if value is not None and value < bound:
+            raise InputError(f"{name} is {value}; it must be at least {bound}.")
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """A question in brackets that names the candidate nearest to a misspelt word, or nothing.
+    """A hint in brackets with the candidate closest to a misspelt word, or an empty string.
 
     Example:
         >>> did_you_mean("attnetion", ["attention", "encoder"])

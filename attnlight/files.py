@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and YAML whose errors name its file."""
+"""Atomic writes, and YAML reading with errors that name the file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 from attnlight.errors import InputError, did_you_mean, one_line
 
-# By the name of a file, the glob of what a killed process leaves of one that it was writing.
+# Glob, by file name, of the temporary files that a killed process leaves.
 LEFTOVER = ".{}.????????"
-_DEEPEST, _MOST_VALUES = 100, 1_000_000  # of a configuration
+_MAX_DEPTH, _MAX_VALUES = 100, 1_000_000  # of a configuration
 
 
 @contextmanager
@@ -27,16 +27,16 @@ def named_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path in the folder of `path` that takes its place when the block ends well.
+    """Yield a temporary path in the folder of `path` that replaces it when the block succeeds.
 
-    The content reaches the disk before the name changes, so a crash at any moment leaves either
-    the old file or the new one. When the block fails the temporary file is removed.
+    The content is flushed to the disk before the file is renamed, so a crash at any moment leaves
+    either the old file or the new one. If the block fails, the temporary file is removed.
 
     Args:
-        path: The file to write; its folder is made where it is missing.
+        path: The file to write; its folder is created if it is missing.
 
     Raises:
-        InputError: The disk is full, a size limit is met, or the folder cannot be written.
+        InputError: The disk is full, a size limit is exceeded, or the folder cannot be written.
     """
     with named_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,49 +53,47 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
-def nearest_file(path: Path) -> str:
-    """A question in brackets that names the file beside a missing one that is nearest, or nothing.
+def suggest_file(path: Path) -> str:
+    """A hint in brackets with the file whose name is closest to a missing one, or an empty string.
 
     Example:
-        >>> nearest_file(Path(__file__).with_name("fils.py"))
+        >>> suggest_file(Path(__file__).with_name("fils.py"))
         " (did you mean 'files.py'?)"
     """
-    there = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
-    return did_you_mean(path.name, there)
+    names = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+    return did_you_mean(path.name, names)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 text file, whole or not at all."""
+    """Write a UTF-8 text file atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str, Any]:
-    """Content of a YAML file that holds a mapping, plain values only.
+    """The content of a YAML file that holds a mapping of plain values.
 
     Args:
         path: The file.
-        load: Reads the text; None: as PyYAML does.
+        load: Parser of the text; None: `yaml.safe_load`.
 
     Raises:
-        InputError: The file is missing, no UTF-8, no YAML, no mapping, nested too deeply, or one
-            whose aliases make it larger than memory.
+        InputError: The file is missing, is not UTF-8, YAML or a mapping, is nested too deeply, or
+            expands to too many values by its aliases.
     """
     import yaml
 
     try:
         text = path.read_text(encoding="utf-8")
-        if _count_nodes(text) > _MOST_VALUES:
-            raise InputError(
-                f"{path} holds more than {_MOST_VALUES:,} values, its aliases written out."
-            )
+        if _count_nodes(text) > _MAX_VALUES:
+            raise InputError(f"{path} has more than {_MAX_VALUES:,} values, with aliases expanded.")
         content = (load or yaml.safe_load)(text)
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}{nearest_file(path)}.") from None
+        raise InputError(f"there is no file {path}{suggest_file(path)}.") from None
     except RecursionError:
-        raise InputError(f"{path} is no readable YAML: it is nested too deeply.") from None
+        raise InputError(f"{path} is not readable YAML: it is nested too deeply.") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path} is no readable YAML: {one_line(error)}.") from error
+        raise InputError(f"{path} is not readable YAML: {one_line(error)}.") from error
     if not isinstance(content, dict):
         kind = type(content).__name__
         raise InputError(f"{path} holds a {kind}; expected a mapping of names to values.")
@@ -103,19 +101,19 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str,
 
 
 def _count_nodes(text: str) -> int:
-    """Keys and values that YAML holds, aliases written out, counted before anything is built of it.
+    """Number of keys and values in YAML, with aliases expanded, counted before it is loaded.
 
-    PyYAML's loader in C would overflow the stack on deep nesting, and aliases of aliases the memory.
+    Deep nesting would overflow the stack of PyYAML's C loader, and nested aliases the memory.
 
     Raises:
-        RecursionError: It is nested deeper than any configuration, or holds itself.
+        RecursionError: It is nested too deeply, or contains itself.
     """
     import yaml
 
-    anchored: dict[str, tuple[int, int]] = {}  # nodes, and how deep they are nested
-    parents: list[tuple[str | None, int, int]] = [(None, 0, 0)]  # the same of what is still open
+    anchored: dict[str, tuple[int, int]] = {}  # number of nodes, and depth of nesting
+    parents: list[tuple[str | None, int, int]] = [(None, 0, 0)]  # the same for open collections
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        if len(parents) + parents[-1][2] > _DEEPEST:
+        if len(parents) + parents[-1][2] > _MAX_DEPTH:
             raise RecursionError
         anchor, nodes, depth = getattr(event, "anchor", None), 1, 0
         if isinstance(event, yaml.CollectionStartEvent):
@@ -124,13 +122,13 @@ def _count_nodes(text: str) -> int:
         if isinstance(event, yaml.CollectionEndEvent):
             anchor, nodes, depth = parents.pop()
         elif isinstance(event, yaml.AliasEvent):
-            if any(anchor == above for above, _, _ in parents):
+            if any(anchor == parent for parent, _, _ in parents):
                 raise RecursionError
             nodes, depth = anchored.get(str(anchor), (1, 0))
         if anchor is not None:
             anchored[anchor] = nodes, depth
-        above, held, deepest = parents.pop()
-        parents.append((above, held + nodes, max(deepest, 1 + depth)))
+        parent, siblings, deepest = parents.pop()
+        parents.append((parent, siblings + nodes, max(deepest, 1 + depth)))
     return parents[0][1]
 
 

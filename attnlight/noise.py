@@ -1,11 +1,11 @@
-"""Messages of other packages that nobody can act on, and what keeps them quiet."""
+"""Suppress messages of other packages that need no action."""
 
 from __future__ import annotations
 
 import logging
 import warnings
 
-# Warnings that are true and that nobody can act on.
+# Correct warnings that need no action.
 WARNINGS = (
     r".*does not have many workers",  # batches come from a memory map
     r".*Checkpoint directory .* exists and is not empty",  # the run's folder holds its fit.yaml
@@ -15,7 +15,7 @@ WARNINGS = (
 
 
 def quieten() -> None:
-    """Keep such warnings and Lightning's advertisements from being printed."""
+    """Suppress these warnings and Lightning's advertisements."""
     for message in WARNINGS:
         warnings.filterwarnings("ignore", message=message)
     logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")

@@ -1,4 +1,4 @@
-"""A parser whose complaints are one sentence."""
+"""A parser whose error messages are one sentence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing_extensions import override
 from attnlight.compatibility import OPTIONS
 from attnlight.errors import InputError, did_you_mean
 
-# What jsonargparse tells of its own workings: each type that it tried, None among them.
+# Lines of jsonargparse about its internals: each type that it tried, including None.
 _WORKINGS = re.compile(
     r"Does not validate against any of the Union subtypes|Subtypes: .*|Errors:|Given value type: .*"
     r"|(- )?Expected a <class 'NoneType'>|Given value: (NestedArg|Namespace|[\[{]).*"
@@ -33,9 +33,9 @@ _UNKNOWN_ARGUMENT = re.compile(
 
 
 class OneSentenceParser(LightningArgumentParser):
-    """Raise `InputError` with one sentence where jsonargparse prints its usage and a page.
+    """Raise `InputError` with one sentence where jsonargparse prints its usage and a long message.
 
-    An option is given by its whole name: a prefix of it would be another option after the next
+    Options must be given by their full names: a prefix might match another option after the next
     release.
     """
 
@@ -44,7 +44,7 @@ class OneSentenceParser(LightningArgumentParser):
 
     @override
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        if not self.exit_on_error:  # asked by jsonargparse itself, which tries several types
+        if not self.exit_on_error:  # called by jsonargparse itself, which tries several types
             super().error(message, ex)
         parsers = getattr(self._subcommands_action, "choices", None) or {"": self}
         options = (
@@ -54,19 +54,19 @@ class OneSentenceParser(LightningArgumentParser):
 
 
 def one_sentence(message: str, options: Iterable[str] = ()) -> str:
-    r"""A complaint of jsonargparse without its workings.
+    r"""An error message of jsonargparse as one sentence, without its internals.
 
     Args:
-        message: The complaint.
-        options: The options that there are, the nearest of which is named.
+        message: The message.
+        options: The valid options, from which the closest one is suggested.
 
     Example:
         >>> one_sentence('Parser key "trainer.max_epochs":\n  Expected a <class \'int\'>')
         'trainer.max_epochs: expected int'
     """
     lines = [line.strip() for line in message.splitlines()]
-    told = [line.removeprefix("- ") for line in lines if line and not _WORKINGS.fullmatch(line)]
-    sentence = ": ".join(line.rstrip(".:") for line in dict.fromkeys(told))
+    relevant = [line.removeprefix("- ") for line in lines if line and not _WORKINGS.fullmatch(line)]
+    sentence = ": ".join(line.rstrip(".:") for line in dict.fromkeys(relevant))
     sentence = re.sub(r'[Pp]arser key "([\w.+-]+)"', r"\1", sentence).removeprefix("config: ")
     sentence = re.sub(r"Expected an? <class '(?:\w+\.)*(\w+)'>", r"Expected \1", sentence)
     sentence = re.sub(r"Expected a typing\.Literal\[(.*?)\]", r"Expected one of \1", sentence)
@@ -80,11 +80,11 @@ def one_sentence(message: str, options: Iterable[str] = ()) -> str:
         place, path, name = unknown.groups()
         prefix = f"{place}: " if place else ""
         module, _, kind = path.rpartition(".")
-        known = set(OPTIONS.values()) if path.startswith("attnlight.tasks.") else set()
+        valid = set(OPTIONS.values()) if path.startswith("attnlight.tasks.") else set()
         for base in getattr(getattr(import_module(module), kind), "__mro__", ()):
             if "__init__" in vars(base) and base is not object:  # it may pass arguments on
-                known.update(signature(base.__init__).parameters)
-        hint = did_you_mean(name, known - {"self", "args", "kwargs"})
+                valid.update(signature(base.__init__).parameters)
+        hint = did_you_mean(name, valid - {"self", "args", "kwargs"})
         return f"{prefix}{kind} has no option {name!r}{hint}"
     sentence = re.sub(r"Problem with given class_path '(?:\w+\.)*(\w+)'", r"\1", sentence)
     return re.sub(_FIRST_WORDS, lambda match: match[0].lower(), sentence)

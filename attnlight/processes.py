@@ -1,4 +1,4 @@
-"""The processes of a job: how many a machine takes, and that none outlives the one it belongs to."""
+"""The processes of a job: their number, how they end with their parent, how long they wait."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ _JOIN_TIMEOUT = "ATTNLIGHT_JOIN_TIMEOUT"
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Let the kernel end this process when its parent ends; does nothing elsewhere than on Linux.
+    """Let the kernel end this process when its parent ends; has no effect except on Linux.
 
     Args:
-        parent: Process id of the parent, where it is known: it may have ended before.
+        parent: Process id of the parent, if available, to detect that it has already ended.
     """
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1 or parent not in (None, os.getppid()):  # it ended before
+    if os.getppid() == 1 or parent not in (None, os.getppid()):  # it has already ended
         sys.exit(1)
 
 
 def end_with_rank_zero() -> None:
-    """End with rank 0 where that started this rank; torchrun and srun see to theirs themselves."""
+    """End with rank 0 if it started this rank; torchrun and srun end their ranks themselves."""
     if os.environ.get("LOCAL_RANK", "0") != "0" and RANK_ZERO in os.environ:
         end_with_parent(int(os.environ[RANK_ZERO]))
 
 
 def require_cores(accelerator: Any, devices: Any) -> None:  # noqa: ANN401
-    """Refuse more CPU processes than a machine can run, before any is started.
+    """Check that the machine can run this many CPU processes, before any is started.
 
     Args:
         accelerator: The trainer's accelerator, by name or as an object.
-        devices: Its number of devices as it was given.
+        devices: Its number of devices as given.
 
     Raises:
-        InputError: They are more than four and more than two a core.
+        InputError: There are more than four and more than two per core.
     """
     cores = os.cpu_count() or 1
-    most = max(4, 2 * cores)
-    if accelerator in ("cpu", "auto") and str(devices).isdecimal() and int(devices) > most:
+    limit = max(4, 2 * cores)
+    if accelerator in ("cpu", "auto") and str(devices).isdecimal() and int(devices) > limit:
         import torch
 
         if accelerator == "auto" and torch.accelerator.is_available():
             return
         raise InputError(
             f"trainer.devices is {devices}, but this machine has {cores} CPU cores: give at most "
-            f"{most} processes."
+            f"{limit} processes."
         )
 
 
@@ -63,11 +63,11 @@ def join_timeout() -> float:
     Raises:
         InputError: `$ATTNLIGHT_JOIN_TIMEOUT` is not a positive number.
     """
-    given = os.environ.get(_JOIN_TIMEOUT, "300")
+    value = os.environ.get(_JOIN_TIMEOUT, "300")
     try:
-        seconds = float(given)
+        seconds = float(value)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise InputError(f"{_JOIN_TIMEOUT} is {given!r}; it must be a positive number of seconds.")
+        raise InputError(f"{_JOIN_TIMEOUT} is {value!r}; it must be a positive number of seconds.")
     return seconds

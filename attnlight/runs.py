@@ -1,4 +1,4 @@
-"""Where a run lives: `<root>/<experiment>/<run>/`, found again by the same command."""
+"""The folder of a run: `<root>/<experiment>/<run>/`, the same for the same command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from lightning.fabric.utilities.rank_zero import _get_rank, rank_zero_only
 
 from attnlight.errors import InputError
-from attnlight.files import named_errors, nearest_file, write_text
+from attnlight.files import named_errors, suggest_file, write_text
 
 NOT_HASHED = (
     "config",
@@ -39,7 +39,7 @@ PRODUCTS = (
     "logs",
     "report",
 )
-# Nor a name that is hidden, as what attnlight itself keeps beside runs is.
+# Invalid folder names: empty, hidden (as attnlight's own files beside runs), or paths.
 _NO_NAME = re.compile(r"|\..*|.*[/\\\x00-\x1f\x7f\ud800-\udfff].*", re.DOTALL)
 _LONGEST_NAME = 255  # bytes, on every common file system
 
@@ -60,19 +60,19 @@ class Run:
 
     @classmethod
     def of_fit(cls, config: Mapping[str, Any], flattened: str) -> Run:
-        """The run that a `fit` configuration belongs to.
+        """The run of a `fit` configuration.
 
         Args:
             config: The parsed configuration of the verb.
-            flattened: The configuration as text without what `NOT_HASHED` names.
+            flattened: The configuration as text, without the keys in `NOT_HASHED`.
 
         Raises:
-            InputError: A name is a path, or not a valid name of a folder.
+            InputError: A name is a path or not a valid folder name.
         """
         root, experiment, name = config["root"], config["experiment"], config["run"]
         if re.search(r"[\x00\ud800-\udfff]", root):
-            raise InputError(f"--root is {root!r}, which no folder can be called.")
-        if experiment is None:  # the last configuration file that is not one of tests alone
+            raise InputError(f"--root is {root!r}, which is not a valid folder name.")
+        if experiment is None:  # the last configuration file outside tests/
             paths = [Path(str(path)) for path in config.get("config") or () if path is not None]
             experiment = ["default", *(p.stem for p in paths if p.parent.name != "tests")][-1]
         if name is None:
@@ -83,20 +83,20 @@ class Run:
 
     @classmethod
     def of_checkpoint(cls, config: Mapping[str, Any]) -> Run:
-        """The run that `validate`, `test` or `predict` looks at: that of the checkpoint.
+        """The run of the checkpoint that `validate`, `test` or `predict` reads.
 
         Raises:
-            InputError: Neither a checkpoint nor a run is named, or a name is not a valid one.
+            InputError: Neither a checkpoint nor a run is named, or a name is invalid.
         """
-        given = config.get("ckpt_path")
-        if given in (None, "best", "last"):
+        path = config.get("ckpt_path")
+        if path in (None, "best", "last"):
             if config["experiment"] is None or config["run"] is None:
                 raise InputError(
                     "which trained model? Give --ckpt_path <run>/best.ckpt, or --experiment and "
                     "--run with --ckpt_path best."
                 )
             return cls.of_fit(config, "")
-        folder = Path(given).absolute().parent
+        folder = Path(path).absolute().parent
         return cls(folder.parent.parent, folder.parent.name, folder.name)
 
     @property
@@ -104,65 +104,65 @@ class Run:
         """The run's folder."""
         return self.root / self.experiment / self.name
 
-    def checkpoint(self, given: str | None) -> str | None:
+    def checkpoint(self, name: str | None) -> str | None:
         """The checkpoint that `--ckpt_path` means.
 
         Raises:
-            InputError: It is not there.
+            InputError: It does not exist.
         """
-        if given is None:
+        if name is None:
             return None
-        path = self.folder / f"{given}.ckpt" if given in ("best", "last") else Path(given)
+        path = self.folder / f"{name}.ckpt" if name in ("best", "last") else Path(name)
         if not path.is_file():
-            raise InputError(f"there is no checkpoint {path}{nearest_file(path)}.")
+            raise InputError(f"there is no checkpoint {path}{suggest_file(path)}.")
         return str(path)
 
     def begin(self, wandb_id: str, *, clear: bool) -> None:
-        """Make the folder, which is locked, ready for `fit`.
+        """Prepare the locked folder for `fit`.
 
         Args:
             wandb_id: The run's id in Weights & Biases.
-            clear: Whether to remove what an earlier `fit` left.
+            clear: Whether to remove the files of an earlier `fit`.
 
         Raises:
             InputError: The folder cannot be written.
         """
         if clear:
             with named_errors(self.folder):
-                for left in (path for pattern in PRODUCTS for path in self.folder.glob(pattern)):
-                    if left.is_dir() and not left.is_symlink():
-                        shutil.rmtree(left)
+                for product in (path for pattern in PRODUCTS for path in self.folder.glob(pattern)):
+                    if product.is_dir() and not product.is_symlink():
+                        shutil.rmtree(product)
                     else:
-                        left.unlink()
+                        product.unlink()
         path = self.folder / "wandb_id"
         if not path.is_file():
             write_text(path, wandb_id + "\n")
 
     @rank_zero_only
     def finish(self, **details: Any) -> None:  # noqa: ANN401
-        """Note that `fit` came to its end."""
+        """Record that `fit` has finished."""
         status = {"state": "finished"} | details
         write_text(self.folder / "status.json", json.dumps(status, indent=1) + "\n")
 
     def placeholders(self, corpus: str | None = None, *, another_id: bool) -> dict[str, str]:
-        """What `{run}`, `{experiment}`, `{name}` and `{wandb_id}` in a configuration stand for.
+        """Values of `{run}`, `{experiment}`, `{name}` and `{wandb_id}` in a configuration.
 
         Args:
-            corpus: Name of the corpus where the model was trained on another one: its curves are
-                those of a run of their own.
-            another_id: Whether to leave aside the id in Weights & Biases that is kept, by which a
-                resumed run goes on with its curves.
+            corpus: Name of the corpus if the model was trained on another one; its curves then
+                belong to a separate run.
+            another_id: Whether to use a new id in Weights & Biases instead of the stored one, with
+                which a resumed run continues its curves.
 
         Raises:
-            InputError: The file that keeps the id holds something else.
+            InputError: The file that stores the id holds something else.
         """
         path, wandb_id = self.folder / "wandb_id", secrets.token_hex(4)
         if path.is_file() and not another_id:
             wandb_id = path.read_text(encoding="ascii", errors="replace").strip()
             if not re.fullmatch(r"[\w-]{1,128}", wandb_id, re.ASCII):
                 raise InputError(
-                    f"{path} holds no id of Weights & Biases: delete it, and the run gets another "
-                    "one."
+                    f"{path} does not hold an id of Weights & Biases: delete it, and the run gets "
+                    "a new one."
                 )
         suffix = "" if corpus is None else f"-{corpus}"
         return {
@@ -173,10 +173,10 @@ class Run:
         }
 
     def require_new(self) -> None:
-        """Refuse to train where there is a run.
+        """Check that the folder does not hold a run.
 
         Raises:
-            InputError: There is one, finished or not, or what says so cannot be read.
+            InputError: It holds one, finished or not, or its status cannot be read.
         """
         path = self.folder / "status.json"
         status: object = {}
@@ -187,8 +187,8 @@ class Run:
                 status = error
         if not isinstance(status, dict):
             raise InputError(
-                f"{path} is not what `fit` writes ({status}): add --overwrite to train the run "
-                "again."
+                f"{path} is not a status file of `fit` ({status}): add --overwrite to train the "
+                "run again."
             )
         if status.get("state") == "finished":
             raise InputError(
@@ -197,38 +197,38 @@ class Run:
             )
         if (self.folder / "last.ckpt").exists():
             raise InputError(
-                f"{self.folder} holds this run, begun and not finished: add --ckpt_path last to "
-                "go on, or --overwrite to start again."
+                f"{self.folder} holds this run, not finished: add --ckpt_path last to resume it, "
+                "or --overwrite to start again."
             )
 
 
 def is_rank_zero() -> bool:
-    """Whether this process is rank 0 of its job; known before a trainer exists."""
+    """Whether this process is rank 0 of its job, available before a trainer exists."""
     node = os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or "0"
     # Lightning's own launcher starts the first process of each node with no other variable.
     return not _get_rank() and int(node) == 0
 
 
-def corpus_name(given: str | None, default: str) -> str:
-    """The name by which records know a corpus that a model was not trained on.
+def corpus_name(name: str | None, default: str) -> str:
+    """The name in records of a corpus that a model was not trained on.
 
     Args:
-        given: As `--corpus` names it.
-        default: What else to make it of: a hub id, a path or the stem of a file.
+        name: The value of `--corpus`.
+        default: A hub id, a path or a file stem from which to derive it otherwise.
 
     Raises:
-        InputError: The given name is not a valid name of a folder.
+        InputError: The given name is not a valid folder name.
     """
-    if given is not None:
-        return _folder_name("corpus", given)
+    if name is not None:
+        return _folder_name("corpus", name)
     return re.sub(r"[^\w.-]+", "-", Path(default).name).strip(".-") or "other"
 
 
 def _folder_name(option: str, name: str) -> str:
-    """The name of one folder as it is given.
+    """Return the name if it is a valid name of one folder.
 
     Raises:
-        InputError: It is a path, or not a valid name of a folder.
+        InputError: It is a path or not a valid folder name.
     """
     if _NO_NAME.fullmatch(name) or len(os.fsencode(name)) > _LONGEST_NAME:
         raise InputError(

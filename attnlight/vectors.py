@@ -10,8 +10,8 @@ from attnlight.shipped import find_config
 
 DESCRIPTION = """\
 Train word vectors with word2vec (continuous bag of words) on the training and validation texts of
-one or several corpora together, and write them as a word2vec text file, which `vectors: FILE` of a
-model reads. One worker trains, so that the same command writes the same file."""
+one or several corpora together, and write them as a word2vec text file for the option `vectors` of
+a model. Training uses one worker, so that the same command writes the same file."""
 EPILOG = """\
 attnlight vectors -c imdb_all -c sst --output vectors/imdb_sst_300.vec writes the vectors of
 configs/models/bilstm_additive_vectors.yaml."""
@@ -27,15 +27,17 @@ def parser() -> VerbParser:
         action="append",
         required=True,
         dest="configs",
-        help="file of a corpus, or the name of a shipped one; again for each further corpus",
+        help="file of a corpus, or the name of a shipped one; repeat for further ones",
     )
-    arguments.add_argument("--output", metavar="FILE", type=Path, required=True, help="to write")
+    arguments.add_argument(
+        "--output", metavar="FILE", type=Path, required=True, help="file to write"
+    )
     for name, default, meaning in (
-        ("size", 300, "numbers in a vector"),
+        ("size", 300, "size of a vector"),
         ("epochs", 30, "passes over the texts"),
-        ("window", 5, "words on either side that predict a word"),
-        ("min_count", 5, "occurrences that a word needs to have a vector"),
-        ("seed", 0, "seed of every draw"),
+        ("window", 5, "maximum distance of words that predict a word"),
+        ("min_count", 5, "minimum number of occurrences of a word with a vector"),
+        ("seed", 0, "random seed"),
     ):
         arguments.add_argument(
             f"--{name}", metavar="N", type=int, default=default, help=f"{meaning} ({default})"
@@ -44,14 +46,14 @@ def parser() -> VerbParser:
 
 
 def main(argv: list[str]) -> int:
-    """Train the vectors, write the file and print what it holds.
+    """Train the vectors, write the file and print its size.
 
     Args:
         argv: The arguments after `vectors`.
 
     Raises:
-        InputError: A data file is missing, a setting is out of range, gensim is not installed, no word
-            occurs often enough, or the file cannot be written.
+        InputError: A data file is missing, a setting is out of range, gensim is not installed, no
+            word occurs often enough, or the file cannot be written.
     """
     options = vars(parser().parse_args(argv))
     files, output = options.pop("configs"), options.pop("output")
@@ -66,14 +68,14 @@ def main(argv: list[str]) -> int:
     for name in files:
         file = Path(find_config(name, "data"))
         if not file.is_file():
-            raise InputError(f"{file} is no file; -c names a corpus, as in configs/data.")
+            raise InputError(f"there is no file {file}; -c names a corpus, as in configs/data.")
         try:
             parsed = reader.parse_args(["--data", str(file)])
         except InputError as error:
-            raise InputError(f"{file} describes no corpus: {error}") from error
+            raise InputError(f"{file} does not describe a corpus: {error}") from error
         texts.append(reader.instantiate_classes(parsed).data.training_text)
     text = CorpusText(texts)
-    with replacing(output) as temporary:  # first, so that a wrong place is refused before training
+    with replacing(output) as temporary:  # opened first, to refuse an invalid path before training
         vectors = train_word2vec(text, settings)
         vectors.write(temporary)
     print(f"{output}: {len(vectors.words):,} words, size {settings.size}")

@@ -21,7 +21,7 @@ from attnlight.compatibility import (
 )
 from attnlight.composition import compose
 from attnlight.parsing import OneSentenceParser
-from attnlight.reference import Identity, read_base
+from attnlight.reference import BaseSpec, read_base
 from attnlight.tasks import (
     AdversarialVariant,
     AttentionClassifier,
@@ -201,7 +201,7 @@ def test_a_base_of_frozen_embeddings_keeps_its_fingerprint(
     assert not task.model.embedding.weight.requires_grad
     if version == "second":  # a variant's own checkpoint and fit.yaml hold the base's options
         kept = json.loads(json.dumps(held))
-        assert Identity.of({**asdict(identity), "options": kept}) == identity
+        assert BaseSpec.from_dict({**asdict(identity), "options": kept}) == identity
         variant = UniformVariant(held["spec"], str(path))
         assert not variant.model.embedding.weight.requires_grad
 

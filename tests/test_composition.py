@@ -258,7 +258,7 @@ class TestMistakes:
             ("- a list", "mapping"),
             ("model: [1]", "model"),
             ("model: nowhere/model.yaml", "nowhere/model.yaml"),
-            ("a: {b", "no readable YAML"),
+            ("a: {b", "not readable YAML"),
             ("data: os.path", "os.path"),
         ],
     )

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.locking import require_place, sole_process
+from attnlight.locking import require_creatable, sole_process
 
 HOLD = """
 import os, sys, time
@@ -49,7 +49,7 @@ def test_a_second_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "e" / "r"
     with another_process(folder) as process:
         with (
-            pytest.raises(InputError, match=f"another process is at work in {folder}:"),
+            pytest.raises(InputError, match=f"another process is using {folder}:"),
             sole_process(folder),
         ):
             pass
@@ -138,7 +138,7 @@ class TestFolderThatWasMadeHere:
 
 @pytest.mark.parametrize(
     ("fault", "told"),
-    [(errno.ENOSYS, "has no file locks"), (errno.ENOLCK, "No locks available")],
+    [(errno.ENOSYS, "does not support file locks"), (errno.ENOLCK, "No locks available")],
 )
 def test_a_file_system_without_locks(
     fault: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -168,9 +168,9 @@ def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file/e/r cannot be written: Not a directory"):
-        require_place(tmp_path / "file/e/r")
-    require_place(tmp_path / "not/yet")
+        require_creatable(tmp_path / "file/e/r")
+    require_creatable(tmp_path / "not/yet")
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
     with pytest.raises(InputError, match="cannot be written: Permission denied"):
-        require_place(tmp_path / "not/yet")
+        require_creatable(tmp_path / "not/yet")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

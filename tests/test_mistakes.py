@@ -279,7 +279,7 @@ class TestOneProcessAtATime:
         with sole_process(world / RUN):
             assert main(words) == 2
             told = sentence(capsys)
-            assert "another process is at work in" in told
+            assert "another process is using" in told
             assert f"{RUN}:" in told
         assert content(world) == before
 

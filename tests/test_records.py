@@ -173,7 +173,7 @@ class TestMerge:
     def test_a_shard_that_was_never_closed(self, tmp_path: Path) -> None:
         path = shard(tmp_path / "a.arrow", keys([0, 1]), {"value": np.zeros(2)})
         path.write_bytes(path.read_bytes()[:-20])
-        with pytest.raises(RecordError, match=r"a\.arrow is no complete shard"):
+        with pytest.raises(RecordError, match=r"a\.arrow is not a complete shard"):
             merge_shards([path], tmp_path / "x.parquet", metadata={})
 
 
@@ -358,7 +358,7 @@ class TestMetadata:
 
     def test_a_foreign_parquet_file(self, tmp_path: Path) -> None:
         pq.write_table(pa.table({"index": [0]}), tmp_path / "x.parquet")
-        with pytest.raises(RecordError, match="a parquet file but no attnlight record"):
+        with pytest.raises(RecordError, match="a parquet file but not an attnlight record"):
             read_record(tmp_path / "x.parquet")
 
     def test_another_format(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,7 +423,7 @@ class TestFullDisk:
         message = self.run("shard", tmp_path)
         assert message.startswith(f"InputError: {tmp_path}/rank0.arrow cannot be written: ")
         assert "\n" not in message
-        with pytest.raises(RecordError, match=r"rank0\.arrow is no complete shard"):
+        with pytest.raises(RecordError, match=r"rank0\.arrow is not a complete shard"):
             merge_shards([tmp_path / "rank0.arrow"], tmp_path / "x.parquet", metadata={})
         assert not (tmp_path / "x.parquet").exists()
 

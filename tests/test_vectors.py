@@ -102,7 +102,7 @@ class TestBadInput:
 
     def test_no_such_corpus(self, capsys: pytest.CaptureFixture[str]) -> None:
         said = refused(capsys, "-c", "nowhere.yaml", "--output=x.vec")
-        assert "nowhere.yaml is no file; -c names a corpus, as in configs/data" in said
+        assert "there is no file nowhere.yaml; -c names a corpus, as in configs/data" in said
 
     @pytest.mark.parametrize(
         ("text", "words"),
@@ -118,7 +118,7 @@ class TestBadInput:
     ) -> None:
         Path("other.yaml").write_text(text)
         said = refused(capsys, "-c", "other.yaml", "--output=x.vec")
-        assert said.startswith("attnlight: other.yaml describes no corpus: ")
+        assert said.startswith("attnlight: other.yaml does not describe a corpus: ")
         assert words in said
 
     def test_no_word_is_left(self, corpora: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from attnlight.functional.divergence import normalized_js
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.heads import head_divergences
 from attnlight.models.readout import Readout
-from attnlight.reference import OutputStore, Reference, reading, running_split
+from attnlight.reference import CachedOutputs, FrozenBase, running_split, using_split
 
 _MATCHED_ON: Literal["validation"] = "validation"
 _PAIRS, _TEXTS = 1 << 16, 128  # of a batch that heads are matched on
@@ -76,20 +76,20 @@ class BaseDivergence(InterpretabilityTest):
         self.base = base
         self.match_heads = match_heads
         self.rankings = rankings
-        self._reference: Reference | None = None
-        self._outputs: OutputStore | None = None
+        self._reference: FrozenBase | None = None
+        self._outputs: CachedOutputs | None = None
         self._heads: list[int] | None = None
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         own = getattr(pl_module, "reference", None)
-        if self.base is None and not isinstance(own, Reference):
+        if self.base is None and not isinstance(own, FrozenBase):
             raise InputError(
                 f"{self.name} compares with a base model, and {type(pl_module).__name__} is no "
                 "variant of one: give its checkpoint as `base`."
             )
-        self._reference = own if self.base is None else Reference(self.base)
+        self._reference = own if self.base is None else FrozenBase(self.base)
         assert self._reference is not None
         self._reference.require_corpus(trainer.datamodule)  # type: ignore[attr-defined]
         self.metadata = {
@@ -124,7 +124,7 @@ class BaseDivergence(InterpretabilityTest):
         mean = js_divergence(own.mean(dim=1), weights.mean(dim=1))
         return columns | {"attention_js_heads": divergence, "attention_js_mean": mean}
 
-    def _of_base(self, outputs: OutputStore, output: AttentionOutput) -> tuple[Tensor, Tensor]:
+    def _of_base(self, outputs: CachedOutputs, output: AttentionOutput) -> tuple[Tensor, Tensor]:
         """Attention (R, H, N) and logits (R, C) of the base for the rows of an output, float64."""
         weights, logits = (values.double() for values in outputs.read(output.rows, output.mask))
         if weights.shape != output.weights.shape or logits.shape != output.logits.shape:
@@ -156,7 +156,7 @@ class BaseDivergence(InterpretabilityTest):
             texts, model = corpus.dataset(_MATCHED_ON), cast("AttentionModel", module.model)
             place = trainer.global_rank, trainer.world_size
             found = torch.zeros(heads, heads, dtype=torch.double, device=device)
-            with reading(_MATCHED_ON):
+            with using_split(_MATCHED_ON):
                 for positions in OnceSampler(texts.lengths, _TEXTS, *place, pairs=_PAIRS):
                     output = model(texts[positions].to(device))
                     base, _ = self._of_base(outputs, output)

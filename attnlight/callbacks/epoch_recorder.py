@@ -161,7 +161,7 @@ class RecordingCallback(Callback):
 
 def corpus_suffix(trainer: pl.Trainer) -> str:
     """What names of records end in: `-<corpus>` where the model was trained on another, else ""."""
-    name: str | None = getattr(getattr(trainer, "datamodule", None), "known_as", None)
+    name: str | None = getattr(getattr(trainer, "datamodule", None), "recorded_as", None)
     return "" if name is None else f"-{name}"
 
 
@@ -180,4 +180,4 @@ def _origin(trainer: pl.Trainer, stage: Stage) -> dict[str, Any]:
         return origin
     split = {"val": "validation", "test": "test"}.get(stage, datamodule.predict_split)
     unknown = datamodule.unknown_share(split)
-    return origin | {"corpus_name": datamodule.known_as, "unknown_words": unknown}
+    return origin | {"corpus_name": datamodule.recorded_as, "unknown_words": unknown}

@@ -10,10 +10,10 @@ from attnlight.errors import InputError
 
 @cache
 def split_tag(tag: str) -> tuple[str, str]:
-    """What a tag says: O, B or I, and the chunk type, empty for O.
+    """The prefix (O, B or I) and the chunk type of a tag, empty for O.
 
     Raises:
-        InputError: It is not a tag of the scheme.
+        InputError: The tag is not of the scheme.
 
     Example:
         >>> split_tag("B-NP")
@@ -21,12 +21,12 @@ def split_tag(tag: str) -> tuple[str, str]:
     """
     prefix, _, chunk = tag.partition("-")
     if tag != "O" and not (prefix in ("B", "I") and chunk):
-        raise InputError(f"tag {tag!r} is not of the BIO scheme: O, B-<type> or I-<type>.")
+        raise InputError(f"tag {tag!r} is not of the BIO scheme; expected O, B-<type> or I-<type>.")
     return prefix, chunk
 
 
 def tags_of(chunks: Iterable[str]) -> list[str]:
-    """All tags of these chunk types: O, then B and I of each.
+    """All tags for these chunk types: O, then B and I of each.
 
     Example:
         >>> tags_of(["NP", "VP"])
@@ -35,33 +35,33 @@ def tags_of(chunks: Iterable[str]) -> list[str]:
     return ["O", *(f"{prefix}-{chunk}" for chunk in chunks for prefix in "BI")]
 
 
-def check_tags(place: str, tags: Sequence[str], known: Iterable[str], strict: bool = True) -> None:
-    """Refuse tags of a sentence that are unknown or break the scheme.
+def check_tags(place: str, tags: Sequence[str], valid: Iterable[str], strict: bool = True) -> None:
+    """Check that the tags of a sentence are valid and follow the scheme.
 
     Args:
-        place: What messages call the sentence.
+        place: Name of the sentence in messages.
         tags: Its tags.
-        known: The corpus's tags.
-        strict: Refuse an I that goes on with no chunk of its type.
+        valid: The corpus's tags.
+        strict: Refuse an I that does not continue a chunk of its type.
 
     Raises:
-        InputError: It names the sentence, the token and the tag.
+        InputError: A tag is invalid; the message names the sentence, the token and the tag.
     """
-    before = ""
+    previous = ""
     for number, tag in enumerate(tags):
         where = f"{place}, token {number},"
         try:
             prefix, chunk = split_tag(tag)
         except InputError as error:
             raise InputError(f"{where} cannot be read: {error}") from None
-        if tag not in known:
+        if tag not in valid:
             raise InputError(
-                f"{where} has the tag {tag!r}, whose type the training sentences lack; list all "
-                "types in `chunks` to keep it."
+                f"{where} has the tag {tag!r}, whose type does not occur in the training "
+                "sentences; list all types in `chunks` to keep it."
             )
-        if strict and prefix == "I" and chunk != before:
+        if strict and prefix == "I" and chunk != previous:
             raise InputError(
-                f"{where} has the tag {tag!r}, but no {chunk} stands before it to go on with; with "
-                "`strict: false` it begins a chunk, as conlleval reads it."
+                f"{where} has the tag {tag!r}, but no {chunk} before it to continue; with "
+                "`strict: false` it begins a chunk, as in conlleval."
             )
-        before = chunk
+        previous = chunk

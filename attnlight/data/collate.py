@@ -1,4 +1,4 @@
-"""From ragged columns to a padded batch."""
+"""Pad ragged columns to a batch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from attnlight.batch import TextBatch
 
 
 def pad_ragged(flat: NDArray[np.generic], lengths: NDArray[np.integer]) -> Tensor:
-    """Rows of `flat` (sum of lengths,), one after the other, with 0 behind each.
+    """Split `flat` (sum of lengths,) into rows and pad them with 0 at the end.
 
     Args:
-        flat: The values; they keep their type.
+        flat: The values; their type is preserved.
         lengths: Values of each row, (B,), or (B, S) for rows of rows; 0 pads (B, S).
 
     Returns:
@@ -41,14 +41,14 @@ def collate(
     labels: NDArray[np.int64] | None = None,
     extras: Mapping[str, NDArray[np.generic]] | None = None,
 ) -> TextBatch:
-    """A batch padded to its longest text, or to its most sentences and its longest one.
+    """A batch padded to its longest text, or to its most sentences and its longest sentence.
 
     Args:
         index: Dataset row of each text, (B,).
         lengths: Ids of each text, (B,), or of each of its sentences, (B, S), padded with 0.
-        tokens: The ids of all texts, one text after the other, (sum of lengths,).
+        tokens: The concatenated ids of all texts, (sum of lengths,).
         labels: Classes (B,), or None.
-        extras: Columns that run along the tokens, each (sum of lengths,); they keep their type.
+        extras: Columns aligned with the tokens, each (sum of lengths,); types are preserved.
     """
     return TextBatch(
         index=torch.from_numpy(index),
@@ -62,11 +62,11 @@ def collate(
 def collate_ids(
     ids: Sequence[Sequence[int]], sizes: Sequence[Sequence[int]] | None = None
 ) -> TextBatch:
-    """A batch of texts of no corpus: their index counts them.
+    """A batch of texts that belong to no corpus, with index 0 to B - 1.
 
     Args:
         ids: Ids of each of B texts.
-        sizes: Ids of each of their sentences, to keep these apart; None: they have none.
+        sizes: Number of ids of each of their sentences; None: texts are not split.
     """
     lengths = np.fromiter(map(len, ids), np.int64)
     if sizes is not None:

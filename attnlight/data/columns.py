@@ -1,4 +1,4 @@
-"""The columns of a source: their types and their rows, read in chunks."""
+"""The columns of a source: check their types, read their rows in chunks."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ READ_ROWS = 1000
 
 
 def require_columns(rows: Dataset, source: Source, names: Sequence[str]) -> None:
-    """Refuse a source that lacks one of these columns.
+    """Check that a source has these columns.
 
     Raises:
-        InputError: It names the column, lists those that are there and names the option.
+        InputError: A column is missing; the message names it, the available ones and the option.
     """
     options = {name: "tokens" if source.tokens else "text" for name in source.columns}
     options[str(source.label)] = "label"
     for name in names:
         if name not in rows.column_names:
-            there = ", ".join(rows.column_names)
+            available = ", ".join(rows.column_names)
             hint = did_you_mean(name, rows.column_names)
-            cure = f": name the right one in {options[name]}" if name in options else ""
-            raise InputError(f"{source} has no column {name!r}{hint}; it has {there}{cure}")
+            advice = f": set {options[name]} to the right one" if name in options else ""
+            raise InputError(f"{source} has no column {name!r}{hint}; it has {available}{advice}")
 
 
 def is_text(kind: pyarrow.DataType) -> bool:
@@ -42,7 +42,7 @@ def is_text(kind: pyarrow.DataType) -> bool:
 
 
 def list_element(kind: pyarrow.DataType) -> pyarrow.DataType:
-    """Type of the elements of a list column; null for other columns."""
+    """Element type of a list column; null for other columns."""
     import pyarrow
 
     is_list = pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)
@@ -52,7 +52,7 @@ def list_element(kind: pyarrow.DataType) -> pyarrow.DataType:
 def read_columns(
     rows: Dataset, columns: Sequence[str], chosen: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], pyarrow.Table]]:
-    """Columns of some rows of a source, in chunks, each with the numbers of its rows.
+    """Columns of some rows of a source, in chunks, each with its row numbers.
 
     Args:
         rows: The source's rows.

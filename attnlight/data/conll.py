@@ -1,4 +1,4 @@
-"""Files of columns, one token a line and an empty line between sentences, as CoNLL-2000 came in."""
+"""Column files: one token per line, empty lines between sentences (the CoNLL-2000 format)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Sentence = tuple[int, list[list[str]]]
 
 
 def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
-    """The sentences of a file: the line of the first token, and each column's values.
+    """The sentences of a file, each as the line of its first token and the values of each column.
 
     Args:
         file: The file, UTF-8, gzip-compressed if it ends in `.gz`.
-        columns: Numbers of the columns to read, from 0, or from -1 for the last one back.
+        columns: Numbers of the columns to read, from 0; negative ones count from the last.
 
     Raises:
         InputError: The file cannot be read as text, or a line lacks a column.
@@ -46,19 +46,19 @@ def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
                         values = [[] for _ in columns]
                     first = number + 1
                     continue
-                for held, column in zip(values, columns, strict=True):
+                for column_values, column in zip(values, columns, strict=True):
                     if not -len(cells) <= column < len(cells):
                         raise InputError(
-                            f"{file}, line {number}, has {len(cells)} columns; column {column} "
-                            "(counted from 0) was asked for."
+                            f"{file}, line {number}, has {len(cells)} columns; expected column "
+                            f"{column} (counted from 0)."
                         )
-                    held.append(cells[column])
+                    column_values.append(cells[column])
     except (OSError, UnicodeDecodeError, EOFError) as error:
         raise InputError(f"{file} cannot be read as text in columns: {error}") from error
 
 
 def load_columns(file: Path, columns: Sequence[int], stream: Path) -> Dataset:
-    """The sentences of a file as rows read by memory map.
+    """The sentences of a column file as rows read by memory map.
 
     Args:
         file: The file.
@@ -82,8 +82,8 @@ def load_columns(file: Path, columns: Sequence[int], stream: Path) -> Dataset:
     with pyarrow.ipc.new_stream(str(stream), schema) as writer:
         while chunk := list(islice(sentences, _CHUNK)):
             lines, values = zip(*chunk, strict=True)
-            held = dict(zip(names, zip(*values, strict=True), strict=True))
-            writer.write_table(pyarrow.table({LINE: lines} | held, schema=schema))
+            chunk_columns = dict(zip(names, zip(*values, strict=True), strict=True))
+            writer.write_table(pyarrow.table({LINE: lines} | chunk_columns, schema=schema))
     rows = datasets.Dataset.from_file(str(stream))
     if not len(rows):
         raise InputError(f"{file} holds no sentence.")

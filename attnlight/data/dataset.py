@@ -35,10 +35,10 @@ def split_writer(
 ) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Write a split of a prepared corpus (`CorpusDataModule`) without holding it in memory.
 
-    Gives a function that writes some rows by their columns; the split is there after the block.
+    Yields a function that writes rows by their columns; the split is complete after the block.
 
     Args:
-        folder: Folder to write; `<folder>.arrow` is used on the way.
+        folder: Folder to write; `<folder>.arrow` is a temporary file.
         kinds: Types of the columns.
 
     Raises:
@@ -56,7 +56,7 @@ def split_writer(
 
 
 class _RaggedColumn:
-    """A list column as views of the memory map: per stored chunk its offsets and its values."""
+    """A list column as views of the memory map: offsets and values of each stored chunk."""
 
     def __init__(self, column: pyarrow.ChunkedArray) -> None:
         chunks = [chunk for chunk in column.chunks if len(chunk)]
@@ -74,21 +74,21 @@ class _RaggedColumn:
 class TokenDataset(Dataset[TextBatch]):
     """Texts of one split; `dataset[[3, 1, 4]]` is a batch.
 
-    Where each token has a label, those of a batch are (B, N), -100 on padding and where nothing is
-    asked for.
+    Where tokens have labels, those of a batch are (B, N), -100 on padding and on tokens that are
+    not predicted.
 
-    Memory beside the map is 20 bytes a text: `index`, `label` and `length` as arrays.
+    Beyond the memory map it takes 20 bytes per text: `index`, `label` and `length` as arrays.
 
     Args:
         folder: The split's folder in a prepared corpus (`CorpusDataModule`).
-        nested: Keep the sentences of a text apart: tokens, mask and extras of a batch are
-            (B, S, N), where they are (B, N) otherwise.
+        nested: Keep the sentences of a text separate: tokens, mask and extras of a batch are
+            (B, S, N) instead of (B, N).
 
     Attributes:
         index: Row of each text in its source, before filtering, (n,) int64.
-        lengths: Ids of each text, (n,) int32.
-        labels: Class of each text, (n,) int64, or None where texts have none.
-        extras: Names of the columns that run along the tokens.
+        lengths: Number of ids of each text, (n,) int32.
+        labels: Class of each text, (n,) int64, or None where texts have no labels.
+        extras: Names of the columns aligned with the tokens.
         table: All columns, read by memory map.
 
     Raises:
@@ -122,7 +122,7 @@ class TokenDataset(Dataset[TextBatch]):
             self.extras.remove(TAGS)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A spawned worker opens the map itself instead of receiving the corpus.
+        # A spawned worker opens its own memory map instead of receiving a copy of the corpus.
         return type(self), (self.folder, self.nested)
 
     def __len__(self) -> int:
@@ -138,9 +138,9 @@ class TokenDataset(Dataset[TextBatch]):
 
     @property
     def shapes(self) -> NDArray[np.int32]:
-        """What padding makes equal within a batch, the costliest first.
+        """The sizes of each text that determine padding, the costliest first.
 
-        Ids of each text, (n,), or, nested, its sentences and the ids of its longest one, (n, 2).
+        Number of ids, (n,), or, if nested, of sentences and of ids in the longest one, (n, 2).
         """
         if not self.nested:
             return self.lengths
@@ -152,8 +152,8 @@ class TokenDataset(Dataset[TextBatch]):
 
     def __getitem__(self, positions: int | Sequence[int]) -> TextBatch:
         """The batch of these positions; -1 - p stands for p as a repeat, whose index is -1."""
-        asked = np.atleast_1d(np.asarray(positions, np.int64))
-        rows = np.where(asked < 0, -1 - asked, asked)
+        requested = np.atleast_1d(np.asarray(positions, np.int64))
+        rows = np.where(requested < 0, -1 - requested, requested)
         listed = rows.tolist()
         lengths = self.lengths[rows]
         if self.nested:
@@ -161,7 +161,7 @@ class TokenDataset(Dataset[TextBatch]):
             counts = np.fromiter(map(len, sizes), np.int64, len(sizes))
             lengths = pad_ragged(np.concatenate(sizes), counts).numpy()
         batch = collate(
-            np.where(asked < 0, -1, self.index[rows]),
+            np.where(requested < 0, -1, self.index[rows]),
             lengths,
             np.concatenate([self._tokens[row] for row in listed]),
             None if self.labels is None else self.labels[rows],
@@ -189,12 +189,12 @@ class TokenDataset(Dataset[TextBatch]):
         return Tokenizer.from_file(str(self.folder.parent / "tokenizer.json"))
 
     def words(self, position: int) -> list[str]:
-        """Surface form of each id of a text: as in its source where that is kept, (length,)."""
+        """Surface form of each id of a text, as in the source where that is stored, (length,)."""
         names, ids = self.table.column_names, self._tokens[position].tolist()
         if self._has_token_labels:  # each word is one token
             words: list[str] = self.table["words"][position].as_py()
             return [SPECIAL_TOKENS[BOS]] * (len(ids) - len(words)) + words
-        # What was encoded by itself, each with the number of ids that were kept of it.
+        # The strings that were encoded separately, with the number of ids kept of each.
         parts: list[tuple[str, int | None]] = []
         if "words" in names:
             parts = [(" ".join(self.table["words"][position].as_py()), None)]
@@ -202,12 +202,12 @@ class TokenDataset(Dataset[TextBatch]):
             text = self.table["text"][position].as_py()
             sizes = [None] if isinstance(text, str) else self._sentences[position].tolist()
             parts = list(zip([text] if isinstance(text, str) else text, sizes, strict=True))
-        found, surface = [], []
+        ids_of_source, surface = [], []
         for part, size in parts:
             encoding = self._tokenizer.encode(part)
-            found += encoding.ids[:size]
+            ids_of_source += encoding.ids[:size]
             surface += [part[start:stop] for start, stop in encoding.offsets[:size]]
         forms = [str(self._tokenizer.id_to_token(number)) for number in ids]
-        if found != ids:  # an empty text, kept as one unknown token, or one without its source
+        if ids_of_source != ids:  # an empty text (one unknown token), or one without its source
             return forms
         return [seen or form for seen, form in zip(surface, forms, strict=True)]

@@ -1,4 +1,4 @@
-"""Hashes of the files of a local corpus, which decide its content."""
+"""Hashes of the files of a local corpus, which identify its content."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _FRONT_MATTER = re.compile(rb"\s*---[\r\n]+(.*?)[\r\n]+---", re.DOTALL)
 
 
 def digests(folder: Path, files: Iterable[Path] | None = None) -> dict[str, str]:
-    """SHA-256 of files by their names within the folder; None: of all that are not hidden.
+    """SHA-256 of files by their paths within the folder; None: of all files that are not hidden.
 
     Raises:
-        InputError: One of them cannot be read.
+        InputError: A file cannot be read.
     """
     if files is None:
         files = []
         for parent, folders, names in os.walk(folder, followlinks=True):
             folders[:] = [name for name in folders if not name.startswith(".")]
             files += [Path(parent, name) for name in names if not name.startswith(".")]
-    found, root = {}, folder.resolve()
+    hashes, root = {}, folder.resolve()
     for file in files:
         try:
             state = file.stat()
@@ -33,14 +33,14 @@ def digests(folder: Path, files: Iterable[Path] | None = None) -> dict[str, str]
         except OSError as error:
             raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
         start = folder if file.is_relative_to(folder) else root  # `datasets` resolves the folder
-        found[Path(os.path.relpath(file, start)).as_posix()] = digest
-    return found
+        hashes[Path(os.path.relpath(file, start)).as_posix()] = digest
+    return hashes
 
 
 def description(folder: Path) -> dict[str, str]:
-    """Hash of a folder's metadata of its data files, such as column types; empty without any.
+    """Hash of a folder's metadata, such as column types; empty where it has none.
 
-    `datasets` reads the YAML in front of README.md and two files of its own.
+    `datasets` reads the YAML front matter of README.md and two other files.
     """
     names = ("README.md", ".huggingface.yaml", "dataset_infos.json")
     try:

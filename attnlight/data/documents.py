@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow
     from datasets import Dataset
 
-ENCODE_CHARACTERS = 1_000_000  # `tokenizers` takes about 20 bytes a character
+ENCODE_CHARACTERS = 1_000_000  # `tokenizers` needs about 20 bytes per character
 
 
 @dataclass
@@ -26,9 +26,9 @@ class Documents:
 
     Attributes:
         rows: Row of each in the source, (n,).
-        texts: What is tokenised: the text columns, or the ready tokens, joined with spaces.
-        words: The ready tokens, or None.
-        extras: Per-token columns of the ready tokens.
+        texts: Strings to tokenise: the text columns or the pre-split tokens, joined with spaces.
+        words: The pre-split tokens, or None.
+        extras: Per-token columns of the pre-split tokens.
     """
 
     rows: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Documents:
     extras: dict[str, list[list[float]]]
 
     def chunks(self) -> Iterator[Documents]:
-        """The same documents in parts of limited length."""
+        """The same documents in parts of limited total length."""
         ends = np.cumsum([len(text) for text in self.texts])
         cuts = (np.flatnonzero(np.diff(ends // ENCODE_CHARACTERS)) + 1).tolist()
         for start, stop in zip([0, *cuts], [*cuts, len(self.texts)], strict=True):
@@ -47,14 +47,14 @@ class Documents:
 
 
 class DocumentReader:
-    """Reads documents of a source a chunk at a time.
+    """Reads the documents of a source in chunks.
 
     Args:
         rows: The source's rows.
-        source: Where they come from: its text or token columns.
+        source: The source, which names its text or token columns.
         extras: Per-token columns of the token lists; whole numbers are stored in one byte each,
             others in four.
-        joint: What stands between the texts of several columns.
+        joint: Separator between the texts of several columns.
         line_breaks: Read a backslash before an n as a line break.
 
     Raises:
@@ -121,9 +121,9 @@ class DocumentReader:
                     raise InputError(
                         f"column {name} of {self.source} cannot be stored as {kind}: {error}"
                     ) from error
-                extras[name] = [found or [] for found in values]
-                for row, found, tokens in zip(chunk, extras[name], words, strict=True):
-                    if len(found) != len(tokens) or None in found:
+                extras[name] = [numbers or [] for numbers in values]
+                for row, numbers, tokens in zip(chunk, extras[name], words, strict=True):
+                    if len(numbers) != len(tokens) or None in numbers:
                         raise InputError(
                             f"row {row} of {self.source} has {len(tokens)} tokens; {name} must have "
                             "a number for each"
@@ -132,5 +132,5 @@ class DocumentReader:
             yield from Documents(chunk, texts, words, extras).chunks()
 
     def texts(self, rows: NDArray[np.int64]) -> Iterator[list[str]]:
-        """The texts alone."""
+        """The texts of these rows, in chunks."""
         return (documents.texts for documents in self(rows))

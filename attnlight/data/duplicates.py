@@ -15,7 +15,7 @@ Rows = NDArray[np.int64]
 def text_keys(texts: Iterable[Sequence[str]], rows: Rows, size: int) -> Keys:
     """A number for the text of each row of a source, (size,): equal for equal texts.
 
-    White space does not count. It is 0 for texts without a word and for rows that are not read.
+    White space is ignored. The number is 0 for texts without a word and for rows that are not read.
 
     Args:
         texts: The texts of `rows`, in chunks.
@@ -32,20 +32,20 @@ def text_keys(texts: Iterable[Sequence[str]], rows: Rows, size: int) -> Keys:
 
 
 def also_in(keys: Mapping[str, Keys]) -> dict[str, dict[str, dict[str, int]]]:
-    """How many texts of each split occur in an earlier one, too, for `corpus.json`.
+    """How many texts of each split also occur in an earlier one, for `corpus.json`.
 
-    Texts without a word are left out.
+    Texts without a word are not counted.
 
     Args:
         keys: `text_keys` of each split's texts, in the order of the splits.
 
     Returns:
-        By split `{"also_in": {earlier split: texts}}`, empty where there are none.
+        By split, `{"also_in": {earlier split: texts}}`, or `{}` where there are none.
     """
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for split, own in keys.items():
-        words = own[own != 0]
-        counts = {earlier: int(np.isin(words, keys[earlier]).sum()) for earlier in found}
+    result: dict[str, dict[str, dict[str, int]]] = {}
+    for split, split_keys in keys.items():
+        words = split_keys[split_keys != 0]
+        counts = {earlier: int(np.isin(words, keys[earlier]).sum()) for earlier in result}
         counts = {earlier: count for earlier, count in counts.items() if count}
-        found[split] = {"also_in": counts} if counts else {}
-    return found
+        result[split] = {"also_in": counts} if counts else {}
+    return result

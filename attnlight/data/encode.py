@@ -1,4 +1,4 @@
-"""From the rows of a source to a split of a prepared corpus."""
+"""Encode the rows of a source and write them as a split of a prepared corpus."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from attnlight.errors import InputError
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_SENTENCES = 1000  # encoded at a time
+_SENTENCES = 1000  # sentences encoded at a time
 
 
 def write_split(
@@ -38,15 +38,15 @@ def write_split(
     """Write a split of a prepared corpus (`CorpusDataModule`) without holding it in memory.
 
     Args:
-        folder: Folder to write; `<folder>.arrow` is used on the way.
+        folder: Folder to write; `<folder>.arrow` is a temporary file.
         part: The split.
         tokenizer: Tokenizer of the corpus.
-        sentences: How texts become sentences, where they do: `sentences` then holds the ids of
-            each, and `text` is a list of them.
+        sentences: How texts are split into sentences; None: they are not. If they are, the column
+            `sentences` holds the number of ids of each, and `text` is a list of sentences.
 
     Returns:
-        Documents that had no token and are kept as one unknown token (`empty`), and what limits of
-        sentences cut (`SentenceIds.cut`).
+        Number of documents without a token, which are stored as one unknown token (`empty`), and
+        what the limits on sentences cut (`SentenceIds.cut`).
     """
     import pyarrow
 
@@ -67,9 +67,13 @@ def write_split(
                 "label": part.labels[documents.rows],
             }
             if sentences is not None:
-                found = encode_sentences(tokenizer, documents.texts, sentences)
-                columns |= {"tokens": found.ids, "sentences": found.sizes, "text": found.texts}
-                counts.update(found.cut, empty=int(found.empty.sum()))
+                encoded = encode_sentences(tokenizer, documents.texts, sentences)
+                columns |= {
+                    "tokens": encoded.ids,
+                    "sentences": encoded.sizes,
+                    "text": encoded.texts,
+                }
+                counts.update(encoded.cut, empty=int(encoded.empty.sum()))
             else:
                 ids, empty = encode_texts(tokenizer, documents.texts)
                 columns |= {"tokens": ids, "text": documents.texts, "words": documents.words}
@@ -83,7 +87,7 @@ def write_split(
 def _follow_tokens(
     documents: Documents, tokenizer: Tokenizer, ids: list[list[int]]
 ) -> dict[str, Any]:
-    """Each token's value is that of the word it begins in; 0 for boundaries and empty texts."""
+    """Give each token the value of the word it begins in; 0 on boundaries and in empty texts."""
     extras: dict[str, list[NDArray[np.float64]]] = {name: [] for name in documents.extras}
     if not extras:
         return {}
@@ -114,19 +118,18 @@ def write_tagged(
 ) -> None:
     """Write a split of sentences with a tag for each token.
 
-    Columns: `index`, `length`, `tokens`, `tags` (labels), those of the target and of the features,
-    and `words`.
+    Columns: `index`, `length`, `tokens`, `tags` (labels), the target's, the features', and `words`.
 
     Args:
-        folder: Folder to write; `<folder>.arrow` is used on the way.
+        folder: Folder to write; `<folder>.arrow` is a temporary file.
         part: The split.
         tokenizer: Tokenizer of the corpus, which makes one token of each word.
-        features: What else is kept of each token.
+        features: Features of each token to store.
         numbers: Number of each tag.
-        target: What is asked of a sentence.
-        strict: Refuse an I that goes on with no chunk of its type.
-        keys: A number for each row of the source: modulo the length of its sentence, the token that
-            `marked` asks for.
+        target: What is predicted of a sentence.
+        strict: Refuse an I that does not continue a chunk of its type.
+        keys: A number for each row of the source: modulo the length of its sentence, the position
+            of the token whose tag the target `marked` predicts.
 
     Raises:
         InputError: A tag is unknown or breaks the scheme, or a word is not one token.
@@ -140,30 +143,32 @@ def write_tagged(
         packed = name.startswith(CHARACTERS)
         kinds[name] = pyarrow.list_(pyarrow.int64() if packed else pyarrow.int32())
     kinds["words"] = pyarrow.list_(pyarrow.string())
-    before = [BOS] if target.name == "sentence" else []
-    unasked, sentences = [PAD] * len(before), part.reader(part.rows)
+    boundary = [BOS] if target.name == "sentence" else []
+    boundary_features, sentences = [PAD] * len(boundary), part.reader(part.rows)
     with split_writer(folder, kinds) as write:
         while chunk := list(islice(sentences, _SENTENCES)):
             ids, _ = encode_texts(tokenizer, [" ".join(sentence.words) for sentence in chunk])
-            for sentence, found in zip(chunk, ids, strict=True):
+            for sentence, tokens in zip(chunk, ids, strict=True):
                 check_tags(sentence.place, sentence.tags, numbers, strict)
-                if len(found) != len(sentence.words):
+                if len(tokens) != len(sentence.words):
                     raise InputError(
-                        f"{sentence.place} has {len(sentence.words)} words, but {len(found)} tokens."
+                        f"{sentence.place} has {len(sentence.words)} words, but {len(tokens)} ids."
                     )
             marked = [int(keys[sentence.row]) % len(sentence.words) for sentence in chunk]
             labels = [
                 target.labels(sentence.tags, numbers, place)
                 for sentence, place in zip(chunk, marked, strict=True)
             ]
-            asked = [[int(label != IGNORED) for label in found] for found in labels]
-            seen = [features.encode(sentence.words, sentence.pos) for sentence in chunk]
+            marks = [[int(label != IGNORED) for label in row] for row in labels]
+            sentence_features = [
+                features.encode(sentence.words, sentence.pos) for sentence in chunk
+            ]
             columns = {
-                name: [unasked + values[name].tolist() for values in seen]
+                name: [boundary_features + values[name].tolist() for values in sentence_features]
                 for name in features.rules.columns
             }
-            columns |= dict.fromkeys(target.columns, asked)
+            columns |= dict.fromkeys(target.columns, marks)
             columns |= {"index": [sentence.row for sentence in chunk]}
-            columns |= {"length": [len(found) for found in labels], TAGS: labels}
-            columns |= {"tokens": [before + found for found in ids]}
+            columns |= {"length": [len(row) for row in labels], TAGS: labels}
+            columns |= {"tokens": [boundary + tokens for tokens in ids]}
             write(columns | {"words": [sentence.words for sentence in chunk]})

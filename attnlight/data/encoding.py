@@ -1,4 +1,4 @@
-"""How the corpus of a trained model was encoded, so that another one can be encoded alike."""
+"""How a trained model's corpus was encoded, so that another corpus can be encoded alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Encoding:
-    """The encoding that a checkpoint holds.
+    """The encoding stored in a checkpoint.
 
     Attributes:
         corpus: Fingerprint of the corpus that the model was trained on.
@@ -31,12 +31,12 @@ class Encoding:
     sentences: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, held: Mapping[str, Any]) -> Self | None:
-        """From what a task keeps in its checkpoint; None where it was trained without a corpus."""
-        if held["corpus"] is None:
+    def from_checkpoint(cls, metadata: Mapping[str, Any]) -> Self | None:
+        """The encoding in the metadata of a checkpoint; None where the model had no corpus."""
+        if metadata["corpus"] is None:
             return None
-        classes = tuple(map(str, held["classes"]))
-        return cls(held["corpus"], held["tokenizer"], classes, held.get("sentences"))
+        classes = tuple(map(str, metadata["classes"]))
+        return cls(metadata["corpus"], metadata["tokenizer"], classes, metadata.get("sentences"))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -46,19 +46,18 @@ class Encoding:
         return Tokenizer.from_str(self.tokenizer_json)
 
     def identity(self) -> dict[str, Any]:
-        """What decides the content of a corpus that is encoded so, as plain JSON."""
+        """The parts of the encoding that determine a corpus's content, as plain JSON."""
         digest = hashlib.sha256(self.tokenizer_json.encode()).hexdigest()[:16]
         return {"tokenizer": digest, "classes": list(self.classes), "sentences": self.sentences}
 
     def require_classes(self, names: Sequence[str], corpus: str) -> None:
-        """Refuse a corpus whose classes have other names; their order does not matter.
+        """Check that a corpus has the same class names, in any order.
 
         Raises:
-            InputError: They have.
+            InputError: Its class names differ.
         """
         if set(names) != set(self.classes):
             raise InputError(
-                f"{corpus} has the classes {', '.join(names)}, the checkpoint "
-                f"{', '.join(self.classes)}: a model is evaluated on a corpus with its own classes, "
-                "which `classes` of `data` can name alike."
+                f"{corpus} has the classes {', '.join(names)}; the checkpoint's model expects "
+                f"{', '.join(self.classes)}: rename them with `classes` of `data`."
             )

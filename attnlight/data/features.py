@@ -14,8 +14,8 @@ from attnlight.batch import PAD, UNK
 from attnlight.errors import InputError
 
 CHARACTERS = "characters"
-_FIRST = UNK + 1  # ids of a feature's values; before them padding and unknown values
-PACKED = 8  # characters in a number of 64 bits, one byte each from the lowest up
+_FIRST = UNK + 1  # first id of a feature's values, after padding and unknown values
+PACKED = 8  # characters in a 64-bit number, one byte each, lowest byte first
 _BYTE = 256
 _CASES = ("lower", "title", "upper", "mixed", "digit", "other")
 
@@ -25,12 +25,12 @@ class FeatureRules:
     """Which features a token has.
 
     Args:
-        suffixes: Lengths of endings, each a feature `suffix_<length>`; shorter words are whole.
-        case: Whether letters are lower-case, upper-case, title-case or mixed, or there is a digit
-            or no letter: the feature `case`.
-        characters: Characters of a word to read, a multiple of 8, of longer words as many from
-            the front as from the back; 0: none.
-        pos: The corpus's part-of-speech tags: the feature `pos`.
+        suffixes: Lengths of suffixes, each a feature `suffix_<length>`; shorter words are not cut.
+        case: Use the feature `case`: lower-case, upper-case, title-case, mixed, with a digit, or
+            without letters.
+        characters: Number of characters of a word to read, a multiple of 8; of longer words, half
+            from the front and half from the back; 0: none.
+        pos: Use the corpus's part-of-speech tags, the feature `pos`.
 
     Raises:
         InputError: A number is out of range.
@@ -55,30 +55,30 @@ class FeatureRules:
     def columns(self) -> list[str]:
         """Names of the per-token columns, in `TextBatch.extras` as (B, N) each.
 
-        Characters are packed, eight in each `characters_<n>`, one byte each from the lowest up.
+        Characters are packed, eight in each `characters_<n>`, one byte each, lowest byte first.
         """
         packed = [f"{CHARACTERS}_{number}" for number in range(self.characters // PACKED)]
         named = [f"suffix_{length}" for length in self.suffixes]
         return named + ["case"] * self.case + ["pos"] * self.pos + packed
 
     def values(self, words: Sequence[str], pos: Sequence[str] | None) -> dict[str, list[str]]:
-        """Values of the features that have one per token, of the T tokens of a sentence."""
-        found = {f"suffix_{n}": [word[-n:].lower() for word in words] for n in self.suffixes}
+        """Values of the features with one value per token, for the T tokens of a sentence."""
+        values = {f"suffix_{n}": [word[-n:].lower() for word in words] for n in self.suffixes}
         if self.case:
-            found["case"] = [_case(word) for word in words]
+            values["case"] = [_case(word) for word in words]
         if self.pos:
-            found["pos"] = list(pos or ())
-        return found
+            values["pos"] = list(pos or ())
+        return values
 
 
 @dataclass(frozen=True)
 class TokenFeatures:
-    """Features and the values that have an id of their own.
+    """Features and the values that have ids.
 
     Args:
         rules: Which features there are.
-        tables: Values by feature, in the order of their ids, which begin at 2: 0 is padding, 1 is
-            a value that the training sentences lack.
+        tables: Values by feature, in the order of their ids, which begin at 2: 0 is padding, 1 a
+            value that does not occur in the training sentences.
     """
 
     rules: FeatureRules = field(default_factory=FeatureRules)
@@ -103,20 +103,20 @@ class TokenFeatures:
         Args:
             rules: Which features there are.
             sentences: Words and part-of-speech tags of each.
-            occurrences: Sentences that a suffix or character must occur in.
+            occurrences: Minimum number of sentences that contain a suffix or character.
         """
-        found: dict[str, Counter[str]] = {name: Counter() for name in rules.values([], [])}
+        counters: dict[str, Counter[str]] = {name: Counter() for name in rules.values([], [])}
         characters: Counter[str] = Counter()
         for words, pos in sentences:
             for name, values in rules.values(words, pos).items():
-                found[name].update(set(values))
+                counters[name].update(set(values))
             if rules.characters:
                 characters.update(set("".join(words)))
         tables = {
             name: _CASES
             if name == "case"
             else _frequent(counts, 1 if name == "pos" else occurrences)
-            for name, counts in found.items()
+            for name, counts in counters.items()
         }
         if rules.characters:
             tables[CHARACTERS] = _frequent(characters, occurrences)[: _BYTE - _FIRST]
@@ -133,12 +133,12 @@ class TokenFeatures:
         """The columns of a sentence of T tokens, (T,) each.
 
         Raises:
-            InputError: Part-of-speech tags are a feature, and there is not one for each word.
+            InputError: Part-of-speech tags are a feature, but there is not one for each word.
         """
         if self.rules.pos and len(pos or ()) != len(words):
             raise InputError(
-                f"part-of-speech tags are a feature: give one for each of {len(words)} words, not "
-                f"{len(pos or ())}."
+                f"part-of-speech tags are a feature: expected one for each of {len(words)} words, "
+                f"but {len(pos or ())} are given."
             )
         ids: dict[str, dict[str, int]] = self._ids  # type: ignore[attr-defined]
         columns = {
@@ -146,24 +146,27 @@ class TokenFeatures:
             for name, values in self.rules.values(words, pos).items()
         }
         if size := self.rules.characters:
-            known, spelled = ids[CHARACTERS], np.full((len(words), size), PAD, np.uint8)
+            character_ids, spelled = ids[CHARACTERS], np.full((len(words), size), PAD, np.uint8)
             for row, word in zip(spelled, words, strict=True):
-                read = word if len(word) <= size else word[: size // 2] + word[-(size // 2) :]
-                row[: len(read)] = [known.get(character, UNK) for character in read]
-            packed = spelled.view("<i8").astype(np.int64)  # eight in a number, (T, characters / 8)
+                characters = word if len(word) <= size else word[: size // 2] + word[-(size // 2) :]
+                row[: len(characters)] = [
+                    character_ids.get(character, UNK) for character in characters
+                ]
+            packed = spelled.view("<i8").astype(np.int64)  # (T, characters / 8)
             columns |= {f"{CHARACTERS}_{n}": column for n, column in enumerate(packed.T)}
         return columns
 
-    def held(self) -> dict[str, Any]:
-        """Everything as plain values, for files."""
+    def as_dict(self) -> dict[str, Any]:
+        """Rules and tables as plain values, for files."""
         rules = asdict(self.rules) | {"suffixes": list(self.rules.suffixes)}
-        return {"rules": rules, "tables": {name: list(held) for name, held in self.tables.items()}}
+        tables = {name: list(values) for name, values in self.tables.items()}
+        return {"rules": rules, "tables": tables}
 
     @classmethod
-    def of(cls, held: Mapping[str, Any]) -> TokenFeatures:
-        """What `held` returned."""
-        rules = held["rules"] | {"suffixes": tuple(held["rules"]["suffixes"])}
-        return cls(FeatureRules(**rules), held["tables"])
+    def from_dict(cls, state: Mapping[str, Any]) -> TokenFeatures:
+        """Features from the result of `as_dict`."""
+        rules = state["rules"] | {"suffixes": tuple(state["rules"]["suffixes"])}
+        return cls(FeatureRules(**rules), state["tables"])
 
 
 def _case(word: str) -> str:
@@ -179,6 +182,6 @@ def _case(word: str) -> str:
 
 
 def _frequent(counts: Counter[str], occurrences: int) -> list[str]:
-    """Values by falling count, alphabetical where that is equal."""
-    kept = [value for value, count in counts.items() if count >= occurrences]
-    return sorted(kept, key=lambda value: (-counts[value], value))
+    """Values by descending count, ties in alphabetical order."""
+    frequent = [value for value, count in counts.items() if count >= occurrences]
+    return sorted(frequent, key=lambda value: (-counts[value], value))

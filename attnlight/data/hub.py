@@ -1,4 +1,4 @@
-"""The Hugging Face hub, asked once whether it answers."""
+"""Check once whether the Hugging Face hub is reachable."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SECONDS = 10
 
 @contextmanager
 def offline_if_unreachable() -> Iterator[None]:
-    """Read from the hub's local cache in the block where the hub does not answer.
+    """Read from the hub's local cache within the block if the hub is unreachable.
 
-    `datasets` turns to its cache as well, but only after five tries of the same request.
+    `datasets` falls back to its cache as well, but only after five attempts.
     """
     import datasets
 
     before = datasets.config.HF_HUB_OFFLINE
-    datasets.config.HF_HUB_OFFLINE = before or not _answers(datasets.config.HF_ENDPOINT)
+    datasets.config.HF_HUB_OFFLINE = before or not _is_reachable(datasets.config.HF_ENDPOINT)
     try:
         yield
     finally:
@@ -29,14 +29,14 @@ def offline_if_unreachable() -> Iterator[None]:
 
 
 @cache
-def _answers(endpoint: str) -> bool:
-    """Whether the hub answers at all; a refusal is an answer."""
+def _is_reachable(endpoint: str) -> bool:
+    """Whether the hub responds at all; an HTTP error is a response."""
     try:
         urlopen(Request(endpoint, method="HEAD"), timeout=_SECONDS).close()
     except HTTPError:
         return True
     except URLError as error:
-        return isinstance(error.reason, ssl.SSLError)  # `datasets` has certificates of its own
+        return isinstance(error.reason, ssl.SSLError)  # `datasets` uses its own certificates
     except OSError:
         return False
     return True

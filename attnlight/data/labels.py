@@ -1,4 +1,4 @@
-"""Labels of a source as numbers of classes."""
+"""Read the labels of a source as class numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 Value = int | str
-_DISTINCT = 20  # a column with more rows than this, each of another value, does not hold classes
+_DISTINCT = 20  # a column with more rows than this and a different value in each has no classes
 _SHOWN = 30
 
 
@@ -30,45 +30,47 @@ def read_labels(
 
     Args:
         rows: The source's n rows.
-        source: Where they come from: its `label` column and its `classes`.
-        names: The corpus's classes, which the training split has decided; None for that split.
+        source: The source, which names its `label` column and its `classes`.
+        names: The corpus's classes, as set by the training split; None for that split.
 
     Returns:
-        The classes, and each row's number among them, (n,), -1 where `classes` drops its label.
+        The classes, and each row's class number, (n,), -1 where `classes` drops its label.
 
     Raises:
-        InputError: The column is missing, holds no labels, lacks some, is -1 throughout or has
-            another label on each row; `classes` lists a label twice or one that the source does not
-            have; or a label is outside the classes.
+        InputError: The column is missing, empty or incomplete, is -1 in all rows or has a different
+            value in each row; `classes` lists a label twice or one that the source lacks; or a
+            label is not among the classes.
     """
     import pandas
 
     column = _column(rows, source)
-    row_values, found = pandas.factorize(column.to_pandas(), sort=True)
-    values: list[Value] = found.tolist()
+    row_values, distinct = pandas.factorize(column.to_pandas(), sort=True)
+    values: list[Value] = distinct.tolist()
     if set(values) == {-1}:
         raise InputError(
-            f"{source} is labelled -1 throughout: its labels are not published; name another split, "
-            "or take texts to test on from the training texts with `test_fraction: 0.2`"
+            f"{source} has label -1 in all rows: its labels are not published; name another split, "
+            "or split test texts off the training texts with `test_fraction: 0.2`"
         )
     if names is None and len(values) == len(rows) > _DISTINCT:
         raise InputError(
-            f"column {source.label} of {source} has another value on each of the {len(rows)} rows: "
-            f"name the column of classes in label; there are {', '.join(rows.column_names)}"
+            f"column {source.label} of {source} has a different value in each of {len(rows)} rows: "
+            f"set label to the column of classes, one of {', '.join(rows.column_names)}"
         )
-    # Labels to which the corpus itself gives names, whether they occur or not.
-    own: dict[Value, str] = dict(enumerate(getattr(rows.features[str(source.label)], "names", ())))
-    named = own or {value: str(value) for value in values}
+    # Labels that the corpus itself names, whether they occur or not.
+    label_names: dict[Value, str] = dict(
+        enumerate(getattr(rows.features[str(source.label)], "names", ()))
+    )
+    named = label_names or {value: str(value) for value in values}
     if source.classes is not None:
-        complete = names is None or bool(own)
+        complete = names is None or bool(label_names)
         named = _chosen(source, named, complete, is_text(column.type))
     if names is None:
         names = list(source.classes or dict.fromkeys(named.values()))
     for value in values:
         if named.get(value) not in names and (value in named or source.classes is None):
             raise InputError(
-                f"{source} has label {value!r}, outside the classes {_some(names)}; list the labels "
-                "to use in classes, and rows with others are dropped"
+                f"{source} has label {value!r}, which is not among the classes {_some(names)}; "
+                "list the labels to use in classes, and rows with others are dropped"
             )
     places = {name: place for place, name in enumerate(names)}
     numbers = [places[named[value]] if value in named else -1 for value in values]
@@ -84,48 +86,48 @@ def _column(rows: Dataset, source: Source) -> pyarrow.ChunkedArray:
         raise InputError(f"no row of {source} has a {source.label}")
     if pyarrow.types.is_boolean(column.type):
         column = column.cast(pyarrow.int8())
-    if pyarrow.types.is_floating(column.type):  # whole numbers with gaps, as a CSV file has them
+    if pyarrow.types.is_floating(column.type):  # integers with missing values, as read from CSV
         with suppress(pyarrow.ArrowInvalid):
             column = column.cast(pyarrow.int64())
     if not (pyarrow.types.is_integer(column.type) or is_text(column.type)):
         raise InputError(
-            f"column {source.label} of {source} holds {column.type}; a label is a whole number "
-            "or a string"
+            f"column {source.label} of {source} holds {column.type}; expected whole numbers "
+            "or strings"
         )
     if column.null_count:
         first = column.is_null().to_pylist().index(True)
         raise InputError(
-            f"{column.null_count} of the {len(column)} rows of {source} have no {source.label}, first "
-            f"row {first} (from 0): fill them in or take them out of the corpus"
+            f"{column.null_count} of the {len(column)} rows of {source} have no {source.label}, "
+            f"first row {first} (from 0): fill them in or remove those rows from the corpus"
         )
     return column
 
 
 def _chosen(
-    source: Source, known: dict[Value, str], complete: bool, text: bool
+    source: Source, label_names: dict[Value, str], complete: bool, text: bool
 ) -> dict[Value, str]:
     """Class of each label that `classes` lists; other labels are dropped.
 
     Args:
-        source: Its `classes` list numbers, or names of labels.
-        known: Name of each label.
-        complete: Whether labels that are not known are mistakes: a test split may lack a label.
+        source: Its `classes` list labels by number or by name.
+        label_names: Name of each label.
+        complete: Whether to refuse labels outside `label_names`; a test split may lack a label.
         text: Whether labels are strings.
     """
-    by_name = {name: value for value, name in known.items()}
+    by_name = {name: value for value, name in label_names.items()}
     named: dict[Value, str] = {}
     for name, labels in (source.classes or {}).items():
         for label in labels if isinstance(labels, list) else [labels]:
             value = label if isinstance(label, int) else by_name.get(label, label)
             value = str(label) if text else value
-            if complete and value not in known:
-                hint = did_you_mean(str(label), map(str, (*known, *known.values())))
+            if complete and value not in label_names:
+                hint = did_you_mean(str(label), map(str, (*label_names, *label_names.values())))
                 if isinstance(label, bool):
                     hint = " (put yes, no, on, off, true and false in quotes: YAML reads them as "
                     hint += "truth values)"
                 raise InputError(
-                    f"classes lists {label!r} for {name!r}, which is no label of {source}{hint}; "
-                    f"its labels are {_some(map(repr, known))}"
+                    f"classes lists {label!r} for {name!r}, which is not a label of {source}{hint}; its "
+                    f"labels are {_some(map(repr, label_names))}"
                 )
             if value in named:
                 raise InputError(f"classes lists label {label!r} of {source} twice")

@@ -1,4 +1,4 @@
-"""Splits of a corpus on their way into its prepared folder."""
+"""Open and select the splits of a corpus before they are encoded."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from attnlight.data.conll import load_columns
 from attnlight.data.documents import DocumentReader
 from attnlight.data.duplicates import also_in, text_keys
-from attnlight.data.selection import Kept, Selection
+from attnlight.data.selection import SelectedRows, Selection
 from attnlight.data.sources import Source
-from attnlight.data.splits import CURES
+from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.tagged import TaggedReader
 from attnlight.data.tokenization import TextRules, count_tokens
 from attnlight.errors import InputError
@@ -24,8 +24,8 @@ AnyReader = TypeVar("AnyReader", DocumentReader, TaggedReader)
 
 
 @dataclass(kw_only=True)
-class Part(Kept, Generic[AnyReader]):
-    """A split on its way.
+class Part(SelectedRows, Generic[AnyReader]):
+    """A split before it is encoded: selected rows, their reader and their labels.
 
     Attributes:
         reader: Reads the source.
@@ -43,12 +43,12 @@ class Part(Kept, Generic[AnyReader]):
 def open_documents(
     reader: DocumentReader, labels: NDArray[np.int64], rules: TextRules, selection: Selection
 ) -> Part[DocumentReader]:
-    """The split of all texts that have a class and a length within the limits.
+    """A split of the texts that have a class and a length within the limits.
 
     Args:
         reader: Reads the source.
         labels: Class of each of its rows, -1 for those to drop, (rows,).
-        rules: What a token is.
+        rules: How texts become tokens.
         selection: The limits.
 
     Raises:
@@ -56,28 +56,28 @@ def open_documents(
     """
     part = Part(str(reader.source), np.arange(len(labels)), reader=reader, labels=labels)
     part.keep(np.flatnonzero(labels >= 0), "classes", reader.source.classes)
-    least, most = selection.min_tokens, selection.max_tokens
-    if (least, most) != (None, None):
+    low, high = selection.min_tokens, selection.max_tokens
+    if (low, high) != (None, None):
         tokens = count_tokens(rules, part.texts())
-        if least is not None:
-            part.keep(part.rows[tokens >= least], "min_tokens", least)
-            tokens = tokens[tokens >= least]
-        if most is not None:
-            part.keep(part.rows[tokens <= most], "max_tokens", most)
+        if low is not None:
+            part.keep(part.rows[tokens >= low], "min_tokens", low)
+            tokens = tokens[tokens >= low]
+        if high is not None:
+            part.keep(part.rows[tokens <= high], "max_tokens", high)
     return part
 
 
 def open_sentences(
     split: str, source: Source, columns: Sequence[int | str], scratch: Path
 ) -> Part[TaggedReader]:
-    """The split of all rows that have a token.
+    """A split of the rows that have at least one token.
 
     Args:
         split: Name of the split.
-        source: Where it is.
+        source: The source of the split.
         columns: Columns of words, of tags and, where they are read, of part-of-speech tags: names,
             or, where the source is a folder of column files, numbers.
-        scratch: Folder for what reading leaves behind, the same for all splits of a corpus.
+        scratch: Folder for temporary files, the same for all splits of a corpus.
 
     Raises:
         InputError: A column is missing or of another type, or the column file is missing.
@@ -89,15 +89,15 @@ def open_sentences(
     if numbers:
         if source.folder is None:
             raise InputError(
-                f"{source.path} is no local folder; numbered columns are those of column files in "
-                "one."
+                f"{source.path} is not a local folder; column numbers need column files in a local "
+                "folder."
             )
         file = source.folder / str(source.split)
         if not file.is_file():
             raise InputError(f"there is no column file {file}.")
         rows = load_columns(file, numbers, scratch / f"{split}.columns")
     else:
-        rows = source.load(scratch, CURES[split])
+        rows = source.load(scratch, MISSING_SPLIT_ADVICE[split])
     reader = TaggedReader(rows, source, [str(column) for column in columns], file)
     words = rows.select_columns(reader.columns[:1]).with_format("arrow")[:][reader.columns[0]]
     lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(words), 0).to_numpy()
@@ -107,40 +107,40 @@ def open_sentences(
     return part
 
 
-def divide(
+def select_splits(
     parts: Mapping[str, Part[AnyReader]], selection: Selection, complete: bool = True
 ) -> tuple[dict[str, Part[AnyReader]], dict[str, dict[str, dict[str, int]]]]:
-    """All splits after selection, in order, and how many of their texts another one has, too.
+    """All splits after selection, in order, and how many of their texts also occur in another one.
 
     Args:
-        parts: The splits that have a source; others are taken from the training texts.
-        selection: What is split off and chosen.
-        complete: Refuse a subset of a split that is not there.
+        parts: The splits with a source; others are split off the training texts.
+        selection: Which texts are split off and chosen.
+        complete: Refuse a subset of a split that the corpus lacks.
 
     Returns:
-        The splits, and for each what `also_in` counts.
+        The splits, and the counts of `also_in` for each.
 
     Raises:
-        InputError: No text can be split off, or `subset` asks for more than there are.
+        InputError: No text can be split off, or `subset` exceeds the number of texts.
     """
     keys = {
         split: text_keys(part.texts(), part.rows, len(part.labels)) for split, part in parts.items()
     }
     if train := parts.get("train"):
-        moved = selection.divide(train, train.labels, keys["train"])
+        moved = selection.split_off(train, train.labels, keys["train"])
         parts, keys = {**parts, **moved}, keys | dict.fromkeys(moved, keys["train"])
-    parts = {split: parts[split] for split in CURES if split in parts}
-    selection.cut(parts, complete)
+    parts = {split: parts[split] for split in MISSING_SPLIT_ADVICE if split in parts}
+    selection.apply_subsets(parts, complete)
     return parts, also_in({split: keys[split][part.rows] for split, part in parts.items()})
 
 
-def count_words(split: str, counts: dict[str, Any]) -> str:
+def describe_counts(split: str, counts: dict[str, Any]) -> str:
     """Counts of a split in words: "test 7 (1 empty, kept as one unknown token; 2 also in train)"."""
     kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
     notes = [f"split {counts['split']}"] if "split" in counts else []
     notes += [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
     if counts.get("cut"):
-        lost = f"{counts['cut_sentences']:,} sentences and {counts['cut_tokens']:,} tokens"
-        notes.append(f"{counts['cut']:,} cut by {lost}")
+        removed = f"{counts['cut_sentences']:,} sentences and {counts['cut_tokens']:,} tokens"
+        notes.append(f"{counts['cut']:,} cut by {removed}")
     notes += [f"{n:,} also in {other}" for other, n in counts.get("also_in", {}).items()]
     return f"{split} {counts['rows']:,}" + (f" ({'; '.join(notes)})" if notes else "")

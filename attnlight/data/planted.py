@@ -1,4 +1,4 @@
-"""The planted corpus: texts whose evidence is known, drawn in bulk."""
+"""The planted corpus: generated texts with known evidence, drawn in bulk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHUNK = 10_000
 
 
 class PlantedTexts(NamedTuple):
-    """Texts of a chunk; `tokens` and `evidence` run over all texts, (sum of lengths,)."""
+    """Texts of a chunk; `tokens` and `evidence` are concatenated over texts, (sum of lengths,)."""
 
     labels: NDArray[np.int64]
     lengths: NDArray[np.int32]
@@ -27,11 +27,11 @@ class PlantedTexts(NamedTuple):
 
 @dataclass(frozen=True)
 class PlantedSpec:
-    """What decides a planted corpus, but for sizes; see `PlantedEvidence` for the meaning.
+    """Parameters of a planted corpus, except for sizes; documented in `PlantedEvidence`.
 
     Raises:
-        InputError: A value is out of range, distractors are not a minority, or a text of `min_tokens`
-            cannot hold its evidence.
+        InputError: A value is out of range, distractors are not a minority, or `min_tokens` words
+            cannot hold the evidence.
     """
 
     num_classes: int = 2
@@ -47,15 +47,15 @@ class PlantedSpec:
     corpus_seed: int = 0
 
     def __post_init__(self) -> None:
-        least = {"num_classes": 2, "vocabulary": 1, "keywords": 1, "redundancy": 1, "negators": 1}
-        for name, bound in {**least, "distractors": 0, "zipf": 0, "corpus_seed": 0}.items():
+        bounds = {"num_classes": 2, "vocabulary": 1, "keywords": 1, "redundancy": 1, "negators": 1}
+        for name, bound in {**bounds, "distractors": 0, "zipf": 0, "corpus_seed": 0}.items():
             require_at_least(bound, **{name: getattr(self, name)})
         if not 0 <= self.negation < 1:
             raise InputError(f"negation is {self.negation}; it must be in [0, 1).")
         if self.distractors >= self.redundancy:
             raise InputError(
                 f"distractors is {self.distractors} and redundancy {self.redundancy}; a text needs "
-                "more keywords of its own class than distractors."
+                "more keywords of its class than distractors."
             )
         needed = self.planted + 2 * self.pairs
         if not needed <= self.min_tokens <= self.max_tokens:
@@ -85,8 +85,8 @@ class PlantedSpec:
     def first_negator(self) -> int:
         """Id of the first negator.
 
-        Before it stand the fillers, by falling frequency; after all negators stand the keywords,
-        those of a class together, classes by label.
+        The ids are those of the fillers by descending frequency, then of the negators, then of the
+        keywords, grouped by class in the order of labels.
         """
         return len(SPECIAL_TOKENS) + self.vocabulary
 
@@ -102,7 +102,7 @@ class PlantedSpec:
         ]
 
     def tokenizer_json(self) -> str:
-        """A tokenizer that reads raw text ("filler12 not0 good3") as the corpus holds it."""
+        """A tokenizer that maps raw text ("filler12 not0 good3") to the corpus's ids."""
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
         vocabulary = {word: number for number, word in enumerate(self.words)}
@@ -112,9 +112,9 @@ class PlantedSpec:
         return str(tokenizer.to_str())
 
     def draw(self, split: int, size: int) -> Iterator[PlantedTexts]:
-        """The `size` texts of a split, numbered, in chunks; a function of these and the spec."""
+        """The `size` texts of split number `split`, in chunks; determined by these and the spec."""
         zipf = np.cumsum(np.arange(1, self.vocabulary + 1, dtype=np.float64) ** -self.zipf)
-        zipf /= zipf[-1]  # ends in exactly 1, which no draw reaches
+        zipf /= zipf[-1]  # ends in exactly 1, above every draw
         for chunk, start in enumerate(range(0, size, CHUNK)):
             rng, n = (
                 np.random.default_rng((self.corpus_seed, split, chunk)),
@@ -123,18 +123,20 @@ class PlantedSpec:
             lengths = rng.integers(self.min_tokens, self.max_tokens + 1, n, dtype=np.int32)
             labels = rng.integers(self.num_classes, size=n)
             negated = rng.random(n) < self.negation
-            away = rng.integers(1, self.num_classes, (n, self.distractors))
-            away = np.pad(away, ((0, 0), (self.redundancy, 0)))
-            # Class of each keyword, taken by itself, (n, planted).
-            kinds = ((labels - negated)[:, None] + away) % self.num_classes
-            counted = (kinds + negated[:, None]) % self.num_classes
+            class_offsets = rng.integers(1, self.num_classes, (n, self.distractors))
+            class_offsets = np.pad(class_offsets, ((0, 0), (self.redundancy, 0)))
+            # Class of each keyword without its negator, (n, planted).
+            keyword_classes = ((labels - negated)[:, None] + class_offsets) % self.num_classes
+            counted = (keyword_classes + negated[:, None]) % self.num_classes
             supports = np.where(counted == labels[:, None], 1, -1)
             keyword_at, negator_at = self._places(rng, lengths, negated)
 
             tokens = np.searchsorted(zipf, rng.random((n, self.max_tokens)), side="right")
             tokens += len(SPECIAL_TOKENS)
             evidence = np.zeros(tokens.shape, np.int8)
-            chosen = kinds * self.keywords + rng.integers(self.keywords, size=kinds.shape)
+            chosen = keyword_classes * self.keywords + rng.integers(
+                self.keywords, size=keyword_classes.shape
+            )
             chosen += self.first_negator + self.negators
             np.put_along_axis(tokens, keyword_at, chosen, axis=1)
             signs = np.where(negated[:, None], -1, supports)
@@ -155,9 +157,9 @@ class PlantedSpec:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Positions of keywords and of negators, both (n, planted), uniform over arrangements.
 
-        A text is an arrangement of units: a negator and the word after it, or one other word.
-        The first `planted` units hold the keywords; the negators lead these where the text is
-        negated, and the next `planted` units, which hold fillers, where it is not.
+        A text is an arrangement of units: a negator with the word after it, or a single word. The
+        first `planted` units hold the keywords. In a negated text the negators precede these; else
+        they precede the next `planted` units, which hold fillers.
         """
         units = self.max_tokens - self.pairs
         sizes = np.ones((len(lengths), units), np.int64)

@@ -1,4 +1,4 @@
-"""Folders that are written once, whole or not at all, and checked when they are opened."""
+"""Folders that are written once and atomically, and checked when they are opened."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from attnlight.errors import InputError
 from attnlight.files import named_errors, write_text
 
 MANIFEST = "manifest.json"  # size and CRC-32 of each file; written last
-_PASSED = ".passed.json"  # files that were found whole, and when each was modified
+_PASSED = ".passed.json"  # files that passed the check, with their modification times
 _PIECE = 1 << 20
 
 
@@ -27,7 +27,7 @@ def cache_root(folder: str | None = None) -> Path:
     """The folder of prepared corpora.
 
     Args:
-        folder: Where it is; None: `$ATTNLIGHT_CACHE`, or `attnlight` in `$XDG_CACHE_HOME`, or
+        folder: The folder; None: `$ATTNLIGHT_CACHE`, or `attnlight` in `$XDG_CACHE_HOME`, or
             `~/.cache/attnlight`.
     """
     named = folder or os.environ.get("ATTNLIGHT_CACHE")
@@ -42,27 +42,26 @@ def prepare_once(
     write: Callable[[Path], None],
     former: Callable[[Path], bool] | None = None,
 ) -> None:
-    """Make the folder `target` unless it is there and undamaged.
+    """Create the folder `target` unless it exists undamaged.
 
-    Safe when several processes start cold: one writes, the others wait for it. The content is
-    written beside `target` and takes its name at the end, so that what a killed process leaves is
-    never taken for it; the next one removes it. A damaged folder is made anew, with one line on
-    stderr; a process that has its files open keeps reading the old ones.
+    Safe when several processes call it at once: one writes, the others wait. The content is written
+    beside `target` and renamed at the end, so that leftovers of a killed process are never used;
+    the next call removes them. A damaged folder is replaced, with one line on stderr; a process
+    that has its files open keeps reading the old ones.
 
     Args:
         target: The folder.
         write: Fills an empty folder.
-        former: Whether a folder without checksums, as earlier versions wrote them, is to be used.
+        former: Whether to accept a folder without checksums, as written by earlier versions.
 
     Raises:
-        InputError: `target` cannot be read, or the folder that is to hold it cannot be made or
-            written.
+        InputError: `target` cannot be read, or its parent folder cannot be created or written.
     """
     damage = find_damage(target)
     if damage is None:
         return
     if damage and former is not None and not (target / MANIFEST).exists() and former(target):
-        with suppress(InputError):  # a cache of another user
+        with suppress(InputError):  # another user's cache
             _write_manifest(target)
         return
     lock = FileLock(f"{target}.lock")
@@ -72,25 +71,25 @@ def prepare_once(
     except OSError as error:
         reason = f"{target} is damaged ({damage}) and " if damage else ""
         raise InputError(
-            f"{reason}{target.parent} cannot be written: {error.strerror or error}; name another "
-            "folder by ATTNLIGHT_CACHE."
+            f"{reason}{target.parent} cannot be written: {error.strerror or error}; set "
+            "ATTNLIGHT_CACHE to another folder."
         ) from error
     try:
-        damage = find_damage(target)  # another process may have made it meanwhile
+        damage = find_damage(target)  # another process may have created it in the meantime
         if damage is None:
             return
         if damage:
-            print(f"{target} is damaged ({damage}): it is made anew", file=sys.stderr)
+            print(f"{target} is damaged ({damage}): preparing it again", file=sys.stderr)
         _write(target, write)
     finally:
         lock.release()
 
 
 def find_damage(folder: Path) -> str | None:
-    """The damage of a prepared folder: None if it is whole, empty text if it does not exist.
+    """The damage of a prepared folder: None if it is intact, an empty string if it does not exist.
 
-    The size of each file is compared every time, its content once for each modification time: what
-    passed is kept in the folder, where that can be written.
+    The size of each file is compared every time, its content once for each modification time: files
+    that passed are recorded in the folder if it is writable.
 
     Raises:
         InputError: A file cannot be read.
@@ -98,7 +97,7 @@ def find_damage(folder: Path) -> str | None:
     if not os.path.lexists(folder):
         return ""
     passed, marks = None, {}
-    with suppress(OSError, ValueError):  # size, CRC-32 and time of change of what passed before
+    with suppress(OSError, ValueError):  # size, CRC-32 and modification time of files that passed
         passed = json.loads((folder / _PASSED).read_text(encoding="utf-8"))
     passed = passed if isinstance(passed, dict) else {}
     try:
@@ -109,7 +108,7 @@ def find_damage(folder: Path) -> str | None:
             if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
             if state.st_size != size:
-                return f"{name} has {state.st_size} bytes, not {size}"
+                return f"{name} has {state.st_size} bytes; expected {size}"
             marks[name] = [size, crc, state.st_mtime_ns]
             if passed.get(name) != marks[name] and checksum(path) != crc:
                 return f"the content of {name} has changed"
@@ -118,12 +117,12 @@ def find_damage(folder: Path) -> str | None:
     except OSError as error:
         raise InputError(
             f"{error.filename or folder} cannot be read: {error.strerror or error}; delete {folder} "
-            "or name another folder by ATTNLIGHT_CACHE."
+            "or set ATTNLIGHT_CACHE to another folder."
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"{MANIFEST} is not readable"
     if passed != marks:
-        with suppress(InputError):  # a cache of another user: then every process looks itself
+        with suppress(InputError):  # another user's cache: then every process checks it again
             write_text(folder / _PASSED, json.dumps(marks))
     return None
 
@@ -146,9 +145,9 @@ def _write_manifest(folder: Path) -> None:
 
 
 def _write(target: Path, write: Callable[[Path], None]) -> None:
-    # The lock is held: a folder of this prefix was left by a process that was killed.
-    for left in target.parent.glob(f".{target.name}-*"):
-        shutil.rmtree(left, ignore_errors=True)
+    # Under the lock, a folder with this prefix is the leftover of a killed process.
+    for leftover in target.parent.glob(f".{target.name}-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
     with named_errors(target):
         scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
@@ -156,7 +155,7 @@ def _write(target: Path, write: Callable[[Path], None]) -> None:
         folder.mkdir()
         write(folder)
         _write_manifest(folder)
-        find_damage(folder)  # notes the times, so that other users need not look again
+        find_damage(folder)  # records the times, so that other users need not check again
         with named_errors(target):
             if os.path.lexists(target):
                 target.rename(scratch / "old")

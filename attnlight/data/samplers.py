@@ -1,8 +1,8 @@
-"""Which texts make a batch, on which device, in which order.
+"""Samplers that decide the texts of each batch, its device and the order of batches.
 
-All samplers yield whole batches, as lists of positions, for `DataLoader(sampler=..., batch_size=
-None)`. They are `DistributedSampler`s so that Lightning leaves them alone and calls `set_epoch`; of
-a dataset these ask for its length alone.
+All samplers yield complete batches as lists of positions, for `DataLoader(sampler=...,
+batch_size=None)`. They subclass `DistributedSampler` so that Lightning does not replace them and
+calls `set_epoch`; that class needs nothing of the dataset but its length.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from torch.utils.data import Dataset, DistributedSampler
 
 
 class BucketSampler(DistributedSampler[list[int]]):
-    """Training batches of similar lengths in random order, a function of (seed, epoch) alone.
+    """Training batches of similar lengths in random order, determined by seed and epoch.
 
     Jain & Wallace's rule: each length L is moved by an integer drawn uniformly from
     [floor(-0.1 L), ceil(0.1 L)), texts are sorted by the result, contiguous slices are batches, and
-    their order is shuffled. Equal results are ordered at random, since corpora come sorted by
-    label. With several devices a slice has `batch_size` texts for each, dealt in turn: a step reads
-    the texts that one device reads with batches of `batch_size * world`. So that all devices run as
-    many batches of equal sizes, up to world - 1 repeats of the last text of the order follow it; a
-    repeat of position p is yielded as -1 - p, which `TokenDataset` marks by index -1.
+    their order is shuffled. Ties are ordered at random, since corpora are often sorted by label.
+    With several devices a slice has `batch_size` texts for each, assigned in turn: a step covers
+    the same texts as one device with batches of `batch_size * world`. To give all devices the same
+    number and sizes of batches, the last text is repeated up to world - 1 times; a repeat of
+    position p is yielded as -1 - p, which `TokenDataset` marks by index -1.
 
-    Texts of several lengths (sentences, and ids of the longest one) are sorted by the first, each
-    length moved by a draw of its own, and where that is equal by the next.
+    Texts with several lengths (sentences, and ids of the longest one) are sorted by the first, ties
+    by the next, each length moved by an independent draw.
 
     Args:
-        lengths: Ids of each text, (n,), or several lengths of each, (n, K).
+        lengths: Number of ids of each text, (n,), or several lengths of each, (n, K).
         batch_size: Texts per batch on each device.
         seed: Seed of the order, at least 0.
         rank: This device.
@@ -58,7 +58,7 @@ class BucketSampler(DistributedSampler[list[int]]):
         n, stride = len(self.lengths), self.batch_size * self.num_replicas
         order = rng.permutation(n)
         lengths = np.atleast_2d(self.lengths[order].T)
-        reach = (lengths + 9) // 10  # 0.1 L rounded up, in whole numbers: 0.1 * 30 exceeds 3
+        reach = (lengths + 9) // 10  # 0.1 L rounded up in integers, as 0.1 * 30 > 3
         jitter = rng.integers(-reach, reach, dtype=lengths.dtype)
         order = order[np.lexsort((lengths + jitter)[::-1])]
         order = np.concatenate([order, np.repeat(-1 - order[-1:], -n % self.num_replicas)])
@@ -68,26 +68,26 @@ class BucketSampler(DistributedSampler[list[int]]):
 
 
 class OnceSampler(DistributedSampler[list[int]]):
-    """Every text once over all devices, for evaluation; the same batches at every call.
+    """Each text exactly once over all devices, for evaluation; the batches never change.
 
-    Rank r gets texts r, r + world, ... of the order, cut into batches. The order is by length, so
-    that a batch pads little, and the batches are shuffled by a fixed seed, so that a run limited to
-    some batches sees texts of all lengths.
+    Rank r gets texts r, r + world, ... of the order, divided into batches. Texts are ordered by
+    length, so that batches need little padding, and batches are shuffled with a fixed seed, so that
+    a run limited to some batches covers all lengths.
 
-    With `pairs` batches that hold too many pairs of tokens are cut, by all ranks alike: what is
-    asked of a token's attention takes memory for each pair of a token and an item, of which a batch
-    of long sentences has many times as many as one of short ones.
+    With `pairs`, batches with too many pairs of tokens are divided further, on all ranks alike:
+    tests of a tagger need memory for each pair of a token and an item, of which a batch of long
+    sentences has many more than one of short sentences.
 
     Args:
-        lengths: Ids of each text, (n,), or several lengths, (n, K), by the first of which texts are
-            sorted, then by the next.
+        lengths: Number of ids of each text, (n,), or several lengths, (n, K): texts are sorted by
+            the first, ties by the next.
         batch_size: Texts per batch on each device.
         rank: This device.
         world: Number of devices.
-        pad: Give all ranks as many texts by repeating the last of the order; a repeat of position
-            p is yielded as -1 - p, which `TokenDataset` marks by index -1.
-        pairs: Pairs of a batch at most, its texts times the square of the longest of them by
-            `lengths`, (n,); a text is never cut.
+        pad: Give all ranks the same number of texts by repeating the last one; a repeat of
+            position p is yielded as -1 - p, which `TokenDataset` marks by index -1.
+        pairs: Maximum number of pairs of a batch, its texts times the square of the longest of
+            `lengths`, (n,); texts are never divided.
     """
 
     def __init__(
@@ -114,12 +114,12 @@ class OnceSampler(DistributedSampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         order = np.lexsort(np.atleast_2d(self.lengths.T)[::-1])
         padded = np.concatenate([order, np.repeat(-1 - order[-1:], self._repeats)])
-        mine = padded[self.rank :: self.num_replicas]
+        share = padded[self.rank :: self.num_replicas]
         for number in np.random.default_rng(0).permutation(self._count):
-            batch = mine[number * self.batch_size : (number + 1) * self.batch_size].tolist()
+            batch = share[number * self.batch_size : (number + 1) * self.batch_size].tolist()
             size = self.batch_size
             if self.pairs is not None:
-                # The longest of all ranks' batches, so that they run as many.
+                # The longest of all ranks' batches, so that all ranks run as many batches.
                 stop = (number + 1) * self.batch_size * self.num_replicas
                 last = order[min(stop, len(order)) - 1]
                 size = max(1, self.pairs // int(self.lengths[last]) ** 2)

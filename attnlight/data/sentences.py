@@ -1,4 +1,4 @@
-"""Texts to sentences, and sentences to ids."""
+"""Split texts into sentences and encode the sentences."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class SentenceRules:
     """How a text becomes sentences.
 
     Args:
-        language: ISO 639 code of the language by whose rules `sentencex` ends a sentence; one that
-            it does not know is read by its general rules.
-        length: Words between white space that make a sentence, in place of a language's rules.
+        language: ISO 639 code of the language whose rules `sentencex` applies; it uses general
+            rules for languages that it does not support.
+        length: Number of whitespace-separated words per sentence, in place of a language's rules.
         max_sentences: Sentences to keep of a text, the first ones.
         max_tokens: Tokens to keep of a sentence, the first ones.
 
     Raises:
-        InputError: `language` is not a code of that form, or a number is not positive.
+        InputError: `language` is not of the form of such a code, or a number is not positive.
     """
 
     language: str = "en"
@@ -59,24 +59,24 @@ class SentenceRules:
         )
 
     def identity(self) -> dict[str, Any]:
-        """The rules and the version of what applies them, as plain JSON."""
+        """The rules and the version of `sentencex`, as plain JSON."""
         return asdict(self) | {"sentencex": None if self.length else version("sentencex")}
 
     @classmethod
-    def of(cls, identity: dict[str, Any]) -> SentenceRules:
-        """The rules of an `identity`; warns where another version of `sentencex` is installed."""
+    def from_identity(cls, identity: dict[str, Any]) -> SentenceRules:
+        """The rules of an `identity`; warns if another version of `sentencex` is installed."""
         rules = cls(**{field.name: identity[field.name] for field in fields(cls)})
         before, now = identity["sentencex"], rules.identity()["sentencex"]
         if before != now:
             warnings.warn(
                 f"sentences were split by sentencex {before}, but {now} is installed, which may "
-                "split some texts elsewhere.",
+                "split some texts differently.",
                 stacklevel=2,
             )
         return rules
 
     def split(self, text: str) -> list[str]:
-        """The sentences of a text as they stand in it, those of white space alone left out."""
+        """The sentences of a text, unchanged, without those of white space alone."""
         if self.length is not None:
             words = text.split()
             starts = range(0, len(words), self.length)
@@ -90,12 +90,12 @@ class SentenceIds(NamedTuple):
     """Ids of B texts, sentence by sentence.
 
     Attributes:
-        ids: Ids of each text, its sentences one after the other.
-        sizes: Ids of each sentence, by text.
-        texts: The sentences themselves, by text.
-        empty: Which texts had no token and are kept as one unknown token, (B,).
-        cut: Texts that the rules' limits cut (`cut`), and what that took from them
-            (`cut_sentences`, `cut_tokens`).
+        ids: Ids of each text, its sentences concatenated.
+        sizes: Number of ids of each sentence, by text.
+        texts: The sentences as strings, by text.
+        empty: Which texts had no token and are stored as one unknown token, (B,).
+        cut: Number of texts cut by the rules' limits (`cut`), and of the sentences and tokens
+            removed (`cut_sentences`, `cut_tokens`).
     """
 
     ids: list[list[int]]
@@ -108,10 +108,10 @@ class SentenceIds(NamedTuple):
 def encode_sentences(
     tokenizer: Tokenizer, texts: Sequence[str], rules: SentenceRules
 ) -> SentenceIds:
-    """The ids of raw texts, each sentence encoded by itself.
+    """The ids of raw texts, each sentence encoded separately.
 
-    A sentence without any token is left out; a text without any is one sentence of one unknown
-    token.
+    Sentences without a token are dropped; a text without a token becomes one sentence of one
+    unknown token.
 
     Args:
         tokenizer: A tokenizer that adds no boundary tokens.
@@ -120,17 +120,19 @@ def encode_sentences(
     """
     parts = [rules.split(text) for text in texts]
     encoded = zip(*encode_texts(tokenizer, list(chain.from_iterable(parts))), strict=True)
-    held = SentenceIds([], [], [], np.zeros(len(texts), np.bool_), dict.fromkeys(_CUT, 0))
+    result = SentenceIds([], [], [], np.zeros(len(texts), np.bool_), dict.fromkeys(_CUT, 0))
     for number, (text, sentences) in enumerate(zip(texts, parts, strict=True)):
         pairs = zip(sentences, islice(encoded, len(sentences)), strict=True)
-        found = [(sentence, ids) for sentence, (ids, empty) in pairs if not empty]
-        kept = found[: rules.max_sentences]
-        rows = [ids[: rules.max_tokens] for _, ids in kept]
-        lost = sum(len(ids) for _, ids in found) - sum(map(len, rows))
-        for what, count in zip(_CUT, (lost > 0, len(found) - len(rows), lost), strict=True):
-            held.cut[what] += count
-        held.empty[number] = not found
-        held.ids.append(list(chain.from_iterable(rows)) or [UNK])
-        held.sizes.append([len(ids) for ids in rows] or [1])
-        held.texts.append([sentence for sentence, _ in kept] or [text])
-    return held
+        nonempty = [(sentence, ids) for sentence, (ids, empty) in pairs if not empty]
+        remaining = nonempty[: rules.max_sentences]
+        rows = [ids[: rules.max_tokens] for _, ids in remaining]
+        cut_tokens = sum(len(ids) for _, ids in nonempty) - sum(map(len, rows))
+        for key, count in zip(
+            _CUT, (cut_tokens > 0, len(nonempty) - len(rows), cut_tokens), strict=True
+        ):
+            result.cut[key] += count
+        result.empty[number] = not nonempty
+        result.ids.append(list(chain.from_iterable(rows)) or [UNK])
+        result.sizes.append([len(ids) for ids in rows] or [1])
+        result.texts.append([sentence for sentence, _ in remaining] or [text])
+    return result

@@ -1,4 +1,4 @@
-"""Where a split comes from: a corpus on the hub or a local folder of the same schema."""
+"""The source of a split: a corpus on the hub or a local folder with the same schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 DATA_VARIABLE = "ATTNLIGHT_DATA"
-PLACE = ("path", "name", "revision", "local")  # of a corpus, whichever split of it is read
+PLACE = ("path", "name", "revision", "local")  # fields that identify a corpus, without the split
 _FILES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".arrow", ".gz", ".zip", ".zst", ".xz")
 Label = str | int | bool
 Classes = dict[str, list[Label] | Label]
@@ -27,22 +27,22 @@ Classes = dict[str, list[Label] | Label]
 
 @dataclass(frozen=True)
 class Source:
-    """Where one split comes from; what is null is taken from the datamodule's own arguments.
+    """The source of one split; fields that are null default to the datamodule's arguments.
 
-    A source with a `path` of its own takes none of name, revision and local from there, and one
-    with `text` or `tokens` of its own takes neither.
+    If `path` is set, name, revision and local have no such defaults; if `text` or `tokens` is set,
+    neither has one.
 
     Args:
         path: Hub id, or a local folder or file that `datasets` can read.
         name: Configuration of the corpus.
         revision: Commit, tag or branch on the hub.
-        local: Folder under `$ATTNLIGHT_DATA` that is read instead, where that variable is set.
-        split: Split of the source, by default the one that it is for; slices like `train[:10%]`
-            are understood.
+        local: Folder under `$ATTNLIGHT_DATA` to read instead if that variable is set.
+        split: Split of the source, by default the one it is used for; slices like `train[:10%]`
+            are supported.
         text: Column of texts, or several to be joined with spaces.
         tokens: Column of token lists, in place of `text`.
         label: Column of labels, whole numbers or strings.
-        classes: Class names to the source's labels, as in the datamodule; one label needs no list.
+        classes: The source's labels by class name, as in the datamodule; one label needs no list.
     """
 
     path: str | None = None
@@ -55,14 +55,16 @@ class Source:
     label: str | None = None
     classes: Classes | None = None
 
-    def over(self, main: Source, split: str) -> Source:
-        """This source, completed by another and by the split that it is for."""
-        own = {f.name for f in fields(self) if getattr(self, f.name) is not None}
-        if "path" in own:
-            own.update(PLACE)
-        if own & {"text", "tokens"}:
-            own.update(("text", "tokens"))
-        return replace(replace(main, split=split), **{name: getattr(self, name) for name in own})
+    def with_defaults(self, main: Source, split: str) -> Source:
+        """This source, with null fields taken from `main` and `split` as the default split."""
+        set_fields = {f.name for f in fields(self) if getattr(self, f.name) is not None}
+        if "path" in set_fields:
+            set_fields.update(PLACE)
+        if set_fields & {"text", "tokens"}:
+            set_fields.update(("text", "tokens"))
+        return replace(
+            replace(main, split=split), **{name: getattr(self, name) for name in set_fields}
+        )
 
     def __str__(self) -> str:
         return f"split {self.split} of {self.folder or self.path}"
@@ -75,42 +77,42 @@ class Source:
         return [self.text] if isinstance(self.text, str) else list(self.text or ())
 
     @property
-    def _stands_in(self) -> bool:
+    def _reads_local(self) -> bool:
         return bool(os.environ.get(DATA_VARIABLE)) and self.local is not None
 
     @property
     def folder(self) -> Path | None:
-        """The local folder or file to read, or None where the corpus comes from the hub.
+        """The local folder or file to read, or None if the corpus comes from the hub.
 
         Raises:
             InputError: The local folder or file does not exist.
         """
         path = self.path or ""
         folder = Path(path).expanduser()
-        if not self._stands_in and folder.suffix in _FILES and not folder.is_dir():
+        if not self._reads_local and folder.suffix in _FILES and not folder.is_dir():
             if not folder.is_file():
                 raise InputError(f"there is no corpus file {folder}")
             return folder
-        if self._stands_in:
+        if self._reads_local:
             folder = Path(os.environ[DATA_VARIABLE]).expanduser() / str(self.local)
         elif not folder.is_dir() and not path.startswith((".", "/", "~")) and path.count("/") < 2:
             return None
         if not folder.is_dir():
-            reason = f" (${DATA_VARIABLE} is set)" if self._stands_in else ""
+            reason = f" (${DATA_VARIABLE} is set)" if self._reads_local else ""
             raise InputError(f"there is no corpus folder {folder}{reason}")
         return folder
 
     def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
-        """What decides the content of the split, as plain JSON.
+        """The parts of the source that determine the split's content, as plain JSON.
 
-        A local folder is known by the names and content of the data files that `datasets` reads
-        from it, in every split, and by what its description says of them, wherever the folder lies;
-        nothing is loaded. A corpus on the hub is known by id, name and revision: without a revision
-        it is the one that was current when the corpus was first prepared here.
+        A local folder is identified by the names and hashes of the data files that `datasets` reads
+        from it for any split and by its metadata, independently of its location; no rows are
+        loaded. A corpus on the hub is identified by id, name and revision; without a revision, it
+        is the one that was current when the corpus was first prepared on this machine.
 
         Args:
-            column_file: The split is a file of columns in the folder, which alone is read.
-            every_file: Let every file of the folder count, as version 1 of the fingerprint did.
+            column_file: The split is a column file in the folder; no other file is read.
+            every_file: Include every file of the folder, as version 1 of the fingerprint did.
 
         Raises:
             InputError: The folder is missing, or `datasets` cannot read its files.
@@ -120,7 +122,11 @@ class Source:
         folder = self.folder
         if folder is None:
             return content
-        content |= {"path": None, "revision": None, "name": None if self._stands_in else self.name}
+        content |= {
+            "path": None,
+            "revision": None,
+            "name": None if self._reads_local else self.name,
+        }
         if every_file:
             return content | {"files": digests(folder)}
         if column_file:
@@ -128,8 +134,8 @@ class Source:
             return content | {"files": digests(folder, [file] if file.is_file() else [])}
         import datasets
 
-        with tempfile.TemporaryDirectory() as scratch, self._explained():
-            # Which files are read for any split is the library's own decision.
+        with tempfile.TemporaryDirectory() as scratch, self._input_errors():
+            # The library decides which files it reads for any split.
             builder = datasets.load_dataset_builder(**self._arguments(Path(scratch)))
         splits = (builder.config.data_files or {}).values()
         files = [Path(file) for split in splits for file in split]
@@ -140,48 +146,48 @@ class Source:
         """Names of the corpus's splits.
 
         Raises:
-            InputError: The corpus cannot be had.
+            InputError: The corpus cannot be read.
         """
         import datasets
 
-        with tempfile.TemporaryDirectory() as scratch, self._explained():
+        with tempfile.TemporaryDirectory() as scratch, self._input_errors():
             options = self._arguments(Path(scratch))
             name = options.pop("name")
             return list(datasets.get_dataset_split_names(config_name=name, **options))
 
-    def load(self, scratch: Path, cure: str = "") -> Dataset:
+    def load(self, scratch: Path, advice: str = "") -> Dataset:
         """The rows of the split, read by memory map.
 
         Args:
-            scratch: Folder for the Arrow files of a local corpus. The library's own cache knows
-                local files by name and time, and would keep a second copy of them.
-            cure: What to do where the corpus lacks the split.
+            scratch: Folder for the Arrow files of a local corpus. The library's own cache
+                identifies local files by name and time and would store a second copy.
+            advice: Advice for the message if the corpus lacks the split.
 
         Raises:
-            InputError: The corpus cannot be had, or lacks the split.
+            InputError: The corpus cannot be read, or lacks the split.
         """
         import datasets
 
-        with self._explained(cure):
+        with self._input_errors(advice):
             rows = datasets.load_dataset(**self._arguments(scratch), split=self.split)
         if not len(rows):
             raise InputError(f"{self} is empty")
         return rows
 
     def _arguments(self, scratch: Path) -> dict[str, Any]:
-        """What `datasets` needs to find the corpus."""
+        """Arguments by which `datasets` finds the corpus."""
         folder = self.folder
         if folder is None:
             return {"path": self.path, "name": self.name, "revision": self.revision}
-        whole = folder.absolute()  # `datasets` takes a name from it
-        place: dict[str, Any] = {"path": str(whole), "cache_dir": str(scratch)}
+        absolute = folder.absolute()  # `datasets` derives a name from it
+        arguments: dict[str, Any] = {"path": str(absolute), "cache_dir": str(scratch)}
         if folder.is_file():
-            place |= {"path": str(whole.parent), "data_files": glob.escape(folder.name)}
-        return place | {"name": None if self._stands_in else self.name}
+            arguments |= {"path": str(absolute.parent), "data_files": glob.escape(folder.name)}
+        return arguments | {"name": None if self._reads_local else self.name}
 
     @contextmanager
-    def _explained(self, cure: str = "") -> Iterator[None]:
-        """Turn what `datasets` raises in the block into an `InputError` that names the corpus."""
+    def _input_errors(self, advice: str = "") -> Iterator[None]:
+        """Turn errors of `datasets` in the block into an `InputError` that names the corpus."""
         import datasets
 
         local = self.folder is not None
@@ -197,31 +203,31 @@ class Source:
             reason = f"{corpus} cannot be read: {message}"
             if isinstance(error, ConnectionError):
                 reason = (
-                    f"{corpus} is no local folder or file, and the hub cannot be reached for it; "
+                    f"{corpus} is not a local folder or file, and the hub cannot be reached; "
                     f"connect, or read a local copy by its path or through ${DATA_VARIABLE}"
                 )
             elif message.startswith("Dataset scripts"):
                 reason = (
-                    f"{corpus} needs a loading script, which `datasets` no longer runs; give the "
-                    "revision of its parquet files, often `refs/convert/parquet`, or another copy"
+                    f"{corpus} needs a loading script, which `datasets` no longer runs; set "
+                    "revision to its parquet files, often `refs/convert/parquet`, or use a copy"
                 )
             elif "nknown split" in message:
-                there, split = self.splits(), str(self.split).partition("[")[0]
-                hint = did_you_mean(split, there)
-                reason = f"{corpus} has no split {split!r}{hint}; it has {', '.join(there)}"
-                reason += f": {cure}" if cure else ""
+                available, split = self.splits(), str(self.split).partition("[")[0]
+                hint = did_you_mean(split, available)
+                reason = f"{corpus} has no split {split!r}{hint}; it has {', '.join(available)}"
+                reason += f": {advice}" if advice else ""
             elif "nrecognized instruction" in message:
                 reason = f"{corpus} has no split {self.split!r}: {message}"
             elif "corresponds to no data" in message:
                 reason = f"{self} is empty"
             elif isinstance(error, datasets.exceptions.DatasetNotFoundError):
-                reason = f"{corpus} is no local folder or file, and on the hub: {message}"
+                reason = f"{corpus} is not a local folder or file, and on the hub: {message}"
             raise InputError(reason) from raised
 
 
 @contextmanager
 def silent(silence: bool = True) -> Iterator[None]:
-    """Keep `datasets` from drawing progress bars for what takes a moment."""
+    """Hide the progress bars of `datasets` for short operations."""
     import datasets
 
     drawn = not datasets.are_progress_bars_disabled()

@@ -1,4 +1,4 @@
-"""Where the splits of a corpus are read from, and what to do where one is missing."""
+"""The sources of a corpus's splits, and advice for messages where one is missing."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from attnlight.data.sources import PLACE, Source
 from attnlight.errors import InputError
 from attnlight.files import write_text
 
-# The names by which the hub's corpora and `datasets` itself call it, the first that exists first.
+# Names of the validation split on the hub and in `datasets`, in order of preference.
 VALIDATION_NAMES = ("validation", "valid", "dev", "val")
-CURES = {
+MISSING_SPLIT_ADVICE = {
     "train": "name the split to train on in `train`",
     "validation": (
-        "name one in `validation`, or validate on a share of the training texts: "
+        "name one in `validation`, or validate on a fraction of the training texts: "
         "`validation_fraction: 0.1`"
     ),
     "test": (
-        "name one in `test`, test on a share of the training texts (`test_fraction: 0.2`), or "
-        "do without (`test: null`)"
+        "name one in `test`, test on a fraction of the training texts (`test_fraction: 0.2`), or "
+        "use none (`test: null`)"
     ),
 }
 
@@ -32,12 +32,12 @@ CURES = {
 def named_sources(
     main: Source, splits: Mapping[str, str | Source | None], selection: Selection
 ) -> dict[str, Source]:
-    """The sources of the splits that are named, completed by the corpus's own.
+    """The sources of the named splits, with defaults from the corpus's main source.
 
     Args:
-        main: The corpus.
+        main: Main source of the corpus.
         splits: Name of each split in the corpus, or its source; None where there is none.
-        selection: What is split off the training texts.
+        selection: Which texts are split off the training texts.
 
     Raises:
         InputError: A split is named and also split off the training texts.
@@ -48,7 +48,9 @@ def named_sources(
     if selection.validation_fraction is not None and "validation" in named:
         raise InputError("give validation or validation_fraction, not both.")
     return {
-        split: (Source(split=source) if isinstance(source, str) else source).over(main, split)
+        split: (Source(split=source) if isinstance(source, str) else source).with_defaults(
+            main, split
+        )
         for split, source in named.items()
     }
 
@@ -56,39 +58,39 @@ def named_sources(
 def complete_sources(
     main: Source, named: Mapping[str, Source], selection: Selection, cache: Path
 ) -> dict[str, Source]:
-    """The sources in the order training, validation, test, with the corpus's own to validate on.
+    """The sources in the order training, validation, test, with a default for validation.
 
-    That is the first of its splits `VALIDATION_NAMES` that no source reads, unless there is a source
-    already or a share of the training texts validates.
+    The default is the first split in `VALIDATION_NAMES` that the corpus has and no source reads. It
+    is not added if a validation source is named or `validation_fraction` is set.
 
     Args:
-        main: The corpus.
-        named: Sources of the splits that are named.
-        selection: What is split off the training texts.
-        cache: Folder where the names of a hub corpus's splits are kept, so that a prepared corpus
-            needs no network.
+        main: Main source of the corpus.
+        named: Sources of the named splits.
+        selection: Which texts are split off the training texts.
+        cache: Folder that stores the split names of hub corpora, so that a prepared corpus needs no
+            network.
 
     Raises:
-        InputError: The corpus cannot be had.
+        InputError: The corpus cannot be read.
     """
-    found = dict(named)
+    sources = dict(named)
     if "validation" not in named and selection.validation_fraction is None:
-        place = attrgetter(*PLACE)
+        corpus_of = attrgetter(*PLACE)
         if main.folder is not None:
-            there = main.splits()
+            available = main.splits()
         else:
-            digest = hashlib.sha256(json.dumps(place(main)).encode()).hexdigest()[:16]
+            digest = hashlib.sha256(json.dumps(corpus_of(main)).encode()).hexdigest()[:16]
             file = cache / f"splits-{digest}" / "names.json"
             prepare_once(
                 file.parent, lambda new: write_text(new / file.name, json.dumps(main.splits()))
             )
-            there = json.loads(file.read_text(encoding="utf-8"))
+            available = json.loads(file.read_text(encoding="utf-8"))
         used = {
             str(source.split).partition("[")[0]
             for source in named.values()
-            if place(source) == place(main)
+            if corpus_of(source) == corpus_of(main)
         }
-        free = [name for name in VALIDATION_NAMES if name in there and name not in used]
-        if free:
-            found["validation"] = Source(split=free[0]).over(main, "validation")
-    return {split: found[split] for split in CURES if split in found}
+        unused = [name for name in VALIDATION_NAMES if name in available and name not in used]
+        if unused:
+            sources["validation"] = Source(split=unused[0]).with_defaults(main, "validation")
+    return {split: sources[split] for split in MISSING_SPLIT_ADVICE if split in sources}

@@ -1,4 +1,4 @@
-"""Sentences with a tag for each token: read and checked."""
+"""Read and check sentences with a tag for each token."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tagged(NamedTuple):
 
     Attributes:
         row: Its row in the source.
-        place: What messages call it.
+        place: Name of the sentence in messages.
         words: (T,).
         tags: (T,).
         pos: Part-of-speech tags (T,), or None where they are not read.
@@ -49,13 +49,13 @@ class TaggedReader:
 
     Args:
         rows: The source's rows.
-        source: Where they come from, for messages.
+        source: The source, for messages.
         columns: The columns of words, of tags and, where they are read, of part-of-speech tags:
             lists of strings, or of whole numbers, which may have names.
-        file: The file of columns that the rows were read from, if they were.
+        file: The column file that the rows were read from, if any.
 
     Attributes:
-        names: Names of each column's numbers, where it has numbers with names, else None.
+        names: Names of each column's numbers; None for a column of strings or unnamed numbers.
 
     Raises:
         InputError: A column is missing or of another type.
@@ -87,21 +87,21 @@ class TaggedReader:
         """The sentences of these rows, which must ascend; no row may be empty.
 
         Raises:
-            InputError: A sentence lacks a value for a token, or holds a word with white space.
+            InputError: A sentence lacks a value for a token, or has a word with white space.
         """
         import pyarrow
 
-        source = str(self.source)  # once: it looks at the disk
+        source = str(self.source)  # evaluated once, as it accesses the disk
         strings = pyarrow.list_(pyarrow.string())
         stored = [*self.columns, *([LINE] if self.file is not None else [])]
         for chunk, table in read_columns(self.rows, stored, rows):
             lists = []
             for column, names in self.names.items():
-                held = table[column] if names is not None else table[column].cast(strings)
-                values = [found or [] for found in held.to_pylist()]
+                stored_lists = table[column] if names is not None else table[column].cast(strings)
+                values = [row_values or [] for row_values in stored_lists.to_pylist()]
                 if names is not None:
-                    known = dict(enumerate(names))
-                    values = [[known.get(number) for number in found] for found in values]
+                    by_number = dict(enumerate(names))
+                    values = [[by_number.get(number) for number in numbers] for numbers in values]
                 lists.append(values)
             places = [f"sentence {row} of {source}" for row in chunk]
             if self.file is not None:
@@ -117,7 +117,7 @@ class TaggedReader:
                 for word in words:
                     if word.split() != [word]:
                         raise InputError(
-                            f"{place} has the word {word!r}, which is empty or has a space."
+                            f"{place} has the word {word!r}, which is empty or contains a space."
                         )
                 yield Tagged(row, place, words, others[0], others[1] if others[1:] else None)
 
@@ -127,7 +127,7 @@ class TaggedReader:
         return iter(lambda: list(islice(texts, READ_ROWS)), [])
 
 
-def found_tags(
+def corpus_tags(
     reader: TaggedReader, rows: NDArray[np.int64], chunks: Sequence[str] | None
 ) -> list[str]:
     """The tags of a corpus, in the order of their numbers.
@@ -135,8 +135,8 @@ def found_tags(
     Args:
         reader: Reads the source of the training split.
         rows: The rows of that split.
-        chunks: Chunk types in order, in place of the tags that the source names or, where it names
-            none, of those that occur.
+        chunks: Chunk types in order; None: the tags named by the source or, if it names none, those
+            that occur.
 
     Raises:
         InputError: A tag is not of the scheme, or every tag is O.

@@ -1,4 +1,4 @@
-"""What a tagger predicts of a sentence: all tags, one tag, or whether it has a type of chunk."""
+"""What a tagger predicts of a sentence: all tags, one tag, or whether a chunk type occurs."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from attnlight.batch import BOS, MARKED, PAD, TextBatch
 from attnlight.data.bio import split_tag
 from attnlight.errors import InputError
 
-IGNORED = -100  # label of what is not asked for, and of padding: torch's losses pass over it
+IGNORED = -100  # label of padding and of tokens without a prediction, ignored by torch's losses
 TargetName = Literal["tokens", "marked", "sentence"]
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is asked of a sentence of T tokens, and which of them answer.
+    """The prediction target of a tagger and the tokens that carry a prediction.
 
-    An answer is a row of the model's output: `tokens`, the tag of each token; `marked`, the tag of
-    one token; `sentence`, whether there is a chunk of a type, answered by a boundary token that
-    stands before the sentence and attends to all of it.
+    A prediction is a row of the model's output: `tokens`, the tag of each token; `marked`, the tag
+    of one token; `sentence`, whether a chunk of a given type occurs, predicted at a boundary token
+    that precedes the sentence and attends to all of it.
 
     Args:
-        name: Which of these.
-        chunk: Type of the chunk that `sentence` asks for.
+        name: One of these three.
+        chunk: Type of the chunk that `sentence` predicts.
 
     Raises:
         InputError: `name` is not one of the three.
@@ -44,32 +44,32 @@ class Target:
 
     @property
     def columns(self) -> list[str]:
-        """Per-token columns of a batch that say which tokens answer; none where all do."""
+        """Per-token columns of a batch that mark tokens with a prediction; none if all have one."""
         return [] if self.name == "tokens" else [MARKED]
 
     def classes(self, tags: Sequence[str]) -> list[str]:
-        """Names of the answers, where those of the corpus's tags are given."""
+        """Class names, given the names of the corpus's tags."""
         return [f"no {self.chunk}", self.chunk] if self.name == "sentence" else list(tags)
 
     def labels(self, tags: Sequence[str], numbers: Mapping[str, int], marked: int) -> list[int]:
-        """Labels of all that stands there, (T,), or (1 + T,) with what stands before the sentence.
+        """Labels of the tokens, (T,), or (1 + T,) with the boundary token of `sentence`.
 
         Args:
             tags: Tags of the T tokens.
             numbers: Number of each tag.
-            marked: The token that `marked` asks for.
+            marked: Position of the token that `marked` predicts.
         """
         if self.name == "sentence":
-            found = any(split_tag(tag)[1] == self.chunk for tag in tags)
-            return [int(found), *[IGNORED] * len(tags)]
+            present = any(split_tag(tag)[1] == self.chunk for tag in tags)
+            return [int(present), *[IGNORED] * len(tags)]
         labels = [numbers[tag] for tag in tags]
         if self.name == "tokens":
             return labels
         return [label if place == marked else IGNORED for place, label in enumerate(labels)]
 
 
-def begun(batch: TextBatch) -> TextBatch:
-    """The batch with a boundary token before each text, which alone answers.
+def prepend_boundary(batch: TextBatch) -> TextBatch:
+    """The batch with a boundary token before each text, the only token with a prediction.
 
     Args:
         batch: B texts of N tokens, unlabelled.

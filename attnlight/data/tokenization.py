@@ -1,4 +1,4 @@
-"""Text to ids. All that is done to a text stands in the tokenizer's JSON."""
+"""Convert text to ids; all steps are part of the tokenizer's JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TAG = r"</?[A-Za-z][^<>]*>"
 _BRACKET = r"-[LRlr][RCSrcs][Bb]-"  # the Penn Treebank writes "(" as "-LRB-"
 _WORD_WITH_DIGIT = r"(?<!\w)\w*?\d\w*"  # anchored, so that long words cost linear time
 _PATTERNS: dict[Splitting, tuple[str, str]] = {
-    # a token; a token that contains a digit
+    # patterns of a token, and of a token that contains a digit
     "whitespace": (r"\S+", r"(?<!\S)\S*?\d\S*"),
     "punctuation": (r"\w+|[^\w\s]", _WORD_WITH_DIGIT),
     "words": (r"\w+", _WORD_WITH_DIGIT),
@@ -37,10 +37,10 @@ class TextRules:
 
     Args:
         lowercase: Lower-case the text.
-        digits: Token that stands for any token with a digit in it, or null to keep them.
-        splitting: `whitespace`: tokens are what stands between white space; `punctuation`: runs of
-            word characters, and every other character by itself; `words`: runs of word characters,
-            all else dropped.
+        digits: Token that replaces any token with a digit, or null to keep them.
+        splitting: `whitespace`: tokens are separated by white space; `punctuation`: runs of word
+            characters, and every other character as a token; `words`: runs of word characters, all
+            else dropped.
         markup: Drop tags like `<br />` and the treebank's bracket codes like `-LRB-`.
         boundary_tokens: Put a token before and one after each text.
         truncate: Cut texts to this many tokens, boundary tokens not counted.
@@ -58,7 +58,7 @@ class TextRules:
 
     def __post_init__(self) -> None:
         if self.truncate is not None and self.truncate < 1:
-            raise InputError(f"truncate is {self.truncate}; a text keeps at least 1 token")
+            raise InputError(f"truncate is {self.truncate}; it must be at least 1 token")
         if self.digits is None:
             return
         splitter = make_tokenizer(replace(self, digits=None, truncate=None), ()).pre_tokenizer
@@ -70,10 +70,10 @@ class TextRules:
 
 
 def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
-    """A tokenizer of these rules with `words` numbered from 4, after the special tokens.
+    """A tokenizer with these rules and `words` numbered from 4, after the special tokens.
 
-    The special tokens are entries of the vocabulary but no `AddedToken`s, which the library would
-    find in raw text: a text that happens to contain "[PAD]" has no padding in it.
+    The special tokens are entries of the vocabulary but not `AddedToken`s, which the library would
+    match in raw text: a text that happens to contain "[PAD]" must not get padding.
     """
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
@@ -87,7 +87,7 @@ def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
     if rules.digits is not None:
         steps.append(normalizers.Replace(Regex(_PATTERNS[rules.splitting][1]), rules.digits))
     if rules.splitting == "whitespace" and not rules.lowercase:
-        # Elsewhere no token of a text can look like a special one.
+        # With other rules no token of a text can equal a special one.
         literal = Regex(r"\[(?:PAD|BOS|EOS)\]")
         steps.append(normalizers.Replace(literal, SPECIAL_TOKENS[UNK]))
     tokenizer.normalizer = normalizers.Sequence(steps)
@@ -106,7 +106,7 @@ def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
 def encode_texts(
     tokenizer: Tokenizer, texts: Sequence[str]
 ) -> tuple[list[list[int]], NDArray[np.bool_]]:
-    """The ids of raw texts; a text without any token is kept as one unknown token.
+    """The ids of raw texts; a text without any token becomes one unknown token.
 
     Returns:
         Ids of each of the B texts, and which texts had no token, (B,).
@@ -121,7 +121,7 @@ def encode_texts(
 
 
 def count_tokens(rules: TextRules, texts: Iterable[list[str]]) -> NDArray[np.int32]:
-    """Tokens of each text before any cut, boundary tokens not counted; 0 for an empty text."""
+    """Number of tokens of each text before truncation, without boundary tokens."""
     tokenizer = make_tokenizer(replace(rules, boundary_tokens=False, truncate=None), ())
     counts = [np.zeros(0, np.int32)]
     for chunk in texts:
@@ -133,13 +133,14 @@ def count_tokens(rules: TextRules, texts: Iterable[list[str]]) -> NDArray[np.int
 
 @contextmanager
 def rust_threads() -> Iterator[None]:
-    """Let `tokenizers` use all cores, then forbid it unless the user has set otherwise.
+    """Let `tokenizers` use all cores in the block, and disable its threads afterwards.
 
-    Left undecided, it warns in every worker process forked after its threads have run.
+    A value set by the user is kept. Without one, the library warns in every worker process that is
+    forked after its threads have run.
     """
-    chosen = os.environ.get(_THREADS)
-    os.environ[_THREADS] = chosen or "true"
+    setting = os.environ.get(_THREADS)
+    os.environ[_THREADS] = setting or "true"
     try:
         yield
     finally:
-        os.environ[_THREADS] = chosen or "false"
+        os.environ[_THREADS] = setting or "false"

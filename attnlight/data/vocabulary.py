@@ -1,4 +1,4 @@
-"""The words of a corpus that have an id of their own."""
+"""Learn the vocabulary of a corpus: the words that have ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attnlight.errors import InputError
 
 Texts = Callable[[], Iterable[list[str]]]  # starts a pass over the texts, in chunks
 
-_ALL = 10**9  # the trainer keeps 30,000 words unless told otherwise
+_ALL = 10**9  # no limit, where the trainer's default is 30,000 words
 
 
 def learn_vocabulary(
@@ -23,23 +23,23 @@ def learn_vocabulary(
     size: int | None = None,
     sentences: SentenceRules | None = None,
 ) -> list[str]:
-    """Words by falling number of texts that have them, alphabetical where that is equal.
+    """Words by descending document frequency, ties in alphabetical order.
 
     Args:
-        rules: How texts become tokens; what a cut drops is not counted.
+        rules: How texts become tokens; truncated tokens are not counted.
         texts: Starts a pass over the training texts, in chunks; two passes are made, and memory
             grows with the number of different words, not with the number of texts.
-        min_document_frequency: Texts that must have a word.
-        size: Words to keep at most, special tokens not counted.
-        sentences: How texts become sentences first, where they do; what its limits cut is not
-            counted either.
+        min_document_frequency: Minimum number of texts that contain a word.
+        size: Maximum number of words, special tokens not counted.
+        sentences: How texts are split into sentences; None: they are not. Tokens beyond its limits
+            are not counted either.
 
     Raises:
         InputError: No word is left.
     """
     from tokenizers import trainers
 
-    # A word of k texts occurs at least k times: the first pass leaves words that may be kept.
+    # A word in k texts occurs at least k times, so the first pass finds all candidates.
     trainer = trainers.WordLevelTrainer(
         vocab_size=_ALL,
         min_frequency=min_document_frequency,
@@ -53,7 +53,7 @@ def learn_vocabulary(
         counter.train_from_iterator(parts, trainer)
     candidates = sorted(word for word in counter.get_vocab() if word not in SPECIAL_TOKENS)
     tokenizer = make_tokenizer(rules, candidates)
-    found = np.zeros(tokenizer.get_vocab_size(), np.int64)
+    frequencies = np.zeros(tokenizer.get_vocab_size(), np.int64)
     for chunk in texts():
         ids = (
             encode_texts(tokenizer, chunk)[0]
@@ -61,10 +61,10 @@ def learn_vocabulary(
             else encode_sentences(tokenizer, chunk, sentences).ids
         )
         for row in ids:
-            found[list(set(row))] += 1
-    found = found[len(SPECIAL_TOKENS) :]
-    order = np.argsort(-found, kind="stable")  # stable: the candidates are alphabetical
-    order = order[found[order] >= min_document_frequency][:size]
+            frequencies[list(set(row))] += 1
+    frequencies = frequencies[len(SPECIAL_TOKENS) :]
+    order = np.argsort(-frequencies, kind="stable")  # stable: the candidates are alphabetical
+    order = order[frequencies[order] >= min_document_frequency][:size]
     if not len(order):
         raise InputError(
             f"no word occurs in min_document_frequency = {min_document_frequency} training texts"

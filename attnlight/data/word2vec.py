@@ -1,4 +1,4 @@
-"""Word vectors trained on a corpus's own text: gensim's word2vec."""
+"""Word vectors trained on the text of a corpus with gensim's word2vec."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError, require_at_least
 
-_LONGEST = 10_000  # gensim drops what a sentence has beyond
+_LONGEST = 10_000  # words of a sentence that gensim reads
 
 
 @dataclass(frozen=True)
 class Word2VecSettings:
     """How word vectors are trained: continuous bag of words, as Serrano & Smith (2019) train them.
 
-    What is not named here is gensim's default: 5 negative samples, subsampling of words more
-    frequent than 1e-3, a learning rate that falls from 0.025 to 1e-4.
+    All other settings are gensim's defaults: 5 negative samples, subsampling of words more frequent
+    than 1e-3, a learning rate that decays from 0.025 to 1e-4.
 
     Args:
         size: Size E of a vector.
         epochs: Passes over the text.
-        window: Words on either side that predict a word; a smaller window is drawn for each word.
-        min_count: Occurrences that a word needs to have a vector.
-        seed: Seed of the start and of every draw.
+        window: Maximum distance of the words that predict a word; the distance is drawn per word.
+        min_count: Minimum number of occurrences of a word with a vector.
+        seed: Seed of the initial vectors and of sampling.
 
     Raises:
         InputError: A setting is out of range.
@@ -55,9 +55,9 @@ class Word2VecSettings:
 
 
 class CorpusText:
-    """Sentences of one or several prepared corpora as lists of words, special tokens left out.
+    """Sentences of one or several prepared corpora as lists of words, without special tokens.
 
-    A text that was prepared without sentences is one. Each pass streams the memory maps.
+    A text that was not split is one sentence. Each pass streams the memory maps.
 
     Args:
         corpora: The tokenizer of each corpus as JSON text, and its splits to read.
@@ -83,13 +83,13 @@ class CorpusText:
 def prepare_vectors(
     corpus: Path, corpus_name: str, text: CorpusText, settings: Word2VecSettings
 ) -> Path:
-    """A word2vec file beside a prepared corpus, trained on its text once.
+    """The word2vec file beside a prepared corpus, trained on its text on the first call.
 
     Args:
         corpus: The folder of the prepared corpus.
-        corpus_name: What messages call it.
+        corpus_name: Its name in messages.
         text: Its text.
-        settings: Equal ones of equal text give the same file.
+        settings: How to train; the file is identified by settings and corpus.
 
     Raises:
         InputError: gensim is not installed, or no word occurs often enough.
@@ -107,10 +107,10 @@ def prepare_vectors(
 
 
 class TrainedVectors(NamedTuple):
-    """Word vectors as training left them.
+    """Trained word vectors.
 
     Attributes:
-        words: W words by falling number of occurrences.
+        words: W words by descending number of occurrences.
         matrix: Their vectors, (W, E) float32.
     """
 
@@ -118,9 +118,9 @@ class TrainedVectors(NamedTuple):
     matrix: NDArray[np.float32]
 
     def write(self, path: Path, *, binary: bool = False) -> None:
-        """Write a word2vec file, text or binary, that `read_vectors` gives back to the last bit."""
+        """Write a word2vec file, text or binary, that `read_vectors` reads back exactly."""
         size = self.matrix.shape[1]
-        line = " ".join(["%.9g"] * size)  # 9 digits tell float32 numbers apart
+        line = " ".join(["%.9g"] * size)  # 9 digits identify a float32 number
         with path.open("wb") as file:
             file.write(f"{len(self.words)} {size}\n".encode())
             for word, vector in zip(self.words, self.matrix, strict=True):
@@ -133,15 +133,15 @@ def train_word2vec(
 ) -> TrainedVectors:
     """Train word vectors.
 
-    The same sentences and settings give the same vectors in any process: one worker takes the
-    sentences in their order, and gensim 4 starts a word from the seed and the word's rank alone, so
-    that neither `PYTHONHASHSEED` nor `hashfxn` plays a part. Words that occur equally often are
-    ranked by the alphabet, because gensim's own sort leaves their order to the processor. Another
-    processor may still round differently.
+    The same sentences and settings give the same vectors in any process: one worker reads the
+    sentences in order, and gensim 4 initialises a word by the seed and the word's rank alone,
+    independently of `PYTHONHASHSEED` and `hashfxn`. Words with equal counts are ranked
+    alphabetically, because the order of gensim's own sort depends on the processor. Rounding may
+    still differ between processors.
 
     Args:
-        sentences: The words of each sentence, beyond which no window reaches; starts a pass each
-            time it is iterated.
+        sentences: The words of each sentence; windows do not cross sentences. Each iteration
+            starts a new pass.
         settings: How to train.
 
     Raises:
@@ -159,10 +159,10 @@ def train_word2vec(
     for piece in pieces:
         counts.update(piece)
         total += 1
-    kept = [word for word, count in counts.items() if count >= settings.min_count]
-    if not kept:
+    frequent = [word for word, count in counts.items() if count >= settings.min_count]
+    if not frequent:
         raise InputError(f"no word of the text occurs min_count = {settings.min_count} times.")
-    ranked = sorted(kept, key=lambda word: (-counts[word], word))
+    ranked = sorted(frequent, key=lambda word: (-counts[word], word))
     model = models.Word2Vec(
         vector_size=settings.size,
         window=settings.window,
@@ -173,7 +173,7 @@ def train_word2vec(
     )
     logger = logging.getLogger("gensim")
     level = logger.level
-    logger.setLevel(logging.ERROR)  # it warns of texts that fill few of its jobs
+    logger.setLevel(logging.ERROR)  # it warns about small corpora
     try:
         model.build_vocab_from_freq({word: counts[word] for word in ranked})
         model.train(pieces, total_examples=total, epochs=settings.epochs)
@@ -184,7 +184,7 @@ def train_word2vec(
 
 @dataclass
 class _Pieces:
-    """Sentences cut where gensim would drop the rest; empty ones are left out."""
+    """Sentences divided at the length that gensim reads, without empty ones."""
 
     sentences: Iterable[Sequence[str]]
 

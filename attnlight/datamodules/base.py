@@ -1,4 +1,4 @@
-"""What every corpus shares: it is prepared once on disk, read by memory map and dealt to devices."""
+"""The base class of corpora: prepared once on disk, read by memory map, shared among devices."""
 
 from __future__ import annotations
 
@@ -20,52 +20,52 @@ from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encoding import Encoding
 from attnlight.data.features import TokenFeatures
-from attnlight.data.parts import count_words
+from attnlight.data.parts import describe_counts
 from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
-from attnlight.data.splits import CURES
+from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
 from attnlight.datamodules.check_splits import check_splits
 from attnlight.errors import InputError, require_at_least
 
 FORMAT = 1
-FINGERPRINT = 2  # in 1, which had no prefix, every file of a local folder counted
+FINGERPRINT = 2  # version 1 had no prefix and included every file of a local folder
 
 Split = Literal["train", "validation", "test"]
 
 
 class CorpusDataModule(LightningDataModule, ABC):
-    """A corpus that is written once to disk and then read by memory map.
+    """A corpus that is written to disk once and then read by memory map.
 
-    A subclass says what decides the content (`recipe`) and writes it (`build`); preparing,
-    fingerprints, datasets and dataloaders are shared. The prepared folder holds `corpus.json`
+    A subclass describes what determines the content (`recipe`) and writes it (`build`); all else is
+    implemented here. The prepared folder holds `corpus.json`
     (`{"format", "classes", "splits": {split: {"rows", "empty", "dropped", ...}}, "extras"}`),
     `tokenizer.json` and one `datasets` folder per split with the columns `index`, `label` (absent
     where the split has none), `length`, `tokens`, one list per extra and, optionally, the source
-    (`text` or `words`). Where texts were split into sentences, `sentences` lists the ids of each,
-    and `text` the sentences themselves.
+    (`text` or `words`). Where texts were split into sentences, `sentences` lists the number of ids
+    of each, and `text` the sentences.
 
     Args:
         batch_size: Texts per training batch on each device.
         eval_batch_size: Texts per batch on each device in validation, test and prediction.
-        seed: Seed of the order of the training batches; with the epoch it decides them entirely.
-        num_workers: Processes that load batches; 0 loads them in the main process, which is as
-            fast for memory-mapped tokens.
+        seed: Seed of the training batches, which are determined by it and the epoch.
+        num_workers: Processes that load batches; 0 loads them in the main process, which is
+            equally fast for memory-mapped tokens.
         predict_split: Split that `predict` reads.
         cache_dir: Folder of prepared corpora; null: `$ATTNLIGHT_CACHE`, or `attnlight` in
             `$XDG_CACHE_HOME`, or `~/.cache/attnlight`.
 
     Attributes:
-        path: Where the corpus is read from; None for one that is made from a seed.
-        max_pairs: Pairs of tokens at which `OnceSampler` cuts a batch; None: nowhere.
+        path: Where the corpus is read from; None for a generated corpus.
+        max_pairs: Pairs of tokens at which `OnceSampler` divides a batch; None: no limit.
         sentence_rules: How raw and test texts become sentences; None where they are not split.
-        nested: Whether batches keep sentences apart, (B, S, N).
-        target: What a tagger is asked for, where a corpus has a choice.
-        encoding: That of a trained model, by which this corpus is encoded in place of its own.
-        known_as: Name by which records of a model that was trained on another corpus know this one.
+        nested: Whether batches keep sentences separate, (B, S, N).
+        target: What a tagger predicts, where a corpus has a choice.
+        encoding: Encoding of a trained model, used in place of the corpus's own.
+        recorded_as: Name of this corpus in records of a model that was trained on another one.
 
     Raises:
         InputError: A batch size is not positive.
@@ -77,7 +77,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     nested: bool = False
     target: TargetName = "tokens"
     encoding: Encoding | None = None
-    known_as: str | None = None
+    recorded_as: str | None = None
 
     def __init__(
         self,
@@ -101,14 +101,14 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @abstractmethod
     def recipe(self) -> dict[str, Any]:
-        """Everything that decides the content of the prepared corpus, as plain JSON."""
+        """Everything that determines the content of the prepared corpus, as plain JSON."""
 
     @abstractmethod
     def build(self, folder: Path) -> None:
         """Write the prepared corpus (class docstring) into an existing, empty folder.
 
         Raises:
-            InputError: The source cannot be read as the corpus that was asked for.
+            InputError: The source cannot be read as configured.
         """
 
     @staticmethod
@@ -120,44 +120,46 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @property
     def corpus_name(self) -> str:
-        """What messages call the corpus: its path or, where it has none, its class."""
+        """Name of the corpus in messages: its path or, where it has none, its class."""
         return self.path or type(self).__name__
 
     @property
     def sources(self) -> dict[str, Source]:
-        """Where each split is read from; empty for a corpus that is made from a seed."""
+        """The source of each split; empty for a generated corpus."""
         return {}
 
     def evaluate_as(self, encoding: Encoding, name: str) -> None:
-        """Encode this corpus as that of a trained model was, to evaluate the model on it.
+        """Use the encoding of a trained model, to evaluate the model on this corpus.
 
-        The model gives tokenizer, sentence rules and class names; this corpus selects the texts of
-        each split. It needs no training split and no vocabulary of its own.
+        Tokenizer, sentence rules and class names come from the model; this corpus selects the texts
+        of each split. It needs neither a training split nor a vocabulary.
 
         Args:
-            encoding: That of the model's own corpus.
+            encoding: Encoding of the corpus that the model was trained on.
             name: Name of this corpus in records.
 
         Raises:
-            InputError: The classes have other names, or this corpus cannot be encoded so.
+            InputError: The class names differ, or this corpus cannot be encoded in this way.
         """
-        self.encoding, self.known_as = encoding, name
+        self.encoding, self.recorded_as = encoding, name
         sentences = encoding.sentences
-        self.sentence_rules = None if sentences is None else SentenceRules.of(dict(sentences))
+        self.sentence_rules = (
+            None if sentences is None else SentenceRules.from_identity(dict(sentences))
+        )
         self.nested = bool(sentences and sentences.get("nested"))
         self._prepared = None
-        for held in ("fingerprint", "_corpus", "tokenizer_json", "vocab_size"):
-            self.__dict__.pop(held, None)
+        for cached in ("fingerprint", "_corpus", "tokenizer_json", "vocab_size"):
+            self.__dict__.pop(cached, None)
         self._datasets.clear()
 
     def unknown_share(self, split: str) -> float:
-        """Share of a split's tokens that are not in the vocabulary, boundary tokens left out."""
+        """Fraction of a split's tokens that are not in the vocabulary, without boundary tokens."""
         counts = self._corpus["splits"][split]
         return float(counts["unknown_tokens"] / counts["tokens"])
 
     @cached_property
     def fingerprint(self) -> str:
-        """Version and hash of recipe and format, as `v2-0123456789abcdef`: equal for equal content.
+        """Version and hash of recipe and format, such as `v2-0123456789abcdef`.
 
         Raises:
             InputError: A source cannot be read.
@@ -169,16 +171,16 @@ class CorpusDataModule(LightningDataModule, ABC):
         content = {"format": format_, "kind": type(self).__name__, "recipe": recipe}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
-    def is_known_as(self, fingerprint: str) -> bool:
-        """Whether a fingerprint is of a corpus with the vocabulary and the rows of this one.
+    def matches_fingerprint(self, fingerprint: str) -> bool:
+        """Whether a fingerprint belongs to a corpus with this vocabulary and these rows.
 
-        One of an earlier version is if that version would call this corpus so, or if the corpus
-        that it prepared lies in the cache and holds the same.
+        A fingerprint of an earlier version matches if that version would give it to this corpus, or
+        if the corpus prepared under it is in the cache and has equal content.
         """
         if fingerprint == self.fingerprint or "-" in fingerprint:
             return fingerprint == self.fingerprint
         former = {split: source.identity(every_file=True) for split, source in self.sources.items()}
-        # Files beside the data, which that version counted, may be gone: hence the first recipe.
+        # The first recipe is for folders without the files beside the data that version 1 included.
         recipes = self.recipe(), self.recipe() | {"sources": former}
         if fingerprint in [self._hash(1, recipe) for recipe in recipes]:
             return True
@@ -186,8 +188,8 @@ class CorpusDataModule(LightningDataModule, ABC):
         try:
             corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
             tokenizer_json = (folder / "tokenizer.json").read_text(encoding="utf-8")
-            own = (self.classes, self._corpus["splits"].keys(), self.tokenizer_json)
-            return (corpus["classes"], corpus["splits"].keys(), tokenizer_json) == own and all(
+            expected = (self.classes, self._corpus["splits"].keys(), self.tokenizer_json)
+            return (corpus["classes"], corpus["splits"].keys(), tokenizer_json) == expected and all(
                 TokenDataset(folder / split).table.equals(self.dataset(split).table)
                 for split in corpus["splits"]
             )
@@ -200,13 +202,13 @@ class CorpusDataModule(LightningDataModule, ABC):
     def prepare(self) -> Path:
         """The folder of the prepared corpus, written on the first call on this machine.
 
-        Safe when several processes start cold: one writes, the others wait. The folder appears
-        under its name only when it is whole, and is written anew where the first call of a process
+        Safe when several processes call it at once: one writes, the others wait. The folder appears
+        under its name only when it is complete, and is written again if the first call of a process
         finds it damaged.
 
         Raises:
-            InputError: The cache folder cannot be made, a split is empty or has only one class, or
-                `build` refuses its source.
+            InputError: The cache folder cannot be created, a split is empty or has only one class,
+                or `build` raises for its source.
         """
         if self._prepared is None:
             folder = self._folder_of(self.fingerprint)
@@ -217,10 +219,10 @@ class CorpusDataModule(LightningDataModule, ABC):
     def _write(self, folder: Path) -> None:
         self.build(folder)
         splits = check_splits(folder, self.corpus_name, count_unknown=self.encoding is not None)
-        counted = ", ".join(starmap(count_words, splits.items()))
-        # Printed by the process that wrote the corpus alone: one line for any number of ranks.
+        counts = ", ".join(starmap(describe_counts, splits.items()))
+        # Printed only by the process that wrote the corpus: one line for any number of ranks.
         target = self._folder_of(self.fingerprint)
-        print(f"{self.corpus_name}: {counted}; prepared in {target}", file=sys.stderr)
+        print(f"{self.corpus_name}: {counts}; prepared in {target}", file=sys.stderr)
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:
@@ -238,25 +240,25 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @cached_property
     def tokenizer_json(self) -> str:
-        """The tokenizer as JSON text, normalisation and splitting included."""
+        """The tokenizer as JSON text, including normalisation and splitting."""
         return (self.prepare() / "tokenizer.json").read_text(encoding="utf-8")
 
     @property
     def token_features(self) -> TokenFeatures | None:
-        """Features of tokens beside the word, where they have any."""
-        held = self._corpus.get("features")
-        return None if held is None else TokenFeatures.of(held)
+        """Token features besides the word; None where there are none."""
+        state = self._corpus.get("features")
+        return None if state is None else TokenFeatures.from_dict(state)
 
     @cached_property
     def vocab_size(self) -> int:
-        """Number of ids, the special ones included."""
+        """Number of ids, including the special ones."""
         from tokenizers import Tokenizer
 
         return int(Tokenizer.from_str(self.tokenizer_json).get_vocab_size())
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What a model must know of the corpus, see `attnlight.problems.Problem`."""
+        """The properties of the corpus that a model needs, see `attnlight.problems.Problem`."""
         features = self.token_features
         return {
             "vocab_size": self.vocab_size,
@@ -267,7 +269,7 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @property
     def label_counts(self) -> list[int]:
-        """Training texts of each class, as class weights need them."""
+        """Number of training texts of each class, for class weights."""
         return self.dataset("train").label_counts(len(self.classes))
 
     def dataset(self, split: str) -> TokenDataset:
@@ -277,9 +279,11 @@ class CorpusDataModule(LightningDataModule, ABC):
             InputError: The corpus lacks the split.
         """
         if split not in self._corpus["splits"]:
-            has = ", ".join(self._corpus["splits"])
-            cure = f": {CURES[split]}" if split in CURES else ""
-            raise InputError(f"{self.corpus_name} has no {split} split; it has {has}{cure}.")
+            available = ", ".join(self._corpus["splits"])
+            advice = f": {MISSING_SPLIT_ADVICE[split]}" if split in MISSING_SPLIT_ADVICE else ""
+            raise InputError(
+                f"{self.corpus_name} has no {split} split; it has {available}{advice}."
+            )
         if split not in self._datasets:
             self._datasets[split] = TokenDataset(self.prepare() / split, self.nested)
         return self._datasets[split]
@@ -291,7 +295,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         return self.tokenizer_json, [self.dataset(split) for split in splits]
 
     def word_vectors(self, settings: Word2VecSettings) -> Path:
-        """A word2vec file, kept beside the corpus, trained on its training and validation texts.
+        """The word2vec file of the corpus, trained on its training and validation texts.
 
         Raises:
             InputError: gensim is not installed, or no word occurs often enough.
@@ -300,27 +304,27 @@ class CorpusDataModule(LightningDataModule, ABC):
         return prepare_vectors(self.prepare(), self.corpus_name, text, settings)
 
     def train_dataloader(self) -> DataLoader[TextBatch]:
-        """Training batches of similar lengths, a function of seed and epoch alone."""
+        """Training batches of similar lengths, determined by seed and epoch."""
         return self._loader("train", training=True)
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
-        """Every validation text once; inside fit on several devices, repeats fill the last batch."""
-        # DDP broadcasts buffers at each forward of fit's validation, so all ranks need as many.
+        """Each validation text once; in fit on several devices, repeats fill the last batch."""
+        # In fit, DDP broadcasts buffers at each forward, so all ranks need as many batches.
         fitting = self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
         return self._loader("validation", pad=fitting)
 
     def test_dataloader(self) -> DataLoader[TextBatch]:
-        """Every test text exactly once over all devices."""
+        """Each test text exactly once over all devices."""
         return self._loader("test")
 
     def predict_dataloader(self) -> DataLoader[TextBatch]:
-        """Every text of `predict_split` exactly once over all devices."""
+        """Each text of `predict_split` exactly once over all devices."""
         return self._loader(self.predict_split)
 
     def _loader(
         self, split: str, training: bool = False, pad: bool = False
     ) -> DataLoader[TextBatch]:
-        """This device's share of the batches of a split, each text once where it is not training."""
+        """This device's share of the batches of a split, each text once unless training."""
         dataset, trainer = self.dataset(split), self.trainer
         rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
         if len(dataset) < world:

@@ -1,4 +1,4 @@
-"""The splits of a corpus that was just prepared: what each must hold, and what it counts."""
+"""Check the splits of a prepared corpus and count unknown tokens."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from attnlight.errors import InputError
 
 
 def check_splits(folder: Path, corpus_name: str, *, count_unknown: bool) -> dict[str, Any]:
-    """The `splits` of `corpus.json` in a prepared folder, which nothing can be said against.
+    """The `splits` of `corpus.json` in a prepared folder, after checking each of them.
 
     Args:
         folder: The prepared corpus.
-        corpus_name: What messages call it.
-        count_unknown: Add to each split how many of its tokens are not in the vocabulary, boundary
-            tokens left out, and write that down.
+        corpus_name: Its name in messages.
+        count_unknown: Add to `corpus.json` how many tokens of each split are not in the vocabulary,
+            boundary tokens not counted.
 
     Raises:
-        InputError: A split is empty, has only one class, or a label that is no class's.
+        InputError: A split is empty, has only one class, or has a label outside the classes.
     """
     corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     for split, counts in corpus["splits"].items():
-        where, last = f"the {split} split of {corpus_name}", len(corpus["classes"]) - 1
+        place, last = f"the {split} split of {corpus_name}", len(corpus["classes"]) - 1
         if not counts["rows"]:
-            raise InputError(f"{where} is empty.")
+            raise InputError(f"{place} is empty.")
         dataset = TokenDataset(folder / split)
         labels = dataset.labels
         if labels is None and split == "train" and TAGS not in dataset.table.column_names:
-            raise InputError(f"{where} has no labels.")
+            raise InputError(f"{place} has no labels.")
         if labels is not None and (labels.min() < 0 or labels.max() > last):
-            wrong = labels[(labels < 0) | (labels > last)][0]
-            raise InputError(f"{where} has label {wrong}; labels must be 0 to {last}.")
+            invalid = labels[(labels < 0) | (labels > last)][0]
+            raise InputError(f"{place} has label {invalid}; labels must be 0 to {last}.")
         if labels is not None and (labels == labels[0]).all():
             raise InputError(
-                f"{where} has only one class, {labels[0]}: nothing can be ranked; of a share of the "
-                "training texts take a larger one, or another split_seed."
+                f"{place} has only one class, {labels[0]}; at least two are needed. If it is split "
+                "off the training texts, use a larger fraction or another split_seed."
             )
         if count_unknown:
             counts |= {"tokens": 0, "unknown_tokens": 0}

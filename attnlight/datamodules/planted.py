@@ -1,4 +1,4 @@
-"""The planted corpus: texts whose evidence is known, made from a seed."""
+"""The planted corpus: texts with known evidence, generated from a seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attnlight.data.dataset import split_writer
 from attnlight.data.encoding import Encoding
 from attnlight.data.planted import PlantedSpec
 from attnlight.data.sentences import SentenceRules
-from attnlight.data.splits import CURES
+from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError, require_at_least
 
@@ -24,42 +24,42 @@ if TYPE_CHECKING:
 
 
 class PlantedEvidence(CorpusDataModule):
-    """A synthetic corpus whose truth is known: fillers, planted keywords and their signs.
+    """A synthetic corpus with known evidence: fillers, planted keywords and their signs.
 
     Each text draws its length, its label and its words independently. Fillers (`filler0`,
-    `filler1`, ...) follow Zipf's law and say nothing. The text holds `redundancy` keywords of its
-    own class and `distractors` of other classes, drawn with replacement, at random places: with
-    two classes `bad0`, ... for label 0 and `good0`, ... for label 1, with more `topic2word0`, ...
-    The label is the class that most keywords count for.
+    `filler1`, ...) follow Zipf's law and carry no information. The text holds `redundancy` keywords
+    of its own class and `distractors` of other classes, drawn with replacement, at random
+    positions: with two classes `bad0`, ... for label 0 and `good0`, ... for label 1, with more
+    `topic2word0`, ... The label is the class that most keywords count for.
 
     With `negation` a text is negated with that probability: it is a text of the class before its
-    label (cyclically) in which a negator (`not0`, ...) stands directly before every keyword, and a
-    keyword after a negator counts for the class after its own (with two classes: the other one).
-    Texts that are not negated hold as many negators, each before a filler, where it turns
-    nothing. So the words of a negated text, order aside, are distributed as those of another
-    class's text that is not negated: a model that reads no order cannot tell them apart, and with
-    two classes it is right on negated texts exactly as often as it is wrong on the others. Below
-    one half the others decide what it learns; 0.4 is a good value.
+    label (cyclically) with a negator (`not0`, ...) directly before every keyword, and a keyword
+    after a negator counts for the class after its own (with two classes: the other one). Texts that
+    are not negated hold as many negators, each before a filler, without effect. So the bag of words
+    of a negated text has the same distribution as that of another class's text that is not negated:
+    a model without word order cannot distinguish them, and with two classes its accuracy on negated
+    texts equals its error rate on the others. With a probability below one half it learns the
+    others; 0.4 is a good value.
 
     The extra `evidence` (int8) gives the truth for the text's label:
 
     * keyword not negated: +1 of the label's class, -1 of another class (a distractor);
-    * negated keyword: -1, as what it says by itself is not what the text says;
-    * its negator: +1 where the two together count for the label, -1 where for another class (a
-      negated distractor);
+    * negated keyword: -1, since without its negator it is evidence against the label;
+    * its negator: +1 if the two together count for the label, -1 if for another class (a negated
+      distractor);
     * fillers, and negators before a filler: 0.
 
     With `sentence_length` batches hold sentences, tokens and evidence (B, S, N), for hierarchical
-    models; the texts stay the same. Where one sentence ends with a negator, its keyword begins the
-    next.
+    models; the texts are the same. If a sentence ends with a negator, the next one begins with its
+    keyword.
 
     Args:
         num_classes: Number of classes.
-        train_size: Training texts.
-        validation_size: Validation texts.
-        test_size: Test texts.
-        min_tokens: Words of the shortest texts.
-        max_tokens: Words of the longest texts; lengths are uniform between the two.
+        train_size: Number of training texts.
+        validation_size: Number of validation texts.
+        test_size: Number of test texts.
+        min_tokens: Minimum number of words of a text.
+        max_tokens: Maximum number of words; lengths are uniform between the two.
         vocabulary: Number of distinct fillers.
         zipf: Exponent s of the fillers' law, frequency proportional to 1 / rank^s.
         keywords: Number of distinct keywords of each class.
@@ -67,9 +67,9 @@ class PlantedEvidence(CorpusDataModule):
         distractors: Keywords in each text that count for another class; fewer than `redundancy`.
         negation: Probability that a text is negated, in [0, 1); 0 plants no negators.
         negators: Number of distinct negators.
-        corpus_seed: Seed of the texts, apart from the seed of training.
-        sentence_length: Cut each text into sentences of this many words, the last one shorter;
-            null: texts are not cut.
+        corpus_seed: Seed of the texts, independent of the training seed.
+        sentence_length: Split each text into sentences of this many words, the last one shorter;
+            null: texts are not split.
         **kwargs: Arguments of `CorpusDataModule`.
 
     Raises:
@@ -96,7 +96,9 @@ class PlantedEvidence(CorpusDataModule):
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**kwargs)
-        self.sizes = dict(zip(CURES, (train_size, validation_size, test_size), strict=True))
+        self.sizes = dict(
+            zip(MISSING_SPLIT_ADVICE, (train_size, validation_size, test_size), strict=True)
+        )
         require_at_least(
             1, train_size=train_size, validation_size=validation_size, test_size=test_size
         )
@@ -125,13 +127,13 @@ class PlantedEvidence(CorpusDataModule):
         rules = self.sentence_rules
         if rules is not None and rules.length is None:
             raise InputError(
-                f"{self.corpus_name} has no sentences of a language, the checkpoint has"
+                f"{self.corpus_name} has no sentences of a language; the checkpoint expects them"
             )
         self.sentence_length = None if rules is None else rules.length
 
     @override
     def recipe(self) -> dict[str, Any]:
-        # Named only where it is used, so that other corpora keep the fingerprints they had.
+        # Included only if used, so that fingerprints of other corpora do not change.
         sentences = {"sentence_length": self.sentence_length} if self.nested else {}
         return {"sizes": self.sizes, **asdict(self.planted), **sentences}
 
@@ -142,8 +144,8 @@ class PlantedEvidence(CorpusDataModule):
         tokenizer, classes = self.planted.tokenizer_json(), list(self.planted.classes)
         ids, labels = np.arange(len(self.planted.words), dtype=np.int32), np.arange(len(classes))
         if self.encoding is not None:
-            known, classes = self.encoding.tokenizer.get_vocab(), list(self.encoding.classes)
-            ids = np.array([known.get(word, UNK) for word in self.planted.words], np.int32)
+            vocabulary, classes = self.encoding.tokenizer.get_vocab(), list(self.encoding.classes)
+            ids = np.array([vocabulary.get(word, UNK) for word in self.planted.words], np.int32)
             labels = np.array([classes.index(name) for name in self.planted.classes])
             tokenizer = self.encoding.tokenizer_json
         integers = pyarrow.list_(pyarrow.int32())
@@ -174,7 +176,7 @@ class PlantedEvidence(CorpusDataModule):
     def negated(self, split: str) -> NDArray[np.bool_]:
         """Which texts of a split are negated (a keyword after a negator), by `index`, (n,)."""
         dataset, negators = self.dataset(split), self.planted.first_negator
-        found = np.zeros(len(dataset), np.bool_)
+        negated = np.zeros(len(dataset), np.bool_)
         for start in range(0, len(dataset), 1024):
             batch = dataset[range(start, min(start + 1024, len(dataset)))]
             tokens = batch.tokens[batch.mask].numpy()
@@ -182,12 +184,14 @@ class PlantedEvidence(CorpusDataModule):
             negator = (tokens >= negators) & ~keyword
             pairs = negator & np.roll(keyword, -1)  # no text ends with a negator
             lengths = dataset.lengths[start : start + 1024]
-            found[start : start + 1024] = np.logical_or.reduceat(pairs, lengths.cumsum() - lengths)
-        return found
+            negated[start : start + 1024] = np.logical_or.reduceat(
+                pairs, lengths.cumsum() - lengths
+            )
+        return negated
 
 
 def _lists(values: NDArray[np.generic], counts: NDArray[np.int32]) -> pyarrow.ListArray:
-    """Arrow lists of so many values each."""
+    """Arrow lists of `counts` values each."""
     import pyarrow
 
     offsets = np.concatenate([[0], counts]).cumsum(dtype=np.int32)

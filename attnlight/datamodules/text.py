@@ -15,11 +15,11 @@ from attnlight.data.documents import DocumentReader
 from attnlight.data.encode import write_split
 from attnlight.data.encoding import Encoding
 from attnlight.data.labels import read_labels
-from attnlight.data.parts import divide, open_documents
+from attnlight.data.parts import open_documents, select_splits
 from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceRules, Sentences
 from attnlight.data.sources import Classes, Source
-from attnlight.data.splits import CURES, complete_sources, named_sources
+from attnlight.data.splits import MISSING_SPLIT_ADVICE, complete_sources, named_sources
 from attnlight.data.tokenization import Splitting, TextRules, make_tokenizer
 from attnlight.data.vocabulary import learn_vocabulary
 from attnlight.datamodules.base import CorpusDataModule
@@ -29,73 +29,72 @@ from attnlight.errors import InputError, require_at_least
 class TextDataModule(CorpusDataModule):
     """A corpus of labelled texts, from the hub or a local folder of the same schema.
 
-    Rows pass `classes`, then the length limits, then test texts and validation texts are split off
-    the training texts, then `subset` chooses; the vocabulary comes from the training texts that are
-    left. Texts that occur in two splits, white space aside, are counted in `corpus.json`
-    (`also_in`), and the line that preparing prints says how many.
+    Rows are filtered by `classes`, then by the length limits; then test and validation texts are
+    split off the training texts, then `subset` is applied; the vocabulary comes from the remaining
+    training texts. Texts that occur in two splits, ignoring white space, are counted in
+    `corpus.json` (`also_in`) and in the line that is printed when the corpus is prepared.
 
-    With `sentences` each text is split into sentences before it is tokenised, and each sentence is
-    tokenised by itself; sentences without a token vanish. There are no boundary tokens then.
-    Serrano & Smith (2019) keep long documents out of training and validation, not out of testing
-    (Yahoo! Answers: at most 50 sentences of 350 tokens; Yelp: 43 of 200). Here `max_sentences` and
-    `max_sentence_tokens` cut them instead, so that every document stays, and leave the test split
-    whole as well unless `cap_test`. What is cut is counted in `corpus.json`.
+    With `sentences` each text is split into sentences, which are tokenised separately; sentences
+    without a token are dropped. Boundary tokens cannot be used then. Serrano & Smith (2019) exclude
+    long documents from training and validation, but not from testing (Yahoo! Answers: at most 50
+    sentences of 350 tokens; Yelp: 43 of 200). Here `max_sentences` and `max_sentence_tokens`
+    truncate them instead, so that every document is used; test texts are truncated only with
+    `cap_test`. What is removed is counted in `corpus.json`.
 
     Args:
         path: Hub id, or a local folder or file that `datasets` can read (CSV, TSV, JSON, JSON
-            lines, parquet). Loading scripts no longer run: a corpus that needs one is read by
-            `revision` from its parquet files.
+            lines, parquet). Loading scripts are not supported: for a corpus that needs one, set
+            `revision` to its parquet files.
         name: Configuration of the corpus on the hub.
-        revision: Commit, tag or branch on the hub; null is the one that is current when the corpus
-            is first prepared here.
-        local: Folder under `$ATTNLIGHT_DATA` that is read in place of `path` where that variable
-            is set.
-        text: Column of texts, or several to be joined with spaces, or with `sentences` by empty
-            lines, so that no sentence reaches over.
-        tokens: Column of ready token lists, in place of `text`; they are joined with spaces and
-            pass through the same rules as texts.
+        revision: Commit, tag or branch on the hub; null: the one that is current when the corpus is
+            first prepared on this machine.
+        local: Folder under `$ATTNLIGHT_DATA` to read in place of `path` if that variable is set.
+        text: Column of texts, or several to be joined with spaces; with `sentences`, by empty
+            lines, so that no sentence spans two columns.
+        tokens: Column of token lists, in place of `text`; they are joined with spaces and processed
+            by the same rules as texts.
         label: Column of labels, whole numbers or strings.
-        extras: Columns of the token lists' source with a number per token, which follow splitting
-            and truncation into `TextBatch.extras`.
-        classes: Class names, in order, to the source's labels (numbers, strings or names); rows
-            with other labels are dropped. One label needs no list. Null: every label is a class.
-        train: Split of the corpus to train on (slices like `train[:10%]` are understood), or a
-            source of its own.
+        extras: Columns with a number for each element of the token lists, aligned with the tokens
+            after splitting and truncation in `TextBatch.extras`.
+        classes: The source's labels (numbers, strings or names) by class name, in order; rows with
+            other labels are dropped. One label needs no list. Null: every label is a class.
+        train: Split of the corpus to train on (slices like `train[:10%]` are supported), or a
+            separate source.
         validation: The same for validation. Null: the first of the splits validation, valid, dev
-            and val that `path` has and that neither `train` nor `test` reads; there is none where
-            it has none of them.
+            and val that `path` has and that neither `train` nor `test` reads, or none if it has
+            none of them.
         test: The same for testing; null where there is none.
-        validation_fraction: Share of the training texts to validate on, in place of a split.
-        test_fraction: Share of the training texts to test on, in place of `test`: the same share
-            of each class, chosen by a hash of seed and row. Equal texts stay on one side. The test
-            texts are split off before those that validate.
-        min_tokens: Drop texts of fewer tokens, boundary tokens not counted, in all splits; a text
-            is counted as a whole and before any cut.
-        max_tokens: Drop texts of more tokens, in all splits.
-        subset: Split to a seeded choice of its texts: a share (0.2) or a number (500).
+        validation_fraction: Fraction of the training texts to validate on, in place of a split.
+        test_fraction: Fraction of the training texts to test on, in place of `test`: the same
+            fraction of each class, chosen by a hash of seed and row. Equal texts stay together.
+            Test texts are split off before validation texts.
+        min_tokens: Drop texts with fewer tokens in all splits; boundary tokens are not counted, and
+            texts are counted before truncation.
+        max_tokens: Drop texts with more tokens in all splits.
+        subset: Fraction (0.2) or number (500) of texts to use, by split; a seeded choice.
         split_seed: Seed of `validation_fraction`, `test_fraction` and `subset`.
-        min_document_frequency: Training texts a word must occur in to have a vector of its own.
-        max_vocabulary: Words to keep at most, those in most texts first.
+        min_document_frequency: Minimum number of training texts that contain a word with a vector.
+        max_vocabulary: Maximum number of words, those in most texts first.
         lowercase: Lower-case texts.
-        digits: Token that stands for any token with a digit in it, e.g. `qqq`.
-        splitting: `whitespace`: tokens stand between white space; `punctuation`: runs of word
-            characters, and every other character by itself; `words`: runs of word characters.
+        digits: Token that replaces any token with a digit, e.g. `qqq`.
+        splitting: `whitespace`: tokens are separated by white space; `punctuation`: runs of word
+            characters, and every other character as a token; `words`: runs of word characters.
         markup: Drop tags like `<br />` and the treebank's bracket codes like `-LRB-`.
-        boundary_tokens: Put a token before and one after each text; attention cannot reach them.
-        truncate: Cut texts to this many tokens instead of dropping them.
-        line_breaks: Read a backslash before an n as a line break: so write the hub's copies of
-            Yelp and Yahoo! Answers by Zhang et al. (2015) theirs.
-        sentences: `nested`: batches keep the sentences of a text apart, for hierarchical models;
-            `flat`: they hold the same sentences, cut alike, one after another; `none`: texts are
+        boundary_tokens: Put a token before and after each text, which attention cannot reach.
+        truncate: Truncate texts to this many tokens instead of dropping them.
+        line_breaks: Replace a backslash followed by n with a line break, as needed for the hub's
+            copies of Yelp and Yahoo! Answers by Zhang et al. (2015).
+        sentences: `nested`: batches keep the sentences of a text separate, for hierarchical models;
+            `flat`: they hold the same sentences, truncated alike, concatenated; `none`: texts are
             not split.
-        language: ISO 639 code of the language by whose rules sentences end (library `sentencex`).
-        max_sentences: Keep this many sentences of a training or validation text, the first ones.
-        max_sentence_tokens: Keep this many tokens of their sentences, the first ones.
-        cap_test: Cut test texts, and raw text that a trained model is given, in the same way.
+        language: ISO 639 code of the language whose rules split sentences (library `sentencex`).
+        max_sentences: Maximum number of sentences of a training or validation text.
+        max_sentence_tokens: Maximum number of tokens of their sentences.
+        cap_test: Apply both limits to test texts and to raw text given to a trained model.
         **kwargs: Arguments of `CorpusDataModule`.
 
     Raises:
-        InputError: Options are out of range or exclude each other.
+        InputError: Options are out of range or mutually exclusive.
     """
 
     def __init__(
@@ -145,9 +144,9 @@ class TextDataModule(CorpusDataModule):
             split_seed,
             test_fraction,
         )
-        self._main = Source(path, name, revision, local, None, text, tokens, label, classes)
+        self._main_source = Source(path, name, revision, local, None, text, tokens, label, classes)
         splits = {"train": train, "validation": validation, "test": test}
-        self._named = named_sources(self._main, splits, self.selection)
+        self._named_sources = named_sources(self._main_source, splits, self.selection)
         self.min_document_frequency = min_document_frequency
         self.max_vocabulary = max_vocabulary
         self.rules = TextRules(lowercase, digits, splitting, markup, boundary_tokens, truncate)
@@ -160,37 +159,37 @@ class TextDataModule(CorpusDataModule):
         self._check()
 
     def _check(self) -> None:
-        least, most = self.min_document_frequency, self.max_vocabulary
-        require_at_least(1, min_document_frequency=least, max_vocabulary=most)
-        ready = [bool(source.tokens) for source in self._named.values()]
-        split = self.sentence_rules is not None
+        min_frequency, max_words = self.min_document_frequency, self.max_vocabulary
+        require_at_least(1, min_document_frequency=min_frequency, max_vocabulary=max_words)
+        pre_split = [bool(source.tokens) for source in self._named_sources.values()]
+        has_sentences = self.sentence_rules is not None
         capped = self.cap_test or self._capped != SentenceRules()
         reserved = ", ".join(set(self.extras) & set(COLUMNS))
         refused = [
-            (reserved, f"extras names {reserved}, a column that every prepared corpus has"),
+            (reserved, f"extras names {reserved}, which is a reserved column of prepared corpora"),
             (
-                self.extras and not all(ready),
-                "extras runs along ready tokens: name their column in tokens",
+                self.extras and not all(pre_split),
+                "extras needs token lists: set tokens to their column",
             ),
             (
-                self.line_breaks and any(ready),
-                "line_breaks reads raw text: name its columns in text, not in tokens",
+                self.line_breaks and any(pre_split),
+                "line_breaks needs raw text: set text to its columns instead of tokens",
             ),
             (
-                capped and not split,
+                capped and not has_sentences,
                 "language, cap_test and the limits of sentences need sentences: nested or flat",
             ),
             (
-                split and any(ready),
-                "sentences are found in raw text: name its columns in text, not in tokens",
+                has_sentences and any(pre_split),
+                "sentences needs raw text: set text to its columns instead of tokens",
             ),
             (
-                split and self.rules.boundary_tokens,
-                "a corpus with sentences has none: set boundary_tokens to false",
+                has_sentences and self.rules.boundary_tokens,
+                "boundary_tokens cannot be used with sentences: set it to false",
             ),
             (
-                split and self.rules.truncate is not None,
-                "truncate cuts texts that are not split: give max_sentences, max_sentence_tokens",
+                has_sentences and self.rules.truncate is not None,
+                "truncate cannot be used with sentences: set max_sentences, max_sentence_tokens",
             ),
         ]
         for applies, message in refused:
@@ -199,26 +198,26 @@ class TextDataModule(CorpusDataModule):
 
     @cached_property
     def sources(self) -> dict[str, Source]:
-        """Where each split comes from, but for those that are split off the training texts."""
-        return complete_sources(self._main, self._named, self.selection, self.cache)
+        """The source of each split, except for those split off the training texts."""
+        return complete_sources(self._main_source, self._named_sources, self.selection, self.cache)
 
     @override
     def evaluate_as(self, encoding: Encoding, name: str) -> None:
         super().evaluate_as(encoding, name)
-        for source in self._read.values():
+        for source in self._prepared_sources.values():
             if source.classes is not None:
                 encoding.require_classes(list(source.classes), str(source))
             if source.tokens and encoding.sentences is not None:
                 raise InputError(
-                    f"the checkpoint splits texts into sentences, but {source} is read as ready "
-                    "tokens: name its column of raw text in `text`"
+                    f"the checkpoint splits texts into sentences, but {source} is read as token "
+                    "lists: set `text` to its column of raw text"
                 )
 
     @property
-    def _read(self) -> dict[str, Source]:
+    def _prepared_sources(self) -> dict[str, Source]:
         """The sources of the prepared splits.
 
-        Where the encoding is given the training texts decide nothing, but for splits cut from them.
+        With a given encoding, training texts are only read if other splits are split off them.
         """
         cut = (self.selection.validation_fraction, self.selection.test_fraction) != (None, None)
         if self.encoding is None or cut or self.predict_split == "train":
@@ -228,17 +227,19 @@ class TextDataModule(CorpusDataModule):
     @override
     def recipe(self) -> dict[str, Any]:
         recipe: dict[str, Any] = {
-            "sources": {split: source.identity() for split, source in self._read.items()},
+            "sources": {
+                split: source.identity() for split, source in self._prepared_sources.items()
+            },
             "extras": self.extras,
             "selection": self.selection.identity(),
             "vocabulary": [self.min_document_frequency, self.max_vocabulary],
             "rules": asdict(self.rules),
         }
-        # Named only where they are used, so that other corpora keep the fingerprints they had.
+        # Included only if used, so that fingerprints of other corpora do not change.
         if self.line_breaks:
             recipe["line_breaks"] = True
         if self.sentence_rules is not None:
-            # Nested and flat batches are read from one prepared corpus.
+            # Nested and flat batches are read from the same prepared corpus.
             recipe["sentences"] = self._capped.identity() | {"cap_test": self.cap_test}
         return recipe
 
@@ -248,13 +249,13 @@ class TextDataModule(CorpusDataModule):
             classes = None if self.encoding is None else list(self.encoding.classes)
             joint = " " if self.sentence_rules is None else "\n\n"
             parts = {}
-            for split, source in self._read.items():
-                rows = source.load(Path(scratch), CURES[split])
+            for split, source in self._prepared_sources.items():
+                rows = source.load(Path(scratch), MISSING_SPLIT_ADVICE[split])
                 classes, labels = read_labels(rows, source, classes)
                 reader = DocumentReader(rows, source, self.extras, joint, self.line_breaks)
                 parts[split] = open_documents(reader, labels, self.rules, self.selection)
-            # `subset` may name training texts, which are not read where the encoding is given.
-            parts, shared = divide(parts, self.selection, complete=self.encoding is None)
+            # `subset` may name training texts, which are not read with a given encoding.
+            parts, shared = select_splits(parts, self.selection, complete=self.encoding is None)
             rules = self.sentence_rules  # of the test split
             capped = rules if rules is None or self.encoding is not None else self._capped
             if self.encoding is not None:

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torchmetrics import MetricCollection
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.data.targets import begun
+from attnlight.data.targets import prepend_boundary
 from attnlight.problems.released import ReleasedLoss
 from attnlight.problems.words import Words
 
@@ -112,7 +112,7 @@ class Problem(ABC):
 
         Nothing marks a token of a raw sentence: where the corpus marks one, all tokens are rows.
         """
-        return begun(batch) if self.spec["target"] == "sentence" else batch
+        return prepend_boundary(batch) if self.spec["target"] == "sentence" else batch
 
     def difference(self, spec: Mapping[str, Any]) -> str | None:
         """How a model's spec differs from that of the corpus, in words; None where it does not."""

@@ -1,6 +1,6 @@
 """Records on disk: one row per instance, one parquet file per test.
 
-While a test runs, each rank appends its rows to a shard of its own; at the end of the epoch rank 0
+While a test runs, each rank appends its rows to its shard; at the end of the epoch rank 0
 merges the shards into one file sorted by key, through a memory map and in pieces, so that memory
 does not grow with the corpus. Callbacks write, the report reads.
 """

@@ -1,4 +1,4 @@
-"""The format of a record, for code that writes and code that reads it."""
+"""The format of a record, shared by writers and readers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from attnlight.errors import InputError
 FORMAT = 1
 KEY = ("index", "position")
 EXCLUDED = -1  # the prediction of a row that was not measured
-METADATA = b"attnlight"  # key of the record's metadata in the file's
-PIECE_ROWS = 32_768  # read and written at a time
+METADATA = b"attnlight"  # key of the record's metadata within the file's metadata
+PIECE_ROWS = 32_768  # rows read or written at a time
 
 
 class RecordError(InputError):
-    """A record that lacks a row, holds one twice, or is no record at all."""
+    """A record with missing or repeated rows, or a file that is not a record."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Record:
 
     Attributes:
         columns: Each column, (R,) or (R, K), or (R,) of objects where it holds text or lists of
-            varying length; what is null on disk is NaN here, and None among objects.
+            varying length; nulls are NaN, or None in columns of objects.
         metadata: `test`, `stage`, `epoch`, `checkpoint`, `partial`, `rows` and the like.
     """
 

@@ -1,4 +1,4 @@
-"""One record of all ranks' shards."""
+"""Merge the shards of all ranks into one record."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def merge_shards(
 
     Args:
         shards: One path per rank; a rank without rows may have no file.
-        target: The parquet file, replaced whole.
-        metadata: Plain values kept in the file.
-        expected: Dataset indices that must each be there, in any order; None: not checked.
+        target: The parquet file, replaced atomically.
+        metadata: Plain values stored in the file.
+        expected: Dataset indices that must all occur, in any order; None: not checked.
         drop_repeats: Keep the first of several rows of one key (padded validation) instead of
             refusing them.
 
@@ -39,18 +39,18 @@ def merge_shards(
         The number of rows R.
 
     Raises:
-        RecordError: A row is missing, unasked for, or repeated.
+        RecordError: A row is missing, unexpected or repeated.
         InputError: The file cannot be written.
     """
     table = _read_shards([shard for shard in shards if shard.exists()], target)
     index, position = (table.column(name).to_numpy() for name in KEY)
     order = _checked_order(index, position, expected, drop_repeats, target)
     del index, position
-    described = dict(metadata) | {"format": FORMAT, "rows": len(order)}
+    description = dict(metadata) | {"format": FORMAT, "rows": len(order)}
     if "prediction" in table.column_names:
         prediction = table.column("prediction").to_numpy()[order]
-        described["non_finite"] = int((prediction == EXCLUDED).sum())
-    schema = table.schema.with_metadata({METADATA: json.dumps(described).encode()})
+        description["non_finite"] = int((prediction == EXCLUDED).sum())
+    schema = table.schema.with_metadata({METADATA: json.dumps(description).encode()})
     with replacing(target) as temporary, open_writer(temporary, schema) as writer:
         for start in range(0, len(order), PIECE_ROWS):
             piece = table.take(pa.array(order[start : start + PIECE_ROWS]))
@@ -62,13 +62,13 @@ def merge_shards(
 
 
 def _read_shards(shards: Sequence[Path], target: Path) -> pa.Table:
-    """All rows, by memory map; a rank that measured no row leaves the types to the others."""
+    """All rows, by memory map; column types come from the ranks that measured rows."""
     tables = []
     for shard in shards:
         try:
             tables.append(pa.ipc.open_file(pa.memory_map(str(shard))).read_all())
         except (OSError, pa.ArrowException) as error:
-            raise RecordError(f"{shard} is no complete shard: {one_line(error)}.") from error
+            raise RecordError(f"{shard} is not a complete shard: {one_line(error)}.") from error
     if not tables:
         raise RecordError(f"{target.name}: no row was recorded.")
     try:
@@ -77,7 +77,7 @@ def _read_shards(shards: Sequence[Path], target: Path) -> pa.Table:
         raise RecordError(f"{target.name}: ranks differ in a column: {one_line(error)}.") from error
     for field in (field for table in tables for field in table.schema):
         kind = joined.schema.field(field.name).type
-        if field.type not in (kind, pa.null()):  # Arrow would make lists of two fixed lengths one
+        if field.type not in (kind, pa.null()):  # Arrow merges lists of different fixed lengths
             raise RecordError(
                 f"{target.name}: ranks differ in a column: {field.name} is {field.type} and {kind}."
             )
@@ -112,7 +112,7 @@ def _checked_order(
             f"{target.name}: {len(missing)} of {len(expected)} instances are missing, "
             f"the first is {missing[0]}."
         )
-    unasked = np.setdiff1d(keys[0], expected)
-    if len(unasked):
-        raise RecordError(f"{target.name}: instance {unasked[0]} is not in the dataset.")
+    unexpected = np.setdiff1d(keys[0], expected)
+    if len(unexpected):
+        raise RecordError(f"{target.name}: instance {unexpected[0]} is not in the dataset.")
     return order

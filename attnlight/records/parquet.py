@@ -1,7 +1,7 @@
-"""Parquet files that notice damage: their pages and what the footer says have checksums.
+"""Parquet files with checksums of their pages and of their footer, so that damage is detected.
 
-Parquet itself keeps a checksum of each page. Names, types and metadata stand in the footer, which
-has none: theirs is kept there by this module. Files without checksums are read as they are.
+Parquet itself stores a checksum of each page but none of the footer, which holds column names,
+types and metadata; this module adds one. Files without checksums are read unchecked.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SEAL = b"attnlight_crc32"
 
 
 def open_writer(path: Path, schema: pa.Schema, **options: Any) -> pq.ParquetWriter:  # noqa: ANN401
-    """A writer of a file with checksums.
+    """Open a parquet writer that adds checksums.
 
     Args:
         path: The file.
         schema: Its columns, their types and its metadata.
-        options: Of `pyarrow.parquet.ParquetWriter`.
+        options: Options of `pyarrow.parquet.ParquetWriter`.
     """
     sealed = schema.with_metadata((schema.metadata or {}) | {_SEAL: b" ".join(_checksums(schema))})
     return pq.ParquetWriter(str(path), sealed, write_page_checksum=True, **options)
@@ -35,25 +35,27 @@ def open_writer(path: Path, schema: pa.Schema, **options: Any) -> pq.ParquetWrit
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a file whose footer is whole; damaged pages show only when they are read.
+    """Open a file and check its footer; damaged pages are detected only when they are read.
 
     Raises:
-        RecordError: The file is missing or damaged, here or where it is read in the block.
+        RecordError: The file is missing or damaged, detected here or when the block reads it.
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            schema, about = file.schema_arrow, file.metadata
+            schema, footer = file.schema_arrow, file.metadata
             metadata, *columns = _checksums(schema)
             expected = (schema.metadata or {}).get(_SEAL, b"").split()
-            # A copy that was made of some of the columns passes.
+            # A copy with a subset of the columns passes.
             if expected and (expected[0] != metadata or not set(columns) <= set(expected[1:])):
                 raise RecordError(
-                    f"{path} is damaged: its columns or metadata are not as they were written (a "
+                    f"{path} is damaged: its columns or metadata differ from those written (a "
                     f"program that changes them must drop the metadata key {_SEAL.decode()})."
                 )
-            rows = sum(about.row_group(place).num_rows for place in range(about.num_row_groups))
-            if rows != about.num_rows:
-                raise RecordError(f"{path} is damaged: it has {rows} rows, not {about.num_rows}.")
+            rows = sum(footer.row_group(place).num_rows for place in range(footer.num_row_groups))
+            if rows != footer.num_rows:
+                raise RecordError(
+                    f"{path} is damaged: it has {rows} rows; expected {footer.num_rows}."
+                )
             yield file
     except RecordError:
         raise
@@ -62,7 +64,7 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a file whole, or some of its columns, without the checksums in its metadata.
+    """Read all or some columns of a file, without the checksums in its metadata.
 
     Raises:
         RecordError: The file is missing or damaged.
@@ -74,8 +76,8 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def _checksums(schema: pa.Schema) -> list[bytes]:
-    """CRC-32 of the metadata of attnlight and of the name and type of each column, as text."""
-    # Parquet calls the values of a list its elements, whatever Arrow called them.
+    """CRC-32 of attnlight's metadata and of each column's name and type, as text."""
+    # Parquet names the values of a list `element`, whatever their name in Arrow.
     columns = [f"{f.name} {f.type}".replace("list<item:", "list<element:") for f in schema]
     metadata = (schema.metadata or {}).get(METADATA, b"")
     return [b"%08x" % zlib.crc32(part) for part in (metadata, *map(str.encode, columns))]

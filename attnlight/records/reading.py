@@ -1,4 +1,4 @@
-"""Reading a record, whole or in pieces."""
+"""Read a record at once or in pieces."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from attnlight.records.parquet import open_parquet
 
 
 def read_record(path: Path, columns: Sequence[str] | None = None) -> Record:
-    """Read one record whole.
+    """Read a record at once.
 
     Args:
         path: A parquet file that `merge_shards` wrote.
         columns: The columns to read; None: all.
 
     Raises:
-        RecordError: The file is missing or is no record.
+        RecordError: The file is missing or is not a record.
     """
     metadata = read_metadata(path)
     with open_parquet(path) as file:
@@ -44,14 +44,14 @@ def read_pieces(
         measured: Leave out rows that were not measured; `prediction` must be among the columns.
 
     Raises:
-        RecordError: The file is missing, is no record or lacks a column.
+        RecordError: The file is missing, is not a record or lacks a column.
     """
-    read_metadata(path)  # refuses what is no record
+    read_metadata(path)  # raises where the file is not a record
     with open_parquet(path) as file:
         lacking = [name for name in columns if name not in file.schema_arrow.names]
         if lacking:
             raise RecordError(
-                f"{path} has no column {lacking[0]}: it is another test's, or a part."
+                f"{path} has no column {lacking[0]}: it is another test's record or a partial one."
             )
         for batch in file.iter_batches(batch_size=PIECE_ROWS, columns=list(columns)):
             if measured:
@@ -72,14 +72,14 @@ def read_metadata(path: Path) -> dict[str, Any]:
     """The metadata of a record.
 
     Raises:
-        RecordError: The file is missing or is no record.
+        RecordError: The file is missing or is not a record.
     """
     with open_parquet(path) as file:
-        held = (file.schema_arrow.metadata or {}).get(METADATA)
-    if held is None:
-        raise RecordError(f"{path} is a parquet file but no attnlight record.")
+        text = (file.schema_arrow.metadata or {}).get(METADATA)
+    if text is None:
+        raise RecordError(f"{path} is a parquet file but not an attnlight record.")
     try:
-        metadata: dict[str, Any] = json.loads(held)
+        metadata: dict[str, Any] = json.loads(text)
     except ValueError as error:
         raise RecordError(f"{path} is not a readable record: {one_line(error)}.") from error
     if metadata.get("format") != FORMAT:
@@ -91,7 +91,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def _column(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Values (R,), or (R, K) of lists of one length, of which a null one is a row of NaN."""
+    """Values (R,), or (R, K) for lists of fixed length K; a null list is a row of NaN."""
     kind = column.type
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)
@@ -102,6 +102,6 @@ def _column(column: pa.ChunkedArray) -> NDArray[Any]:
     values = flat.reshape(len(column) - column.null_count, kind.list_size)
     if not column.null_count:
         return values
-    whole = np.full((len(column), kind.list_size), np.nan, np.result_type(values, np.float32))
-    whole[~np.asarray(column.is_null())] = values
-    return whole
+    filled = np.full((len(column), kind.list_size), np.nan, np.result_type(values, np.float32))
+    filled[~np.asarray(column.is_null())] = values
+    return filled

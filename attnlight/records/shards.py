@@ -1,4 +1,4 @@
-"""Writing one rank's rows while a test runs."""
+"""Write one rank's rows while a test runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ShardWriter:
     """Append rows to one rank's shard.
 
     Args:
-        path: The shard; an older one is replaced.
+        path: The shard; an existing one is replaced.
 
     Raises:
         InputError: The disk is full or the folder cannot be written.
@@ -51,8 +51,8 @@ class ShardWriter:
                 null.
 
         Raises:
-            RecordError: A record does not take a column's shape or type, or earlier rows have
-                another one.
+            RecordError: A column has an unsupported shape or type, or one that differs from earlier
+                rows.
         """
         arrays = {
             "index": pa.array(np.ascontiguousarray(rows[:, 0]), pa.int64()),
@@ -79,12 +79,12 @@ class ShardWriter:
 
         Args:
             rows: Keys (R, 2).
-            columns: What to hold nulls where no row of the shard is measured.
+            columns: Columns to fill with nulls where no row of the shard is measured.
         """
         self._excluded.append((rows, columns))
 
     def close(self) -> None:
-        """Write what is pending and complete the shard."""
+        """Write pending rows and close the shard."""
         keys = {"index": pa.int64(), "position": pa.int32(), "prediction": pa.int64()}
         for rows, columns in self._excluded:
             others = {name: pa.null() for name in columns if name not in keys}
@@ -113,7 +113,7 @@ class ShardWriter:
             if old.type != new.type:
                 raise RecordError(
                     f"column {old.name} is of type {old.type} in one batch and {new.type} in "
-                    "another; values of varying length go into lists."
+                    "another; values of varying length need list columns."
                 )
         self._schema = before
         self._pending.append(batch)

@@ -1,20 +1,20 @@
-"""Frozen models that others are compared with, and what they say of a corpus's texts."""
+"""Frozen base models that variants are compared with, and their cached outputs."""
 
-from attnlight.reference.base import BaseModel, Identity, read_base
+from attnlight.reference.base import BaseModel, BaseSpec, read_base
 from attnlight.reference.outputs import (
-    Reference,
-    reading,
+    FrozenBase,
     running_split,
+    using_split,
 )
-from attnlight.reference.store import OutputStore, write_outputs
+from attnlight.reference.store import CachedOutputs, write_outputs
 
 __all__ = [
     "BaseModel",
-    "Identity",
-    "OutputStore",
-    "Reference",
+    "BaseSpec",
+    "CachedOutputs",
+    "FrozenBase",
     "read_base",
-    "reading",
     "running_split",
+    "using_split",
     "write_outputs",
 ]

@@ -1,4 +1,4 @@
-"""The model that a variant is compared with, read from its checkpoint."""
+"""The base model that a variant is compared with, read from its checkpoint."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
 from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
-from attnlight.foreign import require_known
+from attnlight.foreign import require_trusted_classes
 from attnlight.models.build import OWN, attends, build_model, model_options
 
 _MODEL = "model."
 
 
 @dataclass(frozen=True)
-class Identity:
-    """What is kept of a base where its checkpoint may be gone; plain values.
+class BaseSpec:
+    """The description of a base that a variant keeps, in case the base's checkpoint is gone.
 
     Attributes:
-        fingerprint: Hash of what decides its outputs: architecture, weights and vocabulary.
+        fingerprint: Hash of architecture, weights and vocabulary, which determine its outputs.
         corpus: Fingerprint of the corpus that it was trained on.
         vocabulary: Hash of its tokenizer.
-        options: The hyperparameters of its task, but for what a variant keeps of its own base:
-            `problem`, `spec`, `net`, `optimizer`, `loss`, `vectors` and a variant's own.
-        base: Fingerprint of that base; None for a model that is no variant.
+        options: The hyperparameters of its task: `problem`, `spec`, `net`, `optimizer`, `loss`,
+            `vectors` and, for a variant, its additional ones except `inherited`.
+        base: Fingerprint of the base's own base if it is a variant itself, else None.
     """
 
     fingerprint: str
@@ -43,71 +43,71 @@ class Identity:
     base: str | None = None
 
     @classmethod
-    def of(cls, held: Mapping[str, Any]) -> Self:
-        """From its fields as a dictionary, with options of this version or of the first format."""
-        return cls(**{**held, "options": hyperparameters(held["options"])})
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Build it from a dictionary of its fields; options may be in the first format."""
+        return cls(**{**fields, "options": hyperparameters(fields["options"])})
 
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A frozen model.
+    """A frozen model and its description.
 
     Attributes:
-        identity: What it is.
-        model: In evaluation mode, without gradients.
+        identity: Its description.
+        model: The network, in evaluation mode and without gradients.
     """
 
-    identity: Identity
+    identity: BaseSpec
     model: AttentionModel
 
 
 def read_base(path: str | Path) -> BaseModel:
     """Read a model from a checkpoint of attnlight, or from a run's folder.
 
-    A folder gives its best epoch and its `fit.yaml`, in which classes of the user's own may stand.
+    From a folder, `best.ckpt` is read, and classes named in its `fit.yaml` may be imported.
 
     Raises:
-        InputError: The file is missing or damaged, holds no model with attention of its own, or
-            names a class that is not attnlight's and no `fit.yaml` names.
+        InputError: The file is missing or damaged, its model has no attention or is guided by
+            another model's, or it names a class from outside attnlight without a `fit.yaml`.
     """
-    file, known = Path(path), None
+    file, trusted = Path(path), None
     if file.is_dir():
-        known = read_yaml(file / "fit.yaml")["model"]
+        trusted = read_yaml(file / "fit.yaml")["model"]
         file = file / "best.ckpt"
     checkpoint = read_checkpoint(file)
-    held = checkpoint[CHECKPOINT_KEY]
+    metadata = checkpoint[CHECKPOINT_KEY]
     options = json.loads(json.dumps(checkpoint["hyper_parameters"]))  # lists for tuples, as in YAML
-    own_base = (options.pop("inherited", None) or {}).get("base", {})
-    require_known(file, options, known)
+    base_of_base = (options.pop("inherited", None) or {}).get("base", {})
+    require_trusted_classes(file, options, trusted)
     if not attends(options["problem"], options["net"]):
-        raise InputError(f"{path} is a model without attention: a base needs one to compare with.")
-    given = options.get("guide", "learned")
-    if given not in ("learned", "uniform"):
+        raise InputError(f"{path} is a model without attention; a base model must have attention.")
+    guide = options.get("guide", "learned")
+    if guide not in ("learned", "uniform"):
         raise InputError(
-            f"{path} is guided by another model's attention (guide {given}): name that model, "
-            "which has attention of its own."
+            f"{path} is guided by another model's attention (guide {guide}); give that model as "
+            "the base instead."
         )
     state = {
         name.removeprefix(_MODEL): values
         for name, values in checkpoint["state_dict"].items()
         if name.startswith(_MODEL)
     }
-    made_of = options["problem"], options["net"], options["spec"]
-    with torch.random.fork_rng(devices=[]):  # its start is overwritten, and must cost no draws
-        model = build_model(*made_of)
+    architecture = options["problem"], options["net"], options["spec"]
+    with torch.random.fork_rng(devices=[]):  # these initial weights are overwritten
+        model = build_model(*architecture)
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
-        raise InputError(f"the weights in {path} do not fit its hyperparameters.") from error
+        raise InputError(f"the weights in {path} do not match its hyperparameters.") from error
     model.eval().requires_grad_(False)
-    vocabulary = text_digest(held["tokenizer"])
-    hashed = model_options(*made_of)
+    vocabulary = text_digest(metadata["tokenizer"])
+    hashed = model_options(*architecture)
     if OWN not in options["net"] and "freeze" in options["vectors"]:
-        # Once an option of the network: fingerprints, by which outputs are kept, are of it too.
+        # Formerly an option of the network, so existing fingerprints include it.
         hashed["freeze_embeddings"] = options["vectors"]["freeze"]
     fingerprint = _fingerprint(hashed, vocabulary, state)
-    identity = Identity(
-        fingerprint, str(held["corpus"]), vocabulary, options, own_base.get("fingerprint")
+    identity = BaseSpec(
+        fingerprint, str(metadata["corpus"]), vocabulary, options, base_of_base.get("fingerprint")
     )
     return BaseModel(identity, model)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""What a frozen model says of a corpus: evaluated once, on first need, and kept beside it."""
+"""A frozen model's outputs on a corpus, computed on first use and cached beside the corpus."""
 
 from __future__ import annotations
 
@@ -16,79 +16,81 @@ import torch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError
-from attnlight.reference.base import BaseModel, Identity, read_base, text_digest
-from attnlight.reference.store import OutputStore, are_of, write_outputs
+from attnlight.reference.base import BaseModel, BaseSpec, read_base, text_digest
+from attnlight.reference.store import CachedOutputs, matches_index, write_outputs
 
 if TYPE_CHECKING:
     from attnlight.datamodules import CorpusDataModule
 
 
-class Reference:
-    """A frozen model by its checkpoint, and its outputs for each split of a corpus.
+class FrozenBase:
+    """A frozen model, given by its checkpoint, with its cached outputs for each split of a corpus.
 
-    The outputs lie beside the prepared corpus, under the fingerprints of model and corpus, so that
-    all runs against one base share them, and they are still there when its checkpoint is gone.
+    The outputs are stored beside the prepared corpus under the fingerprints of model and corpus, so
+    that all runs with one base share them and can use them after its checkpoint is deleted.
 
     Args:
         path: The checkpoint.
-        identity: What the model is known to be; None reads it from the checkpoint.
+        identity: The model's description; None reads it from the checkpoint.
 
     Raises:
-        InputError: There is no identity, and the checkpoint is missing, damaged or no model with
-            attention.
+        InputError: No identity is given, and the checkpoint is missing, damaged or holds a model
+            without attention.
     """
 
-    def __init__(self, path: str | Path, identity: Identity | None = None) -> None:
+    def __init__(self, path: str | Path, identity: BaseSpec | None = None) -> None:
         self.path = Path(path)
         self._confirmed = identity is None
         if identity is None:
             file = self.path / "best.ckpt" if self.path.is_dir() else self.path
-            written = file.stat() if file.is_file() else None
+            state = file.stat() if file.is_file() else None
             identity = _read_identity(
-                self.path, written and (written.st_mtime_ns, written.st_size, written.st_ino)
+                self.path, state and (state.st_mtime_ns, state.st_size, state.st_ino)
             )
         self.identity = identity
-        self._stores: dict[tuple[str, str], OutputStore] = {}
+        self._stores: dict[tuple[str, str], CachedOutputs] = {}
 
     def require_unchanged(self) -> None:
-        """Refuse a checkpoint that is there and holds another model than the one that is known.
+        """Check that the checkpoint, if it exists, still holds the model of `identity`.
 
         Raises:
-            InputError: It does, or it is damaged.
+            InputError: It holds another model, or it is damaged.
         """
         if not self._confirmed and self.path.exists():
             self._frozen()
         self._confirmed = True
 
     def require_corpus(self, corpus: CorpusDataModule | None) -> None:
-        """Refuse a corpus other than the one that the model was trained on, or encoded like it.
+        """Check that the model was trained on this corpus, or that the corpus is encoded alike.
 
         Raises:
-            InputError: There is no corpus, or it differs in vocabulary, source or splits.
+            InputError: There is no corpus, or its vocabulary, source or splits differ.
         """
         if corpus is None or not hasattr(corpus, "fingerprint"):
-            raise InputError(f"the base {self.path} needs its corpus: a datamodule of attnlight.")
+            raise InputError(
+                f"the base {self.path} needs its corpus: data must be a datamodule of attnlight."
+            )
         if text_digest(corpus.tokenizer_json) != self.identity.vocabulary:
             raise InputError(
-                f"the base {self.path} was trained with another vocabulary than that of the corpus "
-                "in `data`: give the `data` of its fit.yaml."
+                f"the base {self.path} was trained with a vocabulary other than that of `data`: "
+                "give the `data` of its fit.yaml."
             )
-        if getattr(corpus, "encoding", None) is None and not corpus.is_known_as(
+        if getattr(corpus, "encoding", None) is None and not corpus.matches_fingerprint(
             self.identity.corpus
-        ):  # one that is encoded as the model's own may be any
+        ):  # a corpus encoded with the model's vocabulary may be any corpus
             raise InputError(
-                f"the base {self.path} was trained on another corpus, or on other splits of it "
-                f"({self.identity.corpus}), than `data` is ({corpus.fingerprint}): give the `data` "
-                "of its fit.yaml."
+                f"the base {self.path} was trained on another corpus or on other splits of it: "
+                f"expected {self.identity.corpus}, but `data` is {corpus.fingerprint}; give the "
+                "`data` of its fit.yaml."
             )
 
     def outputs(
         self, corpus: CorpusDataModule, split: str, device: torch.device | str = "cpu"
-    ) -> OutputStore:
+    ) -> CachedOutputs:
         """Outputs for one split, evaluated on the first call on this machine.
 
-        Of processes that start together one evaluates, the others wait for it. Nobody may wait for
-        another in a collective meanwhile.
+        If several processes call it at once, one evaluates and the others wait. Must not be called
+        while any rank is inside a collective.
 
         Args:
             corpus: The corpus that the model was trained on.
@@ -96,25 +98,25 @@ class Reference:
             device: Where to evaluate.
 
         Raises:
-            InputError: The corpus is another one, or the outputs are not there and the checkpoint
-                is missing, damaged or another model's by now.
+            InputError: The model was trained on another corpus; or the outputs are not cached, and
+                the checkpoint is missing, damaged or has been replaced by another model's.
         """
         key = (corpus.fingerprint, split)
         if key not in self._stores:
             self.require_corpus(corpus)
             texts = corpus.dataset(split)
-            # Under the corpus as the base knows it, so that what an earlier version of the
-            # fingerprint named is found again.
+            # Named after the corpus fingerprint stored with the base, so that outputs cached under
+            # an earlier version of the fingerprint are found.
             name = f"outputs-{self.identity.fingerprint}-{self.identity.corpus}-{split}"
             folder = texts.folder.parents[1] / name
-            former = None if "-" in self.identity.corpus else partial(are_of, texts.index)
+            former = None if "-" in self.identity.corpus else partial(matches_index, texts.index)
             prepare_once(folder, partial(self._write, texts, split, torch.device(device)), former)
-            self._stores[key] = OutputStore(folder)
+            self._stores[key] = CachedOutputs(folder)
         return self._stores[key]
 
     def _write(self, texts: TokenDataset, split: str, device: torch.device, folder: Path) -> None:
         base = self._frozen()
-        print(f"{self.path}: evaluated on {len(texts):,} {split} texts, once", file=sys.stderr)
+        print(f"{self.path}: evaluating {len(texts):,} {split} texts, once", file=sys.stderr)
         description = {"base": str(self.path), "split": split}
         model: Any = base.model
         write_outputs(model.to(device), texts, folder, **description)
@@ -123,30 +125,30 @@ class Reference:
         base = read_base(self.path)
         if base.identity.fingerprint != self.identity.fingerprint:
             raise InputError(
-                f"{self.path} holds another model ({base.identity.fingerprint}) than the base that "
-                f"was asked for ({self.identity.fingerprint})."
+                f"{self.path} has been replaced: it holds model {base.identity.fingerprint}; "
+                f"expected the base {self.identity.fingerprint}."
             )
         return base
 
 
-_ASIDE: ContextVar[str | None] = ContextVar("split read aside", default=None)
+_SPLIT: ContextVar[str | None] = ContextVar("split", default=None)
 
 
 @contextmanager
-def reading(split: str) -> Iterator[None]:
-    """Read another split than the one that the trainer's present loop reads."""
-    token = _ASIDE.set(split)
+def using_split(split: str) -> Iterator[None]:
+    """Make `running_split` return this split instead of that of the trainer's current loop."""
+    token = _SPLIT.set(split)
     try:
         yield
     finally:
-        _ASIDE.reset(token)
+        _SPLIT.reset(token)
 
 
 def running_split(trainer: pl.Trainer) -> str:
-    """The split that the trainer's present loop reads, or the one that is read aside (`reading`)."""
-    aside = _ASIDE.get()
-    if aside is not None:
-        return aside
+    """The split that the trainer's current loop reads, unless `using_split` sets another."""
+    split = _SPLIT.get()
+    if split is not None:
+        return split
     if trainer.predicting:
         datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
         return str(datamodule.predict_split)
@@ -156,6 +158,6 @@ def running_split(trainer: pl.Trainer) -> str:
 
 
 @lru_cache(maxsize=4)
-def _read_identity(path: Path, _: tuple[int, ...] | None) -> Identity:
-    """What the model of a checkpoint is; a file that has not changed since is not read again."""
+def _read_identity(path: Path, _: tuple[int, ...] | None) -> BaseSpec:
+    """The identity of a checkpoint's model; an unchanged file is not read again."""
     return read_base(path).identity

@@ -1,8 +1,8 @@
-"""What a frozen model says of each text of a split, evaluated once and read by memory map.
+"""A frozen model's outputs for each text of a split, evaluated once and read by memory map.
 
 A folder of flat arrays, rows in order of their key: `keys` (R,), dataset index and position in one
 number; `ends` (R,), where a row's items end; `weights` (I, H), the attention of all rows' items,
-one row after the other, padding left out; `logits` (R, C). `store.json` says how many of each.
+one row after the other, padding left out; `logits` (R, C). `store.json` holds the sizes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from attnlight.files import named_errors, write_text
 MARKER = "store.json"
 FORMAT = 1
 _TYPES = {"keys": "<i8", "ends": "<i8", "weights": "<f4", "logits": "<f4"}
-# Texts evaluated before they are written: sorted by length, batches of these pad little.
+# Texts evaluated between writes; they are sorted by length, so that batches need little padding.
 _PIECE_TEXTS = 8_192
 _CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 14, 1 << 18
-# Of a model that is pairwise, pairs of a token and an item.
+# For pairwise models: pairs of a token and an item per batch.
 _CPU_PAIRS, _ACCELERATOR_PAIRS = 1 << 16, 1 << 20
 _POSITIONS = 1 << 24  # above any position within a text; leaves 2^39 texts
 
@@ -37,7 +37,7 @@ _POSITIONS = 1 << 24  # above any position within a text; leaves 2^39 texts
 def write_outputs(
     model: AttentionModel, texts: TokenDataset, folder: Path, **description: object
 ) -> None:
-    """Evaluate a model on a split and write what it says, in pieces of bounded size.
+    """Evaluate a model on a split and write its outputs in pieces of bounded size.
 
     Args:
         model: In evaluation mode, on the device of its embeddings.
@@ -66,7 +66,7 @@ def write_outputs(
 def _evaluate(
     model: AttentionModel, texts: TokenDataset, positions: NDArray[np.int64]
 ) -> dict[str, NDArray[Any]]:
-    """What a model says of some texts, rows in order of their keys: the arrays as they are written.
+    """A model's outputs for some texts as the arrays that are written, rows sorted by key.
 
     Returns:
         `keys` (R,), `counts` (R,) of items, `weights` (I, H) and `logits` (R, C).
@@ -79,31 +79,36 @@ def _evaluate(
         budget = _CPU_PAIRS if on_cpu else _ACCELERATOR_PAIRS
     ordered = positions[np.argsort(texts.lengths[positions], kind="stable")]
     parts, start = [], 0
-    while start < len(ordered):  # texts of like lengths together, as many as the budget holds
+    while start < len(ordered):  # texts of similar length together, up to the budget
         costs = texts.lengths[ordered[start : start + budget]].astype(np.int64)
         costs = costs**2 if pairwise else costs
         size = max(1, int((costs * np.arange(1, len(costs) + 1) <= budget).sum()))
         output = model(texts[ordered[start : start + size].tolist()].to(device))
         start += size
-        laid = output.weights.transpose(1, 2)[output.mask].float()
+        attention = output.weights.transpose(1, 2)[output.mask].float()
         index, position = output.rows.unbind(-1)
-        values = index * _POSITIONS + position, output.mask.sum(-1), laid, output.logits.float()
+        values = (
+            index * _POSITIONS + position,
+            output.mask.sum(-1),
+            attention,
+            output.logits.float(),
+        )
         parts.append([value.cpu().numpy() for value in values])
     keys, counts, weights, logits = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(keys)
     keys, logits, moved = keys[order], logits[order], counts[order]
-    # Where each row's items are now: from its start on, one run after the other.
+    # Where each row's items are stored before the rows are sorted.
     starts = (np.cumsum(counts) - counts)[order]
     before = np.cumsum(moved) - moved
     places = np.arange(moved.sum()) + np.repeat(starts - before, moved)
     return {"keys": keys, "counts": moved, "weights": weights[places], "logits": logits}
 
 
-class OutputStore:
+class CachedOutputs:
     """Attention and logits of a frozen model by (index, position).
 
     Args:
-        folder: What `write_outputs` wrote.
+        folder: Folder written by `write_outputs`.
 
     Attributes:
         rows: Number of rows R.
@@ -117,30 +122,30 @@ class OutputStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            said = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-            if said["format"] != FORMAT:
-                raise ValueError(f"its format is {said['format']}, not {FORMAT}")
-            self.rows: int = said["rows"]
-            self.heads: int = said["heads"]
-            self.classes: int = said["classes"]
+            description = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+            if description["format"] != FORMAT:
+                raise ValueError(f"its format is {description['format']}, not {FORMAT}")
+            self.rows: int = description["rows"]
+            self.heads: int = description["heads"]
+            self.classes: int = description["classes"]
             self._keys = self._map("keys", (self.rows,))
             self._ends = self._map("ends", (self.rows,))
-            self._weights = self._map("weights", (said["items"], self.heads))
+            self._weights = self._map("weights", (description["items"], self.heads))
             self._logits = self._map("logits", (self.rows, self.classes))
         except (OSError, ValueError, KeyError) as error:
             raise InputError(
-                f"{folder} holds no readable outputs ({one_line(error)}): delete it, and they are "
-                "made anew."
+                f"{folder} holds no readable outputs ({one_line(error)}): delete it, and they will "
+                "be computed again."
             ) from error
 
     def _map(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         kind = np.dtype(_TYPES[name])
         size, expected = (self.folder / name).stat().st_size, int(np.prod(shape)) * kind.itemsize
         if size != expected:
-            raise ValueError(f"{name} has {size} bytes, not {expected}")
+            raise ValueError(f"{name} has {size} bytes; expected {expected}")
         if not expected:
             return np.empty(shape, kind)
-        # As a plain array: every look-up of a memmap makes another memmap.
+        # As a plain array: indexing a memmap creates another memmap each time.
         return np.asarray(np.memmap(self.folder / name, kind, mode="r", shape=shape))
 
     def read(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -157,7 +162,7 @@ class OutputStore:
         Raises:
             InputError: A row is not in the store, or has another number of items there.
         """
-        # One transfer, for which an accelerator's queue of work is waited for.
+        # A single transfer, since each one waits for the accelerator to finish its work.
         numbered = rows[:, 0] * _POSITIONS + rows[:, 1]  # negative for an index of -1
         keys, lengths = torch.stack([numbered, mask.sum(dim=-1)]).cpu().numpy()
         real = keys >= 0
@@ -166,7 +171,7 @@ class OutputStore:
         if missing.any():
             index, position = divmod(int(keys[missing.argmax()]), _POSITIONS)
             raise InputError(
-                f"text {index} (position {position}) is not among those of {self.folder}, which "
+                f"text {index} (position {position}) is missing from {self.folder}, the texts that "
                 "the base was evaluated on."
             )
         starts = np.where(places > 0, self._ends[places - 1], 0)
@@ -174,30 +179,30 @@ class OutputStore:
         if (counts != lengths).any():
             wrong = int((counts != lengths).argmax())
             raise InputError(
-                f"text {keys[wrong] // _POSITIONS} has {lengths[wrong]} items, but the attention "
-                f"given for it has {counts[wrong]}."
+                f"text {keys[wrong] // _POSITIONS} has {lengths[wrong]} items, but its cached "
+                f"attention has {counts[wrong]}."
             )
-        # Copied at once where the items of one row follow those of another.
+        # Rows that are adjacent in the file are copied together.
         first, last = starts[real], (starts + counts)[real]
         runs = zip(
             first[first != np.r_[-1, last[:-1]]], last[last != np.r_[first[1:], -1]], strict=True
         )
         items = np.concatenate([self._weights[:0], *(self._weights[a:b] for a, b in runs)])
         if not real.all():
-            own = np.repeat(real, lengths)
-            found, items = items, np.empty((len(own), self.heads), np.float32)
-            items[own], items[~own] = found, (1 / np.repeat(lengths, lengths))[~own, None]
+            stored = np.repeat(real, lengths)
+            read, items = items, np.empty((len(stored), self.heads), np.float32)
+            items[stored], items[~stored] = read, (1 / np.repeat(lengths, lengths))[~stored, None]
         flat = torch.from_numpy(items).to(mask.device)
-        laid = flat.new_zeros(*mask.shape, self.heads).masked_scatter(mask.unsqueeze(-1), flat)
+        attention = flat.new_zeros(*mask.shape, self.heads).masked_scatter(mask.unsqueeze(-1), flat)
         logits = torch.from_numpy(self._logits[places] * real[:, None]).to(mask.device)
-        # Contiguous: what is compared with it would go through both element by element.
-        return laid.transpose(1, 2).contiguous(), logits
+        # Contiguous, because elementwise operations on two different layouts are slow.
+        return attention.transpose(1, 2).contiguous(), logits
 
 
-def are_of(index: NDArray[np.int64], folder: Path) -> bool:
-    """Whether a folder's outputs are of these texts, by their dataset index, and of no other."""
+def matches_index(index: NDArray[np.int64], folder: Path) -> bool:
+    """Whether a folder's outputs are of exactly these texts, compared by dataset index."""
     try:
-        keys = OutputStore(folder)._keys
+        keys = CachedOutputs(folder)._keys
     except InputError:
         return False
     return np.array_equal(np.unique(keys // _POSITIONS), np.unique(index))

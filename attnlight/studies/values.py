@@ -16,7 +16,7 @@ from jsonargparse import ArgumentParser
 from jsonargparse.typing import restricted_number_type
 
 from attnlight.errors import InputError, did_you_mean
-from attnlight.files import nearest_file
+from attnlight.files import suggest_file
 from attnlight.shipped import find_config
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _read_list(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
     paths = tuple(Path(os.path.normpath(path)) for path in found)
     for path in paths:
         if not path.is_file():
-            raise InputError(f"{place} names {path}, which is no file{nearest_file(path)}.")
+            raise InputError(f"{place} names {path}, which is no file{suggest_file(path)}.")
     return paths[0] if kind is Path else paths
 
 

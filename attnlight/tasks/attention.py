@@ -23,7 +23,7 @@ from attnlight.checkpoints import (
     read_checkpoint,
 )
 from attnlight.data.word2vec import Word2VecSettings
-from attnlight.foreign import require_known
+from attnlight.foreign import require_trusted_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
@@ -245,7 +245,7 @@ class AttentionTask(pl.LightningModule):
         """
         checkpoint = read_checkpoint(checkpoint_path, map_location)
         given = checkpoint["hyper_parameters"] | options
-        require_known(checkpoint_path, given, options)
+        require_trusted_classes(checkpoint_path, given, options)
         names: set[str] = set()
         for kind in cls.__mro__:
             asked = getfullargspec(kind)

@@ -11,7 +11,7 @@ from typing_extensions import override
 from attnlight.errors import InputError
 from attnlight.models.build import completed
 from attnlight.problems import problem_class
-from attnlight.reference import Identity, OutputStore, Reference, running_split
+from attnlight.reference import BaseSpec, CachedOutputs, FrozenBase, running_split
 from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.options import GROUPS, LossChanges, OptimizerChanges, VectorsChanges
 
@@ -58,7 +58,7 @@ class FromBase(AttentionTask):
         self.save_hyperparameters()
         self._changes = {"optimizer": optimizer, "loss": loss, "vectors": vectors}
         self.reference = self._refer("base", base)
-        self._frozen: Reference | None = None
+        self._frozen: FrozenBase | None = None
         options = self.reference.identity.options
         self.hparams["problem"] = options["problem"]
         found = problem_class(options["problem"])(spec).difference(options["spec"])
@@ -70,7 +70,7 @@ class FromBase(AttentionTask):
     @override
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
         known = (arguments.get("inherited") or {}).get("base")
-        identity = Identity.of(known) if known else Reference(arguments["base"]).identity
+        identity = BaseSpec.from_dict(known) if known else FrozenBase(arguments["base"]).identity
         return problem_class(identity.options["problem"]).monitor
 
     @override
@@ -117,15 +117,15 @@ class FromBase(AttentionTask):
             kept = {part: value for part, value in decay.items() if part in parts}
             self.hparams["optimizer"]["weight_decay"] = kept
 
-    def _refer(self, role: str, path: str) -> Reference:
+    def _refer(self, role: str, path: str) -> FrozenBase:
         """A frozen model by its checkpoint or, where that was read before, by what was kept."""
         held = self.hparams["inherited"] or {}
-        reference = Reference(path, Identity.of(held[role]) if role in held else None)
+        reference = FrozenBase(path, BaseSpec.from_dict(held[role]) if role in held else None)
         self.hparams["inherited"] = held | {role: asdict(reference.identity)}
         self.settled = {"inherited": self.hparams["inherited"]}
         return reference
 
-    def _outputs(self, split: str | None = None) -> OutputStore:
+    def _outputs(self, split: str | None = None) -> CachedOutputs:
         """What the frozen model says of a split, by default of the one that is running."""
         assert self._frozen is not None
         return self._frozen.outputs(

@@ -30,7 +30,7 @@ class RawText:
         corpus: Fingerprint of the training corpus.
         sentences: How the training corpus split texts into sentences (`SentenceRules.identity`),
             and whether its batches keep them apart (`nested`); None where it did not split them.
-        features: What tokens have beside the word, as `TokenFeatures.held` gives it; None where
+        features: What tokens have beside the word, as `TokenFeatures.as_dict` gives it; None where
             they have nothing.
     """
 
@@ -50,7 +50,7 @@ class RawText:
             list(datamodule.classes),
             datamodule.fingerprint,
             None if rules is None else rules.identity() | {"nested": datamodule.nested},
-            None if features is None else features.held(),
+            None if features is None else features.as_dict(),
         )
 
     @cached_property
@@ -80,11 +80,11 @@ class RawText:
         if self.sentences is None:
             batch = collate_ids(encode_texts(self.parsed_tokenizer, texts)[0])
         else:
-            rules = SentenceRules.of(self.sentences)
+            rules = SentenceRules.from_identity(self.sentences)
             found = encode_sentences(self.parsed_tokenizer, texts, rules)
             batch = collate_ids(found.ids, found.sizes if self.sentences["nested"] else None)
         if self.features is not None:
-            features = TokenFeatures.of(self.features)
+            features = TokenFeatures.from_dict(self.features)
             batch.extras = {name: torch.zeros_like(batch.tokens) for name in features.rules.columns}
             for number, text in enumerate(texts):
                 places = self.parsed_tokenizer.encode(text).offsets

@@ -10,7 +10,7 @@ KNOWN = tags_of(["NP", "VP"])
 
 @pytest.mark.parametrize("tag", ["", "B", "I-", "O-NP", "E-NP", "NP", "b-NP"])
 def test_what_is_no_tag(tag: str) -> None:
-    with pytest.raises(InputError, match="not of the BIO scheme: O, B-<type> or I-<type>"):
+    with pytest.raises(InputError, match="not of the BIO scheme; expected O, B-<type> or I-<type>"):
         split_tag(tag)
 
 
@@ -33,7 +33,9 @@ def test_an_inside_without_a_begin_is_named(tags: str, token: int) -> None:
 
 
 def test_unknown_and_unreadable_tags_are_named() -> None:
-    with pytest.raises(InputError, match="s, token 1, has the tag 'B-PP', whose type the training"):
+    with pytest.raises(
+        InputError, match="s, token 1, has the tag 'B-PP', whose type does not occur"
+    ):
         check_tags("s", ["O", "B-PP"], KNOWN, strict=False)
     with pytest.raises(InputError, match="s, token 1, cannot be read: tag 'S-NP'"):
         check_tags("s", ["O", "S-NP"], KNOWN, strict=False)

@@ -40,9 +40,9 @@ def test_rows_as_datasets_gives_them(tmp_path: Path) -> None:
 def test_a_missing_column_is_named_by_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "train.txt"
     file.write_text("a b c\n\na b\n")
-    with pytest.raises(InputError, match=r"train\.txt, line 3, has 2 columns; column 2 "):
+    with pytest.raises(InputError, match=r"train\.txt, line 3, has 2 columns; expected column 2 "):
         list(read_sentences(file, [0, 2]))
-    with pytest.raises(InputError, match=r"train\.txt, line 3, has 2 columns; column -3 "):
+    with pytest.raises(InputError, match=r"train\.txt, line 3, has 2 columns; expected column -3 "):
         list(read_sentences(file, [-3]))
 
 

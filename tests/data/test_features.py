@@ -62,7 +62,7 @@ def test_no_more_characters_than_a_byte_holds() -> None:
 
 def test_a_missing_tag_is_told() -> None:
     features = learned(FeatureRules(pos=True), ["a"])
-    with pytest.raises(InputError, match="give one for each of 2 words, not 0"):
+    with pytest.raises(InputError, match="expected one for each of 2 words, but 0"):
         features.encode(["a", "b"])
 
 
@@ -77,7 +77,7 @@ def test_options_out_of_range(options: dict[str, object]) -> None:
 def test_everything_comes_back_from_plain_values() -> None:
     rules = FeatureRules((3,), True, 8, True)
     features = learned(rules, WORDS)
-    again = TokenFeatures.of(json.loads(json.dumps(features.held())))
+    again = TokenFeatures.from_dict(json.loads(json.dumps(features.as_dict())))
     one, two = (f.encode(WORDS, ["X"] * len(WORDS)) for f in (features, again))
     assert one.keys() == two.keys() == set(rules.columns)
     assert all(np.array_equal(one[name], two[name]) for name in one)

@@ -16,7 +16,7 @@ from attnlight.errors import InputError
 def _online(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
-    hub._answers.cache_clear()
+    hub._is_reachable.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,6 @@ def test_no_retries_without_a_network(tmp_path: Path, monkeypatch: pytest.Monkey
             datasets.config, "HF_ENDPOINT", f"http://127.0.0.1:{free.getsockname()[1]}"
         )
     began = time.monotonic()
-    with pytest.raises(InputError, match=r"no local folder or file.*ATTNLIGHT_DATA"):
+    with pytest.raises(InputError, match=r"not a local folder or file.*ATTNLIGHT_DATA"):
         Source(path="a/b", split="train").load(tmp_path / "scratch")
     assert time.monotonic() - began < 10  # five retries take 23 s

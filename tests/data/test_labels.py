@@ -64,21 +64,21 @@ def test_a_test_split_may_lack_a_listed_label() -> None:
 @pytest.mark.parametrize(
     ("values", "names", "classes", "message"),
     [
-        ([-1, -1], ["x", "y"], None, "split train of a/b is labelled -1 throughout"),
-        ([-1, -1], None, {"n": [0]}, "labelled -1 throughout"),
-        ([0, -1], ["x", "y"], None, "has label -1, outside the classes x, y"),
-        ([0, 1], None, {"n": [0], "p": [2]}, "lists 2 for 'p', which is no label .* are 0, 1"),
-        (["a", "b"], None, {"n": ["a"], "p": ["c"]}, "lists 'c' for 'p', which is no label"),
-        ([0, 1], ["x", "y"], {"n": [0], "p": [2]}, "lists 2 for 'p', which is no label"),
+        ([-1, -1], ["x", "y"], None, "split train of a/b has label -1 in all rows"),
+        ([-1, -1], None, {"n": [0]}, "label -1 in all rows"),
+        ([0, -1], ["x", "y"], None, "has label -1, which is not among the classes x, y"),
+        ([0, 1], None, {"n": [0], "p": [2]}, "lists 2 for 'p', which is not a label .* are 0, 1"),
+        (["a", "b"], None, {"n": ["a"], "p": ["c"]}, "lists 'c' for 'p', which is not a label"),
+        ([0, 1], ["x", "y"], {"n": [0], "p": [2]}, "lists 2 for 'p', which is not a label"),
         ([0, 1], None, {"n": [0], "p": [0, 1]}, "lists label 0 of split train of a/b twice"),
-        ([0.5, 1.0], None, None, "holds double; a label is a whole number or a string"),
-        ([[0], [1]], None, None, "a label is a whole number or a string"),
+        ([0.5, 1.0], None, None, "holds double; expected whole numbers or strings"),
+        ([[0], [1]], None, None, "expected whole numbers or strings"),
         ([0, None], None, None, "1 of the 2 rows of split train of a/b have no label, .* 1 "),
         ([1.0, None], None, {"n": 1}, "1 of the 2 rows"),
         ([None, None], None, {"n": 0}, "no row of split train of a/b has a label"),
         (["bad", "good"], None, {"n": "bda", "p": "good"}, "'bda' .* 'bad'"),
         (["yes", "no"], None, {"n": [False], "p": [True]}, "quotes"),
-        ([str(i) for i in range(21)], None, None, "each of the 21 rows.*label"),
+        ([str(i) for i in range(21)], None, None, "each of 21 rows.*label"),
     ],
 )
 def test_wrong_labels_are_refused(
@@ -89,13 +89,13 @@ def test_wrong_labels_are_refused(
 
 
 def test_label_that_training_does_not_have() -> None:
-    with pytest.raises(InputError, match="has label 2, outside the classes 0, 1"):
+    with pytest.raises(InputError, match="has label 2, which is not among the classes 0, 1"):
         read(labelled([0, 2]), names=["0", "1"])
 
 
 def test_missing_column_lists_those_present() -> None:
     rows = datasets.Dataset.from_dict({"text": ["a"], "target": [0]})
     with pytest.raises(
-        InputError, match=r"a/b has no column 'label'; it has text, target.* label$"
+        InputError, match=r"a/b has no column 'label'; it has text, target: set label to"
     ):
         read(rows)

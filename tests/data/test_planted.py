@@ -215,7 +215,7 @@ def test_word_counts_fail_on_negated_texts() -> None:
         ({"zipf": -0.1}, "zipf is -0.1"),
         ({"corpus_seed": -1}, "corpus_seed is -1"),
         ({"negation": 1.0}, r"negation is 1.0; it must be in \[0, 1\)"),
-        ({"redundancy": 2, "distractors": 2}, "more keywords of its own class than distractors"),
+        ({"redundancy": 2, "distractors": 2}, "more keywords of its class than distractors"),
         ({"min_tokens": 3}, "need 4 <= min_tokens"),
         ({"min_tokens": 11, "negation": 0.1}, "need 12 <= min_tokens"),
         ({"min_tokens": 50}, "min_tokens is 50 and max_tokens 40"),

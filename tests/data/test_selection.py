@@ -4,7 +4,7 @@ import pytest
 
 from attnlight.data.documents import DocumentReader
 from attnlight.data.parts import Part, open_documents
-from attnlight.data.selection import Kept, Selection, choose, choose_stratified
+from attnlight.data.selection import SelectedRows, Selection, choose, choose_stratified
 from attnlight.data.sources import Source
 from attnlight.data.tokenization import TextRules
 from attnlight.errors import InputError
@@ -81,9 +81,11 @@ def test_a_filter_that_leaves_nothing_is_named(selection: Selection, filter_: st
 
 
 def test_validation_and_training_share_no_row() -> None:
-    train = Kept("split train", np.arange(10, 110))
+    train = SelectedRows("split train", np.arange(10, 110))
     none, keys = np.zeros(110, np.int64), np.arange(110, dtype=np.uint64)
-    validation = Selection(validation_fraction=0.25, seed=7).divide(train, none, keys)["validation"]
+    validation = Selection(validation_fraction=0.25, seed=7).split_off(train, none, keys)[
+        "validation"
+    ]
     assert len(validation.rows) == 25
     assert sorted([*train.rows, *validation.rows]) == list(range(10, 110))
     assert validation.counts()["dropped"] == train.counts()["dropped"] == 0
@@ -91,20 +93,22 @@ def test_validation_and_training_share_no_row() -> None:
 
 @pytest.mark.parametrize(("amount", "left"), [(0.2, 20), (1.0, 100), (7, 7), (100, 100)])
 def test_subset_takes_a_share_or_a_number(amount: float, left: int) -> None:
-    kept = Kept("split test", np.arange(100))
-    Selection(subset={"test": amount}).cut({"test": kept})
+    kept = SelectedRows("split test", np.arange(100))
+    Selection(subset={"test": amount}).apply_subsets({"test": kept})
     assert len(kept.rows) == left
 
 
 def test_subset_larger_than_the_split_is_refused() -> None:
-    with pytest.raises(InputError, match="subset of test is 6, but split test has 5 texts"):
-        Selection(subset={"test": 6}).cut({"test": Kept("split test", np.arange(5))})
+    with pytest.raises(InputError, match="subset of test is 6, but split test has only 5 texts"):
+        Selection(subset={"test": 6}).apply_subsets(
+            {"test": SelectedRows("split test", np.arange(5))}
+        )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"min_tokens": 5, "max_tokens": 4}, "no text fits"),
+        ({"min_tokens": 5, "max_tokens": 4}, "no text can satisfy both"),
         ({"validation_fraction": 1.0}, "between 0 and 1"),
         ({"test_fraction": 0.0}, "test_fraction is 0.0"),
         ({"subset": {"dev": 3}}, "subset names dev"),
@@ -162,10 +166,10 @@ def test_each_class_gives_its_share_and_keeps_a_row() -> None:
 def test_test_texts_are_disjoint_spread_and_split_off_before_validation() -> None:
     keys = np.arange(1, 1001, dtype=np.uint64)
     keys[500:520] = keys[:20]  # twenty texts occur twice
-    train = Kept("split train", np.arange(1000))
+    train = SelectedRows("split train", np.arange(1000))
     labels = np.arange(1000) // 500
     selection = Selection(test_fraction=0.2, validation_fraction=0.25, seed=3)
-    moved = selection.divide(train, labels, keys)
+    moved = selection.split_off(train, labels, keys)
     test, validation = moved["test"].rows, moved["validation"].rows
     assert (len(test), len(validation), len(train.rows)) == (200, 200, 600)
     assert sorted([*test, *validation, *train.rows]) == list(range(1000))
@@ -175,16 +179,18 @@ def test_test_texts_are_disjoint_spread_and_split_off_before_validation() -> Non
 
 
 def test_texts_that_are_too_many_copies_of_each_other_cannot_be_split() -> None:
-    train = Kept("split train", np.arange(20))
+    train = SelectedRows("split train", np.arange(20))
     with pytest.raises(InputError, match=r"test_fraction: 0\.2.*equal texts"):
-        Selection(test_fraction=0.2).divide(
+        Selection(test_fraction=0.2).split_off(
             train, np.arange(20) % 2, (np.arange(20) % 2 + 1).astype(np.uint64)
         )
 
 
 def test_texts_without_a_word_are_no_copies_of_each_other() -> None:
-    train = Kept("split train", np.arange(20))
-    moved = Selection(test_fraction=0.2).divide(train, np.arange(20) % 2, np.zeros(20, np.uint64))
+    train = SelectedRows("split train", np.arange(20))
+    moved = Selection(test_fraction=0.2).split_off(
+        train, np.arange(20) % 2, np.zeros(20, np.uint64)
+    )
     assert len(moved["test"].rows) == 4
 
 
@@ -195,5 +201,9 @@ def test_an_option_that_is_not_used_is_not_part_of_the_identity() -> None:
 
 def test_subset_of_a_split_that_is_not_there() -> None:
     with pytest.raises(InputError, match=r"subset names validation.*it has train"):
-        Selection(subset={"validation": 3}).cut({"train": Kept("train", np.arange(5))})
-    Selection(subset={"validation": 3}).cut({"train": Kept("train", np.arange(5))}, complete=False)
+        Selection(subset={"validation": 3}).apply_subsets(
+            {"train": SelectedRows("train", np.arange(5))}
+        )
+    Selection(subset={"validation": 3}).apply_subsets(
+        {"train": SelectedRows("train", np.arange(5))}, complete=False
+    )

@@ -176,10 +176,12 @@ def test_rules_come_back_from_plain_values() -> None:
     assert all(isinstance(value, str | int | None) for value in held.values())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert SentenceRules.of(held | {"nested": True}) == rules
-        assert SentenceRules.of(SentenceRules(length=4).identity()) == SentenceRules(length=4)
+        assert SentenceRules.from_identity(held | {"nested": True}) == rules
+        assert SentenceRules.from_identity(SentenceRules(length=4).identity()) == SentenceRules(
+            length=4
+        )
     with pytest.warns(UserWarning, match=r"were split by sentencex 0\.1, but .* is installed"):
-        assert SentenceRules.of(held | {"sentencex": "0.1"}) == rules
+        assert SentenceRules.from_identity(held | {"sentencex": "0.1"}) == rules
 
 
 @pytest.mark.parametrize(

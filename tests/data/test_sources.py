@@ -23,7 +23,9 @@ def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def load(tmp_path: Path, **options: Any) -> datasets.Dataset:
-    return Source(split="train").over(Source(**options), "train").load(tmp_path / "scratch")
+    return (
+        Source(split="train").with_defaults(Source(**options), "train").load(tmp_path / "scratch")
+    )
 
 
 def test_local_folder_is_read_and_leaves_nothing_behind(tmp_path: Path, folder: Path) -> None:
@@ -57,15 +59,15 @@ def test_a_changed_folder_is_read_anew(tmp_path: Path, folder: Path) -> None:
 
 def test_a_source_takes_over_what_it_does_not_say() -> None:
     main = Source("hub/main", "plain", "v1", "main", None, "text", None, "label", {"a": [0]})
-    other_split = Source(split="extra").over(main, "train")
+    other_split = Source(split="extra").with_defaults(main, "train")
     assert other_split == Source(
         "hub/main", "plain", "v1", "main", "extra", "text", None, "label", {"a": [0]}
     )
-    elsewhere = Source(path="hub/other", text="sentence").over(main, "train")
+    elsewhere = Source(path="hub/other", text="sentence").with_defaults(main, "train")
     assert elsewhere == Source(
         "hub/other", None, None, None, "train", "sentence", None, "label", {"a": [0]}
     )
-    ready = Source(tokens="words").over(main, "test")
+    ready = Source(tokens="words").with_defaults(main, "test")
     assert (ready.split, ready.columns) == ("test", ["words"])
 
 
@@ -115,7 +117,7 @@ def test_hidden_files_do_not_count(folder: Path) -> None:
 )
 def test_hub_corpora_are_known_by_what_is_asked_for(change: dict[str, str]) -> None:
     main = Source(path="a/b", local="x")
-    assert Source(**change).over(main, "train").identity() != main.identity()
+    assert Source(**change).with_defaults(main, "train").identity() != main.identity()
     assert Source(path="a/b", local="y").identity() == main.identity()
 
 
@@ -139,9 +141,7 @@ def test_missing_folder_under_the_data_variable(
 
 
 def test_hub_unreachable(tmp_path: Path) -> None:  # conftest sets HF_HUB_OFFLINE
-    message = (
-        "^a/b is no local folder or file, and the hub cannot be reached .*through .ATTNLIGHT_DATA"
-    )
+    message = "^a/b is not a local folder or file, and the hub cannot be reached; .*through .ATTNLIGHT_DATA"
     with pytest.raises(InputError, match=message):
         load(tmp_path, path="a/b")
 

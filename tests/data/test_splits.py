@@ -29,9 +29,11 @@ def test_the_first_name_that_exists_validates(
     tmp_path: Path, names: list[str], chosen: str | None
 ) -> None:
     main = Source(path=str(write_corpus(tmp_path / "c", **dict.fromkeys(names, ROWS))), text="t")
-    named = {"train": Source(split="train").over(main, "train")}
+    named = {"train": Source(split="train").with_defaults(main, "train")}
     found = complete_sources(main, named, Selection(), tmp_path)
-    expected = {} if chosen is None else {"validation": Source(split=chosen).over(main, "x")}
+    expected = (
+        {} if chosen is None else {"validation": Source(split=chosen).with_defaults(main, "x")}
+    )
     assert found == named | expected
     assert complete_sources(main, named, Selection(validation_fraction=0.1), tmp_path) == named
 
@@ -39,10 +41,10 @@ def test_the_first_name_that_exists_validates(
 def test_a_split_that_trains_or_tests_does_not_validate(tmp_path: Path) -> None:
     names = ["train", "validation", "dev"]
     main = Source(path=str(write_corpus(tmp_path / "c", **dict.fromkeys(names, ROWS))))
-    test = Source(split="validation[:50%]").over(main, "test")
+    test = Source(split="validation[:50%]").with_defaults(main, "test")
     found = complete_sources(main, {"test": test}, Selection(), tmp_path)
     assert [source.split for source in found.values()] == ["dev", "validation[:50%]"]
-    elsewhere = Source(path="other/corpus", split="validation").over(main, "test")
+    elsewhere = Source(path="other/corpus", split="validation").with_defaults(main, "test")
     found = complete_sources(main, {"test": elsewhere}, Selection(), tmp_path)
     assert found["validation"].split == "validation"
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnlight.batch import BOS, MARKED, TextBatch
-from attnlight.data.targets import IGNORED, Target, begun
+from attnlight.data.targets import IGNORED, Target, prepend_boundary
 from attnlight.errors import InputError
 
 TAGS = ["O", "B-NP", "I-NP", "B-SBAR"]
@@ -42,7 +42,7 @@ def test_a_boundary_token_before_each_text_answers() -> None:
         mask=torch.tensor([[True] * 3, [True, False, False]]),
         extras={"pos": torch.tensor([[2, 3, 4], [5, 0, 0]])},
     )
-    found = begun(batch)
+    found = prepend_boundary(batch)
     assert found.tokens.tolist() == [[BOS, 5, 6, 7], [BOS, 8, 0, 0]]
     assert found.mask.tolist() == [[True] * 4, [True, True, False, False]]
     assert found.extras["pos"].tolist() == [[0, 2, 3, 4], [0, 5, 0, 0]]

@@ -121,7 +121,7 @@ def test_two_columns_joined(tmp_path: Path) -> None:
         write_table(tmp_path / "c" / f"{split}.csv", [("title", "body", "label"), *rows])
     data = module(tmp_path / "c", text=["title", "body"])
     assert prepared(data, "validation")["text"][:] == ["Good all of it", " dull", "Bad "]
-    with pytest.raises(InputError, match=r"'titel' .*'title'.*title, body, label.* text$"):
+    with pytest.raises(InputError, match=r"'titel' .*'title'.*title, body, label.* set text to"):
         module(tmp_path / "c", text=["titel", "body"]).prepare()
 
 

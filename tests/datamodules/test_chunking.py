@@ -202,7 +202,7 @@ def test_an_inside_without_begin_is_named_by_sentence(tmp_path: Path) -> None:
 def test_a_type_that_training_lacks_is_refused_unless_listed(tmp_path: Path) -> None:
     other: Sentence = (["Of"], ["IN"], ["B-PP"])
     folder = write_columns(tmp_path / "c", train=SENTENCES, test=[other])
-    with pytest.raises(InputError, match="'B-PP', whose type the training sentences lack"):
+    with pytest.raises(InputError, match="'B-PP', whose type does not occur in the training"):
         corpus(folder, **FILES).prepare()
     data = corpus(folder, **FILES, chunks=["NP", "VP", "PP"])
     assert data.classes[data.dataset("test")[[0]].labels[0, 0]] == "B-PP"  # type: ignore[index]
@@ -234,7 +234,7 @@ def test_missing_columns_of_a_table(tmp_path: Path, change: dict[str, Any], said
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"label_column": 3}, r"train\.txt, line 1, has 3 columns; column 3 "),
+        ({"label_column": 3}, r"train\.txt, line 1, has 3 columns; expected column 3 "),
         ({"train": "dev.txt"}, r"there is no column file .*dev\.txt"),
         ({"test": None, "train": "none.txt"}, r"holds no sentence"),
         ({"label_column": 1}, "token 0, cannot be read: tag 'DT' is not of the BIO scheme"),
@@ -250,7 +250,7 @@ def test_missing_columns_of_a_file(tmp_path: Path, change: dict[str, Any], said:
     ("sentence", "said"),
     [
         ((["a", "b"], ["X", "X"], ["O"]), "has 2 words; column chunk_tags must have a value"),
-        ((["a b"], ["X"], ["O"]), "the word 'a b', which is empty or has a space"),
+        ((["a b"], ["X"], ["O"]), "the word 'a b', which is empty or contains a space"),
         (([""], ["X"], ["O"]), "the word '', which is empty"),
     ],
 )
@@ -274,7 +274,7 @@ def test_a_corpus_without_chunks_is_refused(tmp_path: Path) -> None:
         ({"max_pairs": 0}, "max_pairs is 0"),
         ({"word_column": 0}, "must all be names, or"),
         ({"label_column": "tokens"}, "must be different columns"),
-        ({"pos": True, "pos_column": None}, "give pos_column"),
+        ({"pos": True, "pos_column": None}, "set pos_column"),
         ({"subset": {"dev": 3}}, "subset names dev"),
         ({"characters": 3}, "characters is 3"),
         ({"batch_size": 0}, "batch_size is 0"),
@@ -286,7 +286,7 @@ def test_options_that_do_not_go(options: dict[str, Any], said: str) -> None:
 
 
 def test_numbered_columns_need_a_folder() -> None:
-    with pytest.raises(InputError, match="is no local folder"):
+    with pytest.raises(InputError, match="is not a local folder"):
         ChunkingDataModule(word_column=0, label_column=2).prepare()
 
 

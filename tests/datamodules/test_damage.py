@@ -12,7 +12,7 @@ from attnlight.data.word2vec import TrainedVectors, Word2VecSettings
 from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
 from attnlight.problems.classification import attended_items
-from attnlight.reference import Reference
+from attnlight.reference import FrozenBase
 from tests.bases import Planted, batch_of, save_base
 from tests.damage import DAMAGES, folder_for_all, without_rights
 
@@ -139,7 +139,7 @@ class TestOutputs:
         return Planted(cache_dir=str(tmp_path / "cache"))
 
     def outputs(self, path: Path, corpus: Planted) -> tuple[Path, list[bytes]]:
-        store = Reference(path).outputs(corpus, "test")
+        store = FrozenBase(path).outputs(corpus, "test")
         result = store.read(*attended_items(batch_of(corpus, "test")))
         return store.folder, [values.numpy().tobytes() for values in result]
 
@@ -165,12 +165,12 @@ class TestOutputs:
 
     def test_damaged_without_the_checkpoint(self, tmp_path: Path, corpus: Planted) -> None:
         path = save_base(tmp_path / "a.ckpt", corpus)
-        reference = Reference(path)
+        reference = FrozenBase(path)
         folder = reference.outputs(corpus, "test").folder
         path.unlink()
         DAMAGES["bit"](folder / "weights")
         with pytest.raises(InputError, match="there is no checkpoint"):
-            Reference(path, reference.identity).outputs(corpus, "test")
+            FrozenBase(path, reference.identity).outputs(corpus, "test")
 
     @pytest.mark.parametrize(("split", "used"), [("test", True), ("train", False)])
     def test_of_the_former_version_are_used_where_their_rows_agree(
@@ -182,7 +182,7 @@ class TestOutputs:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         path = save_base(tmp_path / "a.ckpt", corpus)
-        written = Reference(path).outputs(corpus, split).folder
+        written = FrozenBase(path).outputs(corpus, split).folder
         checkpoint = torch.load(path, weights_only=True)
         former = corpus.fingerprint.removeprefix("v2-")
         checkpoint["attnlight"]["corpus"] = former

@@ -130,7 +130,7 @@ def test_the_version_is_in_front() -> None:
 
 class TestFormerVersion:
     def known(self, data: CorpusDataModule, *fingerprints: str) -> list[bool]:
-        return [data.is_known_as(fingerprint) for fingerprint in fingerprints]
+        return [data.matches_fingerprint(fingerprint) for fingerprint in fingerprints]
 
     def test_of_the_same_source(
         self, corpus: Path, columns: Path, monkeypatch: pytest.MonkeyPatch
@@ -143,8 +143,8 @@ class TestFormerVersion:
             COLUMNS: chunks(columns),
         }
         for fingerprint, data in everything.items():
-            assert data.is_known_as(fingerprint)
-            assert data.is_known_as(data.fingerprint)
+            assert data.matches_fingerprint(fingerprint)
+            assert data.matches_fingerprint(data.fingerprint)
 
     def test_with_a_file_that_version_2_ignores(self, corpus: Path) -> None:
         assert self.known(texts(corpus), TEXT, TEXT_WITH_STRAY) == [True, False]
@@ -154,8 +154,8 @@ class TestFormerVersion:
     def test_of_another_corpus(self, corpus: Path) -> None:
         more_rows(corpus)
         assert self.known(texts(corpus), TEXT, TEXT_WITH_STRAY, "", "None") == [False] * 4
-        assert not PlantedEvidence(corpus_seed=1).is_known_as(PLANTED)
-        assert not PlantedEvidence().is_known_as(PlantedEvidence(corpus_seed=1).fingerprint)
+        assert not PlantedEvidence(corpus_seed=1).matches_fingerprint(PLANTED)
+        assert not PlantedEvidence().matches_fingerprint(PlantedEvidence(corpus_seed=1).fingerprint)
 
     def former(self, data: TextDataModule) -> Path:
         """Make the prepared corpus that of an unknown fingerprint of version 1."""
@@ -164,8 +164,8 @@ class TestFormerVersion:
 
     def test_prepared_with_the_same_rows(self, corpus: Path) -> None:
         self.former(texts(corpus))
-        assert texts(corpus).is_known_as("0" * 16)
-        assert not texts(corpus).is_known_as("1" * 16)
+        assert texts(corpus).matches_fingerprint("0" * 16)
+        assert not texts(corpus).matches_fingerprint("1" * 16)
 
     @pytest.mark.parametrize(
         "options", [{"subset": {"test": 1}}, {"truncate": 2}, {"lowercase": False}, {"test": None}]
@@ -173,7 +173,7 @@ class TestFormerVersion:
     def test_prepared_with_other_rows_or_words(self, corpus: Path, options: dict[str, Any]) -> None:
         (corpus / "test.csv").write_text("text,label\ngood,1\nbad,0\nbad,0\ngood,1\n")
         self.former(texts(corpus))
-        assert not texts(corpus, split_seed=1, **options).is_known_as("0" * 16)
+        assert not texts(corpus, split_seed=1, **options).matches_fingerprint("0" * 16)
 
     @pytest.mark.parametrize("name", ["corpus.json", "tokenizer.json", "train", "test"])
     def test_prepared_and_damaged(self, corpus: Path, name: str) -> None:
@@ -181,4 +181,4 @@ class TestFormerVersion:
         paths = [former / name] if (former / name).is_file() else (former / name).glob("*.arrow")
         for path in paths:
             path.write_bytes(path.read_bytes()[:10])
-        assert not texts(corpus).is_known_as("0" * 16)
+        assert not texts(corpus).matches_fingerprint("0" * 16)

@@ -187,17 +187,17 @@ def test_training_batches_are_those_of_the_loader(corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"boundary_tokens": True}, "with sentences has none: set boundary_tokens to false"),
-        ({"tokens": "words"}, "found in raw text: name its columns in text, not in tokens"),
-        ({"test": Source(tokens="words")}, "found in raw text"),
-        ({"truncate": 5}, "truncate cuts texts that are not split"),
+        ({"boundary_tokens": True}, "boundary_tokens cannot be used with sentences"),
+        ({"tokens": "words"}, "sentences needs raw text: set text to its columns"),
+        ({"test": Source(tokens="words")}, "sentences needs raw text"),
+        ({"truncate": 5}, "truncate cannot be used with sentences"),
         ({"language": "English"}, "language is 'English'"),
         ({"max_sentences": 0}, "max_sentences is 0"),
         ({"max_sentence_tokens": 0}, "max_sentence_tokens is 0"),
         ({"sentences": "none", "max_sentences": 3}, "need sentences: nested or flat"),
         ({"sentences": "none", "cap_test": True}, "need sentences: nested or flat"),
         ({"sentences": "none", "language": "de"}, "need sentences: nested or flat"),
-        ({"sentences": "none", "tokens": "w", "line_breaks": True}, "line_breaks reads raw text"),
+        ({"sentences": "none", "tokens": "w", "line_breaks": True}, "line_breaks needs raw text"),
     ],
 )
 def test_options_that_exclude_each_other(options: dict[str, Any], message: str) -> None:

@@ -202,12 +202,12 @@ def test_no_copy_of_a_local_corpus_is_left(corpus: Path) -> None:
         ({"text": "body"}, "split train of .* has no column 'body'; it has text, label"),
         ({"label": "stars"}, "split train of .* has no column 'stars'; it has text, label"),
         ({"validation": "dev"}, "corpus has no split 'dev'"),
-        ({"classes": {"neg": [0], "pos": [5]}}, "lists 5 for 'pos', which is no label of split"),
+        ({"classes": {"neg": [0], "pos": [5]}}, "lists 5 for 'pos', which is not a label of split"),
         ({"classes": {"neg": [0]}}, "train split of .* has only one class"),
         ({"min_tokens": 100}, "no text of split train of .*corpus is left after min_tokens: 100"),
         ({"min_document_frequency": 7}, "no word occurs in min_document_frequency = 7"),
         ({"train": "train[3:5]"}, "train split of .* has only one class"),
-        ({"subset": {"test": 3}}, "subset of test is 3, but split test of .* has 2 texts"),
+        ({"subset": {"test": 3}}, "subset of test is 3, but split test of .* has only 2 texts"),
     ],
 )
 def test_wrong_corpora_are_refused(corpus: Path, options: dict[str, Any], message: str) -> None:
@@ -230,7 +230,7 @@ def test_split_without_published_labels_is_refused_by_name(tmp_path: Path) -> No
         train={"text": ["a", "b"], "label": [0, 1]},
         test={"text": ["c", "d"], "label": [-1, -1]},
     )
-    with pytest.raises(InputError, match=r"^split test of .*glue is labelled -1 throughout"):
+    with pytest.raises(InputError, match=r"^split test of .*glue has label -1 in all rows"):
         module(folder).prepare()
     assert len(module(folder, test=None).dataset("train")) == 2
 
@@ -240,11 +240,11 @@ def test_split_without_published_labels_is_refused_by_name(tmp_path: Path) -> No
     [
         ({"validation": "dev", "validation_fraction": 0.1}, "not both"),
         ({"subset": {"dev": 3}}, "subset names dev"),
-        ({"extras": ["marks"]}, "name their column in tokens"),
+        ({"extras": ["marks"]}, "set tokens to their column"),
         ({"extras": ["length"], "tokens": "words"}, "extras names length"),
         ({"min_document_frequency": 0}, "min_document_frequency is 0"),
         ({"max_vocabulary": 0}, "max_vocabulary is 0"),
-        ({"min_tokens": 3, "max_tokens": 2}, "no text fits"),
+        ({"min_tokens": 3, "max_tokens": 2}, "no text can satisfy both"),
     ],
 )
 def test_options_that_exclude_each_other(options: dict[str, Any], message: str) -> None:

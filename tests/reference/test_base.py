@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attnlight.errors import InputError
-from attnlight.reference import Identity, read_base
+from attnlight.reference import BaseSpec, read_base
 from attnlight.tasks import AttentionClassifier
 from tests.bases import Planted, batch_of, save_base
 
@@ -40,7 +40,7 @@ def test_says_what_its_task_says(tmp_path: Path, corpus: Planted) -> None:
     assert not any(parameter.requires_grad for parameter in base.model.parameters())
     assert base.identity.corpus == corpus.fingerprint
     assert base.identity.options["net"]["attention"] == "scaled_dot"
-    assert Identity.of(asdict(base.identity)) == base.identity
+    assert BaseSpec.from_dict(asdict(base.identity)) == base.identity
 
 
 def test_reading_draws_no_random_number(tmp_path: Path, corpus: Planted) -> None:
@@ -99,4 +99,4 @@ class TestRefusal:
     def test_weights_of_another_model(self, tmp_path: Path, corpus: Planted) -> None:
         path = save_base(tmp_path / "a.ckpt", corpus)
         changed(path, path, hyper_parameters={"net": {"hidden_size": 5}})
-        self.refused(path, "do not fit")
+        self.refused(path, "do not match")

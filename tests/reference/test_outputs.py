@@ -11,7 +11,7 @@ import torch
 
 from attnlight.errors import InputError
 from attnlight.problems.classification import attended_items
-from attnlight.reference import Reference, outputs, read_base, running_split
+from attnlight.reference import FrozenBase, outputs, read_base, running_split
 from tests.bases import Planted, batch_of, save_base
 
 
@@ -37,18 +37,18 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_each_split_is_evaluated_once(tmp_path: Path, corpus: Planted, written: list[str]) -> None:
     path = save_base(tmp_path / "a.ckpt", corpus)
     for _ in range(2):
-        reference = Reference(path)
+        reference = FrozenBase(path)
         for split in ("train", "test", "train"):
             store = reference.outputs(corpus, split)
             assert store.rows == len(corpus.dataset(split))
     assert written == ["train", "test"]
-    assert Reference(save_base(tmp_path / "b.ckpt", corpus, seed=1)).outputs(corpus, "test")
+    assert FrozenBase(save_base(tmp_path / "b.ckpt", corpus, seed=1)).outputs(corpus, "test")
     assert written == ["train", "test", "test"]
 
 
 def test_splits_are_kept_apart(tmp_path: Path, corpus: Planted) -> None:
     path = save_base(tmp_path / "a.ckpt", corpus)
-    model, reference = read_base(path).model, Reference(path)
+    model, reference = read_base(path).model, FrozenBase(path)
     for split in ("train", "validation", "test"):
         batch = batch_of(corpus, split)
         rows, mask = attended_items(batch)
@@ -60,10 +60,10 @@ def test_outputs_outlive_the_checkpoint(
     tmp_path: Path, corpus: Planted, written: list[str]
 ) -> None:
     path = save_base(tmp_path / "a.ckpt", corpus)
-    first = Reference(path)
+    first = FrozenBase(path)
     first.outputs(corpus, "test")
     path.unlink()
-    later = Reference(path, first.identity)
+    later = FrozenBase(path, first.identity)
     assert later.outputs(corpus, "test").rows == 23
     with pytest.raises(InputError, match="there is no checkpoint"):
         later.outputs(corpus, "validation")
@@ -71,18 +71,18 @@ def test_outputs_outlive_the_checkpoint(
 
 def test_a_checkpoint_that_was_replaced_is_refused(tmp_path: Path, corpus: Planted) -> None:
     path = save_base(tmp_path / "a.ckpt", corpus)
-    reference = Reference(path)
+    reference = FrozenBase(path)
     save_base(path, corpus, seed=1)
-    with pytest.raises(InputError, match="holds another model"):
+    with pytest.raises(InputError, match="has been replaced"):
         reference.outputs(corpus, "test")
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"vocabulary": 500}, "another vocabulary"),
-        ({"corpus_seed": 1}, "another corpus, or on other splits"),
-        ({"test_size": 24}, "another corpus, or on other splits"),
+        ({"vocabulary": 500}, "a vocabulary other than"),
+        ({"corpus_seed": 1}, "another corpus or on other splits"),
+        ({"test_size": 24}, "another corpus or on other splits"),
     ],
 )
 def test_another_corpus_is_refused(
@@ -90,7 +90,7 @@ def test_another_corpus_is_refused(
 ) -> None:
     path = save_base(tmp_path / "a.ckpt", corpus)
     with pytest.raises(InputError, match=sentence) as error:
-        Reference(path).outputs(Planted(**options), "train")
+        FrozenBase(path).outputs(Planted(**options), "train")
     assert str(path) in str(error.value)
 
 
@@ -103,14 +103,14 @@ def test_a_base_and_its_outputs_of_the_former_fingerprint_are_used(
     tmp_path: Path, corpus: Planted, written: list[str]
 ) -> None:
     path = save_base(tmp_path / "a.ckpt", corpus)
-    new = Reference(path)
+    new = FrozenBase(path)
     store = new.outputs(corpus, "test")
     former = former_fingerprint(corpus)
     checkpoint = torch.load(path, weights_only=True)
     checkpoint["attnlight"]["corpus"] = former
     torch.save(checkpoint, path)
     store.folder.rename(store.folder.with_name(f"outputs-{new.identity.fingerprint}-{former}-test"))
-    old = Reference(path)
+    old = FrozenBase(path)
     assert old.identity == replace(new.identity, corpus=former)
     rows, mask = attended_items(batch_of(corpus, "test"))
     for found, expected in zip(
@@ -118,14 +118,14 @@ def test_a_base_and_its_outputs_of_the_former_fingerprint_are_used(
     ):
         assert torch.equal(found, expected)
     assert written == ["test"]
-    with pytest.raises(InputError, match="another corpus, or on other splits"):
+    with pytest.raises(InputError, match="another corpus or on other splits"):
         old.outputs(Planted(corpus_seed=1), "test")
-    with pytest.raises(InputError, match="another vocabulary"):
+    with pytest.raises(InputError, match="a vocabulary other than"):
         old.outputs(Planted(vocabulary=500), "test")
 
 
 def test_a_corpus_is_needed(tmp_path: Path, corpus: Planted) -> None:
-    reference = Reference(save_base(tmp_path / "a.ckpt", corpus))
+    reference = FrozenBase(save_base(tmp_path / "a.ckpt", corpus))
     with pytest.raises(InputError, match="needs its corpus"):
         reference.require_corpus(None)
 

@@ -14,7 +14,7 @@ from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.problems.classification import attended_items
-from attnlight.reference import OutputStore, store, write_outputs
+from attnlight.reference import CachedOutputs, store, write_outputs
 from tests.outside import TwoHeads
 
 SIZE = 53
@@ -86,14 +86,14 @@ MODELS = {
 @pytest.fixture(params=MODELS)
 def written(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Any, Corpus, OutputStore]:
+) -> tuple[Any, Corpus, CachedOutputs]:
     """A model, its corpus, and the store, written in several pieces of several batches."""
     monkeypatch.setattr(store, "_PIECE_TEXTS", 20)
     monkeypatch.setattr(store, "_CPU_TOKENS", 40)
     torch.manual_seed(0)
     model, corpus = MODELS[request.param](), Corpus(request.param == "hierarchical")
     write_outputs(model.eval(), corpus, tmp_path, note="of a test")
-    return model, corpus, OutputStore(tmp_path)
+    return model, corpus, CachedOutputs(tmp_path)
 
 
 def test_each_text_is_what_the_model_says_of_it_alone(written: Any) -> None:
@@ -125,13 +125,13 @@ def test_batches_padding_and_order_change_nothing(written: Any) -> None:
 
 
 @pytest.fixture
-def flat(tmp_path: Path) -> tuple[Corpus, OutputStore]:
+def flat(tmp_path: Path) -> tuple[Corpus, CachedOutputs]:
     corpus = Corpus()
     write_outputs(MODELS["flat"]().eval(), corpus, tmp_path / ".")
-    return corpus, OutputStore(tmp_path)
+    return corpus, CachedOutputs(tmp_path)
 
 
-def test_repeats_of_a_padded_sampler_are_uniform(flat: tuple[Corpus, OutputStore]) -> None:
+def test_repeats_of_a_padded_sampler_are_uniform(flat: tuple[Corpus, CachedOutputs]) -> None:
     corpus, outputs = flat
     rows, mask = attended_items(corpus[[4, 9, 2]])
     whole, _ = outputs.read(rows, mask)
@@ -160,7 +160,7 @@ def test_several_batches_were_made_and_none_is_too_large(
 
 
 class TestRefusal:
-    def test_text_that_is_not_there(self, flat: tuple[Corpus, OutputStore]) -> None:
+    def test_text_that_is_not_there(self, flat: tuple[Corpus, CachedOutputs]) -> None:
         corpus, outputs = flat
         rows, mask = attended_items(corpus[[0, 1]])
         rows[1, 0] = 9_999
@@ -170,7 +170,7 @@ class TestRefusal:
         with pytest.raises(InputError, match=r"position 1"):
             outputs.read(rows, mask)
 
-    def test_text_of_another_length(self, flat: tuple[Corpus, OutputStore]) -> None:
+    def test_text_of_another_length(self, flat: tuple[Corpus, CachedOutputs]) -> None:
         corpus, outputs = flat
         rows, mask = attended_items(corpus[[0, 1]])
         count = int(mask[1].sum())
@@ -180,28 +180,28 @@ class TestRefusal:
             outputs.read(rows, mask)
 
     @pytest.mark.parametrize("name", ["keys", "ends", "weights", "logits"])
-    def test_damaged(self, flat: tuple[Corpus, OutputStore], name: str) -> None:
+    def test_damaged(self, flat: tuple[Corpus, CachedOutputs], name: str) -> None:
         folder = flat[1].folder
         file = folder / name
         file.write_bytes(file.read_bytes()[:-4])
         with pytest.raises(InputError, match=f"{name} has .* delete it"):
-            OutputStore(folder)
+            CachedOutputs(folder)
         file.unlink()
         with pytest.raises(InputError, match="delete it"):
-            OutputStore(folder)
+            CachedOutputs(folder)
 
     @pytest.mark.parametrize("said", ["{", '{"format": 1}', '{"format": 99}'])
-    def test_description(self, flat: tuple[Corpus, OutputStore], said: str) -> None:
+    def test_description(self, flat: tuple[Corpus, CachedOutputs], said: str) -> None:
         (flat[1].folder / "store.json").write_text(said)
         with pytest.raises(InputError, match="holds no readable outputs"):
-            OutputStore(flat[1].folder)
+            CachedOutputs(flat[1].folder)
 
     def test_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="cannot be written"):
             write_outputs(MODELS["flat"](), Corpus(), tmp_path / "missing")
 
 
-def test_description_is_kept(flat: tuple[Corpus, OutputStore], tmp_path: Path) -> None:
+def test_description_is_kept(flat: tuple[Corpus, CachedOutputs], tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     write_outputs(MODELS["flat"](), flat[0], tmp_path / "new", base="b", split="test")
     said = json.loads((tmp_path / "new/store.json").read_text())

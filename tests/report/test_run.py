@@ -75,8 +75,8 @@ def test_a_folder_without_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: [1, 2", r"fit\.yaml is no readable YAML: .*line 1"),
-        ("!!python/object/apply:os.getcwd []", r"fit\.yaml is no readable YAML"),
+        ("a: [1, 2", r"fit\.yaml is not readable YAML: .*line 1"),
+        ("!!python/object/apply:os.getcwd []", r"fit\.yaml is not readable YAML"),
         ("- 1\n- 2\n", r"fit\.yaml holds a list; expected a mapping"),
     ],
 )

@@ -17,7 +17,7 @@ from attnlight.callbacks import BaseDivergence
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.records import read_record
-from attnlight.reference import Reference, read_base
+from attnlight.reference import FrozenBase, read_base
 from attnlight.tasks import AdversarialVariant, AttentionClassifier
 from attnlight.tasks.adversarial import attention_term, prediction_term
 from tests.bases import batch_of, classifier, running, save, save_base, trainer
@@ -250,7 +250,7 @@ def test_rows_sum_to_1_over_real_tokens(scene: Scene, base: Path) -> None:
     running(adversary(scene, base), scene.corpus)
     batch = batch_of(scene.corpus)
     output = read_base(base).model(batch)
-    weights, _ = Reference(base).outputs(scene.corpus, "train").read(output.rows, output.mask)
+    weights, _ = FrozenBase(base).outputs(scene.corpus, "train").read(output.rows, output.mask)
     assert len(weights) == int(batch.mask.sum())
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
     assert not weights.transpose(1, 2)[~output.mask].any()

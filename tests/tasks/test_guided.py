@@ -14,7 +14,7 @@ from attnlight.functional.attribution.leave_one_out import left_out_logits
 from attnlight.functional.random import permutations
 from attnlight.models import SelfAttentionTagger
 from attnlight.problems import Tagging
-from attnlight.reference import Reference, read_base
+from attnlight.reference import FrozenBase, read_base
 from attnlight.tasks import AdversarialVariant, GuidedVariant
 from attnlight.tasks.text import RawText
 from tests.bases import Planted, batch_of, running, save, save_base, trainer
@@ -120,7 +120,7 @@ class TestGuides:
             running(task, scene.corpus)
         first, again, other = (task.model(batch).weights for task in tasks)
         rows, mask = tasks[0].problem.instances(batch)
-        own, _ = Reference(base).outputs(scene.corpus, "train").read(rows, mask)
+        own, _ = FrozenBase(base).outputs(scene.corpus, "train").read(rows, mask)
         assert torch.equal(first.sort(-1).values, own.sort(-1).values)
         assert torch.equal(first, again)
         assert torch.equal(first > 0, own > 0)
@@ -193,7 +193,7 @@ class TestQueryKey:
         running(task, scene.corpus, "validation")
         batch = batch_of(scene.corpus, "validation", 5)
         given, _ = (
-            Reference(base).outputs(scene.corpus, "validation").read(*Tagging.instances(batch))
+            FrozenBase(base).outputs(scene.corpus, "validation").read(*Tagging.instances(batch))
         )
         torch.nn.init.normal_(task.model.attention.query.weight)  # type: ignore[union-attr]
         output, layer = task.model(batch), task.model.attention

@@ -15,7 +15,7 @@ from attnlight.callbacks import BaseDivergence, ImportanceCorrelation
 from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_record
-from attnlight.reference import Reference, read_base, store, write_outputs
+from attnlight.reference import FrozenBase, read_base, store, write_outputs
 from attnlight.tasks import (
     AdversarialVariant,
     GuidedVariant,
@@ -336,7 +336,7 @@ class TestRefusal:
         known = make("seed", scene, base)
         other = scene.base(tmp_path, "other", seed=1)
         task = make("uniform", scene, other, inherited=known.settled["inherited"])
-        with pytest.raises(InputError, match=r"other\.ckpt holds another model"):
+        with pytest.raises(InputError, match=r"other\.ckpt has been replaced"):
             trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=scene.corpus)
 
     @BOTH
@@ -388,7 +388,7 @@ def test_stand_in_reads_each_split(scene: Scene, base: Path) -> None:
 
 @TOKENS
 def test_the_store_holds_each_sentence_as_it_is_read_alone(scene: Scene, base: Path) -> None:
-    kept, model = Reference(base).outputs(scene.corpus, "test"), read_base(base).model
+    kept, model = FrozenBase(base).outputs(scene.corpus, "test"), read_base(base).model
     texts = scene.corpus.dataset("test")
     assert kept.rows == int(texts.lengths.sum())
     for place in range(len(texts)):

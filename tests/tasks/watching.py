@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import TextBatch
-from attnlight.reference import Reference, read_base, running_split
+from attnlight.reference import FrozenBase, read_base, running_split
 
 
 class Watch(pl.Callback):
@@ -23,7 +23,7 @@ class Watch(pl.Callback):
     """
 
     def __init__(self, guide: str, out: str) -> None:
-        self.guide, self.out = Reference(guide), Path(out)
+        self.guide, self.out = FrozenBase(guide), Path(out)
         self.frozen = read_base(guide).model
         self.seen: dict[str, list[int]] = {}
 
