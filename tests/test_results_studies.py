@@ -73,7 +73,7 @@ def test_ours_stands_beside_theirs(blocks: dict[str, str], kept: Path) -> None:
     assert rows[f"trained attention {recalled}"][2] == "0.831"
     assert rows[f"uniform attention {recalled}"][2] == "0.822"
     study = read_study(kept / "wiegreffe-pinter")
-    ours = Estimates(study).of(study.finished("uniform"), "f1")
+    ours = Estimates(study).estimate(study.finished("uniform"), "f1")
     assert rows["uniform attention"][2] == str(ours)
     head, _, *rows3 = cells(blocks["wiegreffe_pinter_table3"])
     assert head[-1] == "Wiegreffe & Pinter, as recalled, not verified"

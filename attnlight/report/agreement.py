@@ -49,17 +49,17 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if len(options.runs) < 2 or len({run.resolve() for run in options.runs}) < len(options.runs):
         raise InputError("attnlight reliability compares two or more different runs.")
-    found = agreement(read_scores(options.runs), options.seed)
+    taus = agreement(read_scores(options.runs), options.seed)
     if options.output is not None:
         import pyarrow as pa
 
         from attnlight.records.parquet import open_writer
 
         with replacing(options.output) as temporary:
-            columns = pa.Table.from_pandas(found).replace_schema_metadata()
+            columns = pa.Table.from_pandas(taus).replace_schema_metadata()
             with open_writer(temporary, columns.schema) as writer:
                 writer.write_table(columns)
-    print(table(found, len(options.runs), options.seed).to_markdown(), end="")
+    print(table(taus, len(options.runs), options.seed).to_markdown(), end="")
     return 0
 
 
@@ -79,7 +79,7 @@ def read_scores(runs: Sequence[Path]) -> dict[Path, pd.DataFrame]:
     from attnlight.records import KEY, read_record, record_columns
     from attnlight.report.run import require_same_instances
 
-    found = {}
+    scores_by_run = {}
     for run in runs:
         path = run / _RECORD
         if not path.is_file():
@@ -90,12 +90,12 @@ def read_scores(runs: Sequence[Path]) -> dict[Path, pd.DataFrame]:
         names = [name for name in record_columns(path) if name.startswith(_PREFIX)]
         if not names:
             raise InputError(f"{path} holds no scores: test again with keep_scores: true.")
-        held = read_record(path, [*KEY, *names]).columns
-        scores = pd.DataFrame({n.removeprefix(_PREFIX): list(held[n]) for n in held})
-        found[run] = scores.set_index([*KEY])
+        columns = read_record(path, [*KEY, *names]).columns
+        scores = pd.DataFrame({n.removeprefix(_PREFIX): list(columns[n]) for n in columns})
+        scores_by_run[run] = scores.set_index([*KEY])
     for run in runs[1:]:
         require_same_instances(runs[0] / _RECORD, run / _RECORD)
-    return found
+    return scores_by_run
 
 
 def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> pd.DataFrame:
@@ -125,14 +125,14 @@ def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> pd.DataFram
     joined = pd.concat(scores.values(), axis="columns", keys=range(len(runs)))
     sizes = joined.xs(names[0], axis="columns", level=1).map(len, na_action="ignore")
     for (index, _), row in sizes[sizes.nunique(axis="columns") > 1].iterrows():
-        few, many = row.idxmin(), row.idxmax()
+        shortest, longest = row.idxmin(), row.idxmax()
         raise InputError(
-            f"{runs[few]} and {runs[many]} read instance {index} as {row[few]:.0f} and as "
-            f"{row[many]:.0f} items; reliability needs one corpus, tokenised in one way."
+            f"{runs[shortest]} and {runs[longest]} read instance {index} as {row[shortest]:.0f} and as "
+            f"{row[longest]:.0f} items; reliability needs one corpus, tokenised in one way."
         )
     joined = joined[sizes.notna().all(axis="columns")]
     keys = joined.index.to_frame(index=False).astype(np.int64)
-    found = []
+    taus = []
     for a, b in combinations(range(len(runs)), 2):
         pair = keys.assign(first=runs[a], second=runs[b])
         for name in names:
@@ -140,21 +140,21 @@ def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> pd.DataFram
         if "attention" in names:
             null = shuffled(joined[b, "attention"].tolist(), keys.to_numpy(), seed)
             pair[_NULL] = tau_between(joined[a, "attention"].tolist(), null)
-        found.append(pair)
-    return pd.concat(found, ignore_index=True)
+        taus.append(pair)
+    return pd.concat(taus, ignore_index=True)
 
 
-def table(found: pd.DataFrame, runs: int, seed: int = 0) -> Table:
+def table(taus: pd.DataFrame, runs: int, seed: int = 0) -> Table:
     """Mean agreement of each score of so many runs with itself, with intervals over both."""
     from attnlight.report.figures.importance_correlation import WORDS
     from attnlight.statistics.agreement import mean_over_pairs
     from attnlight.statistics.bootstrap import defined_mean
 
     pairs, lines = runs * (runs - 1) // 2, []
-    index = found["index"].to_numpy().reshape(pairs, -1)[0]
-    words = {_NULL: "shuffled attention"} | {f"tau_{name}": said for name, said in WORDS.items()}
-    for name in found.columns[4:]:
-        tau = found[name].to_numpy().reshape(pairs, -1)
+    index = taus["index"].to_numpy().reshape(pairs, -1)[0]
+    words = {_NULL: "shuffled attention"} | {f"tau_{name}": label for name, label in WORDS.items()}
+    for name in taus.columns[4:]:
+        tau = taus[name].to_numpy().reshape(pairs, -1)
         mean = mean_over_pairs(tau, runs, index, seed=seed)
         ends = [number(end.reduce(defined_mean(tau))) for end in (np.fmin, np.fmax)]
         cells = [number(mean.mean), interval(mean), *ends, f"{mean.defined:,}"]

@@ -40,7 +40,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import escape
 
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader(__package__),
         autoescape=True,
         undefined=StrictUndefined,
@@ -49,14 +49,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    found.filters |= {
+    environment.filters |= {
         "plain": lambda text: escape(CONTROLS.sub("", str(text))),
         "visible": lambda text: escape(CONTROLS.sub(lambda c: f"\\u{ord(c[0]):04x}", str(text))),
         "class_name": class_name,
         "number": number,
         "interval": interval,
     }
-    return found
+    return environment
 
 
 def isolated(value: object) -> object:

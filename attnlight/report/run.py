@@ -105,16 +105,16 @@ def stored_records(records_dir: Path) -> list[StoredRecord]:
 
     What was predicted comes before the tests of attention.
     """
-    found = []
+    records = []
     for stage in VERBS:
         for folder in (records_dir / stage, *records_dir.glob(f"{stage}-*")):
             corpus = folder.name[len(stage) + 1 :]
             for path in folder.glob("[!.]*.parquet"):  # hidden ones are half written
                 fitting = re.fullmatch(r"(.+)-(\d+)", path.stem) if folder.name == "val" else None
                 test, epoch = (fitting[1], int(fitting[2])) if fitting else (path.stem, None)
-                found.append(StoredRecord(path, stage, test, epoch, corpus))
+                records.append(StoredRecord(path, stage, test, epoch, corpus))
     return sorted(
-        found,
+        records,
         key=lambda r: (r.corpus, r.stage, r.test != "predictions", r.test, r.epoch or 0),
     )
 
@@ -165,17 +165,17 @@ def require_one_run(paths: Sequence[Path]) -> None:
         RecordError: Two name other corpora or classes, or come from one checkpoint's name with
             different content.
     """
-    how = "come from different corpora: one is of another run"
-    found = _read_of_one_corpus(paths, how)
-    if len({about["corpus_version"] for about in found.values() if about.get("corpus")}) > 1:
-        for path, about in found.items():
-            if about.get("corpus") and not about.get("partial"):
+    complaint = "come from different corpora: one is of another run"
+    metadata = _corpus_metadata(paths, complaint)
+    if len({entry["corpus_version"] for entry in metadata.values() if entry.get("corpus")}) > 1:
+        for path, entry in metadata.items():
+            if entry.get("corpus") and not entry.get("partial"):
                 index = read_record(path, KEY[:1]).columns[KEY[0]]
-                about["indices"] = np.unique(index).tolist()
-        _require_same(found, "indices", how, within="stage")
-    _require_same(found, "classes", "name different classes: one is of another run")
-    how = "come from different versions of {}: test it again, or one is of another run"
-    _require_same(found, "checkpoint_hash", how, within="checkpoint")
+                entry["indices"] = np.unique(index).tolist()
+        _require_same(metadata, "indices", complaint, within="stage")
+    _require_same(metadata, "classes", "name different classes: one is of another run")
+    complaint = "come from different versions of {}: test it again, or one is of another run"
+    _require_same(metadata, "checkpoint_hash", complaint, within="checkpoint")
 
 
 def require_same_instances(first: Path, second: Path) -> None:
@@ -185,38 +185,41 @@ def require_same_instances(first: Path, second: Path) -> None:
         RecordError: They are of different corpora or splits, or one holds an instance that the
             other does not.
     """
-    found = _read_of_one_corpus((first, second), "come from different corpora")
-    _require_same(found, "stage", "are of different splits")
-    one, other = (read_record(path, KEY).columns for path in (first, second))
-    if all(np.array_equal(one[name], other[name]) for name in KEY):
+    metadata = _corpus_metadata((first, second), "come from different corpora")
+    _require_same(metadata, "stage", "are of different splits")
+    left, right = (read_record(path, KEY).columns for path in (first, second))
+    if all(np.array_equal(left[name], right[name]) for name in KEY):
         return
-    keys = (set(zip(*(held[name].tolist() for name in KEY), strict=True)) for held in (one, other))
-    alone = sorted(set.symmetric_difference(*keys))
+    keys = (
+        set(zip(*(columns[name].tolist() for name in KEY), strict=True))
+        for columns in (left, right)
+    )
+    unshared = sorted(set.symmetric_difference(*keys))
     raise RecordError(
-        f"{first} and {second} hold different instances: {len(alone):,} are in one alone, the "
-        f"first is index {alone[0][0]} (position {alone[0][1]})."
+        f"{first} and {second} hold different instances: {len(unshared):,} are in one alone, the "
+        f"first is index {unshared[0][0]} (position {unshared[0][1]})."
     )
 
 
-def _read_of_one_corpus(paths: Sequence[Path], how: str) -> dict[Path, dict[str, Any]]:
+def _corpus_metadata(paths: Sequence[Path], complaint: str) -> dict[Path, dict[str, Any]]:
     """Metadata of records, with the version of their corpus's fingerprint; several are refused."""
-    found = {path: read_metadata(path) for path in paths}
-    for about in found.values():
-        about["corpus_version"] = str(about.get("corpus")).rpartition("-")[0]
-    _require_same(found, "corpus", how, within="corpus_version")
-    return found
+    metadata = {path: read_metadata(path) for path in paths}
+    for entry in metadata.values():
+        entry["corpus_version"] = str(entry.get("corpus")).rpartition("-")[0]
+    _require_same(metadata, "corpus", complaint, within="corpus_version")
+    return metadata
 
 
 def _require_same(
-    found: Mapping[Path, Mapping[str, Any]], key: str, how: str, within: str = ""
+    metadata: Mapping[Path, Mapping[str, Any]], key: str, complaint: str, within: str = ""
 ) -> None:
     """Refuse records whose metadata differ in one key, of those that agree in `within`, if given.
 
     Records that lack the key pass. What they agree in goes into the braces of `how` they differ.
     """
     first: dict[Any, tuple[Path, Any]] = {}
-    for path, about in found.items():
-        if about.get(key):
-            other, expected = first.setdefault(about.get(within), (path, about[key]))
-            if about[key] != expected:
-                raise RecordError(f"{other} and {path} {how.format(about.get(within))}.")
+    for path, entry in metadata.items():
+        if entry.get(key):
+            other, expected = first.setdefault(entry.get(within), (path, entry[key]))
+            if entry[key] != expected:
+                raise RecordError(f"{other} and {path} {complaint.format(entry.get(within))}.")

@@ -60,12 +60,12 @@ class Group(NamedTuple):
 
 def predicted_groups(prediction: NDArray[np.int64], classes: Sequence[str] | None) -> list[Group]:
     """Rows by predicted class; one group of all where the classes outnumber the colours."""
-    found = np.unique(prediction).tolist()
-    if not found or found[-1] >= len(PALETTE):
-        everything = np.ones(len(prediction), dtype=bool)
-        return [Group(f"all {len(found)} predicted classes", POOLED, everything)]
-    names = [f"predicted {class_name(c, classes)}" for c in found]
-    return [Group(n, PALETTE[c], prediction == c) for n, c in zip(names, found, strict=True)]
+    predicted = np.unique(prediction).tolist()
+    if not predicted or predicted[-1] >= len(PALETTE):
+        all_rows = np.ones(len(prediction), dtype=bool)
+        return [Group(f"all {len(predicted)} predicted classes", POOLED, all_rows)]
+    names = [f"predicted {class_name(c, classes)}" for c in predicted]
+    return [Group(n, PALETTE[c], prediction == c) for n, c in zip(names, predicted, strict=True)]
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def figure_bytes(figure: Figure, kind: str, dpi: int = 200, fonttype: str = "pat
     from matplotlib.backend_bases import get_registered_canvas_class
     from matplotlib.text import Text
 
-    own_dpi, own_canvas = figure.get_dpi(), figure.canvas
+    original_dpi, original_canvas = figure.get_dpi(), figure.canvas
     try:
         with styled(**{"svg.fonttype": fonttype}):
             if (engine := figure.get_layout_engine()) is not None:
@@ -162,5 +162,5 @@ def figure_bytes(figure: Figure, kind: str, dpi: int = 200, fonttype: str = "pat
             getattr(canvas, f"print_{kind}")(file, metadata=_METADATA[kind])
             return file.getvalue()
     finally:
-        figure.set_dpi(own_dpi)
-        figure.set_canvas(own_canvas)
+        figure.set_dpi(original_dpi)
+        figure.set_canvas(original_canvas)

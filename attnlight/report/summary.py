@@ -50,10 +50,12 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
 
     metadata = read_metadata(record.path)
     schema = pq.read_schema(record.path)
-    named = metadata.get("measures") or [f.name for f in schema if pa.types.is_floating(f.type)]
+    candidates = metadata.get("measures") or [
+        f.name for f in schema if pa.types.is_floating(f.type)
+    ]
     # Of a record that was kept in part some are missing.
-    held = set(schema.names) - {*KEY, "prediction", "label"}
-    measures = [name for name in named if name in held]
+    available = set(schema.names) - {*KEY, "prediction", "label"}
+    measures = [name for name in candidates if name in available]
     if "label" in schema.names:
         measures = ["accuracy", *measures]
     groups: list[int | None] = [None]
@@ -69,10 +71,10 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
 
 
 def _columns(
-    path: Path, held: Sequence[str], measures: Sequence[str], groups: Sequence[int | None]
+    path: Path, available: Sequence[str], measures: Sequence[str], groups: Sequence[int | None]
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
     """Each measure in each group (R, M G), NaN in the rows of others, and dataset indices (R,)."""
-    names = [name for name in ("index", "prediction", "label", *measures) if name in held]
+    names = [name for name in ("index", "prediction", "label", *measures) if name in available]
     for piece in read_pieces(path, names):
         columns = []
         for measure in measures:
@@ -92,14 +94,14 @@ def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
     import pandas as pd
 
     full, shown = [], []
-    for part in summaries:
-        place, test = part.record.place, part.record.test
-        partial = bool(part.metadata.get("partial"))
-        for (measure, predicted), found in part.means.items():
-            name = class_name(predicted, part.metadata.get("classes"))
-            own = "" if predicted is None else name
-            full.append([place, test, measure, own, *found, str(partial).lower()])
-            cells = [number(found.mean), interval(found), f"{found.defined:,}"]
+    for summary in summaries:
+        place, test = summary.record.place, summary.record.test
+        partial = bool(summary.metadata.get("partial"))
+        for (measure, predicted), mean in summary.means.items():
+            name = class_name(predicted, summary.metadata.get("classes"))
+            class_cell = "" if predicted is None else name
+            full.append([place, test, measure, class_cell, *mean, str(partial).lower()])
+            cells = [number(mean.mean), interval(mean), f"{mean.defined:,}"]
             shown.append([place, f"{test}{' (partial)' * partial}", measure, name, *cells])
     head = ["stage", "test", "measure", "predicted_class", "mean", "low", "high", "n", "partial"]
     words = ["split", "test", "measure", "predicted class", "mean", "95 % interval", "n"]
@@ -127,11 +129,11 @@ def terminal_table(records_dir: Path, corpus: str = "") -> rich.table.Table:
     for record in stored_records(records_dir):
         if (record.stage, record.corpus, record.epoch) != ("test", corpus, None):
             continue
-        part = summarise(record, by_class=False)
-        partial = " (partial)" if part.metadata.get("partial") else ""
+        summary = summarise(record, by_class=False)
+        partial = " (partial)" if summary.metadata.get("partial") else ""
         table.add_row(f"[bold]{escape(record.test)}[/bold]{partial}")
-        for (measure, _), found in part.means.items():
-            shown = [number(found.mean), interval(found), f"{found.defined:,}"]
+        for (measure, _), mean in summary.means.items():
+            shown = [number(mean.mean), interval(mean), f"{mean.defined:,}"]
             table.add_row(f" {escape(measure)}", *shown)
         table.add_section()
     return table

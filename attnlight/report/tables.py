@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Rows = Mapping[str, NDArray[Any]]  # columns of a record, (R,) or (R, K), NaN where undefined
 Format = Callable[["MeanInterval"], str]  # of a mean with its interval
 # Name, cells and fields of a table that `attnlight.report.figures` describes.
-Described = tuple[str, list[list[str]], dict[str, Any]]
+RecordTable = tuple[str, list[list[str]], dict[str, Any]]
 # What plain LaTeX cannot set or would take as a command; a bracket after a line's end \\ would open
 # an option.
 _LATEX = str.maketrans(
@@ -105,21 +105,21 @@ def number(value: float) -> str:
     return text.replace("inf", "∞").replace("nan", "–")  # noqa: RUF001
 
 
-def interval(found: MeanInterval) -> str:
+def interval(mean: MeanInterval) -> str:
     """The interval as `[low, high]`."""
-    return f"[{number(found.low)}, {number(found.high)}]"
+    return f"[{number(mean.low)}, {number(mean.high)}]"
 
 
-def estimate(found: MeanInterval) -> str:
+def estimate(mean: MeanInterval) -> str:
     """Mean and interval as `mean [low, high]`; a dash where there is none."""
-    return number(found.mean) if np.isnan(found.mean) else f"{number(found.mean)} {interval(found)}"
+    return number(mean.mean) if np.isnan(mean.mean) else f"{number(mean.mean)} {interval(mean)}"
 
 
-def percent(found: MeanInterval) -> str:
+def percent(mean: MeanInterval) -> str:
     """A share with its interval in per cent, without the sign; a dash where undefined."""
-    if np.isnan(found.mean):
-        return number(found.mean)
-    return f"{100 * found.mean:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+    if np.isnan(mean.mean):
+        return number(mean.mean)
+    return f"{100 * mean.mean:.1f} [{100 * mean.low:.1f}, {100 * mean.high:.1f}]"
 
 
 def probability(p: float) -> str:
@@ -148,6 +148,6 @@ def mean_cells(
     """
     from attnlight.statistics.bootstrap import bootstrap_means
 
-    found = bootstrap_means(np.stack(columns, axis=1).astype(np.float64), rows["index"])
-    pairs = zip(formats or [percent] * len(found), found, strict=True)
-    return [*(written(mean) for written, mean in pairs), f"{found[0].defined:,}"]
+    means = bootstrap_means(np.stack(columns, axis=1).astype(np.float64), rows["index"])
+    pairs = zip(formats or [percent] * len(means), means, strict=True)
+    return [*(written(mean) for written, mean in pairs), f"{means[0].defined:,}"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.floating]
 
 EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
-FEWEST = 5  # values below which a density would be invented
+MIN_FOR_DENSITY = 5  # values below which a density would be invented
 _HALF, _MARGIN = 0.42, 0.55  # of the unit between two rows: of a violin, and beyond the last row
 _CELLS, _POINTS = 1_024, 161
 _FILL = 0.72  # opacity: quartile lines show on every colour, in the light and in the dark
@@ -93,7 +93,7 @@ def draw_violins(axes: Axes, rows: Sequence[Sequence[tuple[str, Floats]]]) -> No
                 base, sides = row, (-_HALF * k, _HALF * (1 - k))
             middle = base + sum(sides) / 2
             values = values.astype(np.float64)
-            if len(values) < FEWEST:
+            if len(values) < MIN_FOR_DENSITY:
                 axes.plot(values, [middle] * len(values), "o", ms=4, mfc=color, mec=INK, mew=0.6)
             else:
                 grid, height = density(values, floor)
@@ -102,9 +102,9 @@ def draw_violins(axes: Axes, rows: Sequence[Sequence[tuple[str, Floats]]]) -> No
                 outline = np.r_[grid, grid[::-1], grid[0]], np.r_[low, high[::-1], low[0]]
                 axes.plot(*outline, color=INK, lw=0.7)
                 for share, style in ((0.25, ":"), (0.5, "-"), (0.75, ":")):
-                    at = np.quantile(values, share)
-                    ends = [np.interp(at, grid, low), np.interp(at, grid, high)]
-                    axes.plot([at] * 2, ends, style, color=INK, lw=1.1, solid_capstyle="butt")
+                    quantile = np.quantile(values, share)
+                    ends = [np.interp(quantile, grid, low), np.interp(quantile, grid, high)]
+                    axes.plot([quantile] * 2, ends, style, color=INK, lw=1.1, solid_capstyle="butt")
             count = axes.text(1.01, middle, f"n = {len(values):,}", transform=beside, va="center")
             count.set(fontsize=8, color=INK if len(values) else MUTED)
     axes.set_ylim(-_MARGIN, len(rows) - 1 + _MARGIN)

@@ -22,7 +22,7 @@ from results_page.tables import Row, interval, number, over_seeds
 
 _NEXT = {"rnn": "conv", "conv": "none"}  # the encoder that a step leads to
 # What becomes of texts that a ranking never flips, as the page says it.
-NEVER: dict[erasure.Never, str] = {"listwise": "left out", "one": "as 1"}
+NEVER: dict[erasure.NeverFlipPolicy, str] = {"listwise": "left out", "one": "as 1"}
 # Columns of their records, beside the keys.
 _DRAWN = ("flip_other_drawn_attention", "delta_js_drawn_attention")
 ERASURE = (*(f"flip_top_{score}" for score in SCORES), *_DRAWN)

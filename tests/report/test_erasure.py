@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from attnlight.report.erasure import (
     ALL,
     ORDERS,
-    Never,
     flipped_by_all,
-    known,
+    recorded_rankings,
     removed,
     sooner,
     steps,
@@ -49,7 +48,7 @@ def test_an_unknown_minimum_drops_nothing() -> None:
     rows = rows_of("decision_flip", n=200)
     for name in [n for n in rows if "minimal" in n or n.startswith("excess")]:
         rows[name] = np.full(200, np.nan, dtype=np.float32)
-    assert known(rows) == list(ORDERS)
+    assert recorded_rankings(rows) == list(ORDERS)
     assert flipped_by_all(rows).sum() > 50
 
 

@@ -33,10 +33,16 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
         above.set_xlim(_JS_LIMITS)
         draw_bins(above, js, attention, groups)
         above.set(xlabel=label, ylabel="Maximum attention weight of the base")
-        alpha, many = float(np.clip(150 / len(js), 0.08, 0.7)), len(js) > _DRAWN_AS_VECTORS
-        for _, color, own in groups:
+        alpha, rasterized = float(np.clip(150 / len(js), 0.08, 0.7)), len(js) > _DRAWN_AS_VECTORS
+        for _, color, members in groups:
             below.scatter(
-                tvd[own], js[own], s=9, color=color, alpha=alpha, linewidth=0, rasterized=many
+                tvd[members],
+                js[members],
+                s=9,
+                color=color,
+                alpha=alpha,
+                linewidth=0,
+                rasterized=rasterized,
             )
         below.plot(tvd.mean(), js.mean(), "P", ms=8, mfc=INK, mec="white", mew=0.8)
         below.axhline(np.log(2), color=MUTED, linewidth=0.8, linestyle="--")

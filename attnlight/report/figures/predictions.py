@@ -33,12 +33,12 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             ("e", "attention_entropy", "Attention entropy (nats)", highest),
         ):
             defined = ~np.isnan(rows[column])
-            own = [[(g.color, rows[column][g.members & defined])] for g in reversed(groups)]
+            violins = [[(g.color, rows[column][g.members & defined])] for g in reversed(groups)]
             axes[name].set(xlabel=label, xlim=(0.0, most), yticks=[])
-            draw_violins(axes[name], own)
+            draw_violins(axes[name], violins)
         if labelled:
             below, chance = axes["c"], 1 / rows["probabilities"].shape[1]
-            bins = reliability(rows["probabilities"], rows["label"])
+            bins = calibration_bins(rows["probabilities"], rows["label"])
             below.plot([chance, 1], [chance, 1], "--", color=MUTED, linewidth=0.9)
             below.vlines(bins["confidence"], bins["low"], bins["high"], color=INK, linewidth=0.9)
             below.plot(bins["confidence"], bins["accuracy"], color=PALETTE[0], linewidth=1.2)
@@ -53,7 +53,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     return figure
 
 
-def reliability(probabilities: NDArray[np.floating], label: NDArray[Any]) -> pd.DataFrame:
+def calibration_bins(probabilities: NDArray[np.floating], label: NDArray[Any]) -> pd.DataFrame:
     """Share of right predictions by the probability of the winning class.
 
     Args:
@@ -68,9 +68,9 @@ def reliability(probabilities: NDArray[np.floating], label: NDArray[Any]) -> pd.
     import pandas as pd
     from scipy.stats import binomtest
 
-    kept = label >= 0
-    confidence = probabilities[kept].max(axis=1).astype(np.float64)
-    right = probabilities[kept].argmax(axis=1) == label[kept]
+    labelled = label >= 0
+    confidence = probabilities[labelled].max(axis=1).astype(np.float64)
+    right = probabilities[labelled].argmax(axis=1) == label[labelled]
     rows = pd.DataFrame({"confidence": confidence, "right": right})
     tenths = rows.groupby(np.minimum((confidence * _BINS).astype(int), _BINS - 1))
     bins = tenths.agg(

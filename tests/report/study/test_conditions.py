@@ -177,7 +177,7 @@ class TestVerdict:
             run["state"] = run["state"] if run["role"] == "base" else "failed"
         paths["b"] = other.write(tmp_path / "b")
         found = read_conditions(paths)
-        assert found[0].found.seeds == 2
+        assert found[0].exclusivity.seeds == 2
         said = self.answers(paths)
         assert said[QUESTION] == [
             "Residual readout, with POS: no answer, no curve of one marked token's tag."
@@ -215,7 +215,7 @@ class TestFigure:
             for line in figure.axes[0].lines
             if line.get_markersize() == 6 and line.get_marker() == "o"
         ]
-        assert (COST, tokens.found.value) in points
+        assert (COST, tokens.exclusivity.value) in points
 
     def test_a_mean_curve_is_that_of_each_seed(self, tmp_path: Path) -> None:
         fake = condition("tokens", sentences=30)

@@ -105,7 +105,7 @@ def guided(kind: type[FakeStudy], right: dict[str, float], seeds: int = 5) -> Fa
 def guiding(fake: FakeStudy, folder: Path) -> list[str]:
     """What is said of the guided models."""
     name = next(name for kind, name in GUIDED.items() if isinstance(fake, kind))
-    return answers(fake, folder)[text("questions", "guides", about=name)]
+    return answers(fake, folder)[text("questions", "guides", subject=name)]
 
 
 class TestNeeded:
@@ -113,7 +113,9 @@ class TestNeeded:
         fake = compared(kind, 0.6, 0.85)
         (sentence,) = answers(fake, tmp_path)[NEEDED]
         study = read_study(tmp_path)
-        found = Estimates(study).of(study.finished("uniform"), "f1", study.finished("base", "seed"))
+        found = Estimates(study).estimate(
+            study.finished("uniform"), "f1", study.finished("base", "seed")
+        )
         ends = f"{-found.mean:.3f} [{-found.high:.3f}, {-found.low:.3f}]"
         assert found.high < 0
         assert sentence.startswith(
