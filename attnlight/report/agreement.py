@@ -1,4 +1,4 @@
-"""`attnlight reliability`: how far runs of several seeds agree on which items matter."""
+"""`attnlight reliability`: how well runs of several seeds agree on the importance of items."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DESCRIPTION = """\
-For each text, Kendall's tau-b between what two runs of the same corpus make of its words: their
-attention, their gradients and their leave-one-out scores, each compared with itself in the other
-run. How far attention may be asked to agree with anything else is bounded by how far it agrees
-with itself. `shuffled attention` is one run's attention against the other's in random order, which
-is 0 on average. Reads RUN/records/test/importance_correlation.parquet, written by
+For each text, Kendall's tau-b between two runs of the same corpus: of their attention, of their
+gradients and of their leave-one-out scores over the words. Agreement between seeds is the scale on
+which to read how well attention agrees with other scores. `shuffled attention` is one run's
+attention against the other's in random order, which is 0 on average. Reads RUN/records/test/importance_correlation.parquet, written by
 `ImportanceCorrelation` with keep_scores: true."""
 _NULL = "tau_shuffled_attention"
 _RECORD = Path("records", "test", "importance_correlation.parquet")
@@ -30,10 +29,10 @@ _PREFIX = "scores_"
 
 
 def main(argv: list[str]) -> int:
-    """Print how far the runs agree.
+    """Print the agreement of the runs.
 
     Raises:
-        InputError: A run lacks the scores, the runs are not of the same rows of one corpus, or the
+        InputError: A run lacks the scores, the runs do not have the same rows of one corpus, or the
             file cannot be written.
     """
     parser = VerbParser("reliability", description=DESCRIPTION)
@@ -64,15 +63,15 @@ def main(argv: list[str]) -> int:
 
 
 def read_scores(runs: Sequence[Path]) -> dict[Path, pd.DataFrame]:
-    """Read the scores that the records of some runs keep.
+    """Read the scores of the items from the records of some runs.
 
     Returns:
-        By run, under dataset index and position of each instance, an array of the scores of its
-        items in each column, None where it has none.
+        By run a frame with a row for each instance, by dataset index and position: in each column
+        an array of the scores of its items, None if it has none.
 
     Raises:
-        InputError: A run has no such record, one was written without `keep_scores`, or they are not
-            of the same instances.
+        InputError: A run lacks the record, a record was written without `keep_scores`, or the
+            records do not have the same instances.
     """
     import pandas as pd
 
@@ -99,10 +98,10 @@ def read_scores(runs: Sequence[Path]) -> dict[Path, pd.DataFrame]:
 
 
 def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> pd.DataFrame:
-    """Tau between each two runs on each instance, for each score that all have.
+    """Tau between each pair of runs on each instance, for each score that all runs have.
 
     Args:
-        scores: What `read_scores` reads of at least two runs.
+        scores: The result of `read_scores` for at least two runs.
         seed: Seed of the random order of the shuffled attention.
 
     Returns:
@@ -111,7 +110,7 @@ def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> pd.DataFram
         `second`, and `tau_<score>` for each score, NaN where undefined.
 
     Raises:
-        InputError: The runs have no score in common, or read an instance as other items.
+        InputError: The runs have no score in common, or differ in the items of an instance.
     """
     import pandas as pd
 
@@ -127,8 +126,9 @@ def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> pd.DataFram
     for (index, _), row in sizes[sizes.nunique(axis="columns") > 1].iterrows():
         shortest, longest = row.idxmin(), row.idxmax()
         raise InputError(
-            f"{runs[shortest]} and {runs[longest]} read instance {index} as {row[shortest]:.0f} and as "
-            f"{row[longest]:.0f} items; reliability needs one corpus, tokenised in one way."
+            f"{runs[shortest]} and {runs[longest]} read instance {index} as "
+            f"{row[shortest]:.0f} and as {row[longest]:.0f} items; "
+            "reliability needs one corpus, tokenised in one way."
         )
     joined = joined[sizes.notna().all(axis="columns")]
     keys = joined.index.to_frame(index=False).astype(np.int64)
@@ -145,7 +145,7 @@ def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> pd.DataFram
 
 
 def table(taus: pd.DataFrame, runs: int, seed: int = 0) -> Table:
-    """Mean agreement of each score of so many runs with itself, with intervals over both."""
+    """Mean agreement of each score between runs, with intervals over runs and instances."""
     from attnlight.report.figures.importance_correlation import WORDS
     from attnlight.statistics.agreement import mean_over_pairs
     from attnlight.statistics.bootstrap import defined_mean
@@ -160,9 +160,9 @@ def table(taus: pd.DataFrame, runs: int, seed: int = 0) -> Table:
         cells = [number(mean.mean), interval(mean), *ends, f"{mean.defined:,}"]
         lines.append([words.get(name, name.removeprefix("tau_")), *cells])
     return Table(
-        f"Kendall's tau-b of each score with itself between {runs} runs ({pairs} "
+        f"Kendall's tau-b of each score between {runs} runs ({pairs} "
         f"{'pair' if pairs == 1 else 'pairs'}, {len(index):,} instances)",
         ("score", "mean τ", "95 % interval", "lowest pair", "highest pair", "n"),
         lines,
-        "The interval resamples runs, then instances; of two runs instances alone.",
+        "The interval resamples runs, then instances; with two runs only instances.",
     )

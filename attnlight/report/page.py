@@ -1,4 +1,4 @@
-"""From a run folder to its page, tables and figures."""
+"""Writes the page, tables and figures of a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
 
     Args:
         folder: The run folder.
-        output: Where to write; None: the folder's own `report`, and its `figures` beside that.
+        output: Where to write; None: `report` and `figures` in the run folder.
 
     Raises:
         InputError: The folder is missing, holds no records, a damaged file or records of several
@@ -71,11 +71,11 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
 
 
 def _section(summary: RecordSummary, target: Path, figures: Path) -> Markup:
-    """A record on the page; its test's figure and tables are written too, if it is whole."""
+    """A record on the page; writes its figure and tables if the record has all measures."""
     record, description = summary.record, describe(summary.record.test)
     stem = f"tables/{record.place}-{record.test}"
     picture, test_tables = None, []
-    # Of some runs, as in docs/results, a part of each record is kept.
+    # Archived runs, as in docs/results, have only some columns of each record.
     if set(summary.metadata.get("measures", ())) <= record_columns(record.path).keys():
         rows, note = figure_rows(record.path, description.columns)
         figure = draw(record.test, rows, summary.metadata.get("classes"))
@@ -97,7 +97,7 @@ def _section(summary: RecordSummary, target: Path, figures: Path) -> Markup:
 
 
 def _curves(run: Run, figures: Path) -> list[dict[str, str]]:
-    """The task's metrics by epoch, then the means of each test, a figure each."""
+    """Figures by epoch: one of the task's metrics, and one of the means of each test."""
     import pandas as pd
 
     captions = {"metrics": "What the task logged on the validation split after each epoch."}
@@ -119,7 +119,7 @@ def _curves(run: Run, figures: Path) -> list[dict[str, str]]:
 
 
 def _draw_curves(curves: pd.DataFrame) -> Figure:
-    """One small panel for each measure, two to a row: a line with a band of its intervals."""
+    """One panel for each measure, two per row: a line with a band of its intervals."""
     from matplotlib.ticker import MaxNLocator
 
     rows = (curves["measure"].nunique() + 1) // 2
@@ -144,7 +144,7 @@ def _draw_curves(curves: pd.DataFrame) -> Figure:
 
 
 def _picture(figure: Figure, stem: Path, folder: Path, caption: str) -> dict[str, str]:
-    """A figure, saved, as the page shows it: `svg`, `caption`, and its `files`."""
+    """Save a figure and return its `svg`, `caption` and `files` for the page."""
     save_figure(figure, folder / stem)
     svg = inline_svg(figure, "-".join(stem.parts), caption)
     files = f"{(Path('figures') / stem).as_posix()}.{{svg,pdf,png}}"
@@ -152,10 +152,10 @@ def _picture(figure: Figure, stem: Path, folder: Path, caption: str) -> dict[str
 
 
 def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dict[str, list[str]]]:
-    """What was trained on which corpus and tested on what, and the names that identify the run.
+    """Describe the run's model, corpus and tests.
 
     Returns:
-        A sentence, and the values of each fact, none where it is not known.
+        A sentence, and the values of each fact; an empty list if it is not known.
     """
     model, data = (run.configs["fit"].get(name) for name in ("model", "data"))
     trained = _class(model) or "A model whose configuration is not in the run folder"
@@ -167,9 +167,7 @@ def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dic
     options = [_config_value(data, "init_args", option) for option in ("path", "name")]
     corpus = " ".join(value for value in options if isinstance(value, str)) or _class(data)
     tested = "no record of the test split yet"
-    if sizes := {
-        summary.metadata["rows"] for summary in summaries if summary.record.place == "test"
-    }:
+    if sizes := {s.metadata["rows"] for s in summaries if s.record.place == "test"}:
         amount = f"{'up to ' if len(sizes) > 1 else ''}{max(sizes):,}"
         tested = f"tested on {amount} instances of the test split"
     metadata = [summary.metadata for summary in summaries]
@@ -186,20 +184,20 @@ def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dic
 
 
 def _config_value(config: object, *keys: str) -> object:
-    """The value under some keys of a configuration; None where it has none."""
+    """The value under nested keys of a configuration; None if it has no such key."""
     for key in keys:
         config = config.get(key) if isinstance(config, dict) else None
     return config
 
 
 def _class(named: object) -> str:
-    """Last part of a class path, which may be given as `class_path`; "" without one."""
+    """Last part of a class path or of a mapping's `class_path`; "" without one."""
     path = named if isinstance(named, str) else _config_value(named, "class_path")
     return path.rpartition(".")[2] if isinstance(path, str) else ""
 
 
 def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
-    """Command lines that repeat the run beside itself, its evaluations, and this report."""
+    """Command lines that repeat the run under another name, its evaluations, and this report."""
     lines = []
     tests: dict[tuple[str, str, str], list[str]] = {}
     if run.configs["fit"]:
@@ -213,15 +211,12 @@ def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
     for (verb, corpus, checkpoint), names in tests.items():
         config_name = f"{verb}-{corpus}" if corpus else verb
         if corpus and config_name not in run.configs:
-            continue  # nothing says where that corpus is
+            continue  # the path of that corpus is not recorded
         callbacks = _config_value(run.configs, config_name, "trainer", "callbacks")
         listed = callbacks if isinstance(callbacks, list) else [callbacks]
         attached = {_class(callback).lower() for callback in listed}
-        line = [
-            verb,
-            "-c",
-            str(run.folder / f"{config_name if config_name in run.configs else 'fit'}.yaml"),
-        ]
+        config = run.folder / f"{config_name if config_name in run.configs else 'fit'}.yaml"
+        line = [verb, "-c", str(config)]
         for name in names:
             if name.replace("_", "") not in attached:
                 line += ["-c", f"configs/tests/{name}.yaml"]

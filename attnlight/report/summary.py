@@ -1,4 +1,4 @@
-"""Means of records with their intervals: for the page, the terminal, CSV and Markdown."""
+"""Means of records with intervals, for the page, the terminal, CSV and Markdown."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class RecordSummary:
 
     Attributes:
         record: Where the record is.
-        metadata: What it says of itself; `partial` where it holds only some of the instances.
-        means: By measure, a column of the record or `accuracy`, and by the class that rows were
-            predicted as; None: all rows. Of each measure all rows come first.
+        metadata: Its metadata; `partial` if it has only some of the instances.
+        means: Means by measure (a column of the record or `accuracy`) and by predicted class; class
+            None, all rows, comes first for each measure.
     """
 
     record: StoredRecord
@@ -41,10 +41,10 @@ class RecordSummary:
 def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     """Mean and 95 % bootstrap interval of each measure of a record, read in pieces.
 
-    `accuracy` follows from `prediction` and `label`.
+    `accuracy` is computed from `prediction` and `label`.
 
     Raises:
-        RecordError: The file is no readable record.
+        RecordError: The file is not a readable record.
     """
     from attnlight.statistics.bootstrap import IN_MEMORY, bootstrap_pieces
 
@@ -53,7 +53,7 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     candidates = metadata.get("measures") or [
         f.name for f in schema if pa.types.is_floating(f.type)
     ]
-    # Of a record that was kept in part some are missing.
+    # An archived record may lack some measures.
     available = set(schema.names) - {*KEY, "prediction", "label"}
     measures = [name for name in candidates if name in available]
     if "label" in schema.names:
@@ -73,7 +73,7 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
 def _columns(
     path: Path, available: Sequence[str], measures: Sequence[str], groups: Sequence[int | None]
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
-    """Each measure in each group (R, M G), NaN in the rows of others, and dataset indices (R,)."""
+    """Each measure in each group (R, M G), NaN outside the group, and dataset indices (R,)."""
     names = [name for name in ("index", "prediction", "label", *measures) if name in available]
     for piece in read_pieces(path, names):
         columns = []
@@ -90,7 +90,7 @@ def _columns(
 
 
 def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
-    """All means as one table, by the ending of its file: CSV with numbers in full, and Markdown."""
+    """All means as one table by file suffix: CSV in full precision, and Markdown."""
     import pandas as pd
 
     full, shown = [], []
@@ -114,9 +114,8 @@ def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
 def terminal_table(records_dir: Path, corpus: str = "") -> rich.table.Table:
     """The measures of every test record of a run, for the terminal.
 
-    A test's name stands on a line of its own above its measures, so that a measure and its numbers
-    share 80 columns. Where there are fewer, names go on in the next line; none is cut. The corpus
-    is named where it is another one than the model was trained on.
+    Each test's name has its own line above its measures, so that a measure and its numbers fit in
+    80 columns; in narrower terminals names wrap. `corpus` is empty for the corpus of training.
     """
     from rich import box
     from rich.markup import escape

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from attnlight.report.erasure import (
     ALL,
     ORDERS,
+    NeverFlipPolicy,
     flipped_by_all,
     recorded_rankings,
     removed,
@@ -30,7 +31,7 @@ def test_texts_that_every_ranking_flips() -> None:
 
 
 @pytest.mark.parametrize("never", ["listwise", "column", "one"])
-def test_what_becomes_of_texts_that_never_flip(never: Never) -> None:
+def test_what_becomes_of_texts_that_never_flip(never: NeverFlipPolicy) -> None:
     rows = rows_of("decision_flip", n=300)
     for name in ALL:
         found = removed(rows, "removed_mass", name, never)

@@ -1,10 +1,10 @@
-"""What each test shows of its record.
+"""Figures and tables of each test's record.
 
-`texts.yaml` describes each test by its name in snake case. Most have a module of that name:
-`draw(rows, classes)` gives the figure, `tables(rows, classes)` the test's own tables, each as its
-name in the file, its rows of cells, and what its title and note have in braces; `head` among these
-stands for headings that the file does not know. Besides what the file names, both read `index`,
-`position`, `prediction` and `max_attention`.
+`texts.yaml` describes each test by its name in snake case. Most tests have a module of that name:
+`draw(rows, classes)` returns the figure, `tables(rows, classes)` the test's tables, each as its name
+in the file, its rows of cells, and the fields of its title and note; a field `head` replaces the
+headings of the file. Besides the columns named in the file, both read `index`, `position`,
+`prediction` and `max_attention`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _ALWAYS = ("index", "position", "prediction", "max_attention")
 
 @dataclass(frozen=True)
 class Description:
-    """What a reader should know of a test: the keys of `texts.yaml`, which says what each holds.
+    """Texts of a test on the page: the keys of `texts.yaml`, documented there.
 
     Attributes:
         title: Its name in words.
-        columns: All that its figure and its tables read, measures included; None: not known.
+        columns: Columns that its figure and tables read, measures included; None if unknown.
     """
 
     title: str
@@ -54,7 +54,7 @@ class Description:
 
 @cache
 def descriptions() -> dict[str, Description]:
-    """What is known of each test, by its name in snake case."""
+    """The description of each test, by its name in snake case."""
     by_test = {}
     for test, texts in read_yaml(Path(__file__).with_name("texts.yaml")).items():
         measures = texts.setdefault("measures", {})
@@ -68,7 +68,7 @@ def descriptions() -> dict[str, Description]:
 
 
 def describe(test: str) -> Description:
-    """What is known of a test; its name alone where this package does not know it."""
+    """The description of a test; for an unknown test only its title."""
     return descriptions().get(test) or Description(test.replace("_", " ").capitalize())
 
 
@@ -78,15 +78,15 @@ def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure 
     Args:
         test: The test's name in snake case.
         rows: Columns of its record, (R,) or (R, K), NaN where undefined.
-        classes: Names of the classes; None numbers them.
+        classes: Names of the classes; None: their numbers.
 
     Returns:
-        The figure, or None for a test that has none or a record without rows.
+        The figure; None if the test has none or the record has no rows.
     """
     description = describe(test)
     if description.columns is None or not len(rows["index"]):
         return None
-    # Figures know no direction of text: its controls would be drawn as boxes, or turn labels around.
+    # Matplotlib would draw direction controls as boxes or reverse labels.
     names = None if classes is None else [CONTROLS.sub("", name) for name in classes]
     if description.violins:
         return violins_by_max_attention(rows, **description.violins, classes=names)
@@ -95,7 +95,7 @@ def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure 
 
 
 def tables(test: str, rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
-    """A test's own tables, from what `draw` takes; none without rows or of a test without any."""
+    """A test's tables, from the arguments of `draw`; empty without rows or tables."""
     layouts, formatted = describe(test).tables, []
     if layouts and len(rows["index"]):
         for name, lines, fields in import_module(f"{__name__}.{test}").tables(rows, classes):
@@ -107,19 +107,19 @@ def tables(test: str, rows: Rows, classes: Sequence[str] | None = None) -> list[
 def figure_rows(
     path: Path, columns: Sequence[str] | None = None, max_rows: int = MAX_ROWS
 ) -> tuple[dict[str, NDArray[Any]], str]:
-    """Rows of a record that were measured, without those whose logits were not finite.
+    """Measured rows of a record; rows with non-finite logits are left out.
 
-    Of a record with more than a million rows only the rows of some texts are read, chosen by a
-    hash of their dataset index and never the first ones: corpora are sorted.
+    From a record with more than `max_rows` rows a sample of texts is read, chosen by a hash of their
+    dataset index rather than from the start, since corpora are sorted.
 
     Args:
         path: The record.
         columns: Columns to read besides `index`, `position`, `prediction` and `max_attention`,
-            where the record has them; None: all but lists of varying length.
-        max_rows: About how many rows to read at most.
+            if the record has them; None: all except lists of varying length.
+        max_rows: Approximate maximum number of rows.
 
     Returns:
-        Columns (R,) or (R, K), and a sentence for the caption where rows were left out.
+        Columns (R,) or (R, K), and a sentence for the caption if only a sample was read.
     """
     from attnlight.data.selection import choose
 

@@ -1,4 +1,4 @@
-"""The histogram and violins of Jain & Wallace for adversarial attention, and what bounds it."""
+"""The histogram and violins of Jain & Wallace for adversarial attention, and its frontier."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POINTS = 200
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
-    """Histogram and violins of the largest divergence, and the frontier where the record has it."""
+    """Histogram and violins of the worst-case divergence, and the frontier if recorded."""
     measured = ~np.isnan(rows["worst_js"])
     columns = {name: values[measured] for name, values in rows.items()}
     columns = {name: values for name, values in columns.items() if not np.isnan(values).all()}
@@ -50,10 +50,10 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
 
 
 def _frontier(axes: Axes, rows: Rows) -> None:
-    """The largest mean divergence at each mean change of the prediction, at 200 points."""
+    """Draw the maximum mean divergence against the mean change of the prediction."""
     from attnlight.statistics.frontier import EPSILONS, frontier
 
-    # Closer at the left, where the curve rises.
+    # Denser at the left, where the curve rises.
     points = EPSILONS[-2] * np.linspace(0, 1, _POINTS) ** 2
     js = np.interp(points, *frontier(rows["frontier_js"], np.array(EPSILONS)))
     axes.fill_between(points, js, 1.0, color=MUTED, alpha=0.15, linewidth=0)
@@ -73,7 +73,7 @@ def _frontier(axes: Axes, rows: Rows) -> None:
 
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
-    """The largest divergence with its share, and the search against it on the same texts."""
+    """Worst-case divergence and its share of the maximum, and the search on the same texts."""
     groups = predicted_groups(rows["prediction"], classes)
     all_rows = Group("all", INK, np.ones(len(rows["prediction"]), dtype=bool))
     js = rows["worst_js"].astype(np.float64)

@@ -1,4 +1,4 @@
-"""The box plots of Serrano & Smith for erasing a ranking from the top, beside the least that flips."""
+"""The box plots of Serrano & Smith for erasing items in the order of each ranking."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COMPARED = (*PAIRS, *((name, "random_first") for name in SCORES))
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
-    """Boxes of what each ranking removes and of its excess, and how often it never flips."""
+    """Boxes of each ranking's removals and excess over the minimum, and its rate of no flip."""
     names = erasure.recorded_rankings(rows)[::-1]
     groups = predicted_groups(rows["prediction"], classes)
     flipped, total = int(erasure.flipped_by_all(rows).sum()), int((rows["length"] > 1).sum())
@@ -67,7 +67,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
 
 
 def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
-    """Lying boxes, one above the other, of what is defined."""
+    """Draw horizontal boxes of the defined values, from the bottom up."""
     from matplotlib.cbook import boxplot_stats
 
     for place, column in enumerate(columns):
@@ -85,7 +85,7 @@ def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
 
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
-    """What is removed, which ranking flips sooner, who never flips, excess over the minimum."""
+    """Removals, comparisons of rankings, rates of no flip, and excess over the minimum."""
     from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
 
     names = erasure.recorded_rankings(rows)

@@ -28,15 +28,15 @@ PAIRS = (
     ("input_gradient_attached", "loo"),
 )
 _LEVEL = 0.05
-_PUBLISHED = 3  # of the pairs; the others are drawn only in their absence
+_PUBLISHED = 3  # leading pairs in the paper; the others are drawn only if these are missing
 _EDGES = np.linspace(-1, 1, 31)
 
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
-    """For each pair of scores, tau over all rows and by predicted class, and its significance.
+    """For each pair of scores tau over all rows and by predicted class, and its significance.
 
-    The standard deviation has divisor n, as Jain & Wallace have it. Shares of p <= 0.05 are of the
-    rows with a tau: each by itself, then with p adjusted for as many tests.
+    The standard deviation has divisor n, as in Jain & Wallace. Shares of p <= 0.05 are over rows
+    with a tau, first unadjusted, then with p adjusted for multiple tests.
     """
     from scipy.stats import false_discovery_control
 

@@ -1,4 +1,4 @@
-"""How peaked attention is, and how far the probabilities can be trusted."""
+"""Peakedness of attention, and calibration of the probabilities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BINS = 10
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
-    """Maximum attention and entropy by predicted class, and calibration where there are labels."""
+    """Maximum attention and entropy by predicted class, and calibration if there are labels."""
     groups = predicted_groups(rows["prediction"], classes)
     highest = 1.02 * float(np.nanmax(rows["attention_entropy"], initial=0.1))
     labelled = "label" in rows and bool((rows["label"] >= 0).any())
@@ -54,16 +54,16 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
 
 
 def calibration_bins(probabilities: NDArray[np.floating], label: NDArray[Any]) -> pd.DataFrame:
-    """Share of right predictions by the probability of the winning class.
+    """Accuracy in ten equal bins of the probability of the predicted class.
 
     Args:
         probabilities: (R, C).
         label: Classes (R,); rows where it is NaN or negative are left out.
 
     Returns:
-        A line for each tenth that holds instances: their number `n`, `right` ones and `share` of
-        all, the mean probability of the winning class as `confidence`, and `accuracy` with the ends
-        of its 95 % Wilson interval, `low` and `high`.
+        A row for each non-empty bin: the number of instances `n`, of correct ones `right` and their
+        `share` of all, the mean probability of the predicted class as `confidence`, and `accuracy`
+        with its 95 % Wilson interval, `low` and `high`.
     """
     import pandas as pd
     from scipy.stats import binomtest

@@ -21,7 +21,7 @@ _BINS, _PER_BIN, _BARS = 100, 10, 20
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
-    """Scatter of the drawn differences, and histogram of those below zero, for each ranking."""
+    """Scatter of the differences, and histogram of the negative ones, for each ranking."""
     columns = np.stack(
         [rows[f"delta_{measure}_drawn_{score}"] for measure in ("weight", "js") for score in SCORES]
     ).astype(np.float64)
@@ -51,19 +51,19 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             right.locator_params(axis="y", integer=True)
         panels[-1, 0].set_xlabel("Δ attention")
         panels[-1, 1].set_xlabel("Δ attention, Δ JS < 0")
-        panels[-1, 1].locator_params(axis="x", nbins=4)  # of both columns: they share it
+        panels[-1, 1].locator_params(axis="x", nbins=4)  # shared by both columns
     return figure
 
 
 def _ends(values: Values, least: float) -> tuple[float, float]:
-    """Ends of an axis that holds all values and 0, at least so wide."""
+    """Limits of an axis that covers all values and 0 and is at least `least` wide."""
     low, high = values.min(initial=0), values.max(initial=0)
-    room = 0.04 * max(high - low, least)
-    return low - room, max(high, low + least) + room
+    margin = 0.04 * max(high - low, least)
+    return low - margin, max(high, low + least) + margin
 
 
 def sample(x: Values, seed: int = 0) -> NDArray[np.intp]:
-    """Places of at most ten values in each hundredth of their range, without replacement."""
+    """Positions of at most ten values in each hundredth of their range, without replacement."""
     if not len(x):
         return np.empty(0, dtype=np.intp)
     edges = np.linspace(x.min(), x.max(), _BINS + 1)
@@ -75,7 +75,7 @@ def sample(x: Values, seed: int = 0) -> NDArray[np.intp]:
 
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
-    """Contingency of flips, how far predictions move, and the rankings' first items compared."""
+    """Contingency of flips, movement of predictions, and comparison of the rankings' top items."""
     from attnlight.statistics.paired import holm, mcnemar
 
     others = {"drawn": "one drawn", "compat": "released draw", "expected": "mean over others"}
