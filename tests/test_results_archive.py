@@ -121,9 +121,9 @@ class TestKeepAll:
         bare.mkdir(parents=True)
         lines = archive_runs.archive_runs(runs, tmp_path / "results")
         assert lines == [
-            f"{one} is running: not taken over.",
-            f"{two} was not tested by importance_correlation: not taken over.",
-            f"{bare} has no status.json: not taken over.",
+            f"{one} is running: not archived.",
+            f"{two} was not tested by importance_correlation: not archived.",
+            f"{bare} has no status.json: not archived.",
         ]
         folder = tmp_path / "results/sst_average_vectors"
         assert [path.name for path in folder.iterdir()] == ["seed2"]  # one run agrees with nobody

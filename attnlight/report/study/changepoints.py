@@ -42,12 +42,11 @@ class Changepoint(NamedTuple):
 
 
 def find_changepoint(
-    estimates: Estimates, base: str, measure: str, term: str | None = None, whole: bool = True
+    estimates: Estimates, base: str, measure: str, term: str | None = None, collapsed: bool = True
 ) -> Changepoint:
     """Fit a line, a kink and a jump to a loss of a base's adversaries, lambda 0 included.
 
-    The adversaries are those of one attention term or of all terms; unless `whole`, collapsed ones
-    are left out.
+    The adversaries are those of one attention term or of all terms; XX    are left out.
     """
     by_term = lambda_paths(estimates.study, base)
     if term is None and len(by_term) == 1:
@@ -57,7 +56,7 @@ def find_changepoint(
         groups = by_term.get(term, {}).values()
         runs = runs.loc[[name for group in groups for name in group.index]]
     points = "all terms" if term is None else term_name(term)
-    if not whole:
+    if not collapsed:
         runs, points = runs[~runs["collapsed"]], f"{points}, without collapsed runs"
     runs = runs.assign(js=estimates.per_seed(runs, JS), loss=estimates.per_seed(runs, measure))
     runs = runs[np.isfinite(runs[["js", "loss"]]).all(axis=1)]
@@ -83,7 +82,7 @@ def find_changepoints(estimates: Estimates, base: str, each: bool = True) -> Ite
         for term in terms if each else terms[:1]:
             yield (changepoint := find_changepoint(estimates, base, measure, term))
             if changepoint.runs["collapsed"].any():
-                yield find_changepoint(estimates, base, measure, term, whole=False)
+                yield find_changepoint(estimates, base, measure, term, collapsed=False)
 
 
 def changepoint_sentence(changepoint: Changepoint) -> str:

@@ -90,7 +90,7 @@ def test_a_kink_is_that_of_a_search(tmp_path: Path) -> None:
 def test_a_kink_downwards_is_no_safe_point(tmp_path: Path) -> None:
     bend = bend_of(shaped(lambda js: 0.5 - max(js - 0.3, 0.0)), tmp_path)
     assert bend.shape == KINK
-    assert "where the slope turns from" in changepoint_sentence(bend)
+    assert "where the slope changes from" in changepoint_sentence(bend)
     assert changepoint_sentence(bend).endswith(": no safe point.")
 
 
@@ -100,7 +100,7 @@ def test_a_bend_of_two_readings_is_left_open(tmp_path: Path) -> None:
 
     bend = bend_of(shaped(steep, noise=0.0, points=12), tmp_path)
     assert bend.shape == UNDECIDED
-    assert "open whether it is a kink or a jump" in changepoint_sentence(bend)
+    assert "either a kink or a jump" in changepoint_sentence(bend)
     assert changepoint_sentence(bend).endswith("no safe point.")
 
 
@@ -122,7 +122,7 @@ def test_a_run_without_a_finite_loss_is_no_point(tmp_path: Path) -> None:
 
 
 def test_points_are_the_runs(fake: FakeTagging, study: Study, estimates: Estimates) -> None:
-    bend = find_changepoint(estimates, study.bases[0], "nll_gold", "kl", whole=False)
+    bend = find_changepoint(estimates, study.bases[0], "nll_gold", "kl", collapsed=False)
     fallen = collapsed(study)
     names = [n for n in fake.rows if n.startswith("adversary-kl") and n not in fallen]
     assert sorted(bend.runs.index) == sorted(names)
@@ -175,7 +175,7 @@ def test_is_a_loss_nearer_to_knowing_nothing(fake: FakeTagging, study: Study) ->
     assert len(collapsed(study)) == 12
     runs = study.finished("adversary", term="compat", lam=3.1)
     assert list(runs["seed"][runs["collapsed"]]) == [0, 1]
-    assert f"above {threshold:.3f} nats a token" in collapse_note(study, "base-s0")
+    assert f"above {threshold:.3f} nats per token" in collapse_note(study, "base-s0")
 
 
 def test_a_run_without_a_finite_loss_collapsed(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_run_without_a_finite_loss_collapsed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("base", "lam", "message"),
     [
-        ({"ignorant": None}, None, "the study does not say what knowing nothing loses"),
+        ({"ignorant": None}, None, "the study lacks the label entropy"),
         ({"ignorant": 0.1}, None, "the loss of knowing nothing is 0.1, but must be above"),
         ({}, 0.0, "no run of it has a finite loss"),
     ],

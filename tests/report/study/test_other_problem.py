@@ -119,7 +119,7 @@ def test_a_study_with_losses_is_told_in_its_own_words(fake: FakeSentences, tmp_p
     said = [sentence for answers in verdicts(estimates).values() for sentence in answers]
     said += [part for grid in found.values() for part in (grid.title, *grid.to_texts().values())]
     assert not re.search(r"\b(probe|tag|tagger|token)s?\b", " ".join(said))
-    assert "nats a sentence" in found["models"].note
+    assert "nats per sentence" in found["models"].note
 
 
 def test_the_page_and_the_rows_beside_it(folder: Path, tmp_path: Path) -> None:
