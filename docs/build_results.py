@@ -5,8 +5,8 @@
     python docs/build_results.py --keep checkpoints
                                             archive the runs below checkpoints/ first
 
-This script writes the tables between `<!-- NAME: begin -->` and `<!-- NAME: end -->` and every sentence
-about them, from the records alone. A sentence that its tables no longer support is left out and
+This script writes the tables between `<!-- NAME: begin -->` and `<!-- NAME: end -->` and every
+sentence about them, from the records alone. A sentence that its tables no longer support is left out and
 printed, and the command fails until docs/results_page/findings.md.jinja is changed. The other prose
 of the page is written by hand.
 """

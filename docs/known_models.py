@@ -60,7 +60,7 @@ MODELS = (
 
 
 def loader(answer: KnownAnswer) -> DataLoader[Any]:
-    """Padded batches of random texts of 20 to 30 tokens: signals of the text's class, and fillers."""
+    """Padded batches of random texts of 20 to 30 tokens: signals of their class, and fillers."""
     random, ids = torch.Generator().manual_seed(1), []
     labels = 1 + torch.arange(TEXTS) % (CLASSES - 1)
     for label in labels.tolist():

@@ -76,7 +76,7 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
 
 
 def archive_run(run: Path, target: Path) -> None:
-    """Replace a folder by the parts of a tested run, `<experiment>/seed<k>`, that the page needs."""
+    """Replace a folder by what the page needs of a tested run, `<experiment>/seed<k>`."""
     shutil.rmtree(target, ignore_errors=True)
     config = (run / "fit.yaml").read_text(encoding="utf-8")
     # The path on the machine that trained the run is irrelevant.
@@ -99,8 +99,8 @@ def archive_run(run: Path, target: Path) -> None:
 def archive_study(study: Path, target: Path) -> None:
     """Copy the files of a study from which its report can be written.
 
-    A tagger's sums over the tokens of a sentence are rounded to 12 significant bits, half to even: a
-    relative error of 1/4000, negligible in means over all sentences. Of a study's conditions only
+    A tagger's sums over the tokens of a sentence are rounded to 12 significant bits, half to even,
+    an error of 1/4000, negligible in means over all sentences. Of a study's conditions only
     the columns of the curves are copied.
     """
     table = read_table(study / "study.parquet")

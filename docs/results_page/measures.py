@@ -46,7 +46,7 @@ def resampled_quantile(values: Values, level: float | Values = 0.5) -> Resampled
     n, observed, resampled = values.shape[1], [], []
     for run, share in zip(values, levels, strict=True):
         place = share * (n - 1)
-        # The number drawn of the k smallest has a deviation of sqrt(k (1 - k / n)): search 8 around.
+        # The count of the k smallest has a deviation of sqrt(k (1 - k / n)): search 8 of these.
         margin = int(8 * np.sqrt(n * share * (1 - share))) + 8
         start, stop = max(0, int(place) - margin), int(place) + margin
         counts = resampled_counts(n)[:, order := np.argsort(run)]

@@ -1,9 +1,9 @@
 """Figures and tables of each test's record.
 
 `texts.yaml` describes each test by its name in snake case. Most tests have a module of that name:
-`draw(rows, classes)` returns the figure, `tables(rows, classes)` the test's tables, each as its name
-in the file, its rows of cells, and the fields of its title and note; a field `head` replaces the
-headings of the file. Besides the columns named in the file, both read `index`, `position`,
+`draw(rows, classes)` returns the figure, `tables(rows, classes)` the tables, each as its name in the
+file, its rows of cells, and the fields of its title and note; a field `head` replaces the headings
+of the file. Besides the columns named in the file, both read `index`, `position`,
 `prediction` and `max_attention`.
 """
 
@@ -109,7 +109,7 @@ def figure_rows(
 ) -> tuple[dict[str, NDArray[Any]], str]:
     """Measured rows of a record; rows with non-finite logits are left out.
 
-    From a record with more than `max_rows` rows a sample of texts is read, chosen by a hash of their
+    From a record with more than `max_rows` rows a sample of texts is read, chosen by a hash of the
     dataset index rather than from the start, since corpora are sorted.
 
     Args:
