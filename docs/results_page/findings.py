@@ -26,7 +26,7 @@ _ANSWERS = {
     "Attention is not needed here": "shown not to be needed",
     "Attention is not shown to be needed here": "not shown to be needed",
 }
-_REFUSED = re.compile(r"<!-- refused: (.*?) -->", re.DOTALL)
+_REFUSED = re.compile(r"<!--\s+refused:\s+(.*?)\s+-->", re.DOTALL)  # may be wrapped
 _NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 _WRAPPED: dict[str, Any] = {"width": 105, "break_long_words": False, "break_on_hyphens": False}
 
