@@ -3,8 +3,8 @@
     python docs/build_known_answers.py            run the tests and write the tables into the page
     python docs/build_known_answers.py --check    run the tests; fail where the page differs
 
-The prose of the page is its own; what stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->`
-is written here.
+The prose of the page is written by hand; the tables between `<!-- NAME: begin -->` and
+`<!-- NAME: end -->` are written by this script.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from attnlight.report.figures import describe
 from attnlight.statistics.bootstrap import bootstrap_means
 
 PAGE = Path(__file__).parent / "known_answers.md"
-TESTS = (  # all of a single model
+TESTS = (  # all tests of a single model
     *("AdversarialAttention", "AttentionPermutation", "DecisionFlip"),
     *("ImportanceCorrelation", "SingleErasure"),
 )
-EFFECT = 0.9  # least area under the ROC curve over texts by which a measure tells D from F
+EFFECT = 0.9  # minimum area under the ROC curve over texts for a measure to tell D from F
 _NUMBER = re.compile(r"-?\d+\.\d{4}")
 _ROUNDING = 5e-4
-_DIGITS = 5  # of a value: beyond them rounding would order texts that are alike
-# Where all items are alike, erasing one changes nothing: what is measured of it is rounding.
+_DIGITS = 5  # of a value; further digits would order equal texts by rounding error
+# With identical items, erasing one changes nothing: its measures are rounding error.
 _OF_ONE_ERASURE = re.compile(r"_loo$|^outdone_")
 
 
 def measure_all() -> dict[tuple[str, str], pd.DataFrame]:
-    """Run the tests by their defaults on each model.
+    """Run the tests with default settings on each model.
 
     Returns:
         By a test's name in snake case and one of its measures, the value of each text under each
         model, NaN where undefined.
     """
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    found: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
-    for known in MODELS:
+    by_measure: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
+    for model in MODELS:
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             trainer = pl.Trainer(
@@ -67,51 +67,51 @@ def measure_all() -> dict[tuple[str, str], pd.DataFrame]:
                 default_root_dir=folder,
                 callbacks=[getattr(callbacks, name)(figures=False) for name in TESTS],
             )
-            trainer.test(KnownTask(known), loader(known), verbose=False)
+            trainer.test(KnownTask(model), loader(model), verbose=False)
             for path in sorted((Path(folder) / "records/test").glob("*.parquet")):
                 record = read_record(path)
                 for measure in record.metadata["measures"]:
                     values = record.columns[measure].astype(np.float64).round(_DIGITS)
-                    if known.kind == "R" and _OF_ONE_ERASURE.search(measure):
+                    if model.kind == "R" and _OF_ONE_ERASURE.search(measure):
                         values[:] = np.nan
-                    found.setdefault((path.stem, measure), {})[known.name] = values
-    return {key: pd.DataFrame(of_models) for key, of_models in found.items()}
+                    by_measure.setdefault((path.stem, measure), {})[model.name] = values
+    return {key: pd.DataFrame(by_model) for key, by_model in by_measure.items()}
 
 
-def blocks(found: Mapping[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
+def blocks(by_measure: Mapping[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
     """Mean and interval of each measure on each model, and which measures tell F from D.
 
-    What tells them apart is the area under the ROC curve of D against the nearest F, all three from
-    one side: the chance that D's value of a text is the larger one (of a measure that is smaller
-    under D: the smaller one), ties half. 0.5 says nothing; NaN where a model has no value.
+    The effect is the area under the ROC curve of D against the nearest F, with D on the same side
+    of all three: the probability that D's value of a text is larger (for a measure that is smaller
+    under D, smaller), ties half. 0.5 is no effect; NaN if a model has no value.
     """
-    rows, told = [], {}
-    for (test, measure), values in found.items():
+    rows, measures_by_title = [], {}
+    for (test, measure), values in by_measure.items():
         (off,), on = (
             [values[model.name].dropna() for model in MODELS if model.kind == kind] for kind in "DF"
         )
         effect = np.nan
         if all(map(len, (off, *on))):
-            areas = [mannwhitneyu(off, own).statistic / (len(off) * len(own)) for own in on]
+            areas = [mannwhitneyu(off, x).statistic / (len(off) * len(x)) for x in on]
             effect = max(min(areas), 1 - max(areas))
         title, tells = describe(test).title, effect >= EFFECT
         means = bootstrap_means(values.to_numpy(), values.index.to_numpy())
         rows.append(
-            {"test": "" if title in told else title, "measure": f"`{measure}`"}
+            {"test": "" if title in measures_by_title else title, "measure": f"`{measure}`"}
             | {name: interval(mean, 4) for name, mean in zip(values, means, strict=True)}
             | {"AUROC": number(effect, 4), "tells F from D": "yes" if tells else "**no**"}
         )
-        told.setdefault(title, ([], []))[not tells].append(f"`{measure}`")
+        measures_by_title.setdefault(title, ([], []))[not tells].append(f"`{measure}`")
     verdict = ""
-    for title, (apart, alike) in told.items():
-        said = [f"tells F from D by: {', '.join(apart)}"] if apart else []
-        said += [f"does not tell them apart by: {', '.join(alike)}"] if alike else []
-        verdict += f"* **{title}** {'; '.join(said)}.\n"
+    for title, (apart, alike) in measures_by_title.items():
+        clauses = [f"tells F from D by: {', '.join(apart)}"] if apart else []
+        clauses += [f"does not tell them apart by: {', '.join(alike)}"] if alike else []
+        verdict += f"* **{title}** {'; '.join(clauses)}.\n"
     return {"measures": table(rows, 2), "verdict": verdict}
 
 
 def agree(page: str, other: str) -> bool:
-    """Whether two pages differ in nothing but the rounding of another processor."""
+    """Whether two pages agree up to rounding differences between processors."""
     if _NUMBER.sub("", page) != _NUMBER.sub("", other):
         return False
     pairs = zip(_NUMBER.findall(page), _NUMBER.findall(other), strict=True)
@@ -119,7 +119,7 @@ def agree(page: str, other: str) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Build or check the page; 1 where it differs from what the tests say."""
+    """Build or check the page; 1 if it differs from the results of the tests."""
     parser = argparse.ArgumentParser(description="Build docs/known_answers.md.")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     arguments = parser.parse_args(argv)

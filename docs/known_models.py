@@ -1,9 +1,8 @@
-"""Classifiers built by hand, whose attention is known to explain their predictions or not to.
+"""Classifiers with weights set by hand, whose attention is known to be faithful or not.
 
-All are the encoderless `FlatClassifier` with weights set by hand: an embedding holds the score that
-attention reads and the logits that the item would produce alone. Texts have a class of 1, 2 or 3;
-the logits of an empty context favour class 0, so that erasing everything always changes the
-decision.
+All are the encoderless `FlatClassifier`: an embedding contains the item's attention score and the
+logits that the item would produce alone. Texts have a class of 1, 2 or 3; the logits of an empty
+context favour class 0, so that erasing all items always changes the decision.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from attnlight.models import FlatClassifier
 
 CLASSES = 4
 TEXTS = 300
-_VARIANTS = 64  # tokens of a kind and class that differ in nothing but their attention score
+_VARIANTS = 64  # tokens of a kind and class that differ only in their attention score
 _LENGTHS = (20, 31)
-# Token ids by kind (filler, signal), class that the token speaks for, and variant.
+# Token ids by kind (filler, signal), class that the token supports, and variant.
 _TOKENS = len(SPECIAL_TOKENS) + torch.arange(2 * CLASSES * _VARIANTS).reshape(2, CLASSES, -1)
 
 
@@ -32,14 +31,14 @@ class KnownAnswer:
     """A model whose answer is known.
 
     Attributes:
-        name: How the page calls it.
+        name: Its name on the page.
         kind: `F` (attention is on the signal), `R` (signal everywhere, attention random) or `D`
             (attention is off the signal).
-        signals: Items of a text that carry the signal; 0: all of them.
-        signal_score: Attention score of a signal, that of a filler being 0 on average.
+        signals: Number of items of a text that carry the signal; 0: all.
+        signal_score: Attention score of a signal; that of a filler is 0 on average.
         spread: Standard deviation of the scores.
-        signal_logit: What a signal gives to the text's class.
-        filler_logit: What a filler gives to one of the two other classes.
+        signal_logit: Logit of a signal for the text's class.
+        filler_logit: Logit of a filler for one of the two other classes.
     """
 
     name: str
@@ -60,8 +59,8 @@ MODELS = (
 )
 
 
-def loader(known: KnownAnswer) -> DataLoader[Any]:
-    """Padded batches of random texts of 20 to 30 tokens: signals of a text's class, other fillers."""
+def loader(answer: KnownAnswer) -> DataLoader[Any]:
+    """Padded batches of random texts of 20 to 30 tokens: signals of their class, and fillers."""
     random, ids = torch.Generator().manual_seed(1), []
     labels = 1 + torch.arange(TEXTS) % (CLASSES - 1)
     for label in labels.tolist():
@@ -69,7 +68,7 @@ def loader(known: KnownAnswer) -> DataLoader[Any]:
         others = torch.tensor([other for other in range(1, CLASSES) if other != label])
         other = others[torch.randint(len(others), (length,), generator=random)]
         variant = torch.randint(_VARIANTS, (length,), generator=random)
-        signal = torch.arange(length) < (known.signals or length)
+        signal = torch.arange(length) < (answer.signals or length)
         tokens = torch.where(signal, _TOKENS[1, label, variant], _TOKENS[0, other, variant])
         ids.append(tokens[torch.randperm(length, generator=random)])
     tokens = pad_sequence(ids, batch_first=True)
@@ -81,9 +80,9 @@ def loader(known: KnownAnswer) -> DataLoader[Any]:
 
 
 class KnownTask(pl.LightningModule):
-    """As much of a task as tests ask for, with the classifier of a model."""
+    """The minimal task that tests need, with the classifier of a known answer."""
 
-    def __init__(self, known: KnownAnswer) -> None:
+    def __init__(self, answer: KnownAnswer) -> None:
         super().__init__()
         self.classes = [f"class {number}" for number in range(CLASSES)]
         model = FlatClassifier(
@@ -95,20 +94,20 @@ class KnownTask(pl.LightningModule):
         )
         generator = torch.Generator().manual_seed(0)
         rows = torch.zeros(*_TOKENS.shape, 1 + CLASSES)
-        rows[..., 0] = known.spread * torch.randn(_TOKENS.shape, generator=generator)
-        rows[1, ..., 0] += known.signal_score
+        rows[..., 0] = answer.spread * torch.randn(_TOKENS.shape, generator=generator)
+        rows[1, ..., 0] += answer.signal_score
         for label in range(CLASSES):
-            rows[0, label, :, 1 + label] = known.filler_logit
-            rows[1, label, :, 1 + label] = known.signal_logit
+            rows[0, label, :, 1 + label] = answer.filler_logit
+            rows[1, label, :, 1 + label] = answer.signal_logit
         with torch.no_grad():
             model.embedding.weight.zero_()
             model.embedding.weight[_TOKENS] = rows
             model.attention.key.weight.copy_(torch.eye(1 + CLASSES)[:1])  # type: ignore[union-attr]
             model.decoder.weight.copy_(torch.eye(1 + CLASSES)[1:])
             model.decoder.bias.copy_(torch.tensor([0.01, 0.0, 0.0, 0.0]))
-        # In single precision rounding, which differs by processor, would order items nearly alike.
+        # In single precision, rounding would order near ties differently by processor.
         self.model = model.double().eval()
 
     def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
-        """What the model says of a batch."""
+        """The model's output for a batch."""
         return {"loss": torch.zeros(()), "output": self.model(batch)}

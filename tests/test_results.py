@@ -24,7 +24,7 @@ from tests.kept import DOCS, page
 ROOT = DOCS.parent
 RECORDS = DOCS / "results"
 build_results = importlib.import_module("build_results")
-importance, keeping, kept = map(page, ("importance", "keeping", "kept"))
+importance, archive_runs, archive = map(page, ("importance", "archive_runs", "archive"))
 planted, predictions, serrano = map(page, ("planted", "predictions", "serrano"))
 tables = page("tables")
 RUNS = sorted(path.parent for path in RECORDS.glob("*/seed*/fit.yaml"))
@@ -125,7 +125,7 @@ class TestPage:
             [x.strip() for x in line.split("|")] for line in found["bins"].splitlines()
         )
         for name in ("sst_bilstm", "imdb_bilstm"):
-            seeds = kept.Experiment.read(RECORDS, name).seeds
+            seeds = archive.Experiment.read(RECORDS, name).seeds
             own = [row for row in rows if row[1] == predictions.TEXT[name]]
             assert len(own) == 2
             for title, *cells in zip(head, *own, strict=True):
@@ -140,7 +140,7 @@ class TestPage:
 
     def test_names_the_command_of_every_experiment(self) -> None:
         commands = (DOCS / "results.md").read_text().partition("## The commands")[2]
-        for name in keeping.NEEDED:
+        for name in archive_runs.NEEDED:
             assert f"`{name}`" in commands
             assert configuration(name).is_file()
 
@@ -155,7 +155,7 @@ class TestPage:
         place = record.column_names.index("prediction")
         other = record.set_column(place, "prediction", record["prediction"].take([0] * len(record)))
         pq.write_table(other, path)
-        (runs,) = kept.Kept(experiment.parent, {}).values()
+        (runs,) = archive.Archive(experiment.parent, {}).values()
         changed = tables.table(planted.accuracy(dict.fromkeys(planted.NAMES, runs)))
         line = cells_of(changed, "planted, no encoder")
         assert line != cells_of(found["planted"], "planted, no encoder")
@@ -179,7 +179,7 @@ class TestKeptRuns:
 
     @pytest.mark.parametrize("name", SEVERAL)
     def test_agreement_of_seeds_is_kept(self, name: str) -> None:
-        experiment = kept.Experiment.read(RECORDS, name)
+        experiment = archive.Experiment.read(RECORDS, name)
         index = experiment.test("importance_correlation", partial=True)["index"].tolist()
         seeds = len(experiment.seeds)
         found = pq.read_table(RECORDS / name / importance.AGREEMENT)["index"].to_pylist()
@@ -193,7 +193,7 @@ class TestKeptRuns:
     ) -> None:
         logged = logged_by_test(run)
         name = run.parent.name
-        experiment = kept.Experiment.read(RECORDS, name)
+        experiment = archive.Experiment.read(RECORDS, name)
         rows = experiment.test("single_erasure") | experiment.test("decision_flip")
         rows["removed_fraction_gradient"] = rows["removed_count_gradient"] / rows["length"]
         row = cells_of(found["serrano_accuracy"], *serrano.MODELS[name].values())
@@ -212,7 +212,7 @@ class TestKeptRuns:
     def test_page_says_what_the_run_logged(self, run: Path) -> None:
         """The task's metrics are torchmetrics' and were computed while the run was tested."""
         logged = logged_by_test(run)
-        found = kept.Experiment.read(run.parents[1], run.parent.name)
+        found = archive.Experiment.read(run.parents[1], run.parent.name)
         seed = found.folders.index(run)
         several = "test/f1_positive" not in logged  # classes, of which none is the positive one
         for ours, theirs in (
@@ -266,12 +266,12 @@ class TestKeptRuns:
         path = experiment / "seed1/fit.yaml"
         path.write_text(path.read_text().replace("max_epochs: 5", "max_epochs: 6"))
         with pytest.raises(InputError, match="differ in more than their seed"):
-            kept.Experiment.read(experiment.parent, experiment.name)
+            archive.Experiment.read(experiment.parent, experiment.name)
 
     def test_another_seed_is_refused(self, experiment: Path) -> None:
         (experiment / "seed1").rename(experiment / "seed7")
         with pytest.raises(InputError, match="was trained with seed 1"):
-            kept.Experiment.read(experiment.parent, experiment.name)
+            archive.Experiment.read(experiment.parent, experiment.name)
 
     def test_part_of_the_split_is_refused(self, experiment: Path) -> None:
         path = experiment / "seed0/records/test/predictions.parquet"
@@ -283,15 +283,15 @@ class TestKeptRuns:
         }
         pq.write_table(record.replace_schema_metadata(metadata), path)
         with pytest.raises(InputError, match="whole test split"):
-            kept.Experiment.read(experiment.parent, experiment.name).test("predictions")
+            archive.Experiment.read(experiment.parent, experiment.name).test("predictions")
 
     def test_no_run_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="holds no seed"):
-            kept.Kept(tmp_path, {})["sst_bilstm"]
+            archive.Archive(tmp_path, {})["sst_bilstm"]
 
     def test_keeping_a_kept_run_changes_nothing_but_the_mark(self, tmp_path: Path) -> None:
         run = PLANTED[0]
-        keeping.keep(run, tmp_path / "again")
+        archive_runs.archive_run(run, tmp_path / "again")
         for source in run.rglob("*.*"):
             copy = tmp_path / "again" / source.relative_to(run)
             if source.suffix == ".parquet":
@@ -332,7 +332,7 @@ class TestPlanted:
         path = experiment / "seed1/predictions.parquet"
         pq.write_table(pq.read_table(path).slice(1), path)
         with pytest.raises(InputError, match="different texts"):
-            kept.Experiment.read(experiment.parent, experiment.name).predicted()
+            archive.Experiment.read(experiment.parent, experiment.name).predicted()
 
 
 class TestMinimal:
@@ -350,14 +350,16 @@ class TestMinimal:
 
     def test_by_hand(self) -> None:
         # Both keywords must go; attention's first two are a keyword and the filler.
-        assert planted.inside(self.text()) == (1, 2, 1, 0, pytest.approx(1 / 3))
+        assert planted.minimal_set_in_evidence(self.text()) == (1, 2, 1, 0, pytest.approx(1 / 3))
 
     def test_texts_classified_wrongly_do_not_count(self) -> None:
-        assert np.isnan(planted.inside(self.text(label=1))).all()
+        assert np.isnan(planted.minimal_set_in_evidence(self.text(label=1))).all()
 
     def test_decisions_that_never_flip_have_no_set(self) -> None:
         items = [[[4, 0, 0], [4, 0, 0], [1, 0, 0]]]
-        flips, *rest = planted.inside(self.text(item_logits=items, bias=[1.0, 0.0, 0.0]))
+        flips, *rest = planted.minimal_set_in_evidence(
+            self.text(item_logits=items, bias=[1.0, 0.0, 0.0])
+        )
         assert flips == 0
         assert np.isnan(rest).all()
 
@@ -391,7 +393,7 @@ class TestImportance:
         lines = found["tau"].splitlines()[2:]
         for (name, words), line in zip(importance.MODELS.items(), lines, strict=True):
             cells = [cell.strip() for cell in line[1:-2].split(" | ")]
-            runs = kept.Experiment.read(RECORDS, name).folders
+            runs = archive.Experiment.read(RECORDS, name).folders
             column = "tau_attention_input_gradient"
             means = []
             for run in runs:

@@ -17,7 +17,8 @@ from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 from tests.kept import DOCS, page, write_kept
 from tests.report.fake import write_record
 
-kept, measures, predictions, tables = map(page, ("kept", "measures", "predictions", "tables"))
+archive, measures = map(page, ("archive", "measures"))
+predictions, tables = map(page, ("predictions", "tables"))
 TAGGED = sorted(run for x in predictions.TAGGERS for run in (DOCS / "results" / x).glob("seed*"))
 
 
@@ -103,20 +104,20 @@ class TestTables:
     def test_a_summary_names_mean_spread_and_interval(self) -> None:
         values = np.array([[0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0]])
         # means 0.75, 0.5, 0.75; deviation sqrt(((1/12)² + (1/6)² + (1/12)²) / 2)
-        mean, sign, spread, *_ = tables.of_means(values).split()
+        mean, sign, spread, *_ = tables.mean_over_seeds(values).split()
         assert (mean, sign, spread) == ("0.667", "±", "0.144")
         low, high = np.quantile(
             [values[:, rows].mean() for rows in resampled_rows(4)], [0.025, 0.975]
         )
-        assert tables.of_means(values).endswith(f"[{low:.3f}, {high:.3f}]")
+        assert tables.mean_over_seeds(values).endswith(f"[{low:.3f}, {high:.3f}]")
 
     def test_interval_of_a_mean_is_that_of_the_texts_with_all_their_rows(self) -> None:
         values = np.random.default_rng(1).random((3, 57))
         (theirs,) = bootstrap_means(values.T.reshape(-1, 1), np.repeat(np.arange(57), 3))
-        assert tables.of_means(values).endswith(f"[{theirs.low:.3f}, {theirs.high:.3f}]")
+        assert tables.mean_over_seeds(values).endswith(f"[{theirs.low:.3f}, {theirs.high:.3f}]")
 
     def test_one_seed_has_no_spread(self) -> None:
-        assert tables.of_means(np.array([[1.0, 1.0]])) == "1.000 [1.000, 1.000]"
+        assert tables.mean_over_seeds(np.array([[1.0, 1.0]])) == "1.000 [1.000, 1.000]"
 
     def test_cells_by_type(self) -> None:
         row = {"a": "x", "b": 1234, "c": np.int64(5), "d": 0.12345, "e": np.nan, "f": None}
@@ -139,7 +140,7 @@ class TestPredictions:
         rows["median_tvd"] = np.arange(8) / 8
         write_kept(tmp_path, "sst_bilstm", {"attention_permutation": rows})
         theirs = {"sst_bilstm": [["0.1", None, "0.2", "0.3"], ["0.1"] * 4]}
-        found = list(predictions.bins(kept.Kept(tmp_path, {"median_tvd": theirs})))
+        found = list(predictions.bins(archive.Archive(tmp_path, {"median_tvd": theirs})))
         cells = [(row["Jain & Wallace"], row["here, seed 0"]) for row in found]
         medians = ["0.062 (2)", "0.250 (1)", "0.438 (2)", "0.750 (3)"]
         assert cells == [*zip(theirs["sst_bilstm"][0], medians, strict=True), *[("0.1", None)] * 4]
@@ -156,7 +157,7 @@ class TestPredictions:
         path = run / "records/test/predictions.parquet"
         known = {"test": "predictions", "stage": "test", "partial": False, "measures": []}
         write_record(path, rows, **known, classes=["O", "B-NP", "I-NP", "B-VP"])
-        (held,), drawn = predictions.chunk_f1(kept.Experiment.read(tmp_path, "conll2000_text"))
+        (held,), drawn = predictions.chunk_f1(archive.Experiment.read(tmp_path, "conll2000_text"))
         assert held == pytest.approx(2 / 7)
         assert sorted(set(drawn[:, 0])) == pytest.approx([0, 2 / 7, 2 / 4])
 
@@ -169,7 +170,7 @@ class TestPredictions:
         there, found = (
             [[names[row[part]] for row in sentence] for sentence in sentences] for part in (1, 2)
         )
-        experiment = kept.Experiment.read(DOCS / "results", run.parent.name)
+        experiment = archive.Experiment.read(DOCS / "results", run.parent.name)
         said = predictions.chunk_f1(experiment)[0][experiment.folders.index(run)]
         assert said == pytest.approx(f1_score(there, found), abs=1e-12)
         with (run / "logs/version_1/metrics.csv").open() as file:

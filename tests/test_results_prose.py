@@ -95,7 +95,7 @@ class TestPage:
             "less shuffled",
             ("the adversary's",),
             "-0.010 [-0.030, 0.010]",
-            "The perceptron does worse",
+            "The perceptron performs worse",
         ),
         (
             "wiegreffe_pinter_imdb_findings",
@@ -119,7 +119,7 @@ class TestPage:
             "holds",
             ("with an encoder the gradient finds a smaller set for over half of the texts",),
             "9",
-            "It finds the smaller set",
+            "It needs fewer removals for over half",
         ),
         (
             "scaled_dot_finding",
@@ -127,7 +127,7 @@ class TestPage:
             "tau with gradient",
             ("SST", "average", "scaled dot"),
             "0.34 [0.30, 0.38]",
-            "has another sign",
+            "has the opposite sign",
         ),
         (
             "planted_finding",

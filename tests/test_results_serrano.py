@@ -14,7 +14,7 @@ from attnlight.errors import InputError
 from attnlight.statistics.bootstrap import MeanInterval
 from tests.kept import DOCS, page, serrano_records, write_kept
 
-claims, kept, serrano, tables = map(page, ("claims", "kept", "serrano", "tables"))
+claims, archive, serrano, tables = map(page, ("claims", "archive", "serrano", "tables"))
 PUBLISHED = yaml.safe_load((DOCS / "results/published.yaml").read_text())
 ALL = ("attention", "gradient", "gradient_x_attention", "random_first", "minimal")
 SIX = [f"yelp_{kind}_{encoder}" for kind in ("han", "flan") for encoder in ("rnn", "conv", "none")]
@@ -31,7 +31,7 @@ def experiments(records: dict[str, Any], tmp_path_factory: pytest.TempPathFactor
     root = tmp_path_factory.mktemp("results")
     for name, rows in records.items():
         write_kept(root, name, rows)
-    return kept.Kept(root, PUBLISHED)
+    return archive.Archive(root, PUBLISHED)
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ from attnlight.report.study.verdict import verdicts
 from tests.kept import BLOCKS, DOCS, page
 from tests.report.study.fake import conditions, whole, whole_tagger
 
-findings, importance, keeping = map(page, ("findings", "importance", "keeping"))
-kept_records, studies, targets = map(page, ("kept", "studies", "targets"))
+findings, importance, archive_runs = map(page, ("findings", "importance", "archive_runs"))
+archive, studies, targets = map(page, ("archive", "studies", "targets"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -73,7 +73,7 @@ def test_ours_stands_beside_theirs(blocks: dict[str, str], kept: Path) -> None:
     assert rows[f"trained attention {recalled}"][2] == "0.831"
     assert rows[f"uniform attention {recalled}"][2] == "0.822"
     study = read_study(kept / "wiegreffe-pinter")
-    ours = Estimates(study).of(study.finished("uniform"), "f1")
+    ours = Estimates(study).estimate(study.finished("uniform"), "f1")
     assert rows["uniform attention"][2] == str(ours)
     head, _, *rows3 = cells(blocks["wiegreffe_pinter_table3"])
     assert head[-1] == "Wiegreffe & Pinter, as recalled, not verified"
@@ -113,7 +113,7 @@ def test_published_figures_have_a_guide_and_corpus_that_we_know(published: Any) 
 def test_what_is_kept_of_a_study_gives_the_same_blocks(
     kept: Path, blocks: dict[str, str], published: Any, tmp_path: Path
 ) -> None:
-    assert keeping.keep_all(kept, tmp_path) == []
+    assert archive_runs.archive_runs(kept, tmp_path) == []
     folder = tmp_path / studies.FOLDER
     assert studies.study_blocks(folder, published) == blocks
     for name in ("wiegreffe-pinter", "planted"):
@@ -124,9 +124,9 @@ def test_what_is_kept_of_a_study_gives_the_same_blocks(
 def test_targets_are_held_against_what_the_study_says(tmp_path: Path, published: Any) -> None:
     for name in ("wiegreffe_pinter_sst", "wiegreffe_pinter_sst_vectors"):
         whole(seeds=2, bases=1, texts=40).write(tmp_path / name)
-    experiments = kept_records.Kept(tmp_path, published)
+    experiments = archive.Archive(tmp_path, published)
     for name in (name for names in importance.ARMS.values() for name in names):
-        experiments[name] = kept_records.Experiment.read(DOCS / "results", name)
+        experiments[name] = archive.Experiment.read(DOCS / "results", name)
     blocks = findings.Tables(BLOCKS | studies.study_blocks(tmp_path, published))
     rows = list(targets.targets(experiments, blocks))
     assert {row["found"] for row in rows[:3]} == {0.808, 0.860, 0.889}
@@ -205,7 +205,7 @@ class TestTaggers:
         self, collected: Path, found: dict[str, str], published: Any, tmp_path: Path
     ) -> None:
         """Words and counts to the letter, means to a step of the last digit shown."""
-        assert keeping.keep_all(collected, tmp_path) == []
+        assert archive_runs.archive_runs(collected, tmp_path) == []
         again = studies.study_blocks(tmp_path / studies.FOLDER, published)
         assert again.keys() == found.keys()
         number = re.compile(r"-?\d+\.\d+(?:e-\d+)?")
@@ -219,7 +219,7 @@ class TestTaggers:
     def test_kept_sums_are_rounded_and_those_of_conditions_fewer(
         self, collected: Path, tmp_path: Path
     ) -> None:
-        keeping.keep_all(collected, tmp_path)
+        archive_runs.archive_runs(collected, tmp_path)
         for place in collected.glob("*/study.parquet"):
             whole_table, table = (
                 pq.read_table(place),

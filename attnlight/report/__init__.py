@@ -1,4 +1,4 @@
-"""What records say: tables, figures and one page, from the files of a run alone."""
+"""Tables, figures and pages from the records of a run."""
 
 from attnlight.report.figures import draw
 from attnlight.report.style import save_figure

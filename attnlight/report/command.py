@@ -9,16 +9,16 @@ from attnlight.errors import InputError
 
 DESCRIPTION = """\
 Write one self-contained HTML page, summary tables (CSV and Markdown) and figures (SVG, PDF and
-PNG) from the records that `attnlight fit`, `validate` and `test` left in a run folder; of the folder
-of a study its tables, figures and verdicts. Nothing is evaluated again."""
+PNG) from the records that `attnlight fit`, `validate` and `test` wrote into a run folder; for a
+study's folder, its tables, figures and verdicts. Nothing is evaluated again."""
 EPILOG = """\
 Without --output the page and the tables go to RUN/report/, the figures to RUN/figures/. With it
-both go to DIR, or, for several runs, to DIR/<experiment>/<run>/. All of a study goes to where
-its page goes."""
+both go to DIR, or, for several runs, to DIR/<experiment>/<run>/. All files of a study go into one
+folder: STUDY/report/ or DIR."""
 
 
 def main(argv: list[str]) -> int:
-    """Write the report of each run or study and print where it is."""
+    """Write the report of each run or study and print the path of its page."""
     parser = VerbParser("report", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument(
         "runs",

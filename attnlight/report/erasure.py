@@ -1,4 +1,4 @@
-"""Records on erasing items row by row: the names of rankings, which rows count, who flips sooner."""
+"""Columns of erasure records: names of rankings, rows to count, comparisons of rankings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from attnlight.report.tables import Rows
 
-# What a row counts as under a ranking that never flips it: `listwise` drops it under all rankings
-# (Serrano & Smith 2019, text), `column` under that one (their code); `one` keeps it as if all had to
-# go (Mohankumar et al. 2020).
-Never = Literal["listwise", "column", "one"]
+# How rows count whose decision a ranking never flips: `listwise` drops them for all rankings
+# (Serrano & Smith 2019, text), `column` for that ranking (their code); `one` counts them as if all
+# items had to be erased (Mohankumar et al. 2020).
+NeverFlipPolicy = Literal["listwise", "column", "one"]
 
 SCORES = ("attention", "gradient", "gradient_x_attention")
 ORDERS = (*SCORES, "random_first")
@@ -25,7 +25,7 @@ WORDS = {
     "random_first": "random",
     "minimal": "minimum",
 }
-# Which of two rankings is expected to flip decisions with fewer items comes first.
+# The ranking that is expected to flip decisions with fewer items comes first.
 PAIRS = (
     ("gradient", "attention"),
     ("gradient_x_attention", "attention"),
@@ -33,28 +33,30 @@ PAIRS = (
 )
 
 
-def known(rows: Rows) -> list[str]:
-    """The rankings that the record knows of: the minimum needs an affine readout."""
+def recorded_rankings(rows: Rows) -> list[str]:
+    """The rankings that the record has values of: the minimum needs an affine readout."""
     return [name for name in ALL if not np.isnan(rows[f"never_flips_{name}"]).all()]
 
 
 def flipped_by_all(rows: Rows) -> NDArray[np.bool_]:
-    """Rows of several items, in which rankings can differ, that every known ranking flips, (R,)."""
-    flipped = [rows[f"never_flips_{name}"] == 0 for name in known(rows)]
-    found: NDArray[np.bool_] = np.logical_and.reduce([rows["length"] > 1, *flipped])
-    return found
+    """Rows of several items whose decision every recorded ranking flips, (R,)."""
+    flipped = [rows[f"never_flips_{name}"] == 0 for name in recorded_rankings(rows)]
+    mask: NDArray[np.bool_] = np.logical_and.reduce([rows["length"] > 1, *flipped])
+    return mask
 
 
-def removed(rows: Rows, measure: str, name: str, never: Never = "listwise") -> NDArray[np.float64]:
-    """A measure of a ranking, (R,); NaN in rows of one item and where it is not to be counted.
+def removed(
+    rows: Rows, measure: str, name: str, never: NeverFlipPolicy = "listwise"
+) -> NDArray[np.float64]:
+    """A measure of a ranking, (R,); NaN in rows of one item and in rows that do not count.
 
     The measure is `removed_fraction`, `removed_mass`, `needs_all` or `never_flips`.
     """
     values = rows[f"{measure}_{name}"].astype(np.float64)
-    kept = flipped_by_all(rows) if never == "listwise" else rows["length"] > 1
+    counted = flipped_by_all(rows) if never == "listwise" else rows["length"] > 1
     if never == "one":
         values = np.where(rows[f"never_flips_{name}"] == 1, 1.0, values)
-    return np.where(kept, values, np.nan)
+    return np.where(counted, values, np.nan)
 
 
 def steps(rows: Rows, name: str) -> NDArray[np.float64]:
@@ -69,7 +71,7 @@ def steps(rows: Rows, name: str) -> NDArray[np.float64]:
 
 
 def beyond_minimum(rows: Rows, name: str) -> NDArray[np.float64]:
-    """Items that a ranking erases beyond the fewest, where all rankings flip, (R,); else NaN."""
+    """Items that a ranking erases beyond the minimum, (R,); NaN unless all rankings flip."""
     with np.errstate(invalid="ignore"):
         excess = steps(rows, name) - steps(rows, "minimal")
     return np.where(flipped_by_all(rows), excess, np.nan)
@@ -78,11 +80,11 @@ def beyond_minimum(rows: Rows, name: str) -> NDArray[np.float64]:
 def sooner(rows: Rows, first: str, second: str) -> NDArray[np.float64]:
     """Whether the first ranking flips with fewer items, as many, or more than the second, (R, 3).
 
-    As Serrano & Smith count: a ranking that never flips is the slower one, and rows that neither
-    flips are left out.
+    As in Serrano & Smith, a ranking that never flips counts as the slower one, and rows that
+    neither ranking flips are left out.
     """
     a, b = steps(rows, first), steps(rows, second)
     left_out = np.isnan(a) | np.isnan(b) | (np.isinf(a) & np.isinf(b))
-    found = np.stack([a < b, a == b, a > b], axis=1).astype(np.float64)
-    found[left_out] = np.nan
-    return found
+    outcome = np.stack([a < b, a == b, a > b], axis=1).astype(np.float64)
+    outcome[left_out] = np.nan
+    return outcome

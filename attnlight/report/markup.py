@@ -1,4 +1,4 @@
-"""Pages from templates, in which text from files is escaped and cannot turn the text around it."""
+"""Renders pages from templates; text from files is escaped and its direction isolated."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-# What decides the direction of the text after it: embeddings, overrides, isolates, marks.
+# Bidirectional control characters: embeddings, overrides, isolates and marks.
 CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _RIGHT_TO_LEFT = {"R", "AL", "AN"}
-_END_OF_ISOLATE = "\u2069"  # in a name it would end the isolate that `<bdi>` is
+_END_OF_ISOLATE = "\u2069"  # in a name it would end the isolate of `<bdi>`
 
 
 def render(template: str, **context: object) -> Markup:
     """A template of this package as HTML.
 
-    All text that it prints is escaped and `isolated`, but for what is HTML already. Within an
-    attribute text takes the filter `plain`, which drops controls of direction; in a listing
-    `visible`, which prints them as escapes.
+    All text is escaped and `isolated`, except `Markup`. Text within an attribute takes the filter
+    `plain`, which drops direction controls; text in a listing takes `visible`, which prints them as
+    escapes.
 
     Args:
         template: Its file name in `templates/`.
-        context: What it reads; a name that is missing is an error.
+        context: Its variables; a missing variable is an error.
     """
     from markupsafe import Markup
 
@@ -40,7 +40,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import escape
 
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader(__package__),
         autoescape=True,
         undefined=StrictUndefined,
@@ -49,18 +49,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    found.filters |= {
+    environment.filters |= {
         "plain": lambda text: escape(CONTROLS.sub("", str(text))),
         "visible": lambda text: escape(CONTROLS.sub(lambda c: f"\\u{ord(c[0]):04x}", str(text))),
         "class_name": class_name,
         "number": number,
         "interval": interval,
     }
-    return found
+    return environment
 
 
 def isolated(value: object) -> object:
-    r"""Text as HTML that keeps its direction to itself; what is HTML or no text stays as it is.
+    r"""Text as HTML with isolated direction; `Markup` and other types are returned unchanged.
 
     Example:
         >>> isolated("a < é"), isolated("\u05d0")

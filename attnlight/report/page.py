@@ -1,4 +1,4 @@
-"""From a run folder to its page, tables and figures."""
+"""Writes the page, tables and figures of a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
 
     Args:
         folder: The run folder.
-        output: Where to write; None: the folder's own `report`, and its `figures` beside that.
+        output: Where to write; None: `report` and `figures` in the run folder.
 
     Raises:
         InputError: The folder is missing, holds no records, a damaged file or records of several
@@ -59,7 +59,7 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
         sentence=sentence,
         facts=facts,
         summaries=summaries,
-        sections={part.record: _section(part, target, figures) for part in summaries},
+        sections={summary.record: _section(summary, target, figures) for summary in summaries},
         curves=_curves(run, figures),
         commands=commands(run, summaries),
         versions=versions,
@@ -70,34 +70,34 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
     return target / "index.html"
 
 
-def _section(part: RecordSummary, target: Path, figures: Path) -> Markup:
-    """A record on the page; its test's figure and tables are written too, if it is whole."""
-    record, known = part.record, describe(part.record.test)
+def _section(summary: RecordSummary, target: Path, figures: Path) -> Markup:
+    """A record on the page; writes its figure and tables if the record has all measures."""
+    record, description = summary.record, describe(summary.record.test)
     stem = f"tables/{record.place}-{record.test}"
-    picture, own = None, []
-    # Of some runs, as in docs/results, a part of each record is kept.
-    if set(part.metadata.get("measures", ())) <= record_columns(record.path).keys():
-        rows, note = figure_rows(record.path, known.columns)
-        figure = draw(record.test, rows, part.metadata.get("classes"))
+    picture, test_tables = None, []
+    # Archived runs, as in docs/results, have only some columns of each record.
+    if set(summary.metadata.get("measures", ())) <= record_columns(record.path).keys():
+        rows, note = figure_rows(record.path, description.columns)
+        figure = draw(record.test, rows, summary.metadata.get("classes"))
         if figure is not None:
-            caption = f"{known.caption} {note}".rstrip()
+            caption = f"{description.caption} {note}".rstrip()
             picture = _picture(figure, Path(record.place, record.test), figures, caption)
-        own = tables(record.test, rows, part.metadata.get("classes"))
-    for number, table in enumerate(own, start=1):
+        test_tables = tables(record.test, rows, summary.metadata.get("classes"))
+    for number, table in enumerate(test_tables, start=1):
         for ending, text in table.to_texts().items():
             write_text(target / f"{stem}-{number}.{ending}", text)
     return render(
         "section.html.jinja",
-        part=part,
-        known=known,
+        summary=summary,
+        description=description,
         picture=picture,
-        tables=own,
+        tables=test_tables,
         files=f"{stem}-*.{{md,csv,tex}}",
     )
 
 
 def _curves(run: Run, figures: Path) -> list[dict[str, str]]:
-    """The task's metrics by epoch, then the means of each test, a figure each."""
+    """Figures by epoch: one of the task's metrics, and one of the means of each test."""
     import pandas as pd
 
     captions = {"metrics": "What the task logged on the validation split after each epoch."}
@@ -109,17 +109,17 @@ def _curves(run: Run, figures: Path) -> list[dict[str, str]]:
             f"{describe(record.test).title}: mean of each measure on the validation split after "
             "each epoch; the band is its 95 % bootstrap interval."
         )
-        for (measure, _), found in summarise(record, by_class=False).means.items():
-            points.append((record.test, measure, record.epoch, *found[:3]))
-    every = pd.DataFrame(points, columns=["test", "measure", "epoch", "mean", "low", "high"])
+        for (measure, _), mean in summarise(record, by_class=False).means.items():
+            points.append((record.test, measure, record.epoch, *mean[:3]))
+    frame = pd.DataFrame(points, columns=["test", "measure", "epoch", "mean", "low", "high"])
     return [
         _picture(_draw_curves(curves), Path("val", f"curves-{test}"), figures, captions[test])
-        for test, curves in every.groupby("test", sort=False)
+        for test, curves in frame.groupby("test", sort=False)
     ]
 
 
 def _draw_curves(curves: pd.DataFrame) -> Figure:
-    """One small panel for each measure, two to a row: a line with a band of its intervals."""
+    """One panel for each measure, two per row: a line with a band of its intervals."""
     from matplotlib.ticker import MaxNLocator
 
     rows = (curves["measure"].nunique() + 1) // 2
@@ -144,7 +144,7 @@ def _draw_curves(curves: pd.DataFrame) -> Figure:
 
 
 def _picture(figure: Figure, stem: Path, folder: Path, caption: str) -> dict[str, str]:
-    """A figure, saved, as the page shows it: `svg`, `caption`, and its `files`."""
+    """Save a figure and return its `svg`, `caption` and `files` for the page."""
     save_figure(figure, folder / stem)
     svg = inline_svg(figure, "-".join(stem.parts), caption)
     files = f"{(Path('figures') / stem).as_posix()}.{{svg,pdf,png}}"
@@ -152,70 +152,71 @@ def _picture(figure: Figure, stem: Path, folder: Path, caption: str) -> dict[str
 
 
 def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dict[str, list[str]]]:
-    """What was trained on which corpus and tested on what, and the names that identify the run.
+    """Describe the run's model, corpus and tests.
 
     Returns:
-        A sentence, and the values of each fact, none where it is not known.
+        A sentence, and the values of each fact; an empty list if it is not known.
     """
     model, data = (run.configs["fit"].get(name) for name in ("model", "data"))
     trained = _class(model) or "A model whose configuration is not in the run folder"
     if _class(model) and isinstance(model, dict):
-        net = _at(section(model), "init_args", "net")
-        named = {option: _class(_at(net, option)) for option in ("encoder", "attention")}
+        net = _config_value(section(model), "init_args", "net")
+        named = {option: _class(_config_value(net, option)) for option in ("encoder", "attention")}
         settings = ", ".join(f"{option} {name}" for option, name in named.items() if name)
         trained += f" ({settings})" if settings else ""
-    given = [_at(data, "init_args", option) for option in ("path", "name")]
-    corpus = " ".join(value for value in given if isinstance(value, str)) or _class(data)
+    options = [_config_value(data, "init_args", option) for option in ("path", "name")]
+    corpus = " ".join(value for value in options if isinstance(value, str)) or _class(data)
     tested = "no record of the test split yet"
-    if sizes := {part.metadata["rows"] for part in summaries if part.record.place == "test"}:
+    if sizes := {s.metadata["rows"] for s in summaries if s.record.place == "test"}:
         amount = f"{'up to ' if len(sizes) > 1 else ''}{max(sizes):,}"
         tested = f"tested on {amount} instances of the test split"
-    about = [part.metadata for part in summaries]
+    metadata = [summary.metadata for summary in summaries]
     facts = {
         "Model": [_class(model)],
         "Corpus": [_class(data)],
-        "Classes": next((known["classes"] for known in about if known.get("classes")), []),
+        "Classes": next((entry["classes"] for entry in metadata if entry.get("classes")), []),
         "Seed": [str(run.configs["fit"].get("seed_everything", ""))],
-        "Checkpoint": sorted({known.get("checkpoint") or "" for known in about}),
+        "Checkpoint": sorted({entry.get("checkpoint") or "" for entry in metadata}),
         "Partial records": sorted({p.record.test for p in summaries if p.metadata.get("partial")}),
     }
     sentence = f"{trained}{f', trained on {corpus}' if corpus else ''}; {tested}."
     return sentence, {name: [value for value in values if value] for name, values in facts.items()}
 
 
-def _at(config: object, *keys: str) -> object:
-    """The value under some keys of a configuration; None where it has none."""
+def _config_value(config: object, *keys: str) -> object:
+    """The value under nested keys of a configuration; None if it has no such key."""
     for key in keys:
         config = config.get(key) if isinstance(config, dict) else None
     return config
 
 
 def _class(named: object) -> str:
-    """Last part of a class path, which may be given as `class_path`; "" without one."""
-    path = named if isinstance(named, str) else _at(named, "class_path")
+    """Last part of a class path or of a mapping's `class_path`; "" without one."""
+    path = named if isinstance(named, str) else _config_value(named, "class_path")
     return path.rpartition(".")[2] if isinstance(path, str) else ""
 
 
 def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
-    """Command lines that repeat the run beside itself, its evaluations, and this report."""
+    """Command lines that repeat the run under another name, its evaluations, and this report."""
     lines = []
     tests: dict[tuple[str, str, str], list[str]] = {}
     if run.configs["fit"]:
         experiment, name = run.folder.resolve().parts[-2:]
-        again = ["--experiment", experiment, "--run", f"{name}-again"]
-        lines.append(["fit", "-c", str(run.folder / "fit.yaml"), *again])
-        for part in summaries:
-            record = part.record
-            key = VERBS[record.stage], record.corpus, part.metadata.get("checkpoint") or ""
+        repetition = ["--experiment", experiment, "--run", f"{name}-again"]
+        lines.append(["fit", "-c", str(run.folder / "fit.yaml"), *repetition])
+        for summary in summaries:
+            record = summary.record
+            key = VERBS[record.stage], record.corpus, summary.metadata.get("checkpoint") or ""
             tests.setdefault(key, []).append(record.test)
     for (verb, corpus, checkpoint), names in tests.items():
-        own = f"{verb}-{corpus}" if corpus else verb
-        if corpus and own not in run.configs:
-            continue  # nothing says where that corpus is
-        callbacks = _at(run.configs, own, "trainer", "callbacks")
+        config_name = f"{verb}-{corpus}" if corpus else verb
+        if corpus and config_name not in run.configs:
+            continue  # the path of that corpus is not recorded
+        callbacks = _config_value(run.configs, config_name, "trainer", "callbacks")
         listed = callbacks if isinstance(callbacks, list) else [callbacks]
         attached = {_class(callback).lower() for callback in listed}
-        line = [verb, "-c", str(run.folder / f"{own if own in run.configs else 'fit'}.yaml")]
+        config = run.folder / f"{config_name if config_name in run.configs else 'fit'}.yaml"
+        line = [verb, "-c", str(config)]
         for name in names:
             if name.replace("_", "") not in attached:
                 line += ["-c", f"configs/tests/{name}.yaml"]

@@ -1,4 +1,4 @@
-"""A run folder as the report reads it: configuration, records and logged metrics."""
+"""Reads a run folder for the report: configuration, records and logged metrics."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ VERBS = {"test": "test", "val": "validate"}  # the verb that evaluates a split, 
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """Where one record is.
+    """Location of a record.
 
     Attributes:
         path: The parquet file.
         stage: `test` or `val`.
         test: The test's name in snake case.
         epoch: Epoch of the validation during fit; None outside fit.
-        corpus: Name of the corpus where it is another one than the model was trained on, else "".
+        corpus: Name of the corpus if the model was trained on another one, else "".
     """
 
     path: Path
@@ -44,18 +44,18 @@ class StoredRecord:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run folder holds.
+    """Contents of a run folder.
 
     Attributes:
-        folder: The folder, as the user named it.
-        configs: The flattened configuration of `fit`, empty where the run has none, and those of
-            `test` and `validate`, of those that ran.
-        config_text: That of `fit` as it is written; empty where the run has none.
+        folder: The folder as the user named it.
+        configs: The flattened configuration of `fit`, empty if the run has none, and of those of
+            `test` and `validate` that ran.
+        config_text: The file of `fit`'s configuration; empty if the run has none.
         records: Records outside fit, tests first, in order of stage and name.
         epochs: Records of validation epochs, by test and epoch.
-        curves: What the task logged on the validation split, by metric and epoch of fit.
-        metrics: What it logged last on the test split, by metric, of each corpus by its name; "" is
-            the one it was trained on. Metrics of the tests are read from records.
+        curves: The task's metrics on the validation split, by metric and epoch of fit.
+        metrics: The task's last metrics on the test split, by corpus and metric; "" is the corpus
+            of training. Metrics of the tests are read from records.
     """
 
     folder: Path
@@ -68,7 +68,7 @@ class Run:
 
 
 def load_run(folder: Path) -> Run:
-    """Read what a run folder holds; records themselves are read later.
+    """Read a run folder without the contents of its records.
 
     Raises:
         InputError: There is no such folder, it holds no records, or a file in it is damaged.
@@ -103,18 +103,18 @@ def load_run(folder: Path) -> Run:
 def stored_records(records_dir: Path) -> list[StoredRecord]:
     """The records under a run's `records` folder, by corpus, stage, test and epoch.
 
-    What was predicted comes before the tests of attention.
+    Predictions come before the tests of attention.
     """
-    found = []
+    records = []
     for stage in VERBS:
         for folder in (records_dir / stage, *records_dir.glob(f"{stage}-*")):
             corpus = folder.name[len(stage) + 1 :]
-            for path in folder.glob("[!.]*.parquet"):  # hidden ones are half written
+            for path in folder.glob("[!.]*.parquet"):  # hidden files are incomplete
                 fitting = re.fullmatch(r"(.+)-(\d+)", path.stem) if folder.name == "val" else None
                 test, epoch = (fitting[1], int(fitting[2])) if fitting else (path.stem, None)
-                found.append(StoredRecord(path, stage, test, epoch, corpus))
+                records.append(StoredRecord(path, stage, test, epoch, corpus))
     return sorted(
-        found,
+        records,
         key=lambda r: (r.corpus, r.stage, r.test != "predictions", r.test, r.epoch or 0),
     )
 
@@ -126,11 +126,11 @@ def read_metrics(logs: Path) -> tuple[dict[str, dict[int, float]], dict[str, flo
         The task's validation metrics by epoch of fit, and its test metrics.
 
     Raises:
-        InputError: A file is no CSV of metrics.
+        InputError: A file is not a CSV of metrics.
     """
     curves: dict[str, dict[int, float]] = {}
     test: dict[str, float] = {}
-    # By number: that of version 10 is longer than that of version 9.
+    # In numeric order: the path of version 10 is longer than that of version 9.
     for path in sorted(logs.glob("version_*/metrics.csv"), key=lambda path: (len(str(path)), path)):
         try:
             with path.open(encoding="utf-8", newline="") as file:
@@ -140,13 +140,13 @@ def read_metrics(logs: Path) -> tuple[dict[str, dict[int, float]], dict[str, flo
                 ]
         except (OSError, ValueError, TypeError, csv.Error) as error:
             raise InputError(f"{path} is not a readable file of metrics: {error}.") from error
-        # `attnlight validate` logs as epoch 0 whatever checkpoint it evaluates.
+        # `attnlight validate` logs epoch 0 for every checkpoint.
         fitted = any(name.startswith("train/") for row in rows for name in row)
         for row in rows:
             for name, value in row.items():
                 stage, _, metric = name.partition("/")
                 if "/" in metric:
-                    continue  # a test's own
+                    continue  # a metric of a test
                 if stage == "test":
                     test[metric] = value
                 elif stage == "val" and fitted:
@@ -155,68 +155,71 @@ def read_metrics(logs: Path) -> tuple[dict[str, dict[int, float]], dict[str, flo
 
 
 def require_one_run(paths: Sequence[Path]) -> None:
-    """Refuse records of several runs in one folder, by what they say of themselves.
+    """Refuse records of several runs in one folder, judged by their metadata.
 
-    Fingerprints of a corpus are compared within a version of them; of several versions, the dataset
-    indices of the whole records of each split are. Records written by older versions say less and
-    pass more easily.
+    Corpus fingerprints are compared within a fingerprint version; across versions the dataset
+    indices of the complete records of each split are compared. Records of older versions have less
+    metadata and pass more checks.
 
     Raises:
-        RecordError: Two name other corpora or classes, or come from one checkpoint's name with
-            different content.
+        RecordError: Two records name different corpora or classes, or checkpoints of the same name
+            with different content.
     """
-    how = "come from different corpora: one is of another run"
-    found = _read_of_one_corpus(paths, how)
-    if len({about["corpus_version"] for about in found.values() if about.get("corpus")}) > 1:
-        for path, about in found.items():
-            if about.get("corpus") and not about.get("partial"):
+    complaint = "come from different corpora: one is of another run"
+    metadata = _corpus_metadata(paths, complaint)
+    if len({entry["corpus_version"] for entry in metadata.values() if entry.get("corpus")}) > 1:
+        for path, entry in metadata.items():
+            if entry.get("corpus") and not entry.get("partial"):
                 index = read_record(path, KEY[:1]).columns[KEY[0]]
-                about["indices"] = np.unique(index).tolist()
-        _require_same(found, "indices", how, within="stage")
-    _require_same(found, "classes", "name different classes: one is of another run")
-    how = "come from different versions of {}: test it again, or one is of another run"
-    _require_same(found, "checkpoint_hash", how, within="checkpoint")
+                entry["indices"] = np.unique(index).tolist()
+        _require_same(metadata, "indices", complaint, within="stage")
+    _require_same(metadata, "classes", "name different classes: one is of another run")
+    complaint = "come from different versions of {}: test it again, or one is of another run"
+    _require_same(metadata, "checkpoint_hash", complaint, within="checkpoint")
 
 
 def require_same_instances(first: Path, second: Path) -> None:
-    """Refuse to compare records row by row that do not hold the same instances.
+    """Refuse to compare two records row by row unless they have the same instances.
 
     Raises:
-        RecordError: They are of different corpora or splits, or one holds an instance that the
-            other does not.
+        RecordError: They are of different corpora or splits, or one has an instance that the other
+            lacks.
     """
-    found = _read_of_one_corpus((first, second), "come from different corpora")
-    _require_same(found, "stage", "are of different splits")
-    one, other = (read_record(path, KEY).columns for path in (first, second))
-    if all(np.array_equal(one[name], other[name]) for name in KEY):
+    metadata = _corpus_metadata((first, second), "come from different corpora")
+    _require_same(metadata, "stage", "are of different splits")
+    left, right = (read_record(path, KEY).columns for path in (first, second))
+    if all(np.array_equal(left[name], right[name]) for name in KEY):
         return
-    keys = (set(zip(*(held[name].tolist() for name in KEY), strict=True)) for held in (one, other))
-    alone = sorted(set.symmetric_difference(*keys))
+    keys = (
+        set(zip(*(columns[name].tolist() for name in KEY), strict=True))
+        for columns in (left, right)
+    )
+    unshared = sorted(set.symmetric_difference(*keys))
     raise RecordError(
-        f"{first} and {second} hold different instances: {len(alone):,} are in one alone, the "
-        f"first is index {alone[0][0]} (position {alone[0][1]})."
+        f"{first} and {second} hold different instances: {len(unshared):,} are in one alone, the "
+        f"first is index {unshared[0][0]} (position {unshared[0][1]})."
     )
 
 
-def _read_of_one_corpus(paths: Sequence[Path], how: str) -> dict[Path, dict[str, Any]]:
-    """Metadata of records, with the version of their corpus's fingerprint; several are refused."""
-    found = {path: read_metadata(path) for path in paths}
-    for about in found.values():
-        about["corpus_version"] = str(about.get("corpus")).rpartition("-")[0]
-    _require_same(found, "corpus", how, within="corpus_version")
-    return found
+def _corpus_metadata(paths: Sequence[Path], complaint: str) -> dict[Path, dict[str, Any]]:
+    """Metadata of records of one corpus, with the version of its fingerprint."""
+    metadata = {path: read_metadata(path) for path in paths}
+    for entry in metadata.values():
+        entry["corpus_version"] = str(entry.get("corpus")).rpartition("-")[0]
+    _require_same(metadata, "corpus", complaint, within="corpus_version")
+    return metadata
 
 
 def _require_same(
-    found: Mapping[Path, Mapping[str, Any]], key: str, how: str, within: str = ""
+    metadata: Mapping[Path, Mapping[str, Any]], key: str, complaint: str, within: str = ""
 ) -> None:
-    """Refuse records whose metadata differ in one key, of those that agree in `within`, if given.
+    """Refuse records whose metadata differ in a key, among those that agree in `within` if given.
 
-    Records that lack the key pass. What they agree in goes into the braces of `how` they differ.
+    Records without the key pass. The value of `within` fills the braces of the complaint.
     """
     first: dict[Any, tuple[Path, Any]] = {}
-    for path, about in found.items():
-        if about.get(key):
-            other, expected = first.setdefault(about.get(within), (path, about[key]))
-            if about[key] != expected:
-                raise RecordError(f"{other} and {path} {how.format(about.get(within))}.")
+    for path, entry in metadata.items():
+        if entry.get(key):
+            other, expected = first.setdefault(entry.get(within), (path, entry[key]))
+            if entry[key] != expected:
+                raise RecordError(f"{other} and {path} {complaint.format(entry.get(within))}.")

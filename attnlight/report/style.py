@@ -1,4 +1,4 @@
-"""How figures look, and how they become files and parts of a page: the same rows, the same bytes."""
+"""Style of figures, and their reproducible output as files and as parts of a page."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from attnlight.report.tables import class_name
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe & Ito (2008), without black and yellow, which do not show on paper and in the dark.
+# Okabe & Ito (2008), without black and yellow, which are illegible in dark mode or on paper.
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 POOLED = "#8a919a"
-# Colours that the page replaces by its own, so that figures follow its light and dark modes.
+# Colours that the page replaces by its variables, so that figures follow its light and dark modes.
 INK, MUTED, GRID, PAPER = "#1f2329", "#5a646f", "#d9dee4", "#fefefe"
 _COLUMN_WIDTH = 5.2  # inches; at 10 pt readable on a phone as on paper
 
 _STYLE = Path(__file__).with_name("templates") / "figure.mplstyle"
-# No dates and no program names: the same figure is the same file.
+# Without dates and program names the same figure gives the same file.
 _METADATA = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
 }
-_SMALLEST = 0.68  # of its width: a figure of one column is whole on a phone, its text still legible
+_MIN_SCALE = 0.68  # share of its width to which a figure may shrink on a phone
 _PAGE_COLORS = {INK: "--ink", MUTED: "--muted", GRID: "--line", PAPER: "--paper"}
 
 
 def styled(**settings: Any) -> AbstractContextManager[None]:  # noqa: ANN401
-    """Matplotlib's settings for figures of this package, whatever the reader's own are."""
+    """Matplotlib's settings for figures of this package, independent of the user's settings."""
     from matplotlib import style
 
     return style.context([_STYLE, settings], after_reset=True)
@@ -48,9 +48,9 @@ class Group(NamedTuple):
     """Rows that share a colour.
 
     Attributes:
-        name: What the legend calls them.
+        name: Their name in the legend.
         color: Their colour.
-        members: Which rows, (R,) bool.
+        members: Mask of the rows, (R,) bool.
     """
 
     name: str
@@ -59,20 +59,20 @@ class Group(NamedTuple):
 
 
 def predicted_groups(prediction: NDArray[np.int64], classes: Sequence[str] | None) -> list[Group]:
-    """Rows by predicted class; one group of all where the classes outnumber the colours."""
-    found = np.unique(prediction).tolist()
-    if not found or found[-1] >= len(PALETTE):
-        everything = np.ones(len(prediction), dtype=bool)
-        return [Group(f"all {len(found)} predicted classes", POOLED, everything)]
-    names = [f"predicted {class_name(c, classes)}" for c in found]
-    return [Group(n, PALETTE[c], prediction == c) for n, c in zip(names, found, strict=True)]
+    """Rows by predicted class; one group of all rows if there are more classes than colours."""
+    predicted = np.unique(prediction).tolist()
+    if not predicted or predicted[-1] >= len(PALETTE):
+        all_rows = np.ones(len(prediction), dtype=bool)
+        return [Group(f"all {len(predicted)} predicted classes", POOLED, all_rows)]
+    names = [f"predicted {class_name(c, classes)}" for c in predicted]
+    return [Group(n, PALETTE[c], prediction == c) for n, c in zip(names, predicted, strict=True)]
 
 
 @contextmanager
 def canvas(height: float, groups: Sequence[Group] = ()) -> Iterator[Figure]:
-    """An empty figure of one column, inches high, with the groups named above what is drawn.
+    """An empty figure of one column with a legend of the groups; `height` in inches.
 
-    No global state knows of it.
+    It is not registered with pyplot.
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
@@ -83,7 +83,7 @@ def canvas(height: float, groups: Sequence[Group] = ()) -> Iterator[Figure]:
         if not groups:
             return
         names = [g.name if len(g.name) <= 36 else f"{g.name[:35]}…" for g in groups]
-        # Some 15 characters to the inch at 9 pt; a patch and its space are as wide as five.
+        # About 15 characters per inch at 9 pt; a patch with its space is five characters wide.
         fitting = int(15 * _COLUMN_WIDTH) // (max(map(len, names)) + 5)
         columns = min(max(1, fitting), 3, len(groups))
         handles = [
@@ -94,9 +94,9 @@ def canvas(height: float, groups: Sequence[Group] = ()) -> Iterator[Figure]:
 
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
-    """Write a figure as SVG, PDF and PNG, each whole or not at all, and return the three files.
+    """Write a figure as SVG, PDF and PNG, each atomically, and return the three paths.
 
-    The stem is a path without an ending, which may itself hold dots.
+    The stem is a path without a suffix; it may contain dots.
 
     Raises:
         InputError: A file cannot be written.
@@ -113,8 +113,8 @@ def inline_svg(figure: Figure, prefix: str, label: str) -> str:
 
     Args:
         figure: The figure.
-        prefix: Put before every id, so that several figures share a page.
-        label: What a screen reader says of it, as plain text.
+        prefix: Prefix of every id, so that several figures can share a page.
+        label: Plain-text label for screen readers.
     """
     text = figure_bytes(figure, "svg", fonttype="none").decode()
     content = text[text.index(">", text.index("<svg")) + 1 :]
@@ -125,32 +125,31 @@ def inline_svg(figure: Figure, prefix: str, label: str) -> str:
         content = content.replace(color, f"var({variable})")
     width, height = (96 * inches for inches in figure.get_size_inches())
     box = f"0 0 {0.75 * width:g} {0.75 * height:g}"
-    size = f"max-width: {width:.0f}px; min-width: {_SMALLEST * width:.0f}px"
+    size = f"max-width: {width:.0f}px; min-width: {_MIN_SCALE * width:.0f}px"
     return f'<svg role="img" aria-label="{escape(label)}" viewBox="{box}" style="{size}">{content}'
 
 
 def figure_bytes(figure: Figure, kind: str, dpi: int = 200, fonttype: str = "path") -> bytes:
-    """A figure as the content of a file, drawn once, with one layout for every format.
+    """A figure as the content of a file, with the same layout in every format.
 
-    `Figure.savefig` would draw it twice, since a figure whose layout was ever computed might need
-    it again.
+    Unlike `Figure.savefig`, which computes the layout again, this draws the figure once.
 
     Args:
         figure: The figure.
         kind: `svg`, `pdf` or `png`.
         dpi: Pixels per inch of a PNG.
-        fonttype: Text of an SVG as a `path`, or as text: `none`.
+        fonttype: Text of an SVG as a `path`, or as text (`none`).
     """
     from matplotlib.backend_bases import get_registered_canvas_class
     from matplotlib.text import Text
 
-    own_dpi, own_canvas = figure.get_dpi(), figure.canvas
+    original_dpi, original_canvas = figure.get_dpi(), figure.canvas
     try:
         with styled(**{"svg.fonttype": fonttype}):
             if (engine := figure.get_layout_engine()) is not None:
                 for text in figure.findobj(Text):
-                    # A PDF would embed a second font for the likes of "ffl". Matplotlib before 3.11
-                    # knows no ligatures.
+                    # Ligatures such as "ffl" would embed a second font in a PDF; Matplotlib before
+                    # 3.11 has no ligatures.
                     if hasattr(text, "set_fontfeatures"):
                         text.set_fontfeatures(("-liga",))
                 engine.execute(figure)
@@ -162,5 +161,5 @@ def figure_bytes(figure: Figure, kind: str, dpi: int = 200, fonttype: str = "pat
             getattr(canvas, f"print_{kind}")(file, metadata=_METADATA[kind])
             return file.getvalue()
     finally:
-        figure.set_dpi(own_dpi)
-        figure.set_canvas(own_canvas)
+        figure.set_dpi(original_dpi)
+        figure.set_canvas(original_canvas)

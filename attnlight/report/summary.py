@@ -1,4 +1,4 @@
-"""Means of records with their intervals: for the page, the terminal, CSV and Markdown."""
+"""Means of records with intervals, for the page, the terminal, CSV and Markdown."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class RecordSummary:
 
     Attributes:
         record: Where the record is.
-        metadata: What it says of itself; `partial` where it holds only some of the instances.
-        means: By measure, a column of the record or `accuracy`, and by the class that rows were
-            predicted as; None: all rows. Of each measure all rows come first.
+        metadata: Its metadata; `partial` if it has only some of the instances.
+        means: Means by measure (a column of the record or `accuracy`) and by predicted class; class
+            None, all rows, comes first for each measure.
     """
 
     record: StoredRecord
@@ -41,19 +41,21 @@ class RecordSummary:
 def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     """Mean and 95 % bootstrap interval of each measure of a record, read in pieces.
 
-    `accuracy` follows from `prediction` and `label`.
+    `accuracy` is computed from `prediction` and `label`.
 
     Raises:
-        RecordError: The file is no readable record.
+        RecordError: The file is not a readable record.
     """
     from attnlight.statistics.bootstrap import IN_MEMORY, bootstrap_pieces
 
     metadata = read_metadata(record.path)
     schema = pq.read_schema(record.path)
-    named = metadata.get("measures") or [f.name for f in schema if pa.types.is_floating(f.type)]
-    # Of a record that was kept in part some are missing.
-    held = set(schema.names) - {*KEY, "prediction", "label"}
-    measures = [name for name in named if name in held]
+    candidates = metadata.get("measures") or [
+        f.name for f in schema if pa.types.is_floating(f.type)
+    ]
+    # An archived record may lack some measures.
+    available = set(schema.names) - {*KEY, "prediction", "label"}
+    measures = [name for name in candidates if name in available]
     if "label" in schema.names:
         measures = ["accuracy", *measures]
     groups: list[int | None] = [None]
@@ -69,10 +71,10 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
 
 
 def _columns(
-    path: Path, held: Sequence[str], measures: Sequence[str], groups: Sequence[int | None]
+    path: Path, available: Sequence[str], measures: Sequence[str], groups: Sequence[int | None]
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
-    """Each measure in each group (R, M G), NaN in the rows of others, and dataset indices (R,)."""
-    names = [name for name in ("index", "prediction", "label", *measures) if name in held]
+    """Each measure in each group (R, M G), NaN outside the group, and dataset indices (R,)."""
+    names = [name for name in ("index", "prediction", "label", *measures) if name in available]
     for piece in read_pieces(path, names):
         columns = []
         for measure in measures:
@@ -88,18 +90,18 @@ def _columns(
 
 
 def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
-    """All means as one table, by the ending of its file: CSV with numbers in full, and Markdown."""
+    """All means as one table by file suffix: CSV in full precision, and Markdown."""
     import pandas as pd
 
     full, shown = [], []
-    for part in summaries:
-        place, test = part.record.place, part.record.test
-        partial = bool(part.metadata.get("partial"))
-        for (measure, predicted), found in part.means.items():
-            name = class_name(predicted, part.metadata.get("classes"))
-            own = "" if predicted is None else name
-            full.append([place, test, measure, own, *found, str(partial).lower()])
-            cells = [number(found.mean), interval(found), f"{found.defined:,}"]
+    for summary in summaries:
+        place, test = summary.record.place, summary.record.test
+        partial = bool(summary.metadata.get("partial"))
+        for (measure, predicted), mean in summary.means.items():
+            name = class_name(predicted, summary.metadata.get("classes"))
+            class_cell = "" if predicted is None else name
+            full.append([place, test, measure, class_cell, *mean, str(partial).lower()])
+            cells = [number(mean.mean), interval(mean), f"{mean.defined:,}"]
             shown.append([place, f"{test}{' (partial)' * partial}", measure, name, *cells])
     head = ["stage", "test", "measure", "predicted_class", "mean", "low", "high", "n", "partial"]
     words = ["split", "test", "measure", "predicted class", "mean", "95 % interval", "n"]
@@ -112,9 +114,8 @@ def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
 def terminal_table(records_dir: Path, corpus: str = "") -> rich.table.Table:
     """The measures of every test record of a run, for the terminal.
 
-    A test's name stands on a line of its own above its measures, so that a measure and its numbers
-    share 80 columns. Where there are fewer, names go on in the next line; none is cut. The corpus
-    is named where it is another one than the model was trained on.
+    Each test's name has its own line above its measures, so that a measure and its numbers fit in
+    80 columns; in narrower terminals names wrap. `corpus` is empty for the corpus of training.
     """
     from rich import box
     from rich.markup import escape
@@ -127,11 +128,11 @@ def terminal_table(records_dir: Path, corpus: str = "") -> rich.table.Table:
     for record in stored_records(records_dir):
         if (record.stage, record.corpus, record.epoch) != ("test", corpus, None):
             continue
-        part = summarise(record, by_class=False)
-        partial = " (partial)" if part.metadata.get("partial") else ""
+        summary = summarise(record, by_class=False)
+        partial = " (partial)" if summary.metadata.get("partial") else ""
         table.add_row(f"[bold]{escape(record.test)}[/bold]{partial}")
-        for (measure, _), found in part.means.items():
-            shown = [number(found.mean), interval(found), f"{found.defined:,}"]
+        for (measure, _), mean in summary.means.items():
+            shown = [number(mean.mean), interval(mean), f"{mean.defined:,}"]
             table.add_row(f" {escape(measure)}", *shown)
         table.add_section()
     return table

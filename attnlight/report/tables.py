@@ -1,4 +1,4 @@
-"""Tables of text as HTML, Markdown, CSV and LaTeX, and how numbers are written in them."""
+"""Tables of text as Markdown, CSV and LaTeX, and the format of their numbers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 Rows = Mapping[str, NDArray[Any]]  # columns of a record, (R,) or (R, K), NaN where undefined
 Format = Callable[["MeanInterval"], str]  # of a mean with its interval
-# Name, cells and fields of a table that `attnlight.report.figures` describes.
-Described = tuple[str, list[list[str]], dict[str, Any]]
-# What plain LaTeX cannot set or would take as a command; a bracket after a line's end \\ would open
-# an option.
+# Name, cells and text fields of a table described in `attnlight.report.figures`.
+RecordTable = tuple[str, list[list[str]], dict[str, Any]]
+# Characters that LaTeX cannot set or would read as commands; a bracket after \\ would open an
+# option.
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -30,13 +30,13 @@ _LATEX = str.maketrans(
 
 
 class Table(NamedTuple):
-    """A table whose cells are text, formatted by whoever made it.
+    """A table of formatted cells.
 
     Attributes:
-        title: What it shows, a phrase; also the caption in LaTeX.
+        title: Its title, a phrase; also the caption in LaTeX.
         head: Heading of each column; the first column names the row, the others are aligned right.
         rows: Cells of each row.
-        note: What a reader must know below the table; empty: nothing.
+        note: The note below the table; may be empty.
     """
 
     title: str
@@ -75,10 +75,10 @@ class Table(NamedTuple):
 def markdown_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, aligned: bool = False
 ) -> str:
-    """A Markdown table whose first columns are aligned left, with or without spaces that align them.
+    """A Markdown table with the first columns aligned left; `aligned` pads the cells.
 
     Raises:
-        ValueError: A row is longer or shorter than the head.
+        ValueError: The length of a row differs from that of the head.
     """
     if wrong := [row for row in rows if len(row) != len(head)]:
         raise ValueError(
@@ -100,35 +100,35 @@ def _markdown_cell(cell: str) -> str:
 
 
 def number(value: float) -> str:
-    """Three decimals, or three digits where those would all be zero; a dash where undefined."""
+    """Three decimals, or three digits for values below 0.001; a dash if undefined."""
     text = f"{value:.2e}" if 0 < abs(value) < 0.001 else f"{value:.3f}"
     return text.replace("inf", "∞").replace("nan", "–")  # noqa: RUF001
 
 
-def interval(found: MeanInterval) -> str:
+def interval(mean: MeanInterval) -> str:
     """The interval as `[low, high]`."""
-    return f"[{number(found.low)}, {number(found.high)}]"
+    return f"[{number(mean.low)}, {number(mean.high)}]"
 
 
-def estimate(found: MeanInterval) -> str:
-    """Mean and interval as `mean [low, high]`; a dash where there is none."""
-    return number(found.mean) if np.isnan(found.mean) else f"{number(found.mean)} {interval(found)}"
+def estimate(mean: MeanInterval) -> str:
+    """Mean and interval as `mean [low, high]`; a dash if undefined."""
+    return number(mean.mean) if np.isnan(mean.mean) else f"{number(mean.mean)} {interval(mean)}"
 
 
-def percent(found: MeanInterval) -> str:
-    """A share with its interval in per cent, without the sign; a dash where undefined."""
-    if np.isnan(found.mean):
-        return number(found.mean)
-    return f"{100 * found.mean:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+def percent(mean: MeanInterval) -> str:
+    """A share with its interval in per cent, without the sign; a dash if undefined."""
+    if np.isnan(mean.mean):
+        return number(mean.mean)
+    return f"{100 * mean.mean:.1f} [{100 * mean.low:.1f}, {100 * mean.high:.1f}]"
 
 
 def probability(p: float) -> str:
-    """A p-value to three decimals, or that it is below them; a dash where undefined."""
+    """A p-value to three decimals, or `< 0.001`; a dash if undefined."""
     return "< 0.001" if p < 0.001 else number(p)
 
 
 def class_name(predicted: int | None, classes: Sequence[str] | None) -> str:
-    """What a class is called, its number where there is no name; None: `all`."""
+    """Name of a class, or its number if it has none; `all` for None."""
     names = classes or []
     if predicted is None:
         return "all"
@@ -138,16 +138,16 @@ def class_name(predicted: int | None, classes: Sequence[str] | None) -> str:
 def mean_cells(
     columns: Sequence[NDArray[Any]], rows: Rows, formats: Sequence[Format] | None = None
 ) -> list[str]:
-    """Cells of a line of means: each with its interval, then how many values the first is over.
+    """Cells of a row of means: each with its interval, then the number of values of the first.
 
     Args:
-        columns: Values (R,) of each mean, NaN where undefined; they share their resamples of the
-            rows' `index`.
+        columns: Values (R,) of each mean, NaN where undefined; all share the resamples of the rows'
+            `index`.
         rows: Columns of the record.
-        formats: `estimate` or `percent` for each mean; None: per cent for all.
+        formats: `estimate` or `percent` for each mean; None: `percent` for all.
     """
     from attnlight.statistics.bootstrap import bootstrap_means
 
-    found = bootstrap_means(np.stack(columns, axis=1).astype(np.float64), rows["index"])
-    pairs = zip(formats or [percent] * len(found), found, strict=True)
-    return [*(written(mean) for written, mean in pairs), f"{found[0].defined:,}"]
+    means = bootstrap_means(np.stack(columns, axis=1).astype(np.float64), rows["index"])
+    pairs = zip(formats or [percent] * len(means), means, strict=True)
+    return [*(written(mean) for written, mean in pairs), f"{means[0].defined:,}"]

@@ -1,4 +1,4 @@
-"""How a measure is distributed: violins by maximum attention or predicted class, histograms."""
+"""Distributions of a measure: violins by maximum attention or predicted class, histograms."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 Floats = NDArray[np.floating]
 
 EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
-FEWEST = 5  # values below which a density would be invented
-_HALF, _MARGIN = 0.42, 0.55  # of the unit between two rows: of a violin, and beyond the last row
+MIN_FOR_DENSITY = 5  # values needed to estimate a density
+_HALF, _MARGIN = 0.42, 0.55  # half height of a violin, margin beyond the last row (row distance 1)
 _CELLS, _POINTS = 1_024, 161
-_FILL = 0.72  # opacity: quartile lines show on every colour, in the light and in the dark
-_FLOOR = 2e-3  # smallest bandwidth, of the axis: values that are all equal still show
+_FILL = 0.72  # opacity at which quartile lines are visible on every colour, in light and dark mode
+_FLOOR = 2e-3  # smallest bandwidth as a share of the axis, so that equal values are visible
 
 
 def violins_by_max_attention(
@@ -35,9 +35,9 @@ def violins_by_max_attention(
 ) -> Figure:
     """A measure in four equal bins of maximum attention, by predicted class.
 
-    The picture of Jain & Wallace (2019, figures on permutation and on adversarial attention): with
-    two classes split violins, with up to six side by side, with more all classes pooled. Lines
-    inside a violin are its quartiles; fewer than five values are drawn as points.
+    As in Jain & Wallace (2019, figures on permutation and on adversarial attention): split violins
+    for two classes, violins side by side for up to six, all classes pooled for more. Lines inside a
+    violin are its quartiles; fewer than five values are drawn as points.
 
     Args:
         rows: Columns `max_attention`, `prediction` and the measure, each (R,); rows where the
@@ -77,23 +77,23 @@ def draw_bins(axes: Axes, values: Floats, attention: Floats, groups: Sequence[Gr
 
 
 def draw_violins(axes: Axes, rows: Sequence[Sequence[tuple[str, Floats]]]) -> None:
-    """Rows of violins from the bottom up, with how many values each stands for at the right.
+    """Rows of violins from the bottom up, with the number of values of each at the right.
 
     Args:
-        axes: The axes, with the ends of the horizontal axis set.
-        rows: Colour and values of each violin, all of them defined.
+        axes: The axes, with the limits of the horizontal axis set.
+        rows: Colour and values of each violin, without NaN.
     """
     floor, beside = _FLOOR * float(np.ptp(axes.get_xlim())), axes.get_yaxis_transform()
     for row, violins in enumerate(rows):
         half = _HALF / len(violins)
         for k, (color, values) in enumerate(violins):
-            # Two share a base line, the first above it; others lie one below the other.
+            # Two violins share a base line, the first above it; more are stacked.
             base, sides = row + _HALF - half * (2 * k + 1), (-0.92 * half, 0.92 * half)
             if len(violins) == 2:
                 base, sides = row, (-_HALF * k, _HALF * (1 - k))
             middle = base + sum(sides) / 2
             values = values.astype(np.float64)
-            if len(values) < FEWEST:
+            if len(values) < MIN_FOR_DENSITY:
                 axes.plot(values, [middle] * len(values), "o", ms=4, mfc=color, mec=INK, mew=0.6)
             else:
                 grid, height = density(values, floor)
@@ -102,9 +102,9 @@ def draw_violins(axes: Axes, rows: Sequence[Sequence[tuple[str, Floats]]]) -> No
                 outline = np.r_[grid, grid[::-1], grid[0]], np.r_[low, high[::-1], low[0]]
                 axes.plot(*outline, color=INK, lw=0.7)
                 for share, style in ((0.25, ":"), (0.5, "-"), (0.75, ":")):
-                    at = np.quantile(values, share)
-                    ends = [np.interp(at, grid, low), np.interp(at, grid, high)]
-                    axes.plot([at] * 2, ends, style, color=INK, lw=1.1, solid_capstyle="butt")
+                    quantile = np.quantile(values, share)
+                    ends = [np.interp(quantile, grid, low), np.interp(quantile, grid, high)]
+                    axes.plot([quantile] * 2, ends, style, color=INK, lw=1.1, solid_capstyle="butt")
             count = axes.text(1.01, middle, f"n = {len(values):,}", transform=beside, va="center")
             count.set(fontsize=8, color=INK if len(values) else MUTED)
     axes.set_ylim(-_MARGIN, len(rows) - 1 + _MARGIN)
@@ -116,11 +116,11 @@ def draw_violins(axes: Axes, rows: Sequence[Sequence[tuple[str, Floats]]]) -> No
 def density(values: Floats, floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Gaussian kernel estimate with Scott's bandwidth, cut at the smallest and largest value.
 
-    Values, at least two, are counted in 1,024 cells first, so that a million of them cost no more
-    than a thousand. Values that are all equal get the smallest bandwidth, `floor`.
+    At least two values are counted in 1,024 cells first, so that the cost does not grow with their
+    number. The bandwidth is at least `floor`.
 
     Returns:
-        Where it is evaluated (P,), and the density there (P,).
+        The points of evaluation (P,), and the density there (P,).
     """
     width = max(float(np.std(values, ddof=1)) * len(values) ** -0.2, floor)
     low, high = float(values.min()), float(values.max())
@@ -137,7 +137,7 @@ def density(values: Floats, floor: float) -> tuple[NDArray[np.float64], NDArray[
 def draw_histograms(
     axes: Axes, values: Floats, groups: Sequence[Group], edges: NDArray[np.float64]
 ) -> None:
-    """Shares of each group's defined values by bin; outlines, so that no group hides another."""
+    """Shares of each group's defined values by bin, with outlines so that no group is hidden."""
     for group in groups:
         defined = values[group.members & ~np.isnan(values)]
         shares = np.histogram(defined, edges)[0] / max(len(defined), 1)

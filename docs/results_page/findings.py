@@ -1,4 +1,4 @@
-"""What the page finds in its tables: the sentences of `findings.md.jinja` that its tables bear out."""
+"""The findings of the page: the sentences of `findings.md.jinja` that its tables support."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _ANSWERS = {
     "Attention is not needed here": "shown not to be needed",
     "Attention is not shown to be needed here": "not shown to be needed",
 }
-_REFUSED = re.compile(r"<!-- refused: (.*?) -->", re.DOTALL)
+_REFUSED = re.compile(r"<!--\s+refused:\s+(.*?)\s+-->", re.DOTALL)  # may be wrapped
 _NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 _WRAPPED: dict[str, Any] = {"width": 105, "break_long_words": False, "break_on_hyphens": False}
 
 
 class Cell:
-    """A figure of a table.
+    """A parsed cell of a table.
 
     Attributes:
-        number: The first number of the cell as it is written, `nan` where it has none.
-        ends: Ends of its interval as they are written, `nan` where it has none.
-        value, low, high: The number and the ends.
-        above, below, open: Whether the interval is above 0, below 0, or holds 0.
-        deviation: What stands behind ±, 0 where nothing does.
-        count: The last integer: of a cell of seeds, how many trained models they are.
+        number: The first number of the cell as written, `nan` if it has none.
+        ends: Ends of its interval as written, `nan` if it has none.
+        value, low, high: The number and the ends as floats.
+        above, below, open: Whether the interval is above 0, below 0, or contains 0.
+        deviation: The number after ±, 0 if there is none.
+        count: The last integer; in a cell of seeds the number of trained models.
     """
 
     def __init__(self, text: str) -> None:
@@ -69,30 +69,30 @@ class Cell:
 
 
 class Tables(dict[str, str]):
-    """What stands in each place of the page, by its name; the tables are read by row and column."""
+    """The content of each place of the page, by its name, with access by row and column."""
 
     def rows(self, name: str, *words: str) -> list[dict[str, str]]:
-        """The rows of a table by column; a column whose name occurs again is `NAME 2`.
+        """The rows of a table by column; the second column of a name is `NAME 2`.
 
-        An empty first cell is that of the row above.
+        An empty first cell is filled from the row above.
 
         Args:
             name: The table.
-            words: Each is a cell of the rows that are wanted, or a cell begins with it and a
+            words: Select rows in which, for each word, a cell equals it or begins with it and a
                 semicolon.
 
         Raises:
             InputError: No row has these words.
         """
         lines = [line for line in self[name].splitlines() if line.startswith("|")]
-        head, _, *found = ([cell.strip() for cell in line[1:-2].split(" | ")] for line in lines)
+        head, _, *body = ([cell.strip() for cell in line[1:-2].split(" | ")] for line in lines)
         counts = (head[: place + 1].count(title) for place, title in enumerate(head))
         names = [f"{x} {n}" if n > 1 else x for x, n in zip(head, counts, strict=True)]
-        for above, row in pairwise(found):
+        for above, row in pairwise(body):
             row[0] = row[0] or above[0]
         rows = [
             dict(zip(names, row, strict=True))
-            for row in found
+            for row in body
             if all(any(f"{cell};".startswith(f"{word};") for cell in row) for word in words)
         ]
         if words and not rows:
@@ -100,30 +100,30 @@ class Tables(dict[str, str]):
         return rows
 
     def cell(self, name: str, column: str, *words: str) -> Cell:
-        """A cell of the first row of some words; a column may be named by its beginning."""
+        """A cell of the first row selected by `words`; `column` may be a prefix."""
         row = self.rows(name, *words)[0]
         title = column if column in row else next(x for x in row if x.startswith(column))
         return Cell(row[title])
 
     def cells(self, name: str, column: str) -> dict[str, Cell]:
-        """A column by the first cell of each row, without what follows a semicolon there."""
+        """A column by the first cell of each row up to a semicolon."""
         first = [next(iter(row.values())) for row in self.rows(name)]
         return {x.partition(";")[0]: self.cell(name, column, x) for x in first}
 
     def answer(self, study: str) -> str:
-        """What a study's first verdict says of attention, or that seeds are few."""
-        said = re.match(r"\* \*\*.*?\?\*\* ([^:.]*)", self[f"{study}_verdict"])
-        return _ANSWERS.get(said[1] if said else "", "without enough seeds to say")
+        """The answer of a study's first verdict on attention, or that there are too few seeds."""
+        match = re.match(r"\* \*\*.*?\?\*\* ([^:.]*)", self[f"{study}_verdict"])
+        return _ANSWERS.get(match[1] if match else "", "without enough seeds to say")
 
 
-# What the conditions of sentences ask of the rows and cells of a table.
+# Filters for the conditions of sentences on the rows and cells of a table.
 _FILTERS: dict[str, Callable[..., Any]] = {
     "all": all,
     "cell": Cell,
     "share": lambda text: int(text.split()[0]) / int(text.split()[-1]),
     "figures": lambda row, start: [Cell(x).value for x in list(row.values())[start:] if x],
     "less": lambda rows, a, b: all(float(row[a]) < float(row[b]) for row in rows),
-    "below": lambda one, other: all(a < b for a, b in zip(one, other, strict=False)),
+    "below": lambda left, right: all(a < b for a, b in zip(left, right, strict=False)),
 }
 _TESTS = {"starting": str.startswith, "ending": str.endswith, "holding": str.__contains__}
 
@@ -131,40 +131,40 @@ _TESTS = {"starting": str.startswith, "ending": str.endswith, "holding": str.__c
 def findings(blocks: Mapping[str, str]) -> dict[str, str]:
     """The sentences of each place: a paragraph, or a list where its name ends in `findings`.
 
-    They rest on the tables and the studies' verdicts, by the name of their place.
+    `blocks` are the tables and the studies' verdicts, by the name of their place.
     """
     tables, folder = Tables(blocks), FileSystemLoader(Path(__file__).parent)
     by_answer: dict[str, list[str]] = {}  # corpora of classification
     for study, words in STUDIES.items():
         by_answer.setdefault(tables.answer(study), []).append(words)
     needed = "; ".join(
-        f"{said} on {' and '.join(filter(None, [', '.join(most), last]))}"
-        for said, (*most, last) in by_answer.items()
+        f"{answer} on {' and '.join(filter(None, [', '.join(most), last]))}"
+        for answer, (*most, last) in by_answer.items()
     )
     environment = Environment(loader=folder, undefined=StrictUndefined, autoescape=False)
     environment.filters |= _FILTERS
     environment.tests |= _TESTS
-    template, found = environment.get_template("findings.md.jinja"), {}
-    known = {name: getattr(tables, name) for name in ("rows", "cell", "cells", "answer")}
-    known["needed"] = f"Over the studies of classification attention is {needed}."
-    known["claim"] = claim
+    template, paragraphs = environment.get_template("findings.md.jinja"), {}
+    context = {name: getattr(tables, name) for name in ("rows", "cell", "cells", "answer")}
+    context["needed"] = f"Over the studies of classification attention is {needed}."
+    context["claim"] = claim
     for place, block in template.blocks.items():
-        lines = "".join(block(template.new_context(known))).splitlines()
-        said = [line.strip() for line in lines if line.strip()]
+        lines = "".join(block(template.new_context(context))).splitlines()
+        sentences = [line.strip() for line in lines if line.strip()]
         mark = "* " if place.endswith("s") else ""
-        found[place] = "".join(
+        paragraphs[place] = "".join(
             f"{textwrap.fill(mark + text, subsequent_indent=' ' * len(mark), **_WRAPPED)}\n"
-            for text in (said if mark else [" ".join(said)])
+            for text in (sentences if mark else [" ".join(sentences)])
         )
-    return found
+    return paragraphs
 
 
 def claim(holds: bool, caller: Callable[[], str]) -> str:
-    """A sentence on one line, or, where its tables do not bear it out, a mark that fails a check."""
+    """A sentence on one line, or, if unsupported by its tables, a mark that fails the check."""
     sentence = " ".join(caller().split())
     return sentence if holds else f"<!-- refused: {sentence} -->"
 
 
 def refused(page: str) -> list[str]:
-    """The sentences of a page that its records do not bear out."""
-    return [" ".join(found.split()) for found in _REFUSED.findall(page)]
+    """The sentences of a page that its records do not support."""
+    return [" ".join(sentence.split()) for sentence in _REFUSED.findall(page)]

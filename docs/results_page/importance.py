@@ -1,7 +1,7 @@
-"""Jain & Wallace's questions: does attention agree with other importance, and with itself?
+"""Jain & Wallace's questions: does attention agree with other importance, and between seeds?
 
-Tau with gradients and leave-one-out and between seeds, of SST by vectors, epoch and initial scale,
-and adversarial attention.
+Tau with gradients and leave-one-out and between seeds, for SST also by vectors, epoch and initial
+scale, and adversarial attention.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attnlight.errors import InputError
 from attnlight.records.parquet import read_table
 from attnlight.statistics import difference_of_groups, seeds_then_instances
 from attnlight.statistics.agreement import mean_over_pairs
-from results_page.kept import Kept
+from results_page.archive import Archive
 from results_page.tables import CLASSES, DASH, Row, interval, number
 
 _SIGNIFICANT = 0.05
@@ -29,8 +29,8 @@ PAIRS = {
 }
 P_VALUES = ("p_attention_input_gradient", "p_attention_loo")
 JS = ("worst_js", "worst_share", "search_js")
-AGREEMENT = "reliability.parquet"  # beside the kept runs of an experiment
-WITH_ITSELF = {  # columns of what `attnlight reliability` writes, and what the page calls them
+AGREEMENT = "reliability.parquet"  # beside the archived runs of an experiment
+WITH_ITSELF = {  # columns of the file that `attnlight reliability` writes, and their names
     "tau_attention": "attention with itself, across seeds",
     "tau_input_gradient": "gradient with itself, across seeds",
     "tau_loo": "leave-one-out with itself, across seeds",
@@ -42,14 +42,14 @@ ARMS = {
     _RANDOM: ("sst_bilstm", "sst_average"),
     _TRAINED: ("sst_bilstm_vectors", "sst_average_vectors"),
 }
-# Experiments whose vectors start from N(0, 0.1²); with _scale_0.3 behind the name, from N(0, 0.3²).
+# Experiments with vectors initialised from N(0, 0.1²); with suffix _scale_0.3, from N(0, 0.3²).
 SCALED = {
     "sst_bilstm": "BiLSTM",
     "sst_average": "average",
     "sst_average_scaled_dot": "average, scaled dot",
 }
 WIDER = "_scale_0.3"
-# Arm and encoder of each experiment whose tau is shown by epoch.
+# Arm and encoder of each experiment with a table of tau by epoch.
 _EPOCHS = {
     "sst_bilstm": (_RANDOM, "BiLSTM"),
     "sst_average": (_RANDOM, "average"),
@@ -58,7 +58,7 @@ _EPOCHS = {
     "sst_average_scaled_dot": (_RANDOM, "average, scaled dot"),
     f"sst_average_scaled_dot{WIDER}": ("random vectors, N(0, 0.3²)", "average, scaled dot"),
 }
-# What the page calls each of Jain & Wallace's experiments.
+# Names of Jain & Wallace's experiments on the page.
 MODELS = {
     f"{c}_{e}{end}": {"corpus": corpus, "encoder": encoder, "attention": attention}
     for c, corpus in {"sst": "SST", "imdb": "IMDb"}.items()
@@ -67,20 +67,20 @@ MODELS = {
 }
 
 
-def correlation(kept: Kept) -> Iterator[Row]:
-    """Tau of attention with either importance over all seeds, ours beside the published."""
+def correlation(archive: Archive) -> Iterator[Row]:
+    """Tau of attention with each importance over all seeds, with the published values."""
     for name, words in MODELS.items():
-        columns = kept[name].test("importance_correlation", partial=True)
+        columns = archive[name].test("importance_correlation", partial=True)
         seeds, texts = columns["prediction"].shape
         row: dict[str, object] = {**words, "seeds": seeds, "texts": texts}
         for pair in ("attention, gradient", "attention, leave-one-out"):
             (column, key), other = PAIRS[pair], pair.partition(", ")[2]
-            theirs = (figure or DASH for figure in kept.published["tau"][name][key])
+            published = (figure or DASH for figure in archive.published["tau"][name][key])
             by_seed = (number(mean, 2) for mean in np.nanmean(columns[column], axis=1))
             row |= {
                 f"tau with {other}": seeds_then_instances(columns[column]),
                 f"each seed#{other}": " / ".join(by_seed),
-                f"published#{other}": " / ".join(theirs),
+                f"published#{other}": " / ".join(published),
                 f"significant#{other}": significant(columns[column.replace("tau", "p", 1)]),
             }
         row["tau of the two importances"] = seeds_then_instances(columns["tau_input_gradient_loo"])
@@ -88,21 +88,24 @@ def correlation(kept: Kept) -> Iterator[Row]:
 
 
 def significant(p: NDArray[np.float64]) -> str | None:
-    """Share with p at most 0.05, (S, n), as it is and corrected (Benjamini & Hochberg) by seed.
+    """Share with p at most 0.05, (S, n), unadjusted and adjusted (Benjamini & Hochberg) by seed.
 
-    None where no p-value is defined.
+    None if no p-value is defined.
     """
-    known = [defined for run in p if len(defined := run[~np.isnan(run)])]
-    both = known, map(false_discovery_control, known)
-    shares = (np.mean([(run <= _SIGNIFICANT).mean() for run in runs]) for runs in both)
-    return " / ".join(f"{share:.2f}" for share in shares) if known else None
+    defined_by_run = [defined for run in p if len(defined := run[~np.isnan(run)])]
+    adjusted = [false_discovery_control(run) for run in defined_by_run]
+    shares = [
+        np.mean([(run <= _SIGNIFICANT).mean() for run in runs])
+        for runs in (defined_by_run, adjusted)
+    ]
+    return " / ".join(f"{share:.2f}" for share in shares) if defined_by_run else None
 
 
-def adversaries(kept: Kept) -> Iterator[Row]:
-    """The largest JS by predicted class: exact, as a share of its ceiling, and as searched."""
+def adversaries(archive: Archive) -> Iterator[Row]:
+    """Worst-case JS by predicted class: exact, as a share of its ceiling, and by search."""
     for name, words in MODELS.items():
-        columns = kept[name].test("adversarial_attention", partial=True)
-        theirs = kept.published["search_js"].get(name, [None, None])
+        columns = archive[name].test("adversarial_attention", partial=True)
+        published = archive.published["search_js"].get(name, [None, None])
         for place, predicted in enumerate(CLASSES):
             members = columns["prediction"] == place
             worst, share, searched = (
@@ -120,34 +123,36 @@ def adversaries(kept: Kept) -> Iterator[Row]:
                 "texts searched": f"{(~np.isnan(searched)).sum(axis=1).mean():,.0f}",
                 "JS of the search": seeds_then_instances(searched),
                 "exact less search": seeds_then_instances(worst - searched),
-                "search, published": theirs[place],
+                "search, published": published[place],
             }
 
 
-def reliability(kept: Kept, models: Mapping[str, Row] = MODELS) -> Iterator[Row]:
-    """How far seeds of each model agree: after its words a cell for each of `WITH_ITSELF`.
+def reliability(archive: Archive, models: Mapping[str, Row] = MODELS) -> Iterator[Row]:
+    """Agreement of each model's seeds: after its words a cell for each of `WITH_ITSELF`.
 
-    A cell holds the mean tau over pairs of seeds with an interval that resamples seeds and texts (of
-    two seeds texts alone), then the lowest and the highest pair; None where one seed was trained.
+    A cell is the mean tau over pairs of seeds with an interval that resamples seeds and texts (for
+    two seeds only texts), then the lowest and the highest pair; None for a single seed.
 
     Raises:
-        InputError: The runs compared are not those that were kept.
+        InputError: The compared runs are not the archived ones.
     """
     for experiment, words in models.items():
-        folders = kept[experiment].folders
+        folders = archive[experiment].folders
         path = folders[0].parent / AGREEMENT
         if not path.exists():
             yield words | {"seeds": 1, "texts": None} | dict.fromkeys(WITH_ITSELF.values())
             continue
-        held = read_table(path).to_pandas()
-        runs = [f"{kept[experiment].name}/{run.name}" for run in folders]
-        pairs = held[["first", "second"]].drop_duplicates().to_numpy()
+        agreement = read_table(path).to_pandas()
+        runs = [f"{archive[experiment].name}/{run.name}" for run in folders]
+        pairs = agreement[["first", "second"]].drop_duplicates().to_numpy()
         if [*map(tuple, pairs)] != [*combinations(runs, 2)]:
-            raise InputError(f"{path} compares other runs than those beside it; keep them again.")
-        index = held["index"].unique()
+            raise InputError(
+                f"{path} compares other runs than those beside it; archive them again."
+            )
+        index = agreement["index"].unique()
         row = words | {"seeds": len(runs), "texts": len(index)}
         for name, cell in WITH_ITSELF.items():
-            tau = held[name].to_numpy(np.float64).reshape(-1, len(index))
+            tau = agreement[name].to_numpy(np.float64).reshape(-1, len(index))
             by_pair = np.nanmean(tau, axis=1)
             ends = f", pairs {number(by_pair.min(), 2)} to {number(by_pair.max(), 2)}"
             mean = mean_over_pairs(tau, len(runs), index)
@@ -155,13 +160,13 @@ def reliability(kept: Kept, models: Mapping[str, Row] = MODELS) -> Iterator[Row]
         yield row
 
 
-def arms(kept: Kept) -> Iterator[Row]:
+def arms(archive: Archive) -> Iterator[Row]:
     """Tau of both encoders over seeds, their difference, and the published means."""
-    published = kept.published["tau_overall"]
+    published = archive.published["tau_overall"]
     for arm, names in ARMS.items():
-        both = [kept[name].test("importance_correlation") for name in names]
+        columns_by_encoder = [archive[name].test("importance_correlation") for name in names]
         for place, (pair, (column, key)) in enumerate(PAIRS.items()):
-            bilstm, average = (columns[column] for columns in both)
+            bilstm, average = (columns[column] for columns in columns_by_encoder)
             yield {
                 "arm": "" if place else arm,
                 "tau between": pair,
@@ -172,8 +177,8 @@ def arms(kept: Kept) -> Iterator[Row]:
                 "BiLSTM, published": published["bilstm"][key],
                 "average, published": published["average"][key],
             }
-        # How far each score agrees with itself across seeds: without it a tau means little.
-        bilstm, average = reliability(kept, {name: {} for name in names})
+        # Agreement of each score across seeds, the scale on which to read a tau.
+        bilstm, average = reliability(archive, {name: {} for name in names})
         for words in WITH_ITSELF.values():
             yield {
                 "tau between": words,
@@ -184,29 +189,29 @@ def arms(kept: Kept) -> Iterator[Row]:
             }
 
 
-def by_epoch(kept: Kept) -> Iterator[Row]:
-    """Tau on validation by epoch of training, mean over the seeds that trained as long."""
+def by_epoch(archive: Archive) -> Iterator[Row]:
+    """Tau on validation by epoch of training, mean over the seeds that reached the epoch."""
     for name, words in _EPOCHS.items():
         for place, column in enumerate(("input_gradient", "loo")):
             curve = f"importance_correlation/tau_attention_{column}"
             arm, encoder = ("", "") if place else words
             row = {"arm": arm, "encoder": encoder, "attention with": column.replace("_", " ")}
-            for epoch, known in kept[name].curves[curve].groupby("epoch"):
-                row[str(epoch + 1)] = f"{known.mean():.2f} ({known.count()})"
+            for epoch, taus in archive[name].curves[curve].groupby("epoch"):
+                row[str(epoch + 1)] = f"{taus.mean():.2f} ({taus.count()})"
             yield row
 
 
-def by_scale(kept: Kept) -> Iterator[Row]:
-    """Tau of each encoder for each scale of the random vectors that training starts from."""
+def by_scale(archive: Archive) -> Iterator[Row]:
+    """Tau of each encoder for each initial scale of the random vectors."""
     for base, encoder in SCALED.items():
         for scale, name in (("0.1", base), ("0.3", base + WIDER)):
-            columns = kept[name].test("importance_correlation")
-            best = kept[name].curves["accuracy"].groupby("seed").max()
+            columns = archive[name].test("importance_correlation")
+            best = archive[name].curves["accuracy"].groupby("seed").max()
             yield {
                 "encoder": encoder,
                 "initial scale": scale,
                 "seeds": len(best),
-                "epochs chosen": " / ".join(str(epoch + 1) for epoch in kept[name].chosen),
+                "epochs chosen": " / ".join(str(epoch + 1) for epoch in archive[name].chosen),
                 "validation accuracy": f"{best.mean():.3f} ± {best.std():.3f}",
                 **{f"tau, {pair}": with_deviation(columns[x]) for pair, (x, _) in PAIRS.items()},
             }
@@ -214,5 +219,5 @@ def by_scale(kept: Kept) -> Iterator[Row]:
 
 def with_deviation(tau: NDArray[np.float64]) -> str:
     """Mean of tau (S, n) with its interval over seeds and texts, ± the deviation over seeds."""
-    found = interval(seeds_then_instances(tau))
-    return found if len(tau) == 1 else f"{found} ± {np.nanmean(tau, axis=1).std(ddof=1):.2f}"
+    mean = interval(seeds_then_instances(tau))
+    return mean if len(tau) == 1 else f"{mean} ± {np.nanmean(tau, axis=1).std(ddof=1):.2f}"

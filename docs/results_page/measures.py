@@ -1,4 +1,4 @@
-"""Statistics of the page, each tested against another way to it."""
+"""Statistics of the page, each tested against an independent computation."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from attnlight.statistics.bootstrap import CONFIDENCE, resampled_counts
 from results_page.tables import Resampled
 
 Values = NDArray[np.floating]
-TIE = 1e-5  # of an instance's largest score; what is closer is a tie (design: rounding orders nothing)
+TIE = 1e-5  # tolerance of ties, relative to the largest score: rounding must not order items
 
 
 def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
-    """Share of pairs of a positive and a negative that each run orders rightly, ties half.
+    """Share of pairs of a positive and a negative that each run orders correctly, ties half.
 
     Args:
         label: 1 for a positive, (n,).
-        scores: What orders them under each run, (S, n).
+        scores: Scores of each run, (S, n).
     """
-    # How often each text counts: once, then as each resample draws it.
+    # Count of each text: 1, then its count in each resample.
     counts = np.concatenate([np.ones((1, len(label)), np.uint8), resampled_counts(len(label))])
     areas = []
     for score in scores:
         order = np.argsort(score)
-        starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf) > 0)  # of each run of ties
+        starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf) > 0)  # of each group of ties
         positive, negative = (
             np.add.reduceat(counts[:, order] * members[order], starts, axis=1, dtype=np.int64)
             for members in (label == 1, label != 1)
@@ -33,8 +33,8 @@ def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
         below = negative.cumsum(axis=1) - negative / 2
         pairs = positive.sum(axis=1) * negative.sum(axis=1)
         areas.append((positive * below).sum(axis=1) / pairs)
-    held, *drawn = np.stack(areas, axis=1)
-    return held, np.array(drawn)
+    observed, *resampled = np.stack(areas, axis=1)
+    return observed, np.array(resampled)
 
 
 def resampled_quantile(values: Values, level: float | Values = 0.5) -> Resampled:
@@ -43,12 +43,12 @@ def resampled_quantile(values: Values, level: float | Values = 0.5) -> Resampled
     The level may differ by run, (S,).
     """
     values, levels = values.astype(np.float64), np.broadcast_to(level, len(values))
-    n, held, drawn = values.shape[1], [], []
+    n, observed, resampled = values.shape[1], [], []
     for run, share in zip(values, levels, strict=True):
         place = share * (n - 1)
-        # How many of the k smallest are drawn varies by sqrt(k (1 - k / n)): look 8 of these away.
-        away = int(8 * np.sqrt(n * share * (1 - share))) + 8
-        start, stop = max(0, int(place) - away), int(place) + away
+        # The count of the k smallest has a deviation of sqrt(k (1 - k / n)): search 8 of these.
+        margin = int(8 * np.sqrt(n * share * (1 - share))) + 8
+        start, stop = max(0, int(place) - margin), int(place) + margin
         counts = resampled_counts(n)[:, order := np.argsort(run)]
         before = counts[:, :start].sum(axis=1, dtype=np.int32)[:, None]
         ends = before + counts[:, start:stop].cumsum(axis=1, dtype=np.int32)
@@ -56,23 +56,23 @@ def resampled_quantile(values: Values, level: float | Values = 0.5) -> Resampled
             run[order][start + (ends > rank).argmax(axis=1)]
             for rank in (np.floor(place), np.ceil(place))
         )
-        held.append(np.quantile(run, share))
-        drawn.append(low + (high - low) * (place % 1))
-    return np.array(held), np.stack(drawn, axis=1)
+        observed.append(np.quantile(run, share))
+        resampled.append(low + (high - low) * (place % 1))
+    return np.array(observed), np.stack(resampled, axis=1)
 
 
 def average_precision(score: Values, relevant: NDArray[np.bool_]) -> float:
     """Area under the precision-recall curve, sum of (recall gained) x precision over thresholds.
 
-    Items whose scores tie pass the threshold together, so that a constant score gets the base
-    rate whatever the order of the items.
+    Items with tied scores pass the threshold together, so that a constant score gets the base rate
+    in any order of the items.
 
     Args:
         score: Score of each item, (N,).
-        relevant: Which items are to be found, (N,).
+        relevant: Mask of the relevant items, (N,).
 
     Returns:
-        The area in (0, 1]; NaN where nothing is to be found.
+        The area in (0, 1]; NaN if no item is relevant.
     """
     if not relevant.any():
         return float("nan")
@@ -86,9 +86,9 @@ def average_precision(score: Values, relevant: NDArray[np.bool_]) -> float:
 def median_interval(values: Values) -> tuple[float, float]:
     """95 % percentile bootstrap of a median, in the limit of infinitely many resamples.
 
-    The m-th smallest of a resample of n values is at most the k-th smallest of them with the
-    probability that at least m of n draws are among those k. Of an even number of values the lower
-    middle one counts at the lower end and the upper one at the upper end.
+    The m-th smallest of a resample of n values is at most the k-th smallest value with the
+    probability that at least m of n draws are among the k smallest. For even n the lower of the two
+    middle values gives the lower end and the upper one the upper end.
 
     Args:
         values: The values (n,), all defined.

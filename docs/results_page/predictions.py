@@ -1,4 +1,4 @@
-"""How well classifiers and taggers predict, and how far shuffling attention moves predictions."""
+"""Quality of classifiers and taggers, and the effect of shuffling attention on predictions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from attnlight.records import read_metadata
 from attnlight.statistics.bootstrap import resampled_ratios
 from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.seed_bootstrap import resampled_means
-from results_page.kept import Experiment, Kept
+from results_page.archive import Archive, Experiment
 from results_page.measures import resampled_auroc, resampled_quantile
 from results_page.planted import NAMES
-from results_page.tables import CLASSES, Resampled, Row, of_means, over_seeds
+from results_page.tables import CLASSES, Resampled, Row, mean_over_seeds, over_seeds
 
 TEXT = {
     "sst_bilstm": "SST, sentences",
@@ -23,7 +23,7 @@ TEXT = {
     "imdb_bilstm": "IMDb, 7 to 399 words",
 }
 MEASURES = {"accuracy": "accuracy", "f1": "F1 of the positive class", "auroc": "AUROC"}
-# Curves on validation, and what the page calls them.
+# Curves on validation, and their names on the page.
 _CURVES = {
     "accuracy": "accuracy",
     "auroc": "AUROC",
@@ -35,7 +35,7 @@ _CURVES = {
 _BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
 _EDGES = (0.25, 0.5, 0.75)
 _FEW, _POS = "words, four suffixes, case", "words, four suffixes, case, POS tags"
-# What each tagger is, and what it reads.
+# Model and input features of each tagger.
 TAGGERS = {
     "conll2000_study": ("`study`: the released encoder", _POS),
     "conll2000_study_no_pos": ("`study`", _FEW),
@@ -47,7 +47,7 @@ TAGGERS = {
 
 @cache
 def measured(experiment: Experiment, measure: str) -> Resampled:
-    """One of `MEASURES` on the test split; F1 is the mean over classes where there are several."""
+    """One of `MEASURES` on the test split; F1 is the mean over classes if there are several."""
     columns = experiment.test("predictions")
     label, prediction = columns["label"], columns["prediction"]
     if measure == "auroc":
@@ -57,14 +57,14 @@ def measured(experiment: Experiment, measure: str) -> Resampled:
     return resampled_f1(prediction, label, int(max(label.max(), prediction.max())) + 1)
 
 
-def accuracy(kept: Kept) -> Iterator[Row]:
-    """Ours beside the published figures."""
-    sources = {"here": "here"} | kept.published["sources"]
+def accuracy(archive: Archive) -> Iterator[Row]:
+    """Our figures and the published ones."""
+    sources = {"here": "here"} | archive.published["sources"]
     for name, corpus in TEXT.items():
-        texts, seeds = np.bincount(kept[name].test("predictions")["label"]), kept[name].seeds
+        texts, seeds = np.bincount(archive[name].test("predictions")["label"]), archive[name].seeds
         ours = {"source": "here", "texts": texts, "seeds": len(seeds)}
-        ours |= {measure: over_seeds(measured(kept[name], measure)) for measure in MEASURES}
-        for place, figures in enumerate([ours, *kept.published["accuracy"].get(name, ())]):
+        ours |= {measure: over_seeds(measured(archive[name], measure)) for measure in MEASURES}
+        for place, figures in enumerate([ours, *archive.published["accuracy"].get(name, ())]):
             texts = " / ".join(map("{:,}".format, figures.get("texts", ())))
             yield {
                 "corpus": "" if place else corpus,
@@ -75,14 +75,14 @@ def accuracy(kept: Kept) -> Iterator[Row]:
             }
 
 
-def runs(kept: Kept, *, last: bool = False) -> Iterator[Row]:
-    """Every run: what the epoch that validation chose gave on the test split.
+def runs(archive: Archive, *, last: bool = False) -> Iterator[Row]:
+    """Every run: results of the epoch chosen on validation, on the test split.
 
-    With `last` it stands beside the last epoch, both on validation.
+    With `last` results of the chosen and of the last epoch, both on validation.
     """
     for name, corpus in TEXT.items():
-        for place, seed in enumerate(kept[name].seeds):
-            curves, epoch = kept[name].curves.loc[seed], kept[name].chosen[seed]
+        for place, seed in enumerate(archive[name].seeds):
+            curves, epoch = archive[name].curves.loc[seed], archive[name].chosen[seed]
             row = {"corpus": "" if place else corpus, "seed": seed}
             if last:
                 row["epoch, chosen / last"] = f"{epoch + 1} / {len(curves)}"
@@ -94,29 +94,29 @@ def runs(kept: Kept, *, last: bool = False) -> Iterator[Row]:
                 row["validation accuracy"] = curves.at[epoch, "accuracy"]
                 row["validation AUROC"] = curves.at[epoch, "auroc"]
                 for measure, words in MEASURES.items():
-                    row[f"test {words}"] = measured(kept[name], measure)[0][place]
+                    row[f"test {words}"] = measured(archive[name], measure)[0][place]
             yield row
 
 
-def permutation(kept: Kept) -> Iterator[Row]:
-    """How far shuffling attention moves the prediction, over all texts."""
+def permutation(archive: Archive) -> Iterator[Row]:
+    """Change of the prediction when attention is shuffled, over all texts."""
     for name, words in (TEXT | NAMES).items():
-        columns = kept[name].test("attention_permutation")
+        columns = archive[name].test("attention_permutation")
         tvd = columns["median_tvd"]
         yield {
             "corpus": words,
             "texts": len(columns["index"]),
-            "maximum attention, mean": of_means(columns["max_attention"]),
+            "maximum attention, mean": mean_over_seeds(columns["max_attention"]),
             "median TVD, median over texts": over_seeds(resampled_quantile(tvd)),
-            "median TVD, mean over texts": of_means(tvd),
-            "flip rate, mean": of_means(columns["flip_rate"]),
+            "median TVD, mean over texts": mean_over_seeds(tvd),
+            "flip rate, mean": mean_over_seeds(columns["flip_rate"]),
         }
 
 
-def bins(kept: Kept) -> Iterator[Row]:
+def bins(archive: Archive) -> Iterator[Row]:
     """Medians by bin of maximum attention and predicted class, a column per seed."""
-    for name, theirs in kept.published["median_tvd"].items():
-        columns = kept[name].test("attention_permutation")
+    for name, published in archive.published["median_tvd"].items():
+        columns = archive[name].test("attention_permutation")
         places = np.digitize(columns["max_attention"], _EDGES)
         for predicted, place in np.ndindex(len(CLASSES), len(_BINS)):
             members = (columns["prediction"] == predicted) & (places == place)
@@ -124,41 +124,41 @@ def bins(kept: Kept) -> Iterator[Row]:
                 "corpus": "" if place else TEXT[name],
                 "predicted": "" if place else CLASSES[predicted],
                 "maximum attention": _BINS[place],
-                "Jain & Wallace": theirs[predicted][place],
+                "Jain & Wallace": published[predicted][place],
             }
-            for run, seed in enumerate(kept[name].seeds):
-                own = columns["median_tvd"][run][members[run]]
-                median = f"{np.median(own):.3f} ({len(own):,})" if len(own) else None
+            for run, seed in enumerate(archive[name].seeds):
+                tvd = columns["median_tvd"][run][members[run]]
+                median = f"{np.median(tvd):.3f} ({len(tvd):,})" if len(tvd) else None
                 row[f"here, seed {seed}"] = median
             yield row
 
 
-def chunking(kept: Kept) -> Iterator[Row]:
+def chunking(archive: Archive) -> Iterator[Row]:
     """Chunk F1 of taggers on the development sentences and on CoNLL-2000's official test split."""
-    (base,) = kept.published["chunk_f1"]["models"]["trained attention"]
+    (base,) = archive.published["chunk_f1"]["models"]["trained attention"]
     for name, (model, reads) in TAGGERS.items():
-        columns = kept[name].test("predictions")
-        best = kept[name].curves["f1"].groupby("seed").max()
+        columns = archive[name].test("predictions")
+        best = archive[name].curves["f1"].groupby("seed").max()
         yield {
             "model": model,
             "reads": reads,
             "seeds": len(best),
             "F1, development": best.mean(),
-            "F1, test": over_seeds(chunk_f1(kept[name])),
+            "F1, test": over_seeds(chunk_f1(archive[name])),
             "token accuracy, test": (columns["prediction"] == columns["label"]).mean(),
             "paper": base if name == "conll2000_study" else None,
         }
 
 
 def chunk_f1(experiment: Experiment) -> Resampled:
-    """Chunk F1 of each run, 2 x right / (found + there), as it is and with sentences resampled."""
+    """Chunk F1 of each run, 2 x correct / (predicted + gold), observed and by resample."""
     columns = experiment.test("predictions")
     classes = read_metadata(experiment.folders[0] / "records/test/predictions.parquet")["classes"]
     label, starts = columns["label"], np.flatnonzero(np.diff(columns["index"], prepend=-1))
     chunks, counts = problem_class("tagging").chunks, []
     for prediction in columns["prediction"]:
-        there, found, right = chunks(label, prediction, starts, classes, "tokens")
-        both = np.stack([2.0 * right, np.add(there, found, dtype=float)])
-        counts.append(np.add.reduceat(both, starts, axis=1))
+        gold, predicted, correct = chunks(label, prediction, starts, classes, "tokens")
+        counts_by_token = np.stack([2.0 * correct, np.add(gold, predicted, dtype=float)])
+        counts.append(np.add.reduceat(counts_by_token, starts, axis=1))
     tops, bottoms = np.stack(counts, axis=2)
     return resampled_ratios(tops, bottoms)

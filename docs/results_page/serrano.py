@@ -1,4 +1,4 @@
-"""Serrano & Smith's six architectures on three corpora, and what each ranking of items removes."""
+"""Serrano & Smith's six architectures on three corpora, and the erasures of each ranking."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from attnlight.report import erasure
 from attnlight.report.erasure import ALL, ORDERS, SCORES
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means, percentile_interval
 from attnlight.statistics.paired import ratio_of_shares
-from results_page.kept import Kept
+from results_page.archive import Archive
 from results_page.measures import resampled_quantile
 from results_page.predictions import measured
 from results_page.tables import Row, interval, number, over_seeds
 
 _NEXT = {"rnn": "conv", "conv": "none"}  # the encoder that a step leads to
-# What becomes of texts that a ranking never flips, as the page says it.
-NEVER: dict[erasure.Never, str] = {"listwise": "left out", "one": "as 1"}
-# Columns of their records, beside the keys.
+# Names on the page of how texts count that a ranking never flips.
+NEVER: dict[erasure.NeverFlipPolicy, str] = {"listwise": "left out", "one": "as 1"}
+# Columns of their records besides the keys.
 _DRAWN = ("flip_other_drawn_attention", "delta_js_drawn_attention")
 ERASURE = (*(f"flip_top_{score}" for score in SCORES), *_DRAWN)
 REMOVAL = (
@@ -32,11 +32,11 @@ REMOVAL = (
     *(f"removed_count_{name}" for name in ORDERS),
     *(f"{part}_{name}" for part in ("removed_mass", "needs_all", "never_flips") for name in ALL),
 )
-# What `python -m tests.benchmarks.several_classes RUN` writes into a run folder.
+# The file that `python -m tests.benchmarks.several_classes RUN` writes into a run folder.
 WORST_CASE = "worst_case.parquet"
-# JS in nats that counts as nothing found; the least gain that is no rounding.
-_NOTHING, _GAIN = 0.01, 1e-6
-# What the page, like the paper, calls each experiment's corpus and architecture.
+# JS in nats below which no divergence was found; smallest gain above rounding error.
+_NEAR_ZERO, _GAIN = 0.01, 1e-6
+# Names of each experiment's corpus and architecture, as in the paper.
 _CORPORA = {"yelp": "Yelp", "20_newsgroups": "20 Newsgroups", "ag_news": "AG News"}
 MODELS = {
     f"{c}_{k}_{e}": {"corpus": corpus, "model": f"{kind}{encoder}"}
@@ -47,19 +47,19 @@ MODELS = {
 
 
 class Case:
-    """What a claim may be made of: a model, or the step from one encoder to the next.
+    """The subject of a claim: a model, or the step from one encoder to the next.
 
     Args:
         words: The corpus and the model or models.
-        values: What is averaged over texts: a column for each measure, named with its ranking and
-            what texts that never flip count as, where it has them; NaN where a text does not count.
+        values: Values by text: a column for each measure, named with its ranking and the policy for
+            texts that never flip, where these apply; NaN where a text does not count.
 
     Attributes:
-        encoder: Whether the model has one, or that which the step leads to.
-        estimates: Mean of each column, all on the same resamples of the texts. Of a model also
-            `ratio`: how many times as often a ranking needs fewer items than attention as the
-            reverse; `shift`: median of the attention that attention removes less another ranking's;
-            `box`: median fraction that attention removes less the upper quartile of the gradient's.
+        encoder: Whether the model, or the second model of the step, has an encoder.
+        estimates: Mean of each column, all on the same resamples of the texts. For a model also
+            `ratio`: frequency of a ranking needing fewer items than attention over the reverse;
+            `shift`: median mass removed by attention minus that of another ranking; `box`: median
+            fraction removed by attention minus the upper quartile of the gradient's.
     """
 
     def __init__(self, words: list[str], values: pd.DataFrame) -> None:
@@ -78,14 +78,14 @@ class Case:
             estimate = MeanInterval(np.nan, np.nan, np.nan, 0)
             if len(both):
                 levels = np.array([0.5, level])
-                (own, other), drawn = resampled_quantile(both.to_numpy().T, levels)
-                ends = percentile_interval(drawn[:, 0] - drawn[:, 1])
-                estimate = MeanInterval(float(own - other), *ends, len(both))
+                (attention, other), resampled = resampled_quantile(both.to_numpy().T, levels)
+                ends = percentile_interval(resampled[:, 0] - resampled[:, 1])
+                estimate = MeanInterval(float(attention - other), *ends, len(both))
             self.estimates[f"{measure} {score} {never}"] = estimate
 
 
 def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
-    """What a model's tests recorded, text by text, as a case.
+    """A model's test records as a case.
 
     Args:
         name: Its experiment, one of `MODELS`.
@@ -121,30 +121,30 @@ def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
     return Case([*MODELS[name].values()], pd.DataFrame(values, index=rows["index"]))
 
 
-def read_models(kept: Kept) -> dict[str, Case]:
-    """The models that were kept, by experiment."""
-    found = {}
-    for name in (name for name in MODELS if name in kept):
-        columns = kept[name].test("single_erasure") | kept[name].test("decision_flip")
-        rows = {x: own if own.ndim == 1 else own[0].astype(float) for x, own in columns.items()}
+def read_models(archive: Archive) -> dict[str, Case]:
+    """The archived models, by experiment."""
+    models = {}
+    for name in (name for name in MODELS if name in archive):
+        columns = archive[name].test("single_erasure") | archive[name].test("decision_flip")
+        rows = {x: v if v.ndim == 1 else v[0].astype(float) for x, v in columns.items()}
         for ranking in ALL:
             count = "minimal_count" if ranking == "minimal" else f"removed_count_{ranking}"
             rows[f"removed_fraction_{ranking}"] = rows[count] / rows["length"]
-        found[name] = model_case(name, rows)
-    return found
+        models[name] = model_case(name, rows)
+    return models
 
 
 def cases(models: Mapping[str, Case]) -> dict[str, dict[str, Case]]:
-    """All models; those with an encoder and without; steps from rnn to conv and to no encoder.
+    """Cases by set: all models, with an encoder, without, and steps from rnn to conv to no encoder.
 
-    A step is how much less of a text a ranking removes under the second encoder, texts paired.
+    A step is the paired decrease, over texts, of the fraction that a ranking removes.
 
     Raises:
         InputError: The two models of a step were tested on different texts.
     """
-    found: dict[str, dict[str, Case]] = {"models": {}, "encoder": {}, "none": {}, "steps": {}}
+    groups: dict[str, dict[str, Case]] = {"models": {}, "encoder": {}, "none": {}, "steps": {}}
     for name, first in models.items():
-        found["models"][name] = found["encoder" if first.encoder else "none"][name] = first
+        groups["models"][name] = groups["encoder" if first.encoder else "none"][name] = first
         stem, _, encoder = name.rpartition("_")
         second = models.get(f"{stem}_{_NEXT.get(encoder)}")
         if second is None:
@@ -154,33 +154,33 @@ def cases(models: Mapping[str, Case]) -> dict[str, dict[str, Case]]:
             raise InputError(f"{words}: the runs were tested on different texts.")
         before, after = (case.values.filter(like="fraction ") for case in (first, second))
         falls = (before - after).rename(columns=lambda key: key.replace("fraction", "fall"))
-        found["steps"][name] = Case([first.words[0], words], falls)
-    return found
+        groups["steps"][name] = Case([first.words[0], words], falls)
+    return groups
 
 
-def accuracy(kept: Kept) -> Iterator[Row]:
-    """Accuracy beside the published, macro F1 and epochs."""
-    for name in (name for name in MODELS if name in kept):
-        curves, (epoch,) = kept[name].curves, kept[name].chosen
+def accuracy(archive: Archive) -> Iterator[Row]:
+    """Accuracy with the published values, macro F1 and epochs."""
+    for name in (name for name in MODELS if name in archive):
+        curves, (epoch,) = archive[name].curves, archive[name].chosen
         yield MODELS[name] | {
-            "test texts": len(kept[name].test("predictions")["label"]),
+            "test texts": len(archive[name].test("predictions")["label"]),
             "epoch chosen": f"{epoch + 1} of {len(curves)}",
-            "accuracy": over_seeds(measured(kept[name], "accuracy")),
-            "published": kept.published["serrano_accuracy"].get(name),
-            "macro F1": over_seeds(measured(kept[name], "f1")),
+            "accuracy": over_seeds(measured(archive[name], "accuracy")),
+            "published": archive.published["serrano_accuracy"].get(name),
+            "macro F1": over_seeds(measured(archive[name], "f1")),
         }
 
 
-def several_classes(kept: Kept) -> Iterator[Row]:
-    """Worst-case attention of models that were compared: linear programs beside what was before."""
+def several_classes(archive: Archive) -> Iterator[Row]:
+    """Worst-case attention of the compared models: by linear programs and by the former solver."""
     for name, words in MODELS.items():
-        path = kept.root / name / "seed0" / WORST_CASE
+        path = archive.root / name / "seed0" / WORST_CASE
         if not path.is_file():
             continue
         texts = pd.read_parquet(path).query("items > 1")  # attention on one item has no choice
         texts = texts.assign(gain=texts.now - texts.before)
         js = bootstrap_means(texts[["before", "now", "upper", "gain"]].to_numpy(), texts.index)
-        before, now, upper, gain = (interval(found, 3) for found in js)
+        before, now, upper, gain = (interval(mean, 3) for mean in js)
         yield words | {
             "texts": len(texts),
             "items": f"{texts['items'].median():.0f}",
@@ -189,8 +189,8 @@ def several_classes(kept: Kept) -> Iterator[Row]:
             "upper bound": upper,
             "texts improved": number((texts.gain > _GAIN).mean(), 2),
             "mean gain": gain,
-            "below 0.01 before": number((texts.before < _NOTHING).mean(), 2),
-            "now": number((texts.now < _NOTHING).mean(), 2),
+            "below 0.01 before": number((texts.before < _NEAR_ZERO).mean(), 2),
+            "now": number((texts.now < _NEAR_ZERO).mean(), 2),
             "ms a text before": f"{texts.before_ms.mean():.0f}",
             "now#ms": f"{texts.now_ms.mean():.0f}",
         }

@@ -1,7 +1,7 @@
-"""The tables of each kept study, ours beside the published.
+"""The tables of each archived study, with the published figures.
 
-`docs/results/studies/<name>/` holds a study's study.json and study.parquet and nothing else, so
-that `attnlight report` reads it too.
+`docs/results/studies/<name>/` contains only a study's study.json and study.parquet, so that
+`attnlight report` can read it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from attnlight.report.tables import Table, markdown_table
 from results_page.tables import DASH
 
 FOLDER = "studies"  # below docs/results
-# The published corpus of the experiments whose name starts so.
+# The published corpus by prefix of the experiment's name.
 CORPORA = {"sst_": "sst", "imdb_": "imdb", "20_newsgroups_sports_": "20_newsgroups_sports"}
-# What the curves of a study's conditions are of.
+# Columns from which the curves of a study's conditions are computed.
 CURVES = (
     *("run", "index", "tokens", "choices", "correct", "nll_gold"),
     *("attention_js_share", "prediction_tvd"),
@@ -37,15 +37,15 @@ _TABLE2 = {
 
 
 def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
-    """Tables and sentences of every kept study by the name of their place on the page.
+    """Tables and sentences of every archived study by the name of their place on the page.
 
-    They are `<study>_<table>` and `<study>_verdict`; the conditions of a study, kept as
-    `<study>-<condition>`, have one set together.
+    Places are `<study>_<table>` and `<study>_verdict`; the conditions of a study, archived as
+    `<study>-<condition>`, share one set.
 
     Raises:
         InputError: The files of a study are missing or damaged.
     """
-    found: dict[str, tuple[Mapping[str, Table], Mapping[str, Sequence[str]]]] = {}
+    reports: dict[str, tuple[Mapping[str, Table], Mapping[str, Sequence[str]]]] = {}
     compared: dict[str, dict[str, Path]] = {}
     for path in sorted(path.parent for path in folder.glob("*/study.json")):
         study = read_study(path)
@@ -53,36 +53,36 @@ def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
         if condition is None:
             estimates = Estimates(study)
             tables = with_published(study, study_tables(estimates), published)
-            found[path.name] = tables, verdicts(estimates)
+            reports[path.name] = tables, verdicts(estimates)
         else:
             compared.setdefault(path.name.removesuffix(f"-{condition}"), {})[condition] = path
     for name, folders in compared.items():
         collected = conditions.read_conditions(folders)
         answers = conditions.exclusivity_verdicts(collected)
-        found[name] = conditions.exclusivity_tables(collected), answers
+        reports[name] = conditions.exclusivity_tables(collected), answers
     blocks: dict[str, str] = {}
-    for name, (tables, answers) in found.items():
+    for name, (tables, answers) in reports.items():
         place = name.replace("-", "_")
-        for stem, one in tables.items():
-            note = f"\n{one.note}\n" if one.note else ""
-            blocks[f"{place}_{stem}"] = markdown_table(one.head, one.rows) + note
-        told = (f"* **{question}** {' '.join(said)}\n" for question, said in answers.items())
-        blocks[f"{place}_verdict"] = "".join(told)
+        for stem, table in tables.items():
+            note = f"\n{table.note}\n" if table.note else ""
+            blocks[f"{place}_{stem}"] = markdown_table(table.head, table.rows) + note
+        verdict = (f"* **{question}** {' '.join(answer)}\n" for question, answer in answers.items())
+        blocks[f"{place}_verdict"] = "".join(verdict)
     return blocks
 
 
 def with_published(
     study: Study, tables: Mapping[str, Table], published: Mapping[str, Any]
 ) -> dict[str, Table]:
-    """The tables of a study by the end of their place's name, with the published figures.
+    """The tables of a study by the suffix of their place's name, with the published figures.
 
-    Rows of Wiegreffe & Pinter for the study's corpus, and of Yang for taggers, stand below ours;
-    the former's guides are one more column.
+    Rows of Wiegreffe & Pinter for the study's corpus, and of Yang for taggers, are below ours; the
+    guides of the former are a further column.
     """
     pinter, quality = published["wiegreffe_pinter"], study.words.quality
     source = pinter["source"]
     corpus = next((name for stem, name in CORPORA.items() if study.experiment.startswith(stem)), "")
-    uniform, given, best = (
+    uniform, guide_f1, best = (
         pinter[part].get(corpus, {}) for part in ("base_uniform", "guides", "adversary")
     )
     below = [  # the table, the first cell and the others by heading
@@ -91,24 +91,24 @@ def with_published(
         if key in uniform
     ]
     if best:
-        # They take half of the total variation distance of two classes, so that their loss is half
-        # of ours at twice the lambda.
+        # Their loss has half of the total variation distance of two classes: their lambda
+        # corresponds to twice that value here.
         lam = f"{2 * float(best['lambda']):.3g}, the published λ = {best['lambda']} converted"
         figures = {quality: best["f1"], "TVD": best["tvd"], "JS": best["js"]}
         below.append(("table4", f"best adversary (KL, λ = {lam}; {source})", figures))
     for stem, models in published["chunk_f1"].items() if quality == "chunk F1" else ():
         for name, column in models.items():
             below += [(stem, f"{name} (Yang 2020)", {quality: f1}) for f1 in column]
-    found = {}
-    for stem, one in tables.items():
-        frame = pd.DataFrame(one.rows, columns=one.head)
-        if stem == "table3" and given:
+    result = {}
+    for stem, table in tables.items():
+        frame = pd.DataFrame(table.rows, columns=table.head)
+        if stem == "table3" and guide_f1:
             frame = frame.assign(
-                **{source: [given.get(name, DASH) for name in guides(study).get(None, {})]}
+                **{source: [guide_f1.get(name, DASH) for name in guides(study).get(None, {})]}
             )
         for place, label, figures in below:
             if place == stem:
                 frame.loc[len(frame)] = [label, *(figures.get(x, DASH) for x in frame.columns[1:])]
         place = "lambdas" if stem == "adversaries" and not study.losses else stem
-        found[place] = Table(one.title, [*frame.columns], frame.to_numpy().tolist(), one.note)
-    return found
+        result[place] = Table(table.title, [*frame.columns], frame.to_numpy().tolist(), table.note)
+    return result

@@ -1,4 +1,4 @@
-"""How the page writes numbers; its tables are the report's."""
+"""Tables of the page and the format of their numbers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from attnlight.statistics.seed_bootstrap import resampled_means
 
 DASH = "–"  # noqa: RUF001
 CLASSES = ("negative", "positive")
-# A statistic of S runs, (S,), and the same in each of B bootstrap resamples of the texts, (B, S),
-# on the draws of `attnlight.statistics.seed_bootstrap`.
+# A statistic of S runs, (S,), and its value in each of B bootstrap resamples of the texts, (B, S),
+# with the draws of `attnlight.statistics.seed_bootstrap`.
 Resampled = tuple[NDArray[np.float64], NDArray[np.float64]]
 Row = Mapping[str, object]  # cells by heading
 
@@ -24,11 +24,11 @@ def table(rows: Iterable[Row], left: int = 1) -> str:
     """A Markdown table, the first columns aligned left.
 
     Args:
-        rows: The cells of each row by heading: text as it is; counts with commas; a number with
-            three decimals; an estimate with its interval, two decimals each; None, or NaN, as a
-            dash. A cell that a row lacks is empty. What follows # in a heading is not shown, so
-            that two columns may have one heading.
-        left: How many columns are aligned left.
+        rows: The cells of each row by heading: text verbatim; counts with commas; a number with
+            three decimals; an estimate with its interval, two decimals each; None or NaN as a dash.
+            Missing cells are empty. Text after # in a heading is not shown, so that two columns may
+            have the same heading.
+        left: Number of columns aligned left.
     """
     rows = [*rows]
     head = list(dict.fromkeys(heading for row in rows for heading in row))
@@ -48,26 +48,26 @@ def _text(cell: object) -> str:
 
 
 def number(value: float | None, places: int = 3) -> str:
-    """So many decimals, nought without a sign; a dash where undefined."""
+    """The value with so many decimals, zero without a sign; a dash if undefined."""
     return DASH if pd.isna(value) else f"{round(value, places) + 0.0:.{places}f}"
 
 
-def interval(found: MeanInterval, places: int = 2) -> str:
-    """An estimate with its interval; a dash where undefined."""
-    if np.isnan(found.mean):
+def interval(estimate: MeanInterval, places: int = 2) -> str:
+    """An estimate with its interval; a dash if undefined."""
+    if np.isnan(estimate.mean):
         return DASH
-    mean, low, high = (number(value, places) for value in found[:3])
+    mean, low, high = (number(value, places) for value in estimate[:3])
     return f"{mean} [{low}, {high}]".replace("inf", "∞")
 
 
-def over_seeds(found: Resampled) -> str:
+def over_seeds(statistic: Resampled) -> str:
     """Mean over seeds, standard deviation over seeds, and interval over instances."""
-    values, drawn = found
-    low, high = percentile_interval(drawn.mean(axis=1))
+    values, resampled = statistic
+    low, high = percentile_interval(resampled.mean(axis=1))
     spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
     return f"{np.mean(values):.3f}{spread} [{low:.3f}, {high:.3f}]"
 
 
-def of_means(values: NDArray[np.floating]) -> str:
-    """`over_seeds` of means over the texts that are defined in every seed, (S, n)."""
+def mean_over_seeds(values: NDArray[np.floating]) -> str:
+    """`over_seeds` of means over the texts whose values (S, n) are defined in every seed."""
     return over_seeds(resampled_means(values[:, ~np.isnan(values).any(axis=0)].astype(np.float64)))

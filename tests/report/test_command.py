@@ -155,7 +155,7 @@ class TestPage:
         assert "AttentionClassifier (encoder bilstm, attention additive)" in text
         assert "trained on SetFit/sst5; tested on 60 instances of the test split" in text
         assert "Partial" not in text
-        assert "Does shuffling attention change what the model says?" in text
+        assert "Does shuffling attention change the prediction?" in text
         assert "Jain & Wallace (2019), section 4.2.1" in text
         assert f"attnlight report {folder}" in text
         assert "--experiment sst --run seed7-again" in text

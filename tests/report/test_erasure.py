@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from attnlight.report.erasure import (
     ALL,
     ORDERS,
-    Never,
+    NeverFlipPolicy,
     flipped_by_all,
-    known,
+    recorded_rankings,
     removed,
     sooner,
     steps,
@@ -31,7 +31,7 @@ def test_texts_that_every_ranking_flips() -> None:
 
 
 @pytest.mark.parametrize("never", ["listwise", "column", "one"])
-def test_what_becomes_of_texts_that_never_flip(never: Never) -> None:
+def test_what_becomes_of_texts_that_never_flip(never: NeverFlipPolicy) -> None:
     rows = rows_of("decision_flip", n=300)
     for name in ALL:
         found = removed(rows, "removed_mass", name, never)
@@ -49,7 +49,7 @@ def test_an_unknown_minimum_drops_nothing() -> None:
     rows = rows_of("decision_flip", n=200)
     for name in [n for n in rows if "minimal" in n or n.startswith("excess")]:
         rows[name] = np.full(200, np.nan, dtype=np.float32)
-    assert known(rows) == list(ORDERS)
+    assert recorded_rankings(rows) == list(ORDERS)
     assert flipped_by_all(rows).sum() > 50
 
 

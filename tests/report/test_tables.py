@@ -16,7 +16,7 @@ import pytest
 from attnlight.report.command import main
 from attnlight.report.figures import describe, descriptions, predictions, tables
 from attnlight.report.markup import render
-from attnlight.report.tables import Described, Table, estimate, number
+from attnlight.report.tables import RecordTable, Table, estimate, number
 from attnlight.statistics.bootstrap import MeanInterval
 from tests.report.fake import rows_of, write_run
 
@@ -150,7 +150,7 @@ def test_estimate() -> None:
     assert estimate(MeanInterval(*[float("nan")] * 3, 0)) == "\u2013"
 
 
-def make(rows: dict[str, Any], classes: list[str] | None) -> list[Described]:
+def make(rows: dict[str, Any], classes: list[str] | None) -> list[RecordTable]:
     """Two tables of a record of predictions."""
     counts = np.bincount(rows["prediction"], minlength=2)
     named = [[name, str(count)] for name, count in zip(classes or "ab", counts, strict=True)]

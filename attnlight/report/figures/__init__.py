@@ -1,10 +1,10 @@
-"""What each test shows of its record.
+"""Figures and tables of each test's record.
 
-`texts.yaml` describes each test by its name in snake case. Most have a module of that name:
-`draw(rows, classes)` gives the figure, `tables(rows, classes)` the test's own tables, each as its
-name in the file, its rows of cells, and what its title and note have in braces; `head` among these
-stands for headings that the file does not know. Besides what the file names, both read `index`,
-`position`, `prediction` and `max_attention`.
+`texts.yaml` describes each test by its name in snake case. Most tests have a module of that name:
+`draw(rows, classes)` returns the figure, `tables(rows, classes)` the tables, each as its name in the
+file, its rows of cells, and the fields of its title and note; a field `head` replaces the headings
+of the file. Besides the columns named in the file, both read `index`, `position`,
+`prediction` and `max_attention`.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from attnlight.report.violins import violins_by_max_attention
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
 _ALWAYS = ("index", "position", "prediction", "max_attention")
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a reader should know of a test: the keys of `texts.yaml`, which says what each holds.
+    """Texts of a test on the page: the keys of `texts.yaml`, documented there.
 
     Attributes:
         title: Its name in words.
-        columns: All that its figure and its tables read, measures included; None: not known.
+        columns: Columns that its figure and tables read, measures included; None if unknown.
     """
 
     title: str
@@ -54,19 +54,21 @@ class Description:
 
 @cache
 def descriptions() -> dict[str, Description]:
-    """What is known of each test, by its name in snake case."""
-    found = {}
+    """The description of each test, by its name in snake case."""
+    by_test = {}
     for test, texts in read_yaml(Path(__file__).with_name("texts.yaml")).items():
         measures = texts.setdefault("measures", {})
         for measure, words in texts.pop("by_ranking", {}).items():
-            measures |= {f"{measure}_{name}": f"{words}; by {said}" for name, said in WORDS.items()}
+            measures |= {
+                f"{measure}_{name}": f"{words}; by {label}" for name, label in WORDS.items()
+            }
         texts["columns"] = [*measures, *texts.get("columns", ())]
-        found[test] = Description(test.replace("_", " ").capitalize(), **texts)
-    return found
+        by_test[test] = Description(test.replace("_", " ").capitalize(), **texts)
+    return by_test
 
 
 def describe(test: str) -> Description:
-    """What is known of a test; its name alone where this package does not know it."""
+    """The description of a test; for an unknown test only its title."""
     return descriptions().get(test) or Description(test.replace("_", " ").capitalize())
 
 
@@ -76,63 +78,63 @@ def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure 
     Args:
         test: The test's name in snake case.
         rows: Columns of its record, (R,) or (R, K), NaN where undefined.
-        classes: Names of the classes; None numbers them.
+        classes: Names of the classes; None: their numbers.
 
     Returns:
-        The figure, or None for a test that has none or a record without rows.
+        The figure; None if the test has none or the record has no rows.
     """
-    known = describe(test)
-    if known.columns is None or not len(rows["index"]):
+    description = describe(test)
+    if description.columns is None or not len(rows["index"]):
         return None
-    # Figures know no direction of text: its controls would be drawn as boxes, or turn labels around.
+    # Matplotlib would draw direction controls as boxes or reverse labels.
     names = None if classes is None else [CONTROLS.sub("", name) for name in classes]
-    if known.violins:
-        return violins_by_max_attention(rows, **known.violins, classes=names)
+    if description.violins:
+        return violins_by_max_attention(rows, **description.violins, classes=names)
     figure: Figure | None = import_module(f"{__name__}.{test}").draw(rows, names)
     return figure
 
 
 def tables(test: str, rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
-    """A test's own tables, from what `draw` takes; none without rows or of a test without any."""
-    known, found = describe(test).tables, []
-    if known and len(rows["index"]):
+    """A test's tables, from the arguments of `draw`; empty without rows or tables."""
+    layouts, formatted = describe(test).tables, []
+    if layouts and len(rows["index"]):
         for name, lines, fields in import_module(f"{__name__}.{test}").tables(rows, classes):
-            title, note = (known[name][part].format(**fields) for part in ("title", "note"))
-            found.append(Table(title, fields.get("head") or known[name]["head"], lines, note))
-    return found
+            title, note = (layouts[name][part].format(**fields) for part in ("title", "note"))
+            formatted.append(Table(title, fields.get("head") or layouts[name]["head"], lines, note))
+    return formatted
 
 
 def figure_rows(
-    path: Path, columns: Sequence[str] | None = None, most: int = MOST_ROWS
+    path: Path, columns: Sequence[str] | None = None, max_rows: int = MAX_ROWS
 ) -> tuple[dict[str, NDArray[Any]], str]:
-    """Rows of a record that were measured, without those whose logits were not finite.
+    """Measured rows of a record; rows with non-finite logits are left out.
 
-    Of a record with more than a million rows only the rows of some texts are read, chosen by a
-    hash of their dataset index and never the first ones: corpora are sorted.
+    From a record with more than `max_rows` rows a sample of texts is read, chosen by a hash of the
+    dataset index rather than from the start, since corpora are sorted.
 
     Args:
         path: The record.
         columns: Columns to read besides `index`, `position`, `prediction` and `max_attention`,
-            where the record has them; None: all but lists of varying length.
-        most: About how many rows to read at most.
+            if the record has them; None: all except lists of varying length.
+        max_rows: Approximate maximum number of rows.
 
     Returns:
-        Columns (R,) or (R, K), and a sentence for the caption where rows were left out.
+        Columns (R,) or (R, K), and a sentence for the caption if only a sample was read.
     """
     from attnlight.data.selection import choose
 
-    held = record_columns(path)
-    wanted = [n for n, ragged in held.items() if not ragged] if columns is None else columns
-    names = [name for name in dict.fromkeys([*_ALWAYS, *wanted]) if name in held]
+    available = record_columns(path)
+    requested = [n for n, ragged in available.items() if not ragged] if columns is None else columns
+    names = [name for name in dict.fromkeys([*_ALWAYS, *requested]) if name in available]
     rows, texts = int(read_metadata(path)["rows"]), None
-    if rows > most:
-        found = [np.unique(piece["index"]) for piece in read_pieces(path, ["index"])]
-        every = np.unique(np.concatenate(found))
-        texts = choose(every, max(1, int(most / rows * len(every))), seed=0)
+    if rows > max_rows:
+        indices = [np.unique(piece["index"]) for piece in read_pieces(path, ["index"])]
+        all_texts = np.unique(np.concatenate(indices))
+        texts = choose(all_texts, max(1, int(max_rows / rows * len(all_texts))), seed=0)
     pieces = []
-    for piece in read_pieces(path, names, measured="prediction" in held):
+    for piece in read_pieces(path, names, measured="prediction" in available):
         chosen = slice(None) if texts is None else np.isin(piece["index"], texts)
         pieces.append({name: values[chosen] for name, values in piece.items()})
-    kept = {n: np.concatenate([piece[n] for piece in pieces] or [np.empty(0)]) for n in names}
-    shown = f"Shows {len(kept['index']):,} of {rows:,} rows, those of texts chosen by a hash."
-    return kept, "" if texts is None else shown
+    selected = {n: np.concatenate([piece[n] for piece in pieces] or [np.empty(0)]) for n in names}
+    note = f"Shows {len(selected['index']):,} of {rows:,} rows, those of texts chosen by a hash."
+    return selected, "" if texts is None else note

@@ -1,4 +1,4 @@
-"""The histogram and violins of Jain & Wallace for adversarial attention, and what bounds it."""
+"""The histogram and violins of Jain & Wallace for adversarial attention, and its frontier."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlight.report.style import INK, MUTED, Group, canvas, predicted_groups
-from attnlight.report.tables import Described, Rows, estimate, mean_cells, number, percent
+from attnlight.report.tables import RecordTable, Rows, estimate, mean_cells, number, percent
 from attnlight.report.violins import bins_height, draw_bins, draw_histograms
 
 if TYPE_CHECKING:
@@ -21,39 +21,39 @@ _POINTS = 200
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
-    """Histogram and violins of the largest divergence, and the frontier where the record has it."""
+    """Histogram and violins of the worst-case divergence, and the frontier if recorded."""
     measured = ~np.isnan(rows["worst_js"])
-    kept = {name: values[measured] for name, values in rows.items()}
-    kept = {name: values for name, values in kept.items() if not np.isnan(values).all()}
-    if "worst_js" not in kept:
+    columns = {name: values[measured] for name, values in rows.items()}
+    columns = {name: values for name, values in columns.items() if not np.isnan(values).all()}
+    if "worst_js" not in columns:
         return None
-    groups = predicted_groups(kept["prediction"], classes)
-    share = float(np.nanmean(kept["worst_share"])) if "worst_share" in kept else np.nan
-    heights = [2.5, bins_height(groups)] + [2.8] * ("frontier_js" in kept)
+    groups = predicted_groups(columns["prediction"], classes)
+    share = float(np.nanmean(columns["worst_share"])) if "worst_share" in columns else np.nan
+    heights = [2.5, bins_height(groups)] + [2.8] * ("frontier_js" in columns)
     with canvas(sum(heights), groups) as figure:
         top, below, *last = figure.subplots(len(heights), 1, height_ratios=heights)
         for axes in (top, below):
             axes.set(xlim=(-0.05, 0.7), xlabel="Largest divergence of attention (nats)")
-        draw_histograms(top, kept["worst_js"], groups, _EDGES)
-        if "search_js" in kept:
-            found = kept["search_js"][~np.isnan(kept["search_js"])]
-            bars = np.histogram(found, _EDGES)[0] / len(found)
+        draw_histograms(top, columns["worst_js"], groups, _EDGES)
+        if "search_js" in columns:
+            searched_js = columns["search_js"][~np.isnan(columns["search_js"])]
+            bars = np.histogram(searched_js, _EDGES)[0] / len(searched_js)
             top.stairs(bars, _EDGES, color=MUTED, ls="--", label="found by search, all classes")
             top.legend(loc="upper left")
         top.set_title(f"mean share of the largest divergence possible: {number(share)}", fontsize=9)
         top.set_ylabel("Share of texts")
         top.grid(axis="y")
-        draw_bins(below, kept["worst_js"], kept["max_attention"], groups)
+        draw_bins(below, columns["worst_js"], columns["max_attention"], groups)
         for axes in last:
-            _frontier(axes, kept)
+            _frontier(axes, columns)
     return figure
 
 
 def _frontier(axes: Axes, rows: Rows) -> None:
-    """The largest mean divergence at each mean change of the prediction, at 200 points."""
+    """Draw the maximum mean divergence against the mean change of the prediction."""
     from attnlight.statistics.frontier import EPSILONS, frontier
 
-    # Closer at the left, where the curve rises.
+    # Denser at the left, where the curve rises.
     points = EPSILONS[-2] * np.linspace(0, 1, _POINTS) ** 2
     js = np.interp(points, *frontier(rows["frontier_js"], np.array(EPSILONS)))
     axes.fill_between(points, js, 1.0, color=MUTED, alpha=0.15, linewidth=0)
@@ -63,8 +63,8 @@ def _frontier(axes: Axes, rows: Rows) -> None:
         ("search", "X", "found by search, mean"),
     ):
         if f"{name}_js" in rows:
-            at = [np.nanmean(rows[f"{name}_{what}"]) for what in ("tvd", "js")]
-            axes.plot(*at, marker, ms=8, mfc=INK, mec="white", mew=0.8, ls="", label=words)
+            point = [np.nanmean(rows[f"{name}_{measure}"]) for measure in ("tvd", "js")]
+            axes.plot(*point, marker, ms=8, mfc=INK, mec="white", mew=0.8, ls="", label=words)
     axes.axhline(np.log(2), color=MUTED, linewidth=0.8, linestyle="--")
     axes.set(xlim=(-0.01, points[-1]), ylim=(0, np.log(2) + 0.035))
     axes.set_xlabel("Mean total variation distance of the prediction")
@@ -72,22 +72,25 @@ def _frontier(axes: Axes, rows: Rows) -> None:
     axes.legend(loc="lower right")
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Described]:
-    """The largest divergence with its share, and the search against it on the same texts."""
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
+    """Worst-case divergence and its share of the maximum, and the search on the same texts."""
     groups = predicted_groups(rows["prediction"], classes)
-    everything = Group("all", INK, np.ones(len(rows["prediction"]), dtype=bool))
+    all_rows = Group("all", INK, np.ones(len(rows["prediction"]), dtype=bool))
     js = rows["worst_js"].astype(np.float64)
-    far = np.where(np.isnan(js), np.nan, js > _VERY_DIFFERENT)
-    asked = {"worst": [js, rows["worst_share"], far, rows["upper_js"]]}
+    different = np.where(np.isnan(js), np.nan, js > _VERY_DIFFERENT)
+    columns_by_table = {"worst": [js, rows["worst_share"], different, rows["upper_js"]]}
     if not np.isnan(rows.get("search_js", np.nan)).all():
         exact = np.where(np.isnan(rows["search_js"]), np.nan, js)
-        asked["search"] = [exact, *(rows[f"search_{name}"] for name in ("js", "gap", "tvd"))]
-    found: list[Described] = []
-    for table, columns in asked.items():
-        formats = [percent if column is far else estimate for column in columns]
+        columns_by_table["search"] = [
+            exact,
+            *(rows[f"search_{name}"] for name in ("js", "gap", "tvd")),
+        ]
+    result: list[RecordTable] = []
+    for table, columns in columns_by_table.items():
+        formats = [percent if column is different else estimate for column in columns]
         lines = []
-        for name, _, members in [everything, *groups] if len(groups) > 1 else [everything]:
-            own = [np.where(members, column, np.nan) for column in columns]
-            lines.append([name, *mean_cells(own, rows, formats)])
-        found.append((table, lines, {}))
-    return found
+        for name, _, members in [all_rows, *groups] if len(groups) > 1 else [all_rows]:
+            in_group = [np.where(members, column, np.nan) for column in columns]
+            lines.append([name, *mean_cells(in_group, rows, formats)])
+        result.append((table, lines, {}))
+    return result

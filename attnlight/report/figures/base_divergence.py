@@ -1,9 +1,9 @@
-"""How far a variant's attention and prediction are from its base's."""
+"""Divergence of a variant's attention and prediction from its base's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _DRAWN = ("attention_js", "prediction_tvd", "base_max_attention")
 _JS_LIMITS = (-0.035, np.log(2) + 0.035)
-_DRAWN_AS_VECTORS = 3_000  # points; more of them are one picture within the figure
+_MAX_VECTOR_POINTS = 3_000  # more points are rasterized
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
@@ -33,11 +33,10 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
         above.set_xlim(_JS_LIMITS)
         draw_bins(above, js, attention, groups)
         above.set(xlabel=label, ylabel="Maximum attention weight of the base")
-        alpha, many = float(np.clip(150 / len(js), 0.08, 0.7)), len(js) > _DRAWN_AS_VECTORS
-        for _, color, own in groups:
-            below.scatter(
-                tvd[own], js[own], s=9, color=color, alpha=alpha, linewidth=0, rasterized=many
-            )
+        dots: dict[str, Any] = {"s": 9, "linewidth": 0, "rasterized": len(js) > _MAX_VECTOR_POINTS}
+        dots["alpha"] = float(np.clip(150 / len(js), 0.08, 0.7))
+        for _, color, members in groups:
+            below.scatter(tvd[members], js[members], color=color, **dots)
         below.plot(tvd.mean(), js.mean(), "P", ms=8, mfc=INK, mec="white", mew=0.8)
         below.axhline(np.log(2), color=MUTED, linewidth=0.8, linestyle="--")
         below.set(xlim=(-0.03, 1.03), ylim=_JS_LIMITS, ylabel="Divergence of attention (nats)")

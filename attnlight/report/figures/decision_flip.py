@@ -1,4 +1,4 @@
-"""The box plots of Serrano & Smith for erasing a ranking from the top, beside the least that flips."""
+"""The box plots of Serrano & Smith for erasing items in the order of each ranking."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attnlight.report import erasure
 from attnlight.report.erasure import ORDERS, PAIRS, SCORES, WORDS
 from attnlight.report.style import GRID, INK, MUTED, POOLED, canvas, predicted_groups
 from attnlight.report.tables import (
-    Described,
+    RecordTable,
     Rows,
     class_name,
     estimate,
@@ -30,15 +30,15 @@ _COMPARED = (*PAIRS, *((name, "random_first") for name in SCORES))
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
-    """Boxes of what each ranking removes and of its excess, and how often it never flips."""
-    names = erasure.known(rows)[::-1]
+    """Boxes of each ranking's removals and excess over the minimum, and its rate of no flip."""
+    names = erasure.recorded_rankings(rows)[::-1]
     groups = predicted_groups(rows["prediction"], classes)
-    kept, among = int(erasure.flipped_by_all(rows).sum()), int((rows["length"] > 1).sum())
+    flipped, total = int(erasure.flipped_by_all(rows).sum()), int((rows["length"] > 1).sum())
     with canvas(5.6, groups) as figure:
         (fraction, mass), (excess, never) = figure.subplots(2, 2, sharey=True)
-        for axes, measure, what in ((fraction, "fraction", "items"), (mass, "mass", "attention")):
+        for axes, measure, unit in ((fraction, "fraction", "items"), (mass, "mass", "attention")):
             _boxes(axes, [erasure.removed(rows, f"removed_{measure}", name) for name in names])
-            axes.set(xlim=(-0.03, 1.03), xlabel=f"{what} removed (share)")
+            axes.set(xlim=(-0.03, 1.03), xlabel=f"{unit} removed (share)")
         excess.set_xlabel("items beyond the minimum")
         if "minimal" in names:
             _boxes(excess, [erasure.beyond_minimum(rows, name) for name in names])
@@ -61,13 +61,13 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
         fraction.set_ylim(-0.6, len(names) - 0.4)
         for axes in (mass, never):
             axes.tick_params(axis="y", length=0)
-        share = f" ({100 * kept / among:.1f} %)" if among else ""
-        fraction.set_title(f"flipped by all: {kept:,} of {among:,} texts{share}", loc="left")
+        share = f" ({100 * flipped / total:.1f} %)" if total else ""
+        fraction.set_title(f"flipped by all: {flipped:,} of {total:,} texts{share}", loc="left")
     return figure
 
 
 def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
-    """Lying boxes, one above the other, of what is defined."""
+    """Draw horizontal boxes of the defined values, from the bottom up."""
     from matplotlib.cbook import boxplot_stats
 
     for place, column in enumerate(columns):
@@ -84,19 +84,19 @@ def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
     axes.grid(axis="x")
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Described]:
-    """What is removed, which ranking flips sooner, who never flips, excess over the minimum."""
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
+    """Removals, comparisons of rankings, rates of no flip, and excess over the minimum."""
     from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
 
-    names = erasure.known(rows)
+    names = erasure.recorded_rankings(rows)
     never = {name: erasure.removed(rows, "never_flips", name, "column") for name in names}
-    several, kept = rows["length"] > 1, erasure.flipped_by_all(rows)
+    several, flipped = rows["length"] > 1, erasure.flipped_by_all(rows)
     removal, sooner, by_class, excess = [], [], [], []
     for name in names:
         measures = ("removed_fraction", "removed_mass", "needs_all")
         columns = [*(erasure.removed(rows, measure, name) for measure in measures), never[name]]
         removal.append([WORDS[name], *mean_cells(columns, rows)])
-    counts = {name: np.where(kept, erasure.steps(rows, name), np.nan) for name in ORDERS}
+    counts = {name: np.where(flipped, erasure.steps(rows, name), np.nan) for name in ORDERS}
     tests = [paired_wilcoxon(counts[first], counts[second]) for first, second in _COMPARED]
     for (first, second), p in zip(_COMPARED, holm([t.p_value for t in tests]), strict=True):
         flips = list(erasure.sooner(rows, first, second).T)
@@ -104,18 +104,18 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Described]:
         cells = [*mean_cells(flips, rows), estimate(ratio), probability(p)]
         sooner.append([f"{WORDS[first]} : {WORDS[second]}", *cells])
     for label in [None, *np.unique(rows["prediction"][several]).tolist()]:
-        own = several if label is None else several & (rows["prediction"] == label)
-        cells = mean_cells([np.where(own, never[name], np.nan) for name in names], rows)
+        members = several if label is None else several & (rows["prediction"] == label)
+        cells = mean_cells([np.where(members, never[name], np.nan) for name in names], rows)
         by_class.append([class_name(label, classes), *cells])
     for name in ORDERS if "minimal" in names else ():
         beyond = erasure.beyond_minimum(rows, name)
-        ends = np.nanquantile(beyond, [0.5, 0.9]) if kept.any() else [np.nan] * 2
-        none = np.where(np.isnan(beyond), np.nan, beyond == 0)
-        mean, share, n = mean_cells([beyond, none], rows, [estimate, percent])
+        ends = np.nanquantile(beyond, [0.5, 0.9]) if flipped.any() else [np.nan] * 2
+        no_excess = np.where(np.isnan(beyond), np.nan, beyond == 0)
+        mean, share, n = mean_cells([beyond, no_excess], rows, [estimate, percent])
         excess.append([WORDS[name], mean, *map(number, ends), share, n])
-    found: list[Described] = [
+    result: list[RecordTable] = [
         ("removed", removal, {}),
-        ("sooner", sooner, {"kept": int(kept.sum())}),
+        ("sooner", sooner, {"flipped": int(flipped.sum())}),
         ("never", by_class, {"head": ["predicted", *(WORDS[name] for name in names), "n"]}),
     ]
-    return [*found, ("excess", excess, {})] if excess else found
+    return [*result, ("excess", excess, {})] if excess else result

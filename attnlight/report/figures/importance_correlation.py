@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnlight.report.style import INK, canvas, predicted_groups
-from attnlight.report.tables import Described, Rows, class_name, number
+from attnlight.report.tables import RecordTable, Rows, class_name, number
 from attnlight.report.violins import draw_histograms
 
 if TYPE_CHECKING:
@@ -28,38 +28,38 @@ PAIRS = (
     ("input_gradient_attached", "loo"),
 )
 _LEVEL = 0.05
-_PUBLISHED = 3  # of the pairs; the others are drawn only in their absence
+_PUBLISHED = 3  # leading pairs in the paper; the others are drawn only if these are missing
 _EDGES = np.linspace(-1, 1, 31)
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Described]:
-    """For each pair of scores, tau over all rows and by predicted class, and its significance.
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
+    """For each pair of scores tau over all rows and by predicted class, and its significance.
 
-    The standard deviation has divisor n, as Jain & Wallace have it. Shares of p <= 0.05 are of the
-    rows with a tau: each by itself, then with p adjusted for as many tests.
+    The standard deviation has divisor n, as in Jain & Wallace. Shares of p <= 0.05 are over rows
+    with a tau, first unadjusted, then with p adjusted for multiple tests.
     """
     from scipy.stats import false_discovery_control
 
     from attnlight.statistics import holm
 
-    found: list[Described] = []
-    for one, other in (pair for pair in PAIRS if f"tau_{'_'.join(pair)}" in rows):
+    result: list[RecordTable] = []
+    for first, second in (pair for pair in PAIRS if f"tau_{'_'.join(pair)}" in rows):
         lines = []
         for label in [None, *np.unique(rows["prediction"]).tolist()]:
             members = slice(None) if label is None else rows["prediction"] == label
-            tau, p = (rows[f"{measure}_{one}_{other}"][members] for measure in ("tau", "p"))
+            tau, p = (rows[f"{measure}_{first}_{second}"][members] for measure in ("tau", "p"))
             defined = ~np.isnan(tau)
             means, significant = [number(np.nan)] * 2, [number(np.nan)] * 3
             undefined = f"{100 * (1 - defined.mean()):.1f} %"
             if defined.any():
-                kept, tested = tau[defined].astype(np.float64), p[defined]
-                means = [number(kept.mean()), number(kept.std())]
+                defined_tau, tested = tau[defined].astype(np.float64), p[defined]
+                means = [number(defined_tau.mean()), number(defined_tau.std())]
                 adjusted = (tested, holm(tested), false_discovery_control(tested))
                 significant = [f"{100 * np.mean(p <= _LEVEL):.1f} %" for p in adjusted]
             cells = [*means, undefined, *significant, f"{defined.sum():,}"]
             lines.append([class_name(label, classes), *cells])
-        found.append(("pair", lines, {"one": WORDS[one], "other": WORDS[other]}))
-    return found
+        result.append(("pair", lines, {"first": WORDS[first], "second": WORDS[second]}))
+    return result
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
@@ -69,8 +69,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     groups = predicted_groups(rows["prediction"], classes)
     with canvas(0.8 + 1.35 * len(pairs), groups) as figure:
         panels = figure.subplots(len(pairs), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, (one, other) in zip(panels, pairs, strict=True):
-            tau = rows[f"tau_{one}_{other}"]
+        for axes, (first, second) in zip(panels, pairs, strict=True):
+            tau = rows[f"tau_{first}_{second}"]
             draw_histograms(axes, tau, groups, _EDGES)
             for group in groups:
                 if not np.isnan(tau[group.members]).all():
@@ -79,7 +79,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             axes.axvline(0, color=INK, linewidth=0.6, zorder=0)
             axes.set_ylim(bottom=0)
             axes.grid(axis="x")
-            axes.set_title(f"{WORDS[one]} and {WORDS[other]}", loc="left")
+            axes.set_title(f"{WORDS[first]} and {WORDS[second]}", loc="left")
         panels[-1].set(xlim=(-1, 1), xlabel="Kendall's tau-b")
         figure.supylabel("Share of texts", fontsize=10)
     return figure

@@ -1,4 +1,4 @@
-"""How peaked attention is, and how far the probabilities can be trusted."""
+"""Peakedness of attention, and calibration of the probabilities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BINS = 10
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
-    """Maximum attention and entropy by predicted class, and calibration where there are labels."""
+    """Maximum attention and entropy by predicted class, and calibration if there are labels."""
     groups = predicted_groups(rows["prediction"], classes)
     highest = 1.02 * float(np.nanmax(rows["attention_entropy"], initial=0.1))
     labelled = "label" in rows and bool((rows["label"] >= 0).any())
@@ -33,12 +33,12 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             ("e", "attention_entropy", "Attention entropy (nats)", highest),
         ):
             defined = ~np.isnan(rows[column])
-            own = [[(g.color, rows[column][g.members & defined])] for g in reversed(groups)]
+            violins = [[(g.color, rows[column][g.members & defined])] for g in reversed(groups)]
             axes[name].set(xlabel=label, xlim=(0.0, most), yticks=[])
-            draw_violins(axes[name], own)
+            draw_violins(axes[name], violins)
         if labelled:
             below, chance = axes["c"], 1 / rows["probabilities"].shape[1]
-            bins = reliability(rows["probabilities"], rows["label"])
+            bins = calibration_bins(rows["probabilities"], rows["label"])
             below.plot([chance, 1], [chance, 1], "--", color=MUTED, linewidth=0.9)
             below.vlines(bins["confidence"], bins["low"], bins["high"], color=INK, linewidth=0.9)
             below.plot(bins["confidence"], bins["accuracy"], color=PALETTE[0], linewidth=1.2)
@@ -53,24 +53,24 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     return figure
 
 
-def reliability(probabilities: NDArray[np.floating], label: NDArray[Any]) -> pd.DataFrame:
-    """Share of right predictions by the probability of the winning class.
+def calibration_bins(probabilities: NDArray[np.floating], label: NDArray[Any]) -> pd.DataFrame:
+    """Accuracy in ten equal bins of the probability of the predicted class.
 
     Args:
         probabilities: (R, C).
         label: Classes (R,); rows where it is NaN or negative are left out.
 
     Returns:
-        A line for each tenth that holds instances: their number `n`, `right` ones and `share` of
-        all, the mean probability of the winning class as `confidence`, and `accuracy` with the ends
-        of its 95 % Wilson interval, `low` and `high`.
+        A row for each non-empty bin: the number of instances `n`, of correct ones `right` and their
+        `share` of all, the mean probability of the predicted class as `confidence`, and `accuracy`
+        with its 95 % Wilson interval, `low` and `high`.
     """
     import pandas as pd
     from scipy.stats import binomtest
 
-    kept = label >= 0
-    confidence = probabilities[kept].max(axis=1).astype(np.float64)
-    right = probabilities[kept].argmax(axis=1) == label[kept]
+    labelled = label >= 0
+    confidence = probabilities[labelled].max(axis=1).astype(np.float64)
+    right = probabilities[labelled].argmax(axis=1) == label[labelled]
     rows = pd.DataFrame({"confidence": confidence, "right": right})
     tenths = rows.groupby(np.minimum((confidence * _BINS).astype(int), _BINS - 1))
     bins = tenths.agg(

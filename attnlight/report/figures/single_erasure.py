@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnlight.report.erasure import PAIRS, SCORES, WORDS
 from attnlight.report.style import MUTED, canvas, predicted_groups
-from attnlight.report.tables import Described, Rows, estimate, mean_cells, percent, probability
+from attnlight.report.tables import RecordTable, Rows, estimate, mean_cells, percent, probability
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,9 +21,9 @@ _BINS, _PER_BIN, _BARS = 100, 10, 20
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
-    """Scatter of the drawn differences, and histogram of those below zero, for each ranking."""
+    """Scatter of the differences, and histogram of the negative ones, for each ranking."""
     columns = np.stack(
-        [rows[f"delta_{what}_drawn_{score}"] for what in ("weight", "js") for score in SCORES]
+        [rows[f"delta_{measure}_drawn_{score}"] for measure in ("weight", "js") for score in SCORES]
     ).astype(np.float64)
     defined = ~np.isnan(columns).any(axis=0)
     weights, js = columns[:, defined].reshape(2, len(SCORES), -1)
@@ -36,12 +36,12 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
         for (left, right), x, y, score in zip(panels, weights, js, SCORES, strict=True):
             chosen = sample(x)
             for group in groups:
-                own = chosen[group.members[chosen]]
-                left.plot(x[own], y[own], "o", ms=2.2, mew=0, alpha=0.6, color=group.color)
+                shown = chosen[group.members[chosen]]
+                left.plot(x[shown], y[shown], "o", ms=2.2, mew=0, alpha=0.6, color=group.color)
             left.axhline(0, color=MUTED, linewidth=0.8, zorder=0)
-            said = f"{100 * np.mean(y < 0):.1f} % below 0\n" if len(y) else ""
-            said += f"n = {len(y):,}"
-            left.text(0.03, 0.95, said, transform=left.transAxes, va="top", fontsize=8)
+            summary = f"{100 * np.mean(y < 0):.1f} % below 0\n" if len(y) else ""
+            summary += f"n = {len(y):,}"
+            left.text(0.03, 0.95, summary, transform=left.transAxes, va="top", fontsize=8)
             left.set(xlim=across, ylim=upward, ylabel="Δ JS (nats)")
             left.set_title(f"by {WORDS[score]}", loc="left")
             below = [x[(y < 0) & group.members] for group in groups]
@@ -51,19 +51,19 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             right.locator_params(axis="y", integer=True)
         panels[-1, 0].set_xlabel("Δ attention")
         panels[-1, 1].set_xlabel("Δ attention, Δ JS < 0")
-        panels[-1, 1].locator_params(axis="x", nbins=4)  # of both columns: they share it
+        panels[-1, 1].locator_params(axis="x", nbins=4)  # shared by both columns
     return figure
 
 
 def _ends(values: Values, least: float) -> tuple[float, float]:
-    """Ends of an axis that holds all values and 0, at least so wide."""
+    """Limits of an axis that covers all values and 0 and is at least `least` wide."""
     low, high = values.min(initial=0), values.max(initial=0)
-    room = 0.04 * max(high - low, least)
-    return low - room, max(high, low + least) + room
+    margin = 0.04 * max(high - low, least)
+    return low - margin, max(high, low + least) + margin
 
 
 def sample(x: Values, seed: int = 0) -> NDArray[np.intp]:
-    """Places of at most ten values in each hundredth of their range, without replacement."""
+    """Positions of at most ten values in each hundredth of their range, without replacement."""
     if not len(x):
         return np.empty(0, dtype=np.intp)
     edges = np.linspace(x.min(), x.max(), _BINS + 1)
@@ -74,8 +74,8 @@ def sample(x: Values, seed: int = 0) -> NDArray[np.intp]:
     return np.sort(order[within < _PER_BIN])
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Described]:
-    """Contingency of flips, how far predictions move, and the rankings' first items compared."""
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
+    """Contingency of flips, movement of predictions, and comparison of the rankings' top items."""
     from attnlight.statistics.paired import holm, mcnemar
 
     others = {"drawn": "one drawn", "compat": "released draw", "expected": "mean over others"}
@@ -100,8 +100,8 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[Described]:
         movement.append([WORDS[score], *cells])
     tests = [mcnemar(*(rows[f"flip_top_{name}"] for name in pair)) for pair in PAIRS]
     for (first, second), p in zip(PAIRS, holm([test.p_value for test in tests]), strict=True):
-        one, other = rows[f"flip_top_{first}"], rows[f"flip_top_{second}"]
-        cells = mean_cells([one, other, one - other], rows)
+        by_first, by_second = rows[f"flip_top_{first}"], rows[f"flip_top_{second}"]
+        cells = mean_cells([by_first, by_second, by_first - by_second], rows)
         first_items.append([f"{WORDS[first]} : {WORDS[second]}", *cells, probability(p)])
     return [
         ("contingency", contingency, {"released": released}),

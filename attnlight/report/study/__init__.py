@@ -1,4 +1,4 @@
-"""What a study says: tables, figures and sentences, from its two files alone."""
+"""The report of a study: tables, figures and verdicts, from `study.json` and `study.parquet`."""
 
 from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.page import write_study

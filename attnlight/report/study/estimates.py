@@ -28,8 +28,8 @@ JS, TVD, TAU = "attention_js", "prediction_tvd", "attention_tau"
 NLL_GOLD, NLL_BASE, SHARE, AGREEMENT = "nll_gold", "nll_base", "attention_js_share", "agreement"
 PREDICTION = (F1, ACCURACY, NLL_GOLD, NLL_BASE)
 DISTANCE = (JS, "attention_js_mean", SHARE, TVD, AGREEMENT, TAU)
-_MEASURE = {"correct": ACCURACY, "agree": AGREEMENT}  # of a column that is called otherwise
-_OVER = {SHARE: "choices", TAU: "tau_rows"}  # what a mean is over where not over all instances
+_MEASURE = {"correct": ACCURACY, "agree": AGREEMENT}  # measures by column where the names differ
+_OVER = {SHARE: "choices", TAU: "tau_rows"}  # count of a mean that is not over all instances
 _COUNTS = {*INSTANCES, *_OVER.values(), "gold", "found", "matched", "label", "prediction"}
 
 
@@ -65,9 +65,9 @@ class Estimate(NamedTuple):
 class Estimates:
     """Estimates of one study, each computed once.
 
-    The unit of a mean and of its interval is the trained model that it is about: runs that one
-    adversary or one other seed guides are averaged first. The value of a run is a ratio of sums
-    over its test clusters, which resamples draw whole.
+    The unit of a mean and of its interval is the trained model: runs guided by the same adversary
+    or by the same other seed are averaged first. The value of a run is a ratio of sums over its
+    test clusters; the bootstrap resamples clusters.
 
     Measures are `f1` (of chunks, or by class: of the second of two, else the mean over classes),
     `accuracy`, `agreement` and the other columns of `study.parquet`.
@@ -75,45 +75,46 @@ class Estimates:
     Attributes:
         study: The study.
         resamples: Number of resamples B.
-        heads: For each head of the base, its divergence from the head that is matched with it.
-        measures: What is told of every group.
+        heads: For each head of the base, the column of its divergence from the matched head.
+        measures: The measures reported for every group.
     """
 
     def __init__(self, study: Study) -> None:
         self.study, self.resamples = study, RESAMPLES
         self.heads = [str(name) for name in study.measures if str(name).startswith(f"{JS}_heads_")]
-        known = (*PREDICTION, *DISTANCE, *self.heads) if study.losses else (F1, ACCURACY, TVD, JS)
-        self.measures = [name for name in known if name != F1 or study.quality == F1]
+        names = (*PREDICTION, *DISTANCE, *self.heads) if study.losses else (F1, ACCURACY, TVD, JS)
+        self.measures = [name for name in names if name != F1 or study.quality == F1]
         self._runs: dict[str, dict[str, tuple[Floats, Floats]]] = {}
-        self._held: dict[tuple[object, ...], Estimate] = {}
+        self._estimates: dict[tuple[object, ...], Estimate] = {}
 
-    def of(self, runs: Runs, measure: str, less: Runs | None = None) -> Estimate:
-        """Mean of a measure over some finished runs, or that less the mean over others.
+    def estimate(self, runs: Runs, measure: str, less: Runs | None = None) -> Estimate:
+        """Mean of a measure over finished runs, minus the mean over the runs `less` if given.
 
-        It is NaN where there is no run on a side.
+        NaN if a group is empty.
         """
         groups = [runs] if less is None else [runs, less]
         key = measure, *(tuple(group.index) for group in groups)
-        if key in self._held:
-            return self._held[key]
+        if key in self._estimates:
+            return self._estimates[key]
         units = min(group["model"].nunique() for group in groups)
         if not units:
             return Estimate(np.nan, np.nan, np.nan, np.nan, 0)
         resampled = []
         for group in groups:
-            held, drawn = self._resampled(group, measure)
+            per_run, resamples = self._resampled(group, measure)
             if not group["model"].is_unique:
-                held, drawn = (mean_of_models(part, list(group["model"])) for part in (held, drawn))
-            resampled.append((held, drawn))
-        (mean, drawn), *other = resample_seeds(resampled)
+                models = list(group["model"])
+                per_run, resamples = (mean_of_models(x, models) for x in (per_run, resamples))
+            resampled.append((per_run, resamples))
+        (mean, resamples), *other = resample_seeds(resampled)
         values, spread = resampled[0][0], np.nan
         values = values[~np.isnan(values)]
         if other:
-            mean, drawn = mean - other[0][0], drawn - other[0][1]
+            mean, resamples = mean - other[0][0], resamples - other[0][1]
         elif len(values) > 1:
             spread = float((values - values[0]).std(ddof=1))  # exactly 0 of equal values
-        self._held[key] = Estimate(mean, spread, *percentile_interval(drawn), units)
-        return self._held[key]
+        self._estimates[key] = Estimate(mean, spread, *percentile_interval(resamples), units)
+        return self._estimates[key]
 
     def per_seed(self, runs: Runs, measure: str) -> Floats:
         """The measure of each run, (S,), NaN where undefined."""
@@ -122,41 +123,42 @@ class Estimates:
     def _resampled(self, runs: Runs, measure: str) -> tuple[Floats, Floats]:
         """A measure of each run, (S,), and in each resample of the clusters, (B, S).
 
-        Every measure of the runs that are new is estimated, all on the same resamples.
+        All measures of runs that are not cached yet are estimated on the same resamples.
         """
         if new := [name for name in runs.index if name not in self._runs]:
-            every = [self.study.measures.loc[name] for name in new]
-            pairs = [_ratios(rows) for rows in every]
+            frames = [self.study.measures.loc[name] for name in new]
+            pairs = [_ratios(rows) for rows in frames]
             columns = [pair for run in pairs for pair in run.values()]
             tops, bottoms = (np.stack(part, axis=1) for part in zip(*columns, strict=True))
-            held, drawn = resampled_ratios(tops, bottoms, resamples=self.resamples)
-            found = zip(held, drawn.T, strict=True)
+            per_run, resamples = resampled_ratios(tops, bottoms, resamples=self.resamples)
+            estimates = zip(per_run, resamples.T, strict=True)
             for name, run in zip(new, pairs, strict=True):
-                self._runs[name] = {measured: next(found) for measured in run}
-            if F1 not in pairs[0] and "prediction" in every[0]:
-                predictions = np.stack([rows["prediction"].to_numpy() for rows in every])
-                known = every[0]["label"].to_numpy(), len(self.study.classes)
-                held, drawn = resampled_f1(predictions, *known, resamples=self.resamples)
-                for name, *values in zip(new, held, drawn.T, strict=True):
+                self._runs[name] = {measured: next(estimates) for measured in run}
+            if F1 not in pairs[0] and "prediction" in frames[0]:
+                predictions = np.stack([rows["prediction"].to_numpy() for rows in frames])
+                labels = frames[0]["label"].to_numpy(), len(self.study.classes)
+                per_run, resamples = resampled_f1(predictions, *labels, resamples=self.resamples)
+                for name, *values in zip(new, per_run, resamples.T, strict=True):
                     self._runs[name][F1] = values[0], values[1]
-        nothing = np.array(np.nan), np.full(self.resamples, np.nan)
-        asked = [self._runs[name].get(measure, nothing) for name in runs.index]
-        held = np.array([held for held, _ in asked], np.float64)
-        return held, np.array([drawn for _, drawn in asked]).reshape(-1, self.resamples).T
+        undefined = np.array(np.nan), np.full(self.resamples, np.nan)
+        by_run = [self._runs[name].get(measure, undefined) for name in runs.index]
+        per_run = np.array([per_run for per_run, _ in by_run], np.float64)
+        resamples = np.array([resamples for _, resamples in by_run])
+        return per_run, resamples.reshape(-1, self.resamples).T
 
 
 def _ratios(rows: pd.DataFrame) -> dict[str, tuple[Floats, Floats]]:
     """Numerator and denominator of each measure by cluster, (n,) each, NaN where undefined."""
-    held = {str(n): rows[n].where(np.isfinite(rows[n])).to_numpy(float) for n in rows}
-    if "prediction" in held and "correct" not in held:
-        right = held["prediction"] == held["label"]
-        held["correct"] = np.where(held["label"] >= 0, right, np.nan)
-    every = next((held[name] for name in INSTANCES if name in held), np.ones(len(rows)))
-    found = {
-        _MEASURE.get(column, column): (values, held.get(_OVER.get(column, ""), every))
-        for column, values in held.items()
+    columns = {str(n): rows[n].where(np.isfinite(rows[n])).to_numpy(float) for n in rows}
+    if "prediction" in columns and "correct" not in columns:
+        right = columns["prediction"] == columns["label"]
+        columns["correct"] = np.where(columns["label"] >= 0, right, np.nan)
+    instances = next((columns[name] for name in INSTANCES if name in columns), np.ones(len(rows)))
+    ratios = {
+        _MEASURE.get(column, column): (values, columns.get(_OVER.get(column, ""), instances))
+        for column, values in columns.items()
         if column not in _COUNTS
     }
-    if {"matched", "gold", "found"} <= held.keys():
-        found[F1] = 2 * held["matched"], held["gold"] + held["found"]
-    return found
+    if {"matched", "gold", "found"} <= columns.keys():
+        ratios[F1] = 2 * columns["matched"], columns["gold"] + columns["found"]
+    return ratios

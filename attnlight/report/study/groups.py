@@ -1,4 +1,4 @@
-"""What a study compares: its groups of runs, and pairs of them with the question each answers."""
+"""Groups of a study's runs, and the pairs of groups that it compares to answer each question."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ TRAINED, UNIFORM, SEEDS = "trained attention", "uniform attention", "other seeds
 BEST, CONTROL = "the best adversary", "λ = 0"
 IMITATION = "imitation without a divergence term (λ = 0)"
 TABLE = "table"
-_OF_MODELS = ("base", "adversary", "other")  # guides whose attention a model has learned
-_MOST = 5  # names of unfinished runs; more are counted
+_OF_MODELS = ("base", "adversary", "other")  # guides whose attention a model learned
+_MAX_NAMED = 5  # unfinished runs listed by name; the others are counted
 
 
 class Spec(NamedTuple):
-    """Two groups that are compared.
+    """Two groups to compare.
 
     Attributes:
-        question: What their difference answers, the key of its sentences; `TABLE`: none, it stands
-            in a table.
-        group: Name of the group.
+        question: Key of the sentences that report the difference; `TABLE`: it is in a table only.
+        group: Name of the first group.
         runs: Its finished runs.
-        against: Name of the group that it is compared with.
-        other: The finished runs of that group.
+        against: Name of the second group.
+        other: Its finished runs.
         measure: The measure.
-        about: What else a sentence names: an attention term, or the model that is guided.
+        subject: The attention term or the guided model that the sentence names.
     """
 
     question: str
@@ -42,12 +41,12 @@ class Spec(NamedTuple):
     against: str
     other: Runs
     measure: str
-    about: str = ""
+    subject: str = ""
 
 
 def specs(study: Study) -> Iterator[Spec]:
-    """All that a study compares; tables and sentences tell these differences and no others."""
-    base, quality, plain = study.bases[0], study.quality, named(study)
+    """Every comparison of a study; tables and sentences report these differences only."""
+    base, quality, plain = study.bases[0], study.quality, named_groups(study)
     trained, best = plain[TRAINED], plain[BEST]
     for key, name, runs in models(study):
         if not runs.index.isin(trained.index).any():
@@ -62,38 +61,38 @@ def specs(study: Study) -> Iterator[Spec]:
             yield Spec(question, BEST, best, against, plain[against], measure)
     if study.losses:
         yield Spec("ranked", BEST, best, SEEDS, plain[SEEDS], TAU)
-        for term, path in paths(study, base).items():
-            zero, about = study.controls(base, term), term_name(term)
+        for term, path in lambda_paths(study, base).items():
+            zero, subject = study.controls(base, term), term_name(term)
             for lam, runs in path.items():
                 if lam > 0:
                     name = term_name(term, lam)
-                    yield Spec("lost", name, runs, CONTROL, zero, quality, about)
+                    yield Spec("lost", name, runs, CONTROL, zero, quality, subject)
     yield from _guide_specs(study)
 
 
 def _guide_specs(study: Study) -> Iterator[Spec]:
-    """Guided models against those with three other guides, each told in a table or a sentence."""
+    """Guided models compared with those of three other guides, in a table or a sentence."""
     others = ("base", "uniform", "shuffled")
-    for context, found in guides(study).items():
-        about = guided_name(study, context)
+    for context, runs_by_guide in guides(study).items():
+        subject = guided_name(study, context)
         sides = {
-            guide: (guide_name(study, guide), found.get(guide, study.runs.iloc[:0]))
-            for guide in (*found, "adversary", *others)
+            guide: (guide_name(study, guide), runs_by_guide.get(guide, study.runs.iloc[:0]))
+            for guide in (*runs_by_guide, "adversary", *others)
         }
-        for guide in dict.fromkeys((*found, "adversary")):
+        for guide in dict.fromkeys((*runs_by_guide, "adversary")):
             for other in others:
                 question = TABLE
                 if guide == "adversary" and other != "shuffled":
                     question = "guides"
-                elif guide in found and guide in _OF_MODELS and other == "shuffled":
+                elif guide in runs_by_guide and guide in _OF_MODELS and other == "shuffled":
                     question = "informs"
-                yield Spec(question, *sides[guide], *sides[other], study.quality, about)
+                yield Spec(question, *sides[guide], *sides[other], study.quality, subject)
 
 
-def named(study: Study, base: str | None = None) -> dict[str, Runs]:
-    """The finished runs of the groups of a base, by default the first, that have a name.
+def named_groups(study: Study, base: str | None = None) -> dict[str, Runs]:
+    """The finished runs of a base by the name of their group; by default of the first base.
 
-    The best adversary is the one that validation chose.
+    The best adversary is the one chosen on validation.
     """
     base = base or study.bases[0]
     term, lam = study.selected or (None, None)
@@ -109,13 +108,13 @@ def named(study: Study, base: str | None = None) -> dict[str, Runs]:
 
 
 def models(study: Study) -> Iterator[tuple[str, str, Runs]]:
-    """Key, name and finished runs of each group of models that are no adversaries."""
+    """Key, name and finished runs of each group of models other than adversaries."""
     first = study.bases[0]
     yield "bases", f"{TRAINED}, bases", study.finished("base")
     for base in study.bases:
         if len(study.planned("seed", base=base)):
             yield "seeds", f"{SEEDS} of {base}", study.finished("seed", base=base)
-    yield "uniform", UNIFORM, named(study)[UNIFORM]
+    yield "uniform", UNIFORM, named_groups(study)[UNIFORM]
     planned = study.planned("uniform", base=first)["head"].dropna()
     for head in sorted(map(int, planned.unique())):
         runs = study.finished("uniform", base=first, head=head)
@@ -128,47 +127,48 @@ def models(study: Study) -> Iterator[tuple[str, str, Runs]]:
 
 
 def guides(study: Study) -> dict[str | None, dict[str, Runs]]:
-    """The finished guided models of the first base by planned guide, and these by context.
+    """The finished guided models of the first base, by context and then by planned guide.
 
-    A context is what guided models read beside the attention they are given; None: that is not
-    told. Contexts and guides have the order of `texts.yaml`.
+    A context is the input of a guided model besides its given attention; None if not recorded.
+    Contexts and guides have the order of `texts.yaml`.
     """
-    base, found = study.bases[0], {}
-    of_base = study.planned("guide", base=base)
-    for context in [None] * bool(of_base["context"].isna().any()) + _known(of_base, "context"):
-        names = _known(study.planned("guide", base=base, context=context), "guide")
-        found[context] = {
+    base, by_context = study.bases[0], {}
+    guided_runs = study.planned("guide", base=base)
+    contexts = [None] * bool(guided_runs["context"].isna().any())
+    for context in contexts + _in_text_order(guided_runs, "context"):
+        names = _in_text_order(study.planned("guide", base=base, context=context), "guide")
+        by_context[context] = {
             name: study.finished("guide", base=base, context=context, guide=name) for name in names
         }
-    return found
+    return by_context
 
 
-def _known(runs: Runs, column: str) -> list[str]:
-    """What a column of runs names, as far as `texts.yaml` does in its order, then by name."""
+def _in_text_order(runs: Runs, column: str) -> list[str]:
+    """The distinct values of a column, in the order of `texts.yaml`, then by name."""
     order = list(texts()[f"{column}s"])
     names = sorted(runs[column].dropna().unique())
     return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
 
 def guided_name(study: Study, context: str | None) -> str:
-    """What a guided model is called, with its article."""
+    """Name of a guided model, with its article."""
     if context is None:
         return study.words.guided
     return str(texts()["contexts"].get(context, f"a probe of context {context}"))
 
 
 def guide_name(study: Study, guide: str, form: str = "sentence") -> str:
-    """Whose attention a guide is: in a `sentence`, after "attention" (`of`), or as a `name`."""
+    """Name of a guide's attention: in a `sentence`, after "attention" (`of`), or as a `name`."""
     if guide not in texts()["guides"]:
         return guide
     return text("guides", guide, form, **words(study))
 
 
 def words(study: Study) -> dict[str, str]:
-    """What texts may name of a study: the fields of `Words`, and what follows from them.
+    """Fields of a study's texts: those of `Words`, and names derived from them.
 
-    Without an article, `model` is a guided model and `guided` what those are called in general;
-    `label` is what an instance is given.
+    `model` is the name of a guided model and `guided` the general name, both without an article;
+    `label` is the name of an instance's label.
     """
     model = study.words.guided.partition(" ")[2]
     guided = "probe" if study.runs["context"].notna().any() else model
@@ -177,45 +177,47 @@ def words(study: Study) -> dict[str, str]:
 
 
 def cells(study: Study, base: str) -> list[tuple[str, float, Runs]]:
-    """Term, lambda and finished runs of each that is planned of a base's adversaries.
+    """Term, lambda and finished runs of each planned combination of a base's adversaries.
 
-    Lambda 0 comes first, then KL before other terms, lambdas ascending.
+    Lambda 0 comes first, then KL before other terms, with ascending lambdas.
     """
     planned = study.planned("adversary", base=base).groupby(["term", "lam"])
-    found = [(term, lam, runs[runs["state"] == FINISHED]) for (term, lam), runs in planned]
-    return sorted(found, key=lambda cell: (cell[1] > 0, cell[0] != KL))
+    planned_cells = [(term, lam, runs[runs["state"] == FINISHED]) for (term, lam), runs in planned]
+    return sorted(planned_cells, key=lambda cell: (cell[1] > 0, cell[0] != KL))
 
 
-def paths(study: Study, base: str) -> dict[str, dict[float, Runs]]:
-    """The finished adversaries of each attention term by lambda, rising from lambda 0.
+def lambda_paths(study: Study, base: str) -> dict[str, dict[float, Runs]]:
+    """The finished adversaries of each attention term by lambda, ascending from lambda 0.
 
-    Terms have finished adversaries of the base at a lambda above 0; KL is the first.
+    Only terms with a finished adversary at a lambda above 0; KL comes first.
     """
-    found: dict[str, dict[float, Runs]] = {}
+    by_term: dict[str, dict[float, Runs]] = {}
     for term, lam, runs in cells(study, base):
         if lam > 0 and len(runs):
             start = study.controls(base, term)
-            found.setdefault(term, {0.0: start} if len(start) else {})[lam] = runs
-    return found
+            by_term.setdefault(term, {0.0: start} if len(start) else {})[lam] = runs
+    return by_term
 
 
 def term_name(term: str, lam: float | None = None) -> str:
-    """What an attention term is called, with its weight."""
+    """Name of an attention term, with its weight if given."""
     name = "KL (released scale)" if term == "compat" else term.upper()
     return name if lam is None else f"{name}, λ = {lam:g}"
 
 
 def missing(study: Study, roles: Sequence[str] = ROLES) -> list[str]:
-    """A sentence for each of some roles that is not planned or has not finished."""
-    found, known = [], words(study)
-    known["model"] = known["model"].removeprefix("guided ")
+    """A sentence for each role without planned runs or with unfinished runs."""
+    sentences, fields = [], words(study)
+    fields["model"] = fields["model"].removeprefix("guided ")
     for role in roles:
-        planned, called = study.planned(role), text("roles", role, **known)
+        planned, called = study.planned(role), text("roles", role, **fields)
         waiting = list(planned.index[planned["state"] != FINISHED])
         if not len(planned):
-            found.append(f"The study has no {called}.")
+            sentences.append(f"The study has no {called}.")
         elif waiting:
-            more = len(waiting) - _MOST
-            names = ", ".join(waiting[:_MOST]) + (f" and {more} more" if more > 0 else "")
-            found.append(f"Not finished: {len(waiting)} of {len(planned)} {called} ({names}).")
-    return found
+            names = ", ".join(waiting[:_MAX_NAMED])
+            names += (
+                f" and {remaining} more" if (remaining := len(waiting) - _MAX_NAMED) > 0 else ""
+            )
+            sentences.append(f"Not finished: {len(waiting)} of {len(planned)} {called} ({names}).")
+    return sentences

@@ -1,4 +1,4 @@
-"""From the two files of a study to its page, tables, figures and sentences."""
+"""Writes the page, tables, figures and verdicts of a study."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attnlight.report.study.figures import figures
 from attnlight.report.study.frame import ROLES, read_study
 from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.texts import text
-from attnlight.report.study.verdict import Row, rows, verdicts
+from attnlight.report.study.verdict import Comparison, compare_groups, verdicts
 from attnlight.report.style import inline_svg, save_figure
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
     """
     study = read_study(folder)
     estimates = Estimates(study)
-    compared, facts = rows(estimates), study.facts
+    compared, facts = compare_groups(estimates), study.facts
     counts = [f"{len(study.finished(r))} of {len(study.planned(r))} {r}" for r in ROLES]
     head = {
         "title": study.name,
@@ -72,7 +72,7 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
 def write_files(
     output: Path,
     head: Mapping[str, object],
-    compared: Sequence[Row],
+    compared: Sequence[Comparison],
     answers: Mapping[str, Sequence[str]],
     tables: Mapping[str, Table],
     drawings: Iterable[tuple[str, Figure | None, Mapping[str, object]]],
@@ -82,14 +82,13 @@ def write_files(
 
     Args:
         output: The folder, made where it is missing.
-        head: What stands at the top of the page: its `title` and `kind`, a `lead` of a sentence or
-            two, and `facts` by name, of which empty ones are left out.
-        compared: Comparisons, told with numbers in full, so that others can hold sentences against
-            them.
-        answers: The sentences that follow from them, by their question.
+        head: The top of the page: `title`, `kind`, a `lead` of a sentence or two, and `facts` by
+            name; empty facts are left out.
+        compared: Comparisons, written in full precision so that sentences can be checked.
+        answers: The sentences that follow from them, by question.
         tables: Tables by the stem of their files.
-        drawings: Kind of each figure, the figure, if there is one, and what its texts name.
-        full: Content of the file that holds every mean in full, by its name.
+        drawings: Kind of each figure, the figure or None, and the fields of its texts.
+        full: Name and content of the file with every mean in full precision.
 
     Returns:
         The files, the page first.
@@ -99,17 +98,17 @@ def write_files(
     """
     import pandas as pd
 
-    said = [f"# {head['title']}\n"]
+    verdict_lines = [f"# {head['title']}\n"]
     for question, sentences in answers.items():
-        said += [f"## {question}\n", "".join(f"* {sentence}\n" for sentence in sentences)]
+        verdict_lines += [f"## {question}\n", "".join(f"* {sentence}\n" for sentence in sentences)]
     lines = []
-    for spec, found, (one, other), outcome, _ in compared:
-        named = (spec.question, spec.group, spec.against, spec.about, spec.measure)
-        numbers = (found.mean, found.low, found.high, one.mean, other.mean)
-        counts = (len(spec.runs), len(spec.other), one.seeds, other.seeds)
-        lines.append([*named, *numbers, *counts, outcome])
+    for spec, difference, (group, against), outcome, _ in compared:
+        labels = (spec.question, spec.group, spec.against, spec.subject, spec.measure)
+        numbers = (difference.mean, difference.low, difference.high, group.mean, against.mean)
+        counts = (len(spec.runs), len(spec.other), group.seeds, against.seeds)
+        lines.append([*labels, *numbers, *counts, outcome])
     comparisons = pd.DataFrame(lines, columns=_COMPARED).to_csv(index=False, lineterminator="\n")
-    texts = {"verdict.md": "\n".join(said), "verdict.csv": comparisons, **full}
+    texts = {"verdict.md": "\n".join(verdict_lines), "verdict.csv": comparisons, **full}
     for stem, table in tables.items():
         texts |= {f"{stem}.{ending}": content for ending, content in table.to_texts().items()}
     shown, files = [], []

@@ -1,4 +1,4 @@
-"""Groups of runs as every figure of a study draws them, and an axis of lambdas."""
+"""How the figures of a study draw groups of runs, and the axis of lambdas."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.report.study import groups
 from attnlight.report.study.estimates import Estimates
-from attnlight.report.study.groups import CONTROL, SEEDS, UNIFORM, named, paths, term_name
+from attnlight.report.study.groups import CONTROL, SEEDS, UNIFORM
 from attnlight.report.style import INK, PALETTE, PAPER, canvas
 
 if TYPE_CHECKING:
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from attnlight.report.study.frame import Runs
 
 TERMS = {"kl": PALETTE[0], "js": PALETTE[5], "tvd": PALETTE[3], "compat": PALETTE[5]}
-LOOKS = {UNIFORM: (PALETTE[1], "^"), SEEDS: (PALETTE[2], "s"), CONTROL: (INK, "D")}
+STYLES = {UNIFORM: (PALETTE[1], "^"), SEEDS: (PALETTE[2], "s"), CONTROL: (INK, "D")}
 COLLAPSED = "collapsed run"
 LAMBDA = "λ, the weight of the divergence in the adversary's loss"
-_GAP = 0.16  # between lambda 0 and the least above it, in shares of the way from there to the last
-_MOST_NAMED = 3  # powers of ten between the least lambda and the largest
+_GAP = 0.16  # from lambda 0 to the smallest positive one, as a share of the axis beyond that
+_MAX_TICKS = 3  # powers of ten between the smallest positive lambda and the largest
 
 
 class Series(NamedTuple):
@@ -33,11 +34,11 @@ class Series(NamedTuple):
 
     Attributes:
         estimates: Estimates of the study.
-        name: What the legend calls them.
+        name: Their name in the legend.
         color: Their colour.
-        marker: Their mark.
+        marker: Their marker.
         groups: The runs of each group, G in all.
-        lambdas: Lambda of each group, (G,); empty where it is no path of adversaries.
+        lambdas: Lambda of each group, (G,); empty unless the groups are adversaries by lambda.
     """
 
     estimates: Estimates
@@ -48,64 +49,65 @@ class Series(NamedTuple):
     lambdas: Sequence[float] = ()
 
     def means(self, x: str, y: str) -> NDArray[np.float64]:
-        """Mean of two measures, x of which may be `lam`, over the runs of each group, (2, G).
+        """Mean of two measures over the runs of each group, (2, G); `x` may be `lam`.
 
-        Collapsed runs are left out; NaN where all of a group are.
+        Collapsed runs are left out; NaN if all runs of a group collapsed.
         """
-        stood = [runs[~runs["collapsed"]] for runs in self.groups]
-        across, up = ([self.estimates.of(runs, name).mean for runs in stood] for name in (x, y))
+        intact = [runs[~runs["collapsed"]] for runs in self.groups]
+        mean = self.estimates.estimate
+        across, up = ([mean(runs, name).mean for runs in intact] for name in (x, y))
         return np.array([self.lambdas if x == "lam" else across, up], dtype=np.float64)
 
     def draw(
         self, axes: Axes, x: str, y: str, run: float = 3, mean: float = 5, names: Sequence[str] = ()
     ) -> None:
-        """Draw a mark for each run, a cross where it collapsed, and a line through group means.
+        """Draw a marker for each run, a cross if it collapsed, and a line through group means.
 
         Args:
             axes: The axes.
-            x: The measure across, or `lam`.
-            y: The measure up.
-            run: Size of a run's mark; 0 draws none.
-            mean: Size of a mean's mark; 0 draws none.
-            names: What a legend calls runs and means; by default the larger ones have this name.
+            x: The measure on the x axis, or `lam`.
+            y: The measure on the y axis.
+            run: Size of a run's marker; 0 draws none.
+            mean: Size of a mean's marker; 0 draws none.
+            names: Labels of runs and means; by default the larger markers have the series' name.
         """
         import pandas as pd
 
         names = names or (("", self.name) if mean else (self.name, ""))
-        whole = pd.concat(list(self.groups))
+        all_runs = pd.concat(list(self.groups))
         common: dict[str, Any] = {"marker": self.marker, "color": self.color}
-        standing = common | {"ms": run, "mew": 0, "alpha": 0.6, "zorder": 5, "label": names[0]}
-        fallen = {"marker": "X", "ms": 5.5, "mfc": PAPER, "mec": self.color, "mew": 1.1}
-        fallen |= {"zorder": 7, "label": COLLAPSED}
-        for collapsed, look in ((False, standing), (True, fallen)):
-            runs = whole[whole["collapsed"] == collapsed]
+        run_style = common | {"ms": run, "mew": 0, "alpha": 0.6, "zorder": 5, "label": names[0]}
+        collapsed_style = {"marker": "X", "ms": 5.5, "mfc": PAPER, "mec": self.color, "mew": 1.1}
+        collapsed_style |= {"zorder": 7, "label": COLLAPSED}
+        for collapsed, style in ((False, run_style), (True, collapsed_style)):
+            runs = all_runs[all_runs["collapsed"] == collapsed]
             if run and len(runs):
                 across = runs["lam"] if x == "lam" else self.estimates.per_seed(runs, x)
-                axes.plot(across, self.estimates.per_seed(runs, y), ls="", **look)
+                axes.plot(across, self.estimates.per_seed(runs, y), ls="", **style)
         if mean:
-            look = common | {"ms": mean, "mec": "white", "mew": 0.8, "zorder": 6, "label": names[1]}
-            look |= {"lw": 1.4, "ls": "-" if len(self.groups) > 1 else ""}
-            axes.plot(*self.means(x, y), **look)
+            style = common | {"ms": mean, "mec": "white", "mew": 0.8, "label": names[1]}
+            style |= {"zorder": 6, "lw": 1.4, "ls": "-" if len(self.groups) > 1 else ""}
+            axes.plot(*self.means(x, y), **style)
 
     def draw_band(self, axes: Axes, measure: str, across: bool = False) -> None:
-        """The mean as a line in its 95 % interval; across: measured on the x axis."""
+        """Draw the mean as a line in its 95 % interval; `across`: along the x axis."""
         band, line = (axes.axvspan, axes.axvline) if across else (axes.axhspan, axes.axhline)
-        found = self.estimates.of(self.groups[0], measure)
-        if not np.isnan(found.mean):
-            band(found.low, found.high, color=self.color, alpha=0.16, lw=0, zorder=1)
-            line(found.mean, color=self.color, label=self.name, lw=1.1, ls=(0, (4, 2)), zorder=2)
+        mean = self.estimates.estimate(self.groups[0], measure)
+        if not np.isnan(mean.mean):
+            band(mean.low, mean.high, color=self.color, alpha=0.16, lw=0, zorder=1)
+            line(mean.mean, color=self.color, label=self.name, lw=1.1, ls=(0, (4, 2)), zorder=2)
 
 
-def of_base(estimates: Estimates, base: str) -> dict[str, Series]:
-    """What was trained from a base and is finished: adversaries by term, and groups by name."""
-    found, plain = {}, named(estimates.study, base)
-    for term, path in paths(estimates.study, base).items():
-        name, color = f"adversary, {term_name(term)}", TERMS.get(term, PALETTE[4])
-        found[term] = Series(estimates, name, color, "o", list(path.values()), list(path))
-    for name, look in LOOKS.items():
+def series_of_base(estimates: Estimates, base: str) -> dict[str, Series]:
+    """Finished models trained from a base: adversaries by term, and other groups by name."""
+    by_name, plain = {}, groups.named_groups(estimates.study, base)
+    for term, path in groups.lambda_paths(estimates.study, base).items():
+        name, color = f"adversary, {groups.term_name(term)}", TERMS.get(term, PALETTE[4])
+        by_name[term] = Series(estimates, name, color, "o", list(path.values()), list(path))
+    for name, style in STYLES.items():
         if len(plain[name]):
-            found[name] = Series(estimates, name, *look, [plain[name]])
-    return found
+            by_name[name] = Series(estimates, name, *style, [plain[name]])
+    return by_name
 
 
 @contextmanager
@@ -116,24 +118,24 @@ def panels(
     names: int = 3,
     **shared: Any,  # noqa: ANN401
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """Panels of one figure, with lines behind what is drawn and its labels above, each once.
+    """Panels of one figure, with grid lines and one legend for all of them.
 
     Args:
         height: Height of the figure in inches.
         rows: Rows of panels.
         columns: Columns of panels.
-        names: Columns of the legend, in which collapsed runs are last.
-        shared: What else `Figure.subplots` takes.
+        names: Columns of the legend; collapsed runs come last.
+        shared: Further arguments of `Figure.subplots`.
     """
     with canvas(height) as figure:
-        every = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
-        for axes in every:
+        all_axes = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
+        for axes in all_axes:
             axes.margins(y=0.08)
             axes.grid()
             axes.set_axisbelow(True)
-        yield figure, every
+        yield figure, all_axes
         labelled: dict[str, Artist] = {}
-        for axes in every:
+        for axes in all_axes:
             for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
                 labelled.setdefault(name, handle)
         if COLLAPSED in labelled:
@@ -143,9 +145,9 @@ def panels(
 
 
 def lambda_axis(axes: Axes, lambdas: Sequence[float], named: bool = True) -> None:
-    """Lambdas on a logarithmic axis, with a place for 0 to the left of the least.
+    """Set a logarithmic axis of lambdas, at least one of them positive, with a place for 0.
 
-    One at least is above 0. Named below the axis are the ends and some powers of ten between them.
+    Ticks are the ends and some powers of ten between them.
     """
     above = [lam for lam in lambdas if lam > 0]
     low, high = min(above), max(above)
@@ -153,7 +155,7 @@ def lambda_axis(axes: Axes, lambdas: Sequence[float], named: bool = True) -> Non
     axes.set_xscale("symlog", linthresh=low, linscale=gap)
     axes.set_xlim(-0.4 * low, high * 10 ** (0.4 * gap))
     powers = np.arange(np.ceil(np.log10(2 * low)), np.floor(np.log10(high / 2)) + 1)
-    between = (10.0 ** powers[:: max(1, -(-len(powers) // _MOST_NAMED))]).tolist()
+    between = (10.0 ** powers[:: max(1, -(-len(powers) // _MAX_TICKS))]).tolist()
     ticks = sorted({0.0, low, *between, high})
     axes.set_xticks(ticks, [f"{lam:g}" if named else "" for lam in ticks])
     axes.minorticks_off()

@@ -1,4 +1,4 @@
-"""What reports of studies say, from `texts.yaml`."""
+"""The texts of study reports, from `texts.yaml`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ def text(*names: str, **fields: object) -> str:
     """A text with its fields filled in.
 
     Args:
-        names: Its place in the file.
-        fields: What stands in its braces; `{Name}` is the field `name` with a capital.
+        names: Its keys in the file, outermost first.
+        fields: Values of its fields in braces; `{Name}` is the field `name` with a capital.
     """
-    found: Any = texts()
+    entry: Any = texts()
     for name in names:
-        found = found[name]
+        entry = entry[name]
     words = {n.capitalize(): capital(f) for n, f in fields.items() if isinstance(f, str)}
-    return str(found).format(**fields, **words)
+    return str(entry).format(**fields, **words)
 
 
 def capital(words: str) -> str:
-    """Words with a capital at their beginning."""
+    """The text with its first letter capitalised."""
     return f"{words[:1].upper()}{words[1:]}"
 
 

@@ -1,10 +1,9 @@
-"""What a study shows: comparisons with their outcomes, and the sentences that follow from them.
+"""The verdicts of a study: comparisons with their outcomes, and the sentences drawn from them.
 
-A sentence claims something of trained models, so each side of its comparison needs five of them:
-with fewer the numbers are told and no claim is made. The model is what the sentence is about, such
-as the adversary, of which several guided perceptrons are one case. What is compared with one base
-says "of this base". An interval that holds 0 shows nothing in either direction, and the sentence
-says that and no more.
+A claim about trained models needs five of them on each side of its comparison; with fewer the
+sentence reports the numbers and makes no claim. The unit is the model that the sentence is about:
+several perceptrons guided by one adversary count as one. A comparison with a single base says "of
+this base". If the interval contains 0, the sentence says that no difference is shown.
 """
 
 from __future__ import annotations
@@ -17,62 +16,68 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnlight.report.study import groups
+from attnlight.report.study.changepoints import (
+    changepoint_sentence,
+    find_changepoint,
+    find_changepoints,
+)
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, Estimate, Estimates
 from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, TABLE, Spec
-from attnlight.report.study.shapes import bend_sentence, find_bend, find_bends
 from attnlight.report.study.texts import capital, text
 from attnlight.report.tables import number
 
 if TYPE_CHECKING:
     from attnlight.report.study.frame import Study
 
-FEWEST = 5  # trained models on each side of a claim
+MIN_MODELS = 5  # trained models on each side of a claim
 REACHED = 0.4  # mean JS that an adversary needs to be chosen (Wiegreffe & Pinter, section 4)
 ABOVE, BELOW, NOT_SHOWN, TOO_FEW, NO_RUNS = "above", "below", "not shown", "too few", "no runs"
-LEVELS = {SEEDS: "seed variance", IMITATION: "what imitation alone gives"}
+LEVELS = {SEEDS: "seed variance", IMITATION: "imitation alone"}
 
 
-class Row(NamedTuple):
+class Comparison(NamedTuple):
     """A comparison with its outcome.
 
     Attributes:
-        spec: What is compared.
-        estimate: The difference with its interval.
-        sides: That of the group, and of the one which it is compared with.
-        outcome: Of the difference: `above` or `below` 0, `not shown`, `too few` models on a side,
-            or `no runs` on one.
-        words: What its sentence may name; empty where none tells it.
+        spec: The two groups.
+        estimate: Their difference with its interval.
+        sides: The estimates of both groups.
+        outcome: The difference is `above` or `below` 0 or `not shown`, or a side has `too few`
+            models or `no runs`.
+        fields: Fields of its sentence; empty if it is in a table only.
     """
 
     spec: Spec
     estimate: Estimate
     sides: tuple[Estimate, Estimate]
     outcome: str
-    words: dict[str, object]
+    fields: dict[str, object]
 
     def sentence(self, **more: str) -> str:
         """The comparison in words."""
-        return text("outcomes", self.spec.question, self.outcome, **self.words, **more)
+        return text("outcomes", self.spec.question, self.outcome, **self.fields, **more)
 
 
-def rows(estimates: Estimates) -> list[Row]:
+def compare_groups(estimates: Estimates) -> list[Comparison]:
     """Every comparison of a study with its outcome."""
-    found = []
+    comparisons = []
     for spec in groups.specs(estimates.study):
-        less = estimates.of(spec.runs, spec.measure, spec.other)
-        sides = estimates.of(spec.runs, spec.measure), estimates.of(spec.other, spec.measure)
-        found.append(judge(spec, less, sides, estimates.study.words.quality))
-    return found
+        difference = estimates.estimate(spec.runs, spec.measure, spec.other)
+        group, other = (estimates.estimate(runs, spec.measure) for runs in (spec.runs, spec.other))
+        comparisons.append(judge(spec, difference, (group, other), estimates.study.words.quality))
+    return comparisons
 
 
-def judge(spec: Spec, found: Estimate, sides: tuple[Estimate, Estimate], quality: str = "") -> Row:
-    """The comparison of two sides, found to differ so, with its outcome and words for it."""
+def judge(
+    spec: Spec, difference: Estimate, sides: tuple[Estimate, Estimate], quality: str = ""
+) -> Comparison:
+    """The comparison of two groups with its outcome and the fields of its sentence."""
     fewest = min(side.seeds for side in sides)
-    outcome = ABOVE if found.low > 0 else BELOW if found.high < 0 else NOT_SHOWN
-    if fewest < FEWEST:
+    outcome = ABOVE if difference.low > 0 else BELOW if difference.high < 0 else NOT_SHOWN
+    if fewest < MIN_MODELS:
         outcome = TOO_FEW if fewest else NO_RUNS
     if spec.question == TABLE:
-        return Row(spec, found, sides, outcome, {})
+        return Comparison(spec, difference, sides, outcome, {})
     means, counts, lacking = [], [], []
     compared = (spec.group, spec.runs), (spec.against, spec.other)
     for side, (name, runs) in zip(sides, compared, strict=True):
@@ -81,127 +86,132 @@ def judge(spec: Spec, found: Estimate, sides: tuple[Estimate, Estimate], quality
         counts.append(count + guided * (side.seeds < len(runs)))
         means.append(f"{number(side.mean)} with {name} ({counts[-1]})")
         lacking += [] if len(runs) else [name]
-    turned = found._replace(mean=-found.mean, low=-found.high, high=-found.low)
-    words = spec._asdict() | {
+    turned = difference._replace(mean=-difference.mean, low=-difference.high, high=-difference.low)
+    units = f"{sides[0].seeds} and {sides[1].seeds} trained models ({MIN_MODELS} per side required)"
+    fields = spec._asdict() | {
         "quality": quality,
         "level": LEVELS.get(spec.against, spec.against),
-        "less": found.signed,
-        "size": (found if found.mean >= 0 else turned).signed,
+        "less": difference.signed,
+        "size": (difference if difference.mean >= 0 else turned).signed,
         "both": f"{'Mean JS' if spec.measure == JS else capital(quality)}: {', '.join(means)}.",
         "count": counts[0],
-        "units": f"{sides[0].seeds} and {sides[1].seeds} trained models ({FEWEST} per side required)",
+        "units": units,
         "lacking": f"no finished run of {' nor of '.join(lacking)}.",
     }
-    return Row(spec, found, sides, outcome, words)
+    return Comparison(spec, difference, sides, outcome, fields)
 
 
-def verdicts(estimates: Estimates, found: Sequence[Row] | None = None) -> dict[str, list[str]]:
-    """The sentences that answer each of a study's questions, from its comparisons: `rows`."""
+def verdicts(
+    estimates: Estimates, comparisons: Sequence[Comparison] | None = None
+) -> dict[str, list[str]]:
+    """The sentences that answer each question, from the comparisons of `compare_groups`."""
     study, base, by = estimates.study, estimates.study.bases[0], defaultdict(list)
-    for row in rows(estimates) if found is None else found:
-        by[row.spec.question].append(row)
+    for comparison in compare_groups(estimates) if comparisons is None else comparisons:
+        by[comparison.spec.question].append(comparison)
     answers: dict[str, Iterable[str]] = {
-        "needed": [*(row.sentence() for row in by["needed"]), *_heads(by["head"])],
+        "needed": [*(c.sentence() for c in by["needed"]), *_heads(by["head"])],
         "beyond": _beyond(estimates, by["divergence"], by["price"]),
     }
     if study.losses:
-        without = [text("answers", "no_adversary")]
+        without, fits = [text("answers", "no_adversary")], find_changepoints(estimates, base, False)
         answers["lost"] = [*_lost(by["lost"])] or without
         answers["collapsed"] = _collapsed(study)
-        answers["safe"] = [*map(bend_sentence, find_bends(estimates, base, each=False))] or without
+        answers["safe"] = [*map(changepoint_sentence, fits)] or without
         answers["ranked"] = _ranked(estimates, by["ranked"])
-    said = {text("questions", name): list(sentences) for name, sentences in answers.items()}
+    by_question = {text("questions", name): list(sentences) for name, sentences in answers.items()}
     for context in groups.guides(study):
         name = groups.guided_name(study, context)
-        own = [row for row in (*by["guides"], *by["informs"]) if row.spec.about == name]
-        said[text("questions", "guides", about=name)] = [row.sentence() for row in own]
+        guided = [c for c in (*by["guides"], *by["informs"]) if c.spec.subject == name]
+        by_question[text("questions", "guides", subject=name)] = [c.sentence() for c in guided]
     lacking = groups.missing(study)
-    return said | ({text("questions", "missing"): lacking} if lacking else {})
+    return by_question | ({text("questions", "missing"): lacking} if lacking else {})
 
 
-def _heads(found: Sequence[Row]) -> Iterator[str]:
+def _heads(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Which heads are needed, in one sentence on all of them."""
-    held = {row.spec.group.split()[1]: row for row in found if row.outcome != NO_RUNS}
-    if held:
-        few = [row for row in held.values() if row.outcome == TOO_FEW]
-        fallen = [head for head, row in held.items() if row.outcome == BELOW]
-        first = min(few, key=lambda row: len(row.spec.runs)) if few else next(iter(held.values()))
-        each = ", ".join(f"{row.estimate.signed} (head {head})" for head, row in held.items())
-        outcome = TOO_FEW if few else BELOW if fallen else NOT_SHOWN
-        yield text("heads", outcome, **first.words, each=each, fallen=", ".join(fallen))
+    by_head = {c.spec.group.split()[1]: c for c in comparisons if c.outcome != NO_RUNS}
+    if by_head:
+        too_few = [c for c in by_head.values() if c.outcome == TOO_FEW]
+        fallen = [head for head, c in by_head.items() if c.outcome == BELOW]
+        first = next(iter(sorted(too_few, key=lambda c: len(c.spec.runs)) or by_head.values()))
+        each = ", ".join(f"{c.estimate.signed} (head {head})" for head, c in by_head.items())
+        outcome = TOO_FEW if too_few else BELOW if fallen else NOT_SHOWN
+        yield text("heads", outcome, **first.fields, each=each, fallen=", ".join(fallen))
 
 
-def _beyond(estimates: Estimates, found: Sequence[Row], price: Sequence[Row]) -> Iterator[str]:
-    """How the best adversary was chosen, what it reached and, without a claim, the price."""
+def _beyond(
+    estimates: Estimates, divergences: Sequence[Comparison], price: Sequence[Comparison]
+) -> Iterator[str]:
+    """Selection of the best adversary, its divergence and, without a claim, its price."""
     yield selection(estimates.study)
-    yield from (row.sentence() for row in found)
-    if all(row.outcome != NO_RUNS for row in price):
+    yield from (c.sentence() for c in divergences)
+    if all(c.outcome != NO_RUNS for c in price):
         tvd, quality = price
-        yield text("answers", "price", tvd=tvd.estimate.signed, **quality.words)
-    best = found[0].spec.runs
+        yield text("answers", "price", tvd=tvd.estimate.signed, **quality.fields)
+    best = divergences[0].spec.runs
     if len(best) and len(estimates.heads) > 1:
-        means = [number(estimates.of(best, measure).mean) for measure in estimates.heads]
+        means = [number(estimates.estimate(best, measure).mean) for measure in estimates.heads]
         each = ", ".join(f"{mean} (head {head})" for head, mean in enumerate(means))
         yield f"By head the mean JS of the best adversary is {each}."
 
 
 def selection(study: Study) -> str:
-    """How the best adversary was chosen, and whether it is what the paper asks for."""
-    best = groups.named(study)[BEST]
+    """How the best adversary was chosen, and whether it reached the paper's divergence."""
+    best = groups.named_groups(study)[BEST]
     if study.selected is None or not len(best):
         return text("answers", "unchosen" if study.selected is None else "unfinished")
     reached = best["validation_attention_js"].mean()
-    known = groups.words(study) | {"term": groups.term_name(study.selected[0])}
-    name = "fell_short" if reached < REACHED else "chosen"  # NaN where the study does not say
-    return text("answers", name, **known, reached=REACHED)
+    fields = groups.words(study) | {"term": groups.term_name(study.selected[0])}
+    name = "fell_short" if reached < REACHED else "chosen"  # NaN if not recorded
+    return text("answers", name, **fields, reached=REACHED)
 
 
-def _lost(found: Sequence[Row]) -> Iterator[str]:
-    """Of each term the least lambda that loses quality, where there are seeds enough to say."""
-    for _, of_term in groupby(found, lambda row: row.spec.about):
-        own = list(of_term)
-        lowest = min(own, key=lambda row: row.estimate.mean)
-        first = next((row for row in own if row.outcome == BELOW), own[0])
-        if any(row.outcome in (TOO_FEW, NO_RUNS) for row in own):
-            first = min(own, key=lambda row: len(row.spec.runs))
+def _lost(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """For each term the smallest lambda that loses quality, or why that is inconclusive."""
+    for _, grouped in groupby(comparisons, lambda c: c.spec.subject):
+        by_lambda = list(grouped)
+        lowest = min(by_lambda, key=lambda c: c.estimate.mean)
+        first = next((c for c in by_lambda if c.outcome == BELOW), by_lambda[0])
+        if any(c.outcome in (TOO_FEW, NO_RUNS) for c in by_lambda):
+            first = min(by_lambda, key=lambda c: len(c.spec.runs))
         elif first.outcome == ABOVE:
             first = first._replace(outcome=NOT_SHOWN)
         lam = first.spec.group.rpartition(" ")[2]
-        yield first.sentence(lam=lam, lowest=text("answers", "lowest", **lowest.words))
+        yield first.sentence(lam=lam, lowest=text("answers", "lowest", **lowest.fields))
 
 
 def collapse_note(study: Study, base: str) -> str:
-    """When an adversary of a base is said to have collapsed, or why that cannot be told."""
-    own = study.runs.loc[base]
-    if own["unknown"]:
-        return f"Which runs collapsed cannot be told: {own['unknown']}."
-    known = {name: number(own[name]) for name in ("threshold", "ignorant")}
-    return text("answers", "collapsed", **known, **groups.words(study))
+    """The criterion for a collapsed adversary of a base, or why it is undefined."""
+    base_row = study.runs.loc[base]
+    if base_row["unknown"]:
+        return f"Which runs collapsed is unknown: {base_row['unknown']}."
+    fields = {name: number(base_row[name]) for name in ("threshold", "ignorant")}
+    return text("answers", "collapsed", **fields, **groups.words(study))
 
 
 def _collapsed(study: Study) -> Iterator[str]:
-    """When an adversary collapsed, and by term how many did at which lambda."""
+    """The criterion for a collapsed adversary, and by term how many collapsed at each lambda."""
     base = study.bases[0]
     yield collapse_note(study, base)
     if not study.runs.at[base, "unknown"]:
-        for term, path in groups.paths(study, base).items():
-            fallen = [(lam, len(runs), runs["collapsed"].sum()) for lam, runs in path.items()]
-            where = [f"{count} of {runs} at λ = {lam:g}" for lam, runs, count in fallen if count]
-            whole = sum(len(runs) for runs in path.values())
-            yield f"{groups.term_name(term)}, of {whole} runs: {', '.join(where) or 'none'}."
+        for term, path in groups.lambda_paths(study, base).items():
+            counts = [(lam, len(runs), runs["collapsed"].sum()) for lam, runs in path.items()]
+            where = [f"{count} of {runs} at λ = {lam:g}" for lam, runs, count in counts if count]
+            total = sum(len(runs) for runs in path.values())
+            yield f"{groups.term_name(term)}, of {total} runs: {', '.join(where) or 'none'}."
 
 
-def _ranked(estimates: Estimates, found: Sequence[Row]) -> Iterator[str]:
-    named = groups.named(estimates.study)
+def _ranked(estimates: Estimates, comparisons: Sequence[Comparison]) -> Iterator[str]:
+    named = groups.named_groups(estimates.study)
     levels = {SEEDS: SEEDS, CONTROL: f"imitation ({CONTROL})", BEST: BEST}
-    taus = {name: estimates.of(named[group], TAU) for group, name in levels.items()}
-    held = [f"{tau} with {name}" for name, tau in taus.items() if not np.isnan(tau.mean)]
-    if not held:
+    taus = {name: estimates.estimate(named[group], TAU) for group, name in levels.items()}
+    defined = [f"{tau} with {name}" for name, tau in taus.items() if not np.isnan(tau.mean)]
+    if not defined:
         yield text("answers", "unranked")
         return
-    yield f"Tau of attention with the base's: {', '.join(held)}."
-    yield from (row.sentence() for row in found)
-    bend = find_bend(estimates, estimates.study.bases[0], NLL_BASE)
-    if bend.sides:
-        up_to, after = (estimates.of(runs, TAU).signed for runs in bend.sides)
-        yield f"Up to the {bend.shape} of the loss tau is {up_to}, beyond it {after}."
+    yield f"Tau of attention with the base's: {', '.join(defined)}."
+    yield from (c.sentence() for c in comparisons)
+    changepoint = find_changepoint(estimates, estimates.study.bases[0], NLL_BASE)
+    if changepoint.sides:
+        up_to, after = (estimates.estimate(runs, TAU).signed for runs in changepoint.sides)
+        yield f"Up to the {changepoint.shape} of the loss tau is {up_to}, beyond it {after}."

@@ -93,7 +93,7 @@ def test_tables_say_means_shares_and_gaps() -> None:
     ):
         assert cell.startswith(f"{rows[name][kept].mean():.3f} [")
     assert everything[5] == str(kept.sum())
-    assert "Never let it stand alone" in worst.note
+    assert "Do not interpret it alone" in worst.note
 
 
 def test_tables_without_a_search() -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from attnlight.report import draw
-from attnlight.report.figures.predictions import reliability
+from attnlight.report.figures.predictions import calibration_bins
 from tests.report.fake import rows_of
 
 Floats = NDArray[Any]
@@ -31,7 +31,7 @@ def test_reliability_equals_a_naive_loop() -> None:
     label = rows["label"].astype(np.float64)
     label[::10] = np.nan
     label[1::10] = -1
-    found = reliability(rows["probabilities"], label)
+    found = calibration_bins(rows["probabilities"], label)
     bins = by_tenth(rows["probabilities"], label)
     assert found.index.tolist() == sorted(bins)
     assert len(bins) > 5
@@ -46,7 +46,7 @@ def test_reliability_equals_a_naive_loop() -> None:
 
 
 def test_certainty_falls_into_the_last_bin() -> None:
-    found = reliability(np.array([[0.0, 1.0], [0.05, 0.95]]), np.array([1, 1]))
+    found = calibration_bins(np.array([[0.0, 1.0], [0.05, 0.95]]), np.array([1, 1]))
     assert found["confidence"].tolist() == pytest.approx([0.975])
     assert found["accuracy"].tolist() == pytest.approx([1.0])
 

@@ -50,7 +50,7 @@ def test_whole_texts_of_a_long_record(tmp_path: Path, monkeypatch: pytest.Monkey
     rows = rows_of("attention_permutation", n=4_000)
     rows["index"], rows["position"] = rows["index"] // 4, rows["index"] % 4
     path = write_record(tmp_path / "x.parquet", rows)
-    found, note = figure_rows(path, most=1_000)
+    found, note = figure_rows(path, max_rows=1_000)
     assert len(found["index"]) == 1_000
     assert note == "Shows 1,000 of 4,000 rows, those of texts chosen by a hash."
     texts, counts = np.unique(found["index"], return_counts=True)
@@ -60,7 +60,7 @@ def test_whole_texts_of_a_long_record(tmp_path: Path, monkeypatch: pytest.Monkey
     kept = np.isin(whole["index"], texts)
     for name, values in found.items():
         np.testing.assert_array_equal(values, whole[name][kept])
-    assert figure_rows(path, most=4_000)[1] == ""
+    assert figure_rows(path, max_rows=4_000)[1] == ""
 
 
 def test_a_record_without_rows(tmp_path: Path) -> None:

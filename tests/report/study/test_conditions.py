@@ -25,7 +25,7 @@ from tests.report.test_command import ATTACK, Page, files
 
 COST = 0.02
 QUESTION = text("questions", "exclusivity")
-RULES, MISSING = "What may be compared?", "What is missing?"
+RULES, MISSING = "Which comparisons are valid?", "What is missing?"
 
 
 def heights(fake: FakeTagging, cost: float = COST) -> list[tuple[float, float]]:
@@ -152,7 +152,7 @@ class TestVerdict:
         assert said[RULES][0].startswith(
             "Only every token's tag against one marked token's answers"
         )
-        assert "prove nothing" in said[RULES][1]
+        assert "support no conclusion" in said[RULES][1]
         assert "only through its attention to itself" in said[RULES][2]
         assert MISSING not in said
 
@@ -162,7 +162,7 @@ class TestVerdict:
             "b": condition("marked", readout="text").write(tmp_path / "b"),
         }
         said = self.answers(paths)
-        assert said[QUESTION][0].startswith("No answer: every token's tag and one marked token's")
+        assert said[QUESTION][0].startswith("No answer: no readout and choice of features has both")
         assert MISSING not in said
 
     def test_unfinished_runs_and_seeds_without_a_control(self, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ class TestVerdict:
             run["state"] = run["state"] if run["role"] == "base" else "failed"
         paths["b"] = other.write(tmp_path / "b")
         found = read_conditions(paths)
-        assert found[0].found.seeds == 2
+        assert found[0].exclusivity.seeds == 2
         said = self.answers(paths)
         assert said[QUESTION] == [
             "Residual readout, with POS: no answer, no curve of one marked token's tag."
@@ -194,7 +194,7 @@ class TestVerdict:
             "a": condition("tokens").write(tmp_path / "a"),
             "b": condition("marked", lambdas=(0.0, 0.1, 0.3)).write(tmp_path / "b"),
         }
-        assert "the two have not the same runs by λ" in self.answers(paths)[RULES][-1]
+        assert "the two have different numbers of runs by λ" in self.answers(paths)[RULES][-1]
 
 
 class TestFigure:
@@ -215,7 +215,7 @@ class TestFigure:
             for line in figure.axes[0].lines
             if line.get_markersize() == 6 and line.get_marker() == "o"
         ]
-        assert (COST, tokens.found.value) in points
+        assert (COST, tokens.exclusivity.value) in points
 
     def test_a_mean_curve_is_that_of_each_seed(self, tmp_path: Path) -> None:
         fake = condition("tokens", sentences=30)

@@ -37,7 +37,7 @@ def test_means_resample_seeds_then_clusters(
     if name not in estimates.measures:
         return
     runs = list(study.finished("seed").index)
-    found = estimates.of(study.finished("seed"), name)
+    found = estimates.estimate(study.finished("seed"), name)
     each = [measure(fake, run, name) for run in runs]
     assert found.mean == pytest.approx(mean(each))
     assert found.std == pytest.approx(statistics.stdev(each))
@@ -51,7 +51,7 @@ def test_differences_draw_the_seeds_of_both(
     fake: FakeStudy, study: Study, estimates: Estimates, name: str
 ) -> None:
     groups = study.finished("uniform", head=None), study.finished("seed")
-    found = estimates.of(groups[0], name, groups[1])
+    found = estimates.estimate(groups[0], name, groups[1])
     names = [list(runs.index) for runs in groups]
     first, second = drawn_means(fake, names, name, RESAMPLES)
     expected = ends([a - b for a, b in zip(first, second, strict=True)])
@@ -63,12 +63,12 @@ def test_differences_draw_the_seeds_of_both(
 
 def test_what_does_not_apply_is_undefined(study: Study, estimates: Estimates) -> None:
     own = [name for name in DISTANCE if name in estimates.measures]
-    assert all(np.isnan(estimates.of(study.finished("base"), name).mean) for name in own)
-    assert np.isnan(estimates.of(study.finished("uniform", head=None), "attention_tau").mean)
-    nothing = estimates.of(study.runs.iloc[:0], F1)
+    assert all(np.isnan(estimates.estimate(study.finished("base"), name).mean) for name in own)
+    assert np.isnan(estimates.estimate(study.finished("uniform", head=None), "attention_tau").mean)
+    nothing = estimates.estimate(study.runs.iloc[:0], F1)
     assert str(nothing) == "–"  # noqa: RUF001
     assert nothing.seeds == 0
-    assert np.isnan(estimates.of(study.runs.iloc[:0], F1, study.finished("base")).mean)
+    assert np.isnan(estimates.estimate(study.runs.iloc[:0], F1, study.finished("base")).mean)
 
 
 def test_runs_that_one_model_guides_are_one_case(
@@ -89,7 +89,7 @@ def test_runs_that_one_model_guides_are_one_case(
         return [mean(each[:2]), *each[2:]]
 
     means = [mean([by_model(r)[u] for u in k]) for k, r in zip(drawn.tolist(), rows, strict=True)]
-    found = Estimates(study).of(shared, ACCURACY)
+    found = Estimates(study).estimate(shared, ACCURACY)
     assert found.mean == pytest.approx(mean(by_model(None)))
     assert found.std == pytest.approx(statistics.stdev(by_model(None)))
     assert found[2:4] == pytest.approx(ends(means))
@@ -109,10 +109,10 @@ class TestTexts:
         estimates, runs = Estimates(study), study.finished("uniform")
         js = self.values(fake, "uniform", JS)
         expected = seeds_then_instances(js, resamples=RESAMPLES)
-        assert estimates.of(runs, JS)[2:4] == pytest.approx(expected[1:3])
+        assert estimates.estimate(runs, JS)[2:4] == pytest.approx(expected[1:3])
         pair = js, self.values(fake, "seed-b0", JS)
         less = difference_of_groups(*pair, resamples=RESAMPLES)
-        found = estimates.of(runs, JS, study.finished("seed"))
+        found = estimates.estimate(runs, JS, study.finished("seed"))
         assert (found.mean, found.low, found.high) == pytest.approx(less[:3])
 
     def test_more_classes_are_judged_by_macro_f1(self, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ class TestTexts:
             fake.add(f"uniform-s{seed}", "uniform", js=0.1)
             fake.rows[f"uniform-s{seed}"]["attention_js"][:] = 0.1
         study = read_study(fake.write(tmp_path))
-        found = Estimates(study).of(study.finished("uniform"), JS)
+        found = Estimates(study).estimate(study.finished("uniform"), JS)
         assert found.std == 0, "not 1e-17, by a mean that is rounded"
 
 
@@ -155,7 +155,7 @@ class TestTaggers:
             ("attention_tau", ["seed-b0-s1"]),
             ("nll_gold", ["seed-b0-s1", "seed-b0-s3"]),
         ):
-            found = estimates.of(runs, name)
+            found = estimates.estimate(runs, name)
             assert found.mean == pytest.approx(mean([measure(fake, run, name) for run in one]))
             assert np.isfinite([found.low, found.high]).all()
 
@@ -164,7 +164,7 @@ class TestTaggers:
         fake.add("base-s0", "base")
         fake.add("seed-b0-s1", "seed", js=0.2)
         study = read_study(fake.write(tmp_path))
-        found = Estimates(study).of(study.finished("seed"), study.quality)
+        found = Estimates(study).estimate(study.finished("seed"), study.quality)
         right = sum(fake.rows["seed-b0-s1"]["correct"].tolist())
         assert found.mean == pytest.approx(right / 40)
         assert study.words.quality == "accuracy"

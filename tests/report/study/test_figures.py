@@ -9,7 +9,7 @@ import pytest
 from attnlight.report.study import Study, read_study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.figures import draw_figure5, draw_violins
-from attnlight.report.study.series import of_base
+from attnlight.report.study.series import series_of_base
 from tests.report.study.fake import FakeTexts, whole
 
 
@@ -79,7 +79,7 @@ class TestFigure5:
         assert ((runs > low) & (runs < high)).all()
 
     def test_another_base_has_its_own(self, study: Study) -> None:
-        found = of_base(Estimates(study), study.bases[1])
+        found = series_of_base(Estimates(study), study.bases[1])
         assert list(found) == ["kl", "js", "other seeds", "λ = 0"]
         groups = found["kl"].groups
         assert {base for group in groups for base in group["base"]} == {"base-s1"}

@@ -84,7 +84,7 @@ def test_a_damaged_head_is_named(tmp_path: Path, head: dict[str, Any], message: 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"name": "../x"}, "no name of a folder"),
+        ({"name": "../x"}, "not a folder name"),
         ({"name": "base-s0"}, "names a run twice"),
         ({"role": "judge"}, "the role 'judge'"),
     ],

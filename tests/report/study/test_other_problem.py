@@ -12,7 +12,7 @@ from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.frame import read_study
 from attnlight.report.study.tables import study_tables
 from attnlight.report.study.texts import texts
-from attnlight.report.study.verdict import rows, verdicts
+from attnlight.report.study.verdict import compare_groups, verdicts
 from tests.report.study.fake import FakeTexts
 from tests.report.test_command import ATTACK, Page
 
@@ -69,7 +69,10 @@ def test_means_are_over_instances(fake: FakeSentences, estimates: Estimates) -> 
 
 
 def test_every_comparison_has_an_outcome(estimates: Estimates) -> None:
-    found = {(r.spec.question, r.spec.group, r.spec.against): r.outcome for r in rows(estimates)}
+    found = {
+        (r.spec.question, r.spec.group, r.spec.against): r.outcome
+        for r in compare_groups(estimates)
+    }
     assert found["needed", "uniform attention", "trained attention"] == "below"
     assert found["divergence", "the best adversary", "other seeds"] == "above"
     adversary = "the attention of this base's adversary"
@@ -84,7 +87,7 @@ def _shuffled() -> str:
 
 def test_sentences_are_those_of_the_outcomes(estimates: Estimates) -> None:
     said = [sentence for answers in verdicts(estimates).values() for sentence in answers]
-    spoken = [row for row in rows(estimates) if row.spec.question in texts()["outcomes"]]
+    spoken = [row for row in compare_groups(estimates) if row.spec.question in texts()["outcomes"]]
     assert len(spoken) == 7
     assert all(row.sentence() in said for row in spoken)
 
@@ -111,12 +114,12 @@ def test_a_study_with_losses_is_told_in_its_own_words(fake: FakeSentences, tmp_p
         *("models", "distances", "adversaries", "adversary_distances", "heads", "segments")
     ]
     assert found["models"].head[2:5] == ["accuracy", "NLL, gold", "NLL, base"]
-    uniform = estimates.of(estimates.study.finished("uniform"), "nll_gold")
+    uniform = estimates.estimate(estimates.study.finished("uniform"), "nll_gold")
     assert found["models"].rows[2][:4:3] == ["uniform attention", str(uniform)]
     said = [sentence for answers in verdicts(estimates).values() for sentence in answers]
     said += [part for grid in found.values() for part in (grid.title, *grid.to_texts().values())]
     assert not re.search(r"\b(probe|tag|tagger|token)s?\b", " ".join(said))
-    assert "nats a sentence" in found["models"].note
+    assert "nats per sentence" in found["models"].note
 
 
 def test_the_page_and_the_rows_beside_it(folder: Path, tmp_path: Path) -> None:
@@ -128,7 +131,7 @@ def test_the_page_and_the_rows_beside_it(folder: Path, tmp_path: Path) -> None:
     assert ATTACK in page.text
     assert not page.tags & {"script", "img"}
     written = pd.read_csv(tmp_path / "verdict.csv")
-    compared = rows(Estimates(read_study(folder)))
+    compared = compare_groups(Estimates(read_study(folder)))
     assert list(written["outcome"]) == [row.outcome for row in compared]
     assert list(written["mean"]) == pytest.approx([row.estimate.mean for row in compared])
     assert set(written["group_models"]) == {5}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from attnlight.report.study.changepoints import find_changepoint
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.figures import (
     draw_guides,
@@ -19,7 +20,6 @@ from attnlight.report.study.figures import (
 )
 from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.series import lambda_axis
-from attnlight.report.study.shapes import find_bend
 from attnlight.statistics.changepoint import fit_segments
 from tests.report.study.fake import FALLEN, KL, PROBES, FakeTagging, add_adversary, whole_tagger
 from tests.report.study.naive import mean, measure
@@ -106,7 +106,7 @@ class TestOutcome:
         assert named == {*groups, "a run", "mean over seeds", "collapsed run"}
         bands = [patch.get_extents().get_points()[:, 1] for patch in axes.patches]
         for runs, band in zip(groups.values(), bands, strict=True):
-            found = estimates.of(runs, "f1")
+            found = estimates.estimate(runs, "f1")
             ends = axes.transData.inverted().transform(np.column_stack([[0, 0], band]))[:, 1]
             np.testing.assert_allclose(ends, [found.low, found.high], rtol=1e-6)
 
@@ -149,7 +149,7 @@ class TestHeads:
 
 class TestRanking:
     def test_tau_by_lambda_and_by_divergence(self, fake: FakeTagging, estimates: Estimates) -> None:
-        bend = find_bend(estimates, "base-s0", "nll_base", "kl")
+        bend = find_changepoint(estimates, "base-s0", "nll_base", "kl")
         figure = draw_ranking(estimates, *OF_KL, bend)
         assert figure is not None
         above, below = figure.axes
@@ -233,7 +233,7 @@ class TestProbes:
                 each = [measure(fake, f"guide-{guide}{mark}-s{seed}", "f1") for seed in range(3)]
                 assert means[row].tolist() == pytest.approx([mean(each), row])
                 assert seeds[row][:, 0] == pytest.approx(each)
-                found = estimates.of(
+                found = estimates.estimate(
                     study.finished("guide", guide=guide, context=mark[1:] or "full"), "f1"
                 )
                 bars = [

@@ -140,14 +140,14 @@ class TestTexts:
     ) -> None:
         found = grids
         uniform = study.finished("uniform")
-        assert found["table2"].rows[1][1:3] == ["5", str(estimates.of(uniform, F1))]
+        assert found["table2"].rows[1][1:3] == ["5", str(estimates.estimate(uniform, F1))]
         base = study.runs[study.runs.index.str.startswith(("base-s0", "seed-b0"))]
-        assert found["table2"].rows[0][1:3] == ["6", str(estimates.of(base, F1))]
-        less = estimates.of(uniform, F1, base)
+        assert found["table2"].rows[0][1:3] == ["6", str(estimates.estimate(base, F1))]
+        less = estimates.estimate(uniform, F1, base)
         assert found["table2"].rows[2][2] == str(less)
         guides = {row[0]: row for row in found["table3"].rows}
         told = {name: study.finished("guide", guide=name) for name in ("adversary", "shuffled")}
-        against = estimates.of(told["adversary"], F1, told["shuffled"])
+        against = estimates.estimate(told["adversary"], F1, told["shuffled"])
         assert guides["the adversary's"][4] == str(against)
 
     def test_table_4_has_what_bounds_the_adversary(
@@ -156,11 +156,11 @@ class TestTexts:
         rows = {row[0]: row for row in grids["table4"].rows}
         best = study.finished("adversary", base="base-s0", term="kl", lam=0.01)
         control = study.finished("adversary", base="base-s0", lam=0.0)
-        assert rows["best adversary (KL, λ = 0.01)"][4] == str(estimates.of(best, JS))
-        assert rows["imitation control (λ = 0)"][3] == str(estimates.of(control, TVD))
+        assert rows["best adversary (KL, λ = 0.01)"][4] == str(estimates.estimate(best, JS))
+        assert rows["imitation control (λ = 0)"][3] == str(estimates.estimate(control, TVD))
         other = study.finished("adversary", base="base-s0", term="js", lam=0.002)
-        assert rows["best of its term (JS, λ = 0.002)"][2] == str(estimates.of(other, F1))
-        assert rows["best less λ = 0"][4] == str(estimates.of(best, JS, control))
+        assert rows["best of its term (JS, λ = 0.002)"][2] == str(estimates.estimate(other, F1))
+        assert rows["best less λ = 0"][4] == str(estimates.estimate(best, JS, control))
         assert rows["trained attention"][3:] == ["–", "–"]  # noqa: RUF001
 
     def test_every_lambda_of_every_base(
@@ -187,7 +187,7 @@ class TestTexts:
     ) -> None:
         grid = grids["seeds"]
         assert [row[0] for row in grid.rows] == ["base-s0", "base-s1"]
-        own = estimates.of(study.finished("base", base="base-s1"), "worst_js")
+        own = estimates.estimate(study.finished("base", base="base-s1"), "worst_js")
         assert grid.rows[1][-1] == str(own)
 
 

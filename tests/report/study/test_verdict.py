@@ -105,7 +105,7 @@ def guided(kind: type[FakeStudy], right: dict[str, float], seeds: int = 5) -> Fa
 def guiding(fake: FakeStudy, folder: Path) -> list[str]:
     """What is said of the guided models."""
     name = next(name for kind, name in GUIDED.items() if isinstance(fake, kind))
-    return answers(fake, folder)[text("questions", "guides", about=name)]
+    return answers(fake, folder)[text("questions", "guides", subject=name)]
 
 
 class TestNeeded:
@@ -113,7 +113,9 @@ class TestNeeded:
         fake = compared(kind, 0.6, 0.85)
         (sentence,) = answers(fake, tmp_path)[NEEDED]
         study = read_study(tmp_path)
-        found = Estimates(study).of(study.finished("uniform"), "f1", study.finished("base", "seed"))
+        found = Estimates(study).estimate(
+            study.finished("uniform"), "f1", study.finished("base", "seed")
+        )
         ends = f"{-found.mean:.3f} [{-found.high:.3f}, {-found.low:.3f}]"
         assert found.high < 0
         assert sentence.startswith(
@@ -127,7 +129,7 @@ class TestNeeded:
     ) -> None:
         (sentence,) = answers(compared(kind, 0.8, 0.8), tmp_path)[NEEDED]
         assert sentence.startswith("Attention is not shown to be needed here")
-        assert "an interval that holds 0" in sentence
+        assert "an interval that contains 0" in sentence
 
     def test_uniform_attention_is_better(self, kind: type[FakeStudy], tmp_path: Path) -> None:
         (sentence,) = answers(compared(kind, 0.85, 0.6), tmp_path)[NEEDED]
@@ -162,16 +164,16 @@ class TestBeyond:
         )
         assert "with the best adversary (5 seeds)" in seeds
         assert control.startswith(
-            "The divergence of this base's adversary is beyond what imitation alone gives, by "
+            "The divergence of this base's adversary is beyond imitation alone, by "
             f"{best - zero:.3f} ["
         )
-        assert price.startswith("Beside λ = 0 its predictions are")
+        assert price.startswith("Compared with λ = 0, its predictions are")
 
     def test_not_shown_beyond_seed_variance(self, kind: type[FakeStudy], tmp_path: Path) -> None:
         _, seeds, control, _ = answers(diverging(kind, 0.27, 0.1), tmp_path)[BEYOND]
         assert "is not shown to be beyond seed variance: it differs by" in seeds
         assert "within" not in seeds
-        assert "beyond what imitation alone gives" in control
+        assert "beyond imitation alone" in control
 
     def test_below_seed_variance(self, kind: type[FakeStudy], tmp_path: Path) -> None:
         fake = diverging(kind, 0.2, 0.1, seed=0.4)
@@ -190,9 +192,7 @@ class TestBeyond:
     def test_no_adversary(self, kind: type[FakeStudy], tmp_path: Path) -> None:
         chosen, seeds, *_ = answers(compared(kind, 0.8, 0.8), tmp_path)[BEYOND]
         assert chosen == "No adversary is chosen yet."
-        assert seeds == (
-            "Against seed variance there is no answer: no finished run of the best adversary."
-        )
+        assert seeds == ("No answer against seed variance: no finished run of the best adversary.")
 
 
 class TestGuiding:
@@ -221,7 +221,7 @@ class TestGuiding:
         *_, sentence = guiding(guided(kind, right), tmp_path)
         said = said.format(GUIDED[kind])
         assert sentence.startswith(f"The attention of this base's adversary {said}")
-        assert ("an interval that holds 0" in sentence) == (adversary == 0.7)
+        assert ("an interval that contains 0" in sentence) == (adversary == 0.7)
 
     def test_five_perceptrons_of_one_adversary_are_one_case(
         self, kind: type[FakeStudy], tmp_path: Path
@@ -250,7 +250,7 @@ class TestGuiding:
     ) -> None:
         found = guiding(guided(kind, {"base": 0.9, "adversary": 0.5}), tmp_path)
         assert not any("carry information" in sentence for sentence in found)
-        assert found[1].startswith("Against uniform attention there is no answer")
+        assert found[1].startswith("No answer against uniform attention")
         own = f"the attention of this base shuffled within each {CLUSTER[kind]}"
         assert found[-1].endswith(f"no finished run of {own}.")
 
@@ -296,7 +296,9 @@ class TestHeads:
         fake = single_heads(0.7, 0.9)
         whole_model, heads = answers(fake, tmp_path)[NEEDED]
         assert whole_model.startswith("Attention is needed here: without it chunk F1 falls by 0.")
-        assert heads.startswith("It falls without head 1. One head uniform, the others learned")
+        assert heads.startswith(
+            "Chunk F1 falls without head 1. With one head uniform and the others"
+        )
         trained = mean([measure(fake, n, "f1") for n in fake.rows if n.startswith(("b", "seed"))])
         alone = mean([measure(fake, f"uniform-h1-s{seed}", "f1") for seed in range(5)])
         assert f"{alone - trained:.3f} [" in heads
@@ -304,7 +306,7 @@ class TestHeads:
     def test_no_head_is_shown_to_be_needed(self, tmp_path: Path) -> None:
         said = answers(single_heads(0.9, 0.9), tmp_path)[NEEDED]
         assert said[0].startswith("Attention is not shown to be needed here")
-        assert said[1].startswith("For no head it is shown to fall.")
+        assert said[1].startswith("Chunk F1 is not shown to fall without any single head.")
 
     def test_too_few_seeds_license_no_sentence(self, tmp_path: Path) -> None:
         for sentence in answers(single_heads(0.7, 0.9, seeds=3), tmp_path)[NEEDED]:
@@ -316,12 +318,12 @@ class TestAlong:
     def test_the_least_lambda_with_a_loss(self, tmp_path: Path) -> None:
         fake = along({0.0: 0.9, 0.01: 0.9, 0.1: 0.8, 1.0: 0.7})
         (said,) = answers(fake, tmp_path)[LOST]
-        assert said.startswith("KL: λ = 0.1 is the least at which chunk F1 is below that of λ = 0")
+        assert said.startswith("KL: λ = 0.1 is the smallest λ at which chunk F1 is below that at λ")
         assert "The lowest chunk F1 is that of KL, λ = 1; it differs" in said
 
     def test_nothing_is_lost(self, tmp_path: Path) -> None:
         (said,) = answers(along({0.0: 0.9, 0.01: 0.9, 0.1: 0.9}), tmp_path)[LOST]
-        assert said.startswith("KL: at no λ chunk F1 is shown to be below that of λ = 0.")
+        assert said.startswith("KL: chunk F1 is not shown to be below that at λ = 0 for any λ.")
 
     def test_a_loss_needs_seeds(self, tmp_path: Path) -> None:
         (said,) = answers(along({0.0: 0.9, 0.1: 0.7}, seeds=3), tmp_path)[LOST]
@@ -341,7 +343,7 @@ class TestAlong:
         seeds = mean([measure(fake, f"seed-b0-s{k}", "attention_tau") for k in range(1, 6)])
         assert said[0].startswith(f"Tau of attention with the base's: {seeds:.3f} ± ")
         assert said[1].startswith(
-            "The adversary of this base ranks words less like it than other seeds do"
+            "This base's adversary ranks words less like the base than other seeds do"
         )
 
     @pytest.mark.parametrize(
@@ -351,8 +353,8 @@ class TestAlong:
         fake = along({0.0: 0.9, 0.1: 0.7})
         fake.head["target"] = target
         assert answers(fake, tmp_path)[BEYOND][0] == (
-            "The best adversary is chosen on validation: of those of KL with a mean JS of at least 0.4 "
-            f"the one with the highest {criterion}."
+            "The best adversary is chosen on validation: of the lambdas of KL with a mean JS of at "
+            f"least 0.4, the one with the highest {criterion}."
         )
 
     def test_divergence_is_beyond_seeds(self, tmp_path: Path) -> None:

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from attnlight.report.study.estimates import Estimates
-from attnlight.report.study.frame import Study, read_study
-from attnlight.report.study.shapes import (
+from attnlight.report.study.changepoints import (
     JUMP,
     KINK,
-    NO_BEND,
+    NO_CHANGEPOINT,
     UNDECIDED,
-    Bend,
-    bend_sentence,
-    find_bend,
+    Changepoint,
+    changepoint_sentence,
+    find_changepoint,
 )
+from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.tables import study_tables
 from attnlight.report.study.verdict import collapse_note
 from tests.report.study.fake import FakeTagging, add_adversary, whole_tagger
@@ -44,13 +44,13 @@ def shaped(loss: Callable[[float], float], noise: float = 0.002, points: int = 3
     return fake
 
 
-def bend_of(fake: FakeTagging, folder: Path) -> Bend:
+def bend_of(fake: FakeTagging, folder: Path) -> Changepoint:
     study = read_study(fake.write(folder))
-    return find_bend(Estimates(study), study.bases[0], "nll_base")
+    return find_changepoint(Estimates(study), study.bases[0], "nll_base")
 
 
 SHAPES: dict[str, Callable[[float], float]] = {
-    NO_BEND: lambda js: 0.2 + 0.1 * js,
+    NO_CHANGEPOINT: lambda js: 0.2 + 0.1 * js,
     KINK: lambda js: 0.2 + max(js - 0.3, 0.0) * 2,
     JUMP: lambda js: 0.2 + 0.25 * (js > 0.3),
 }
@@ -60,7 +60,7 @@ SHAPES: dict[str, Callable[[float], float]] = {
 def test_the_shape_is_found(tmp_path: Path, shape: str) -> None:
     bend = bend_of(shaped(SHAPES[shape]), tmp_path)
     assert bend.shape == shape
-    said = bend_sentence(bend)
+    said = changepoint_sentence(bend)
     if shape == KINK:
         assert bend.fits is not None
         assert bend.fits.kink.place == pytest.approx(0.3, abs=0.01)
@@ -90,8 +90,8 @@ def test_a_kink_is_that_of_a_search(tmp_path: Path) -> None:
 def test_a_kink_downwards_is_no_safe_point(tmp_path: Path) -> None:
     bend = bend_of(shaped(lambda js: 0.5 - max(js - 0.3, 0.0)), tmp_path)
     assert bend.shape == KINK
-    assert "where the slope turns from" in bend_sentence(bend)
-    assert bend_sentence(bend).endswith(": no safe point.")
+    assert "where the slope changes from" in changepoint_sentence(bend)
+    assert changepoint_sentence(bend).endswith(": no safe point.")
 
 
 def test_a_bend_of_two_readings_is_left_open(tmp_path: Path) -> None:
@@ -100,15 +100,15 @@ def test_a_bend_of_two_readings_is_left_open(tmp_path: Path) -> None:
 
     bend = bend_of(shaped(steep, noise=0.0, points=12), tmp_path)
     assert bend.shape == UNDECIDED
-    assert "open whether it is a kink or a jump" in bend_sentence(bend)
-    assert bend_sentence(bend).endswith("no safe point.")
+    assert "either a kink or a jump" in changepoint_sentence(bend)
+    assert changepoint_sentence(bend).endswith("no safe point.")
 
 
 def test_too_few_points(tmp_path: Path) -> None:
     bend = bend_of(shaped(SHAPES[KINK], points=5), tmp_path)
-    assert (bend.fits, bend.shape) == (None, NO_BEND)
+    assert (bend.fits, bend.shape) == (None, NO_CHANGEPOINT)
     assert not bend.sides
-    assert bend_sentence(bend).endswith(
+    assert changepoint_sentence(bend).endswith(
         "(5 runs), loss against the base's labels: too few points for a bend."
     )
 
@@ -122,7 +122,7 @@ def test_a_run_without_a_finite_loss_is_no_point(tmp_path: Path) -> None:
 
 
 def test_points_are_the_runs(fake: FakeTagging, study: Study, estimates: Estimates) -> None:
-    bend = find_bend(estimates, study.bases[0], "nll_gold", "kl", whole=False)
+    bend = find_changepoint(estimates, study.bases[0], "nll_gold", "kl", collapsed=False)
     fallen = collapsed(study)
     names = [n for n in fake.rows if n.startswith("adversary-kl") and n not in fallen]
     assert sorted(bend.runs.index) == sorted(names)
@@ -135,7 +135,7 @@ def test_points_are_the_runs(fake: FakeTagging, study: Study, estimates: Estimat
 def test_sides_part_the_runs_at_the_bend(
     fake: FakeTagging, study: Study, estimates: Estimates
 ) -> None:
-    bend = find_bend(estimates, study.bases[0], "nll_base")
+    bend = find_changepoint(estimates, study.bases[0], "nll_base")
     assert bend.shape == JUMP
     assert bend.fits is not None
     up_to, beyond = bend.sides
@@ -175,7 +175,7 @@ def test_is_a_loss_nearer_to_knowing_nothing(fake: FakeTagging, study: Study) ->
     assert len(collapsed(study)) == 12
     runs = study.finished("adversary", term="compat", lam=3.1)
     assert list(runs["seed"][runs["collapsed"]]) == [0, 1]
-    assert f"above {threshold:.3f} nats a token" in collapse_note(study, "base-s0")
+    assert f"above {threshold:.3f} nats per token" in collapse_note(study, "base-s0")
 
 
 def test_a_run_without_a_finite_loss_collapsed(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_run_without_a_finite_loss_collapsed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("base", "lam", "message"),
     [
-        ({"ignorant": None}, None, "the study does not say what knowing nothing loses"),
+        ({"ignorant": None}, None, "the study lacks the label entropy"),
         ({"ignorant": 0.1}, None, "the loss of knowing nothing is 0.1, but must be above"),
         ({}, 0.0, "no run of it has a finite loss"),
     ],

@@ -1,4 +1,4 @@
-"""What of a run folder goes to docs/results: of each record the columns that the page needs."""
+"""Archives runs in docs/results: of each record the columns that the page needs."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ for _experiments, _test, _columns in (
         NEEDED.setdefault(_name, {})[_test] = _columns
 
 
-def keep_all(runs: Path, records: Path) -> list[str]:
-    """Replace the kept records, docs/results, by those of the runs below a folder.
+def archive_runs(runs: Path, records: Path) -> list[str]:
+    """Replace the archived records in docs/results by those of the runs below a folder.
 
     Returns:
-        A line for each run that was left out because it is not finished.
+        A line for each run that was left out as unfinished.
     """
     left_out: list[str] = []
     for name, tests in NEEDED.items():
@@ -57,29 +57,29 @@ def keep_all(runs: Path, records: Path) -> list[str]:
             if status.get("state") != "finished":
                 lacking = f"is {status['state']}" if status else "has no status.json"
             if lacking:
-                left_out.append(f"{run} {lacking}: not taken over.")
+                left_out.append(f"{run} {lacking}: not archived.")
                 continue
-            keep(run, records / name / run.name)
+            archive_run(run, records / name / run.name)
             if name in (*_ARMS, *importance.MODELS):
                 columns = record_columns(run / "records/test/importance_correlation.parquet")
                 scored += [run] if any(column.startswith("scores_") for column in columns) else []
         if len(scored) > 1:
-            # How far runs agree: the scores themselves are many times as large. Tau is kept as
-            # float32, which changes no digit that is shown.
+            # Only the agreement is archived, since the scores are many times as large. float32
+            # changes no digit of the page.
             types = dict.fromkeys(importance.WITH_ITSELF, np.float32)
             taus = agreement(read_scores(scored))[["index", "first", "second", *types]]
             table = pa.Table.from_pandas(taus.astype(types), preserve_index=False)
             _write(table.replace_schema_metadata(), records / name / importance.AGREEMENT)
     for path in sorted(runs.glob("*/study.json")):
-        keep_study(path.parent, records / studies.FOLDER / path.parent.name)
+        archive_study(path.parent, records / studies.FOLDER / path.parent.name)
     return left_out
 
 
-def keep(run: Path, target: Path) -> None:
-    """Replace a folder by what the page needs of a run, `<experiment>/seed<k>`, that was tested."""
+def archive_run(run: Path, target: Path) -> None:
+    """Replace a folder by what the page needs of a tested run, `<experiment>/seed<k>`."""
     shutil.rmtree(target, ignore_errors=True)
     config = (run / "fit.yaml").read_text(encoding="utf-8")
-    # Where the runs lay on the machine that made them says nothing.
+    # The path on the machine that trained the run is irrelevant.
     config = re.sub(r"^root: .*", "root: checkpoints", config, flags=re.MULTILINE)
     write_text(target / "fit.yaml", f"# yamllint disable-file\n{config}")  # style is PyYAML's
     for source in run.glob("logs/version_*/metrics.csv"):
@@ -91,17 +91,17 @@ def keep(run: Path, target: Path) -> None:
         places["predictions.parquet"] = planted.PREDICTED[name]
     for place, columns in places.items():
         if (run / place).exists():
-            there = pq.read_schema(run / place).names
-            names = [name for name in columns or there if name in there]
+            available = pq.read_schema(run / place).names
+            names = [name for name in columns or available if name in available]
             _write(read_table(run / place, names), target / place)
 
 
-def keep_study(study: Path, target: Path) -> None:
-    """Copy what `attnlight study` collected, from which its report is written anew.
+def archive_study(study: Path, target: Path) -> None:
+    """Copy the files of a study from which its report can be written.
 
-    A tagger's sums over the tokens of a sentence are rounded to 12 significant bits, half to even, a
-    fourth of a thousandth, which means over all sentences do not notice; of the conditions of a
-    study, whose curves alone are shown, the columns of these are kept.
+    A tagger's sums over the tokens of a sentence are rounded to 12 significant bits, half to even,
+    an error of 1/4000, negligible in means over all sentences. Of a study's conditions only
+    the columns of the curves are copied.
     """
     table = read_table(study / "study.parquet")
     text = (study / "study.json").read_text(encoding="utf-8")
@@ -118,15 +118,15 @@ def keep_study(study: Path, target: Path) -> None:
                 rounded = np.ldexp(np.round(mantissa * 2**12), exponent - 12)
                 values = pa.array(rounded, values.type, mask=np.array(values.is_null()))
                 if pa.types.is_list(column.type):
-                    nothing = column.is_null()
-                    values = pa.ListArray.from_arrays(column.offsets, values, mask=nothing)
+                    nulls = column.is_null()
+                    values = pa.ListArray.from_arrays(column.offsets, values, mask=nulls)
                 table = table.set_column(place, name, values)
     _write(table, target / "study.parquet")
     write_text(target / "study.json", text)
 
 
 def _write(table: pa.Table, target: Path) -> None:
-    """Write a table as small as parquet can: floats byte by byte, the ascending index by its steps."""
+    """Write a table compactly: floats as byte streams, the ascending index as differences."""
     with replacing(target) as temporary:
         pq.write_table(table, temporary)
         schema = pq.ParquetFile(temporary).schema

@@ -1,7 +1,7 @@
-"""The kept records behind the page.
+"""The archived records behind the page.
 
-`docs/results/<experiment>/seed<k>/` is laid out as a run folder, so that `attnlight report` reads
-it too: fit.yaml, logs/, records/test/, and of `attnlight predict` the columns that count.
+`docs/results/<experiment>/seed<k>/` has the layout of a run folder, so that `attnlight report` can
+read it: fit.yaml, logs/, records/test/, and the necessary columns of `attnlight predict`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.records.parquet import read_table
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the other takes ten times as long
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # SafeLoader takes ten times as long
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """The kept runs of one experiment, one for each seed.
+    """The archived runs of one experiment, one for each seed.
 
     Attributes:
         name: Stem of its file in configs/experiments.
-        folders: The kept run folders, by seed.
+        folders: The archived run folders, by seed.
         seeds: Seed of each run.
-        curves: What fit logged on validation, a column for each `val/<name>`, by seed and epoch
-            from 0.
-        chosen: The epoch that validation chose, by seed: the first of highest accuracy.
+        curves: Metrics logged on validation during fit, a column for each `val/<name>`, by seed and
+            epoch from 0.
+        chosen: The epoch chosen on validation, by seed: the first of highest accuracy.
     """
 
     name: str
@@ -44,10 +44,10 @@ class Experiment:
 
     @classmethod
     def read(cls, root: Path, name: str) -> Experiment:
-        """The runs of `root/name`, which must differ in nothing but their seed.
+        """The runs of `root/name`, which must differ only in their seed.
 
         Raises:
-            InputError: There is none, a folder's name is not its seed, or two runs differ.
+            InputError: There is no run, a folder's name is not its seed, or two runs differ.
         """
         folders = sorted((root / name).glob("seed*"), key=lambda path: path.name)
         if not folders:
@@ -56,7 +56,7 @@ class Experiment:
         seeds = [int(config.pop("seed_everything")) for config in configs]
         logged = {}
         for folder, seed, config in zip(folders, seeds, configs, strict=True):
-            config.pop("run", None)  # like the seed, what runs of one experiment may differ in
+            config.pop("run", None)  # like the seed, it may differ between runs
             if folder.name != f"seed{seed}":
                 raise InputError(f"{folder} was trained with seed {seed}.")
             if config != configs[0]:
@@ -74,8 +74,8 @@ class Experiment:
         Floats are in double precision.
 
         Raises:
-            InputError: A record is of a part of the test split, which `partial` lets pass, or two
-                are of different texts.
+            InputError: A record is partial and `partial` is false, or two records are of different
+                texts.
         """
         runs = []
         for folder in self.folders:
@@ -94,10 +94,10 @@ class Experiment:
         return columns
 
     def predicted(self) -> pd.DataFrame:
-        """The texts that `attnlight predict` wrote, those of each run in the order of the test.
+        """The texts written by `attnlight predict`, those of each run in the order of the test.
 
         Raises:
-            InputError: They are not those of the test.
+            InputError: They are not the texts of the test.
         """
         tables = [read_table(folder / "predictions.parquet") for folder in self.folders]
         texts = pd.DataFrame([text for table in tables for text in table.to_pylist()])
@@ -106,8 +106,8 @@ class Experiment:
         return texts
 
 
-class Kept(dict[str, Experiment]):
-    """Every experiment that has a run below docs/results, by name, and the figures of others."""
+class Archive(dict[str, Experiment]):
+    """Every experiment that has a run below docs/results, by name, and the published figures."""
 
     def __init__(self, root: Path, published: Mapping[str, Any]) -> None:
         names = sorted({path.parents[1].name for path in root.glob("*/seed*/fit.yaml")})
@@ -115,4 +115,4 @@ class Kept(dict[str, Experiment]):
         self.root, self.published = root, published
 
     def __missing__(self, name: str) -> Experiment:
-        return Experiment.read(self.root, name)  # which says that there is no run
+        return Experiment.read(self.root, name)  # raises: there is no run

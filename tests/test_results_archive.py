@@ -16,7 +16,7 @@ from attnlight.errors import InputError
 from tests.kept import page, serrano_records, write_kept
 from tests.report.fake import Rows
 
-importance, keeping, kept = map(page, ("importance", "keeping", "kept"))
+importance, archive_runs, archive = map(page, ("importance", "archive_runs", "archive"))
 claims, serrano, tables = map(page, ("claims", "serrano", "tables"))
 NAME = "ag_news_han_rnn"
 
@@ -29,7 +29,7 @@ def correlations(n: int = 30, seed: int = 0, scores: bool = True) -> Rows:
         "position": np.zeros(n, dtype=np.int64),
         "prediction": np.zeros(n, dtype=np.int64),
     }
-    rows |= {name: random.random(n, dtype=np.float32) for name in keeping.TAU[3:]}
+    rows |= {name: random.random(n, dtype=np.float32) for name in archive_runs.TAU[3:]}
     if scores:
         for name in ("attention", "input_gradient", "loo", "input_gradient_attached"):
             lists = [random.random(1 + place % 9).astype(np.float32) for place in range(n)]
@@ -58,16 +58,16 @@ class TestKeep:
         for encoder in ("rnn", "conv"):
             name = f"ag_news_han_{encoder}"
             run = write_kept(tmp_path / "runs", name, serrano_records(seed=len(encoder)))
-            keeping.keep(run, tmp_path / "kept" / name / "seed0")
+            archive_runs.archive_run(run, tmp_path / "kept" / name / "seed0")
         published: dict[str, Any] = {"serrano_accuracy": {}}
-        whole, small = (kept.Kept(tmp_path / x, published) for x in ("runs", "kept"))
+        whole, small = (archive.Archive(tmp_path / x, published) for x in ("runs", "kept"))
         assert list(serrano.accuracy(whole)) == list(serrano.accuracy(small))
         found = [claims.serrano_tables(serrano.read_models(x), published) for x in (whole, small)]
         assert found[0] == found[1]
 
     def test_columns_that_the_page_does_not_need_are_left_out(self, tmp_path: Path) -> None:
         run = write_kept(tmp_path / "runs", NAME, serrano_records())
-        keeping.keep(run, tmp_path / "kept")
+        archive_runs.archive_run(run, tmp_path / "kept")
         names = pq.read_schema(tmp_path / "kept/records/test/predictions.parquet").names
         assert names == ["index", "position", "prediction", "label"]
         names = pq.read_schema(tmp_path / "kept/records/test/decision_flip.parquet").names
@@ -76,12 +76,12 @@ class TestKeep:
 
     def test_path_of_the_machine_is_left_out(self, tmp_path: Path) -> None:
         run = write_kept(tmp_path / "runs", NAME, serrano_records())
-        keeping.keep(run, tmp_path / "kept")
+        archive_runs.archive_run(run, tmp_path / "kept")
         assert "root: checkpoints" in (tmp_path / "kept/fit.yaml").read_text()
 
     @pytest.mark.parametrize("name", ["sst_bilstm", "imdb_cnn", "sst_average", "planted_none"])
     def test_what_an_experiment_needs(self, name: str) -> None:
-        wanted = keeping.NEEDED[name]
+        wanted = archive_runs.NEEDED[name]
         assert ("attention_permutation" in wanted) == (name in ("sst_bilstm", "planted_none"))
         assert ("adversarial_attention" in wanted) == (name != "planted_none")
 
@@ -100,16 +100,16 @@ class TestKeep:
             "now_ms": [20.0, 10.0, 1.0],
         }
         pq.write_table(pa.table(columns), run / serrano.WORST_CASE)
-        assert keeping.keep_all(tmp_path / "runs", tmp_path / "results") == []
+        assert archive_runs.archive_runs(tmp_path / "runs", tmp_path / "results") == []
         kept_run = tmp_path / "results" / NAME / "seed0"
         assert not (kept_run / "predictions.parquet").exists()
-        (row,) = serrano.several_classes(kept.Kept(tmp_path / "results", {}))
+        (row,) = serrano.several_classes(archive.Archive(tmp_path / "results", {}))
         assert [*row.values()][:4] == ["AG News", "HANrnn", 2, "4"]
         means = [float(cell.split(" ")[0]) for cell in [*row.values()][4:]]
         assert means == [0.25, 0.375, 0.5, 0.5, 0.125, 0.5, 0.0, 3, 15]
 
     def test_every_experiment_needs_something(self) -> None:
-        assert all(keeping.NEEDED.values())
+        assert all(archive_runs.NEEDED.values())
 
 
 class TestKeepAll:
@@ -119,17 +119,17 @@ class TestKeepAll:
         (two / "records/test/importance_correlation.parquet").unlink()
         bare = runs / "sst_bilstm_scale_0.3/seed0"
         bare.mkdir(parents=True)
-        lines = keeping.keep_all(runs, tmp_path / "results")
+        lines = archive_runs.archive_runs(runs, tmp_path / "results")
         assert lines == [
-            f"{one} is running: not taken over.",
-            f"{two} was not tested by importance_correlation: not taken over.",
-            f"{bare} has no status.json: not taken over.",
+            f"{one} is running: not archived.",
+            f"{two} was not tested by importance_correlation: not archived.",
+            f"{bare} has no status.json: not archived.",
         ]
         folder = tmp_path / "results/sst_average_vectors"
         assert [path.name for path in folder.iterdir()] == ["seed2"]  # one run agrees with nobody
 
     def test_agreement_is_kept_beside_the_runs(self, runs: Path, tmp_path: Path) -> None:
-        assert keeping.keep_all(runs, tmp_path / "results") == []
+        assert archive_runs.archive_runs(runs, tmp_path / "results") == []
         folder = tmp_path / "results/sst_average_vectors"
         names = sorted(path.name for path in folder.iterdir())
         assert names == [importance.AGREEMENT, "seed0", "seed1", "seed2"]
@@ -153,7 +153,7 @@ class TestKeepAll:
                     }
                 )
                 write_kept(tmp_path / "runs", name, records, seed=seed)
-        assert keeping.keep_all(tmp_path / "runs", tmp_path / "results") == []
+        assert archive_runs.archive_runs(tmp_path / "runs", tmp_path / "results") == []
         found = sorted((tmp_path / "results").glob(f"*/{importance.AGREEMENT}"))
         assert [path.parent.name for path in found] == ["imdb_cnn"]
 
@@ -161,8 +161,8 @@ class TestKeepAll:
 class TestReliability:
     @pytest.fixture
     def experiment(self, runs: Path, tmp_path: Path) -> Any:
-        keeping.keep_all(runs, tmp_path / "results")
-        return kept.Experiment.read(tmp_path / "results", "sst_average_vectors")
+        archive_runs.archive_runs(runs, tmp_path / "results")
+        return archive.Experiment.read(tmp_path / "results", "sst_average_vectors")
 
     @pytest.mark.parametrize("score", ["attention", "input_gradient", "loo"])
     def test_cell_against_a_loop(self, runs: Path, experiment: Any, score: str) -> None:
@@ -187,14 +187,14 @@ class TestReliability:
 
     def test_nothing_kept_is_a_dash(self, tmp_path: Path) -> None:
         write_kept(tmp_path, "sst_bilstm", {"importance_correlation": correlations()})
-        found = agreement(kept.Experiment.read(tmp_path, "sst_bilstm"))
+        found = agreement(archive.Experiment.read(tmp_path, "sst_bilstm"))
         nothing = dict.fromkeys(["texts", *importance.WITH_ITSELF.values()])
         assert found == {"seeds": 1, **nothing}
 
     def test_arms_show_it_beside_tau(self, experiment: Any, tmp_path: Path) -> None:
         theirs = dict.fromkeys(("gradient", "loo", "gradient_loo"), "0.5")
         published = {"tau_overall": {"bilstm": theirs, "average": theirs}}
-        experiments = kept.Kept(tmp_path / "none", published)
+        experiments = archive.Archive(tmp_path / "none", published)
         for pair in importance.ARMS.values():
             experiments |= dict.fromkeys(pair, experiment)
         rows = list(importance.arms(experiments))
@@ -209,7 +209,7 @@ class TestReliability:
 
     def test_rows_are_models_and_one_seed_is_a_dash(self, experiment: Any, tmp_path: Path) -> None:
         write_kept(tmp_path / "one", "sst_cnn", {"importance_correlation": correlations()})
-        one = kept.Experiment.read(tmp_path / "one", "sst_cnn")
+        one = archive.Experiment.read(tmp_path / "one", "sst_cnn")
         experiments = dict.fromkeys(importance.MODELS, one) | {"sst_average": experiment}
         lines = tables.table(importance.reliability(experiments), 3).splitlines()[2:]
         cells = [agreement(experiment)[x] for x in importance.WITH_ITSELF.values()]
@@ -222,7 +222,7 @@ def test_tau_by_the_scale_of_the_vectors(tmp_path: Path) -> None:
     for name in importance.SCALED:
         for seed, end in product(range(2), ("", importance.WIDER)):
             write_kept(tmp_path, name + end, {"importance_correlation": tau[seed]}, seed=seed)
-    rows = list(importance.by_scale(kept.Kept(tmp_path, {})))
+    rows = list(importance.by_scale(archive.Archive(tmp_path, {})))
     mean = np.mean([rows["tau_attention_loo"].mean() for rows in tau])
     assert [row["initial scale"] for row in rows] == ["0.1", "0.3"] * 3
     first = {"encoder": "BiLSTM", "initial scale": "0.1", "seeds": 2, "epochs chosen": "2 / 2"}
