@@ -18,7 +18,7 @@ from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
 from attnlight.foreign import require_known
-from attnlight.models.build import OWN, attends, build_model, model_options
+from attnlight.models.build import CUSTOM, attends, build_model, model_options
 
 _MODEL = "model."
 
@@ -102,7 +102,7 @@ def read_base(path: str | Path) -> BaseModel:
     model.eval().requires_grad_(False)
     vocabulary = text_digest(held["tokenizer"])
     hashed = model_options(*made_of)
-    if OWN not in options["net"] and "freeze" in options["vectors"]:
+    if CUSTOM not in options["net"] and "freeze" in options["vectors"]:
         # Once an option of the network: fingerprints, by which outputs are kept, are of it too.
         hashed["freeze_embeddings"] = options["vectors"]["freeze"]
     fingerprint = _fingerprint(hashed, vocabulary, state)

@@ -22,7 +22,7 @@ from attnlight.foreign import require_known
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
-from attnlight.models.options import OwnNetwork, group_of
+from attnlight.models.options import CustomNetwork, group_of
 from attnlight.problems import problem_class
 from attnlight.tasks.options import CLASS_WEIGHTS, GROUPS, PLATEAU_MONITOR, Loss, Optimizer, Vectors
 from attnlight.tasks.restoring import require_same
@@ -61,7 +61,7 @@ class AttentionTask(pl.LightningModule):
         self,
         spec: dict[str, Any],
         problem: str,
-        net: OwnNetwork,
+        net: CustomNetwork,
         optimizer: Optimizer = Optimizer(),
         loss: Loss = Loss(),
         vectors: Vectors = Vectors(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnlight.models.options import ClassifierNet, OwnNetwork
+from attnlight.models.options import ClassifierNet, CustomNetwork
 from attnlight.tasks.attention import AttentionTask
 
 
@@ -25,7 +25,7 @@ class AttentionClassifier(AttentionTask):
     def __init__(
         self,
         spec: dict[str, Any],
-        net: ClassifierNet | OwnNetwork = ClassifierNet(),
+        net: ClassifierNet | CustomNetwork = ClassifierNet(),
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(spec, "classification", net, **options)  # type: ignore[arg-type]

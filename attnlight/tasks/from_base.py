@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from attnlight.errors import InputError
-from attnlight.models.build import completed
+from attnlight.models.build import with_defaults
 from attnlight.problems import problem_class
 from attnlight.reference import Identity, OutputStore, Reference, running_split
 from attnlight.tasks.attention import AttentionTask
@@ -64,7 +64,7 @@ class FromBase(AttentionTask):
         found = problem_class(options["problem"])(spec).difference(options["spec"])
         if found is not None:
             raise InputError(f"the base {base} {found}: give the `data` of its fit.yaml.")
-        self.net = completed(options["problem"], options["net"])
+        self.net = with_defaults(options["problem"], options["net"])
 
     @classmethod
     @override

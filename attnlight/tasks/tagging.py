@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnlight.models.options import OwnNetwork, TaggerNet
+from attnlight.models.options import CustomNetwork, TaggerNet
 from attnlight.tasks.attention import AttentionTask
 
 
@@ -27,7 +27,7 @@ class ChunkTagger(AttentionTask):
     def __init__(
         self,
         spec: dict[str, Any],
-        net: TaggerNet | OwnNetwork = TaggerNet(),
+        net: TaggerNet | CustomNetwork = TaggerNet(),
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(spec, "tagging", net, **options)  # type: ignore[arg-type]
