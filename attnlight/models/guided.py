@@ -23,8 +23,8 @@ def no_guide(batch: TextBatch) -> Tensor:
         InputError: Always.
     """
     raise InputError(
-        "the attention of this model is another model's, which exists for the texts of its corpus "
-        "only: read them through `test` or `predict`; raw text is not possible."
+        "this model takes its attention from another model, for the texts of its corpus only, and "
+        "reads no raw text: use `test` or `predict`."
     )
 
 
