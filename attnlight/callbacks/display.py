@@ -59,8 +59,8 @@ def unmeasured(path: Path, stage: str, epoch: int | None) -> str:
     texts = np.unique(index)
     named = ", ".join(map(str, texts[:_NAMED])) + (", ..." if len(texts) > _NAMED else "")
     return (
-        f"{when}: {len(index):,} instances were not measured, because their logits or attention are "
-        f"not finite (dataset index {named})."
+        f"{when}: not measured, because their logits or attention are not finite: {len(index):,} "
+        f"instances (dataset index {named})."
     )
 
 

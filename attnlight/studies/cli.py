@@ -13,7 +13,7 @@ from attnlight.errors import InputError
 from attnlight.studies.job import study_folders
 from attnlight.studies.plan import ROLES, PlannedRun
 from attnlight.studies.process_executor import ProcessExecutor
-from attnlight.studies.run_study import asked, minutes, run_study
+from attnlight.studies.run_study import minutes, run_study, selected_runs
 from attnlight.studies.slurm_executor import SlurmExecutor, slurm_parameters
 from attnlight.studies.state import StudyFolder
 
@@ -81,7 +81,9 @@ def main(argv: list[str]) -> int:
     shard = int(part[1]), int(part[2])
     if options.dry_run:
         folders = study_folders(options.file, options.root, name)
-        print("\n\n".join(_table(folder, asked(folder, roles, shard)) for folder in folders))
+        print(
+            "\n\n".join(_table(folder, selected_runs(folder, roles, shard)) for folder in folders)
+        )
         return 0
     if options.slurm:
         place = options.root / name / "slurm"

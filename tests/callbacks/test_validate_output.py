@@ -79,7 +79,7 @@ class TestNotFinite:
     ) -> None:
         tests = (Predictions(figures=False), AttentionPermutation(5, figures=False))
         expected = (
-            "test: not measured, for their logits or attention are not finite: 7 instances "
+            "test: not measured, because their logits or attention are not finite: 7 instances "
             "(dataset index 3, 4, 5, 6, 7, ...)."
         )
         for _ in range(2):
