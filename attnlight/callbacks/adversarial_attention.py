@@ -92,7 +92,7 @@ class AdversarialAttention(InterpretabilityTest):
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the starts and of the choice of instances.
-        figures: Draw the paper's histogram and violins, and the frontier where there is one.
+        figures: Draw the paper's histogram and violins, and with `frontier` the frontier.
     """
 
     metadata: dict[str, Any]

@@ -112,8 +112,8 @@ class DecisionFlip(InterpretabilityTest):
         counts = readout.first_flips(orders)
         columns: dict[str, Tensor] = {}
         for measure, values in _removed(readout, orders, counts).items():
-            *of_scores, first = values[:, : len(SCORES) + 1].unbind(-1)
-            named = zip(SCORES, of_scores, strict=True)
+            *score_columns, first = values[:, : len(SCORES) + 1].unbind(-1)
+            named = zip(SCORES, score_columns, strict=True)
             columns |= {f"{measure}_{name}": column for name, column in named}
             columns[f"{measure}_random"] = values[:, len(SCORES) :].nanmean(-1)
             columns[f"{measure}_random_first"] = first

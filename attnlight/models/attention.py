@@ -42,7 +42,7 @@ class Attention(nn.Module, ABC):
 
         Args:
             states: (B, N, D).
-            mask: What attention may reach, (B, N) bool.
+            mask: Items that attention may reach, (B, N) bool.
             query: (B, Q), required if and only if the scorer has a `query_size`.
 
         Raises:

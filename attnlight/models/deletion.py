@@ -74,13 +74,13 @@ def leave_out(
     logits = torch.full_like(items, torch.nan)
     for texts, places in deletions(mask, lengths, _DELETIONS * budget):
         size = int(lengths[texts].max())
-        left = mask[texts, :size].scatter(1, places[:, None], False)
+        remaining = mask[texts, :size].scatter(1, places[:, None], False)
         new_scores, new_items = scores[texts, :size], items[texts, :size]
         changes = _changed_states(encoder, recurrences, embeddings, lengths, budget, texts, places)
         for deletion, place, changed in changes:
             new_scores[deletion, place] = attention.score(changed[None], None)[0]
             new_items[deletion, place] = classify(changed)
-        logits[texts, places] = read(masked_softmax(new_scores, left), new_items)
+        logits[texts, places] = read(masked_softmax(new_scores, remaining), new_items)
     return logits
 
 

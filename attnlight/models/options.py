@@ -31,8 +31,8 @@ class ClassifierNet:
     """A classifier that reads a text through attention over its words, or over its sentences.
 
     Args:
-        hierarchical: Read words to sentences and sentences to the text, each with an encoder and
-            attention of its own, from a corpus with sentences.
+        hierarchical: Compose words to sentences and sentences to the text, each with a separate
+            encoder and attention; needs a corpus with sentences.
         encoder: The encoder that turns embeddings into the states attended to.
         attention: The scoring function of a state.
         embedding_size: Size E of a token embedding.
@@ -68,7 +68,7 @@ class TaggerNet:
 
     Args:
         encoder: `transformer`: a linear map and sinusoidal positions below the layers of attention;
-            `bilstm`: a BiLSTM there; `tokens`: an affine map and tanh, each token read alone.
+            `bilstm`: a BiLSTM instead; `tokens`: an affine map and tanh of each token alone.
         readout: The layers after the last attention. `study`: residual, feed-forward, layer norm
             and affine layer, as in Yang's (2020) released encoder; not affine in attention.
             `text`: an affine layer over the concatenated heads, as in the text of that report; a

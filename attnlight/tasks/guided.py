@@ -72,8 +72,8 @@ class GuidedVariant(FromBase):
         if query_key and not frozen:
             raise InputError(f"query_key is for frozen attention; with guide {guide} leave it out.")
         if (guide in ("adversary", "other")) != (guide_checkpoint is not None):
-            wants = "needs a" if guide_checkpoint is None else "takes no"
-            raise InputError(f"guide {guide} {wants} guide_checkpoint.")
+            requirement = "needs a" if guide_checkpoint is None else "takes no"
+            raise InputError(f"guide {guide} {requirement} guide_checkpoint.")
         self._frozen = self.reference if frozen else None
         if guide_checkpoint is not None:
             self._frozen = self._load_frozen("guide", guide_checkpoint)
