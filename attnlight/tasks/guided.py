@@ -27,11 +27,11 @@ class GuidedVariant(FromBase):
 
     For a tagger the guide supplies each token's attention in each head of the last layer, joined by
     sentence and token; the layers below are not guided. In Yang's (2020) released code the probe's
-    guide attention never reached the encoder: its three figures are those of guide `learned`. Without
-    `query_key` the last layer has no queries and keys (a parameter without gradient would also stop
-    plain `ddp`). With `query_key` it has, and attention is proportional to the guide's times the
-    exponential of their scores: zero scores leave the guide's attention unchanged, and over uniform
-    attention this is guide `learned`.
+    guide attention never reached the encoder: its three figures are those of guide `learned`. If the
+    guide's attention is used unchanged, the last layer has no queries and keys (a parameter without
+    gradient would also stop plain `ddp`). With `query_key` it has, and attention is proportional to
+    the guide's times the exponential of their scores: zero scores leave the guide's attention
+    unchanged, and over uniform attention this is guide `learned`.
 
     Args:
         spec: Description of the corpus; the command line supplies it.
