@@ -158,7 +158,7 @@ class WithoutOutput(OutsideTask):
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        (WithoutItems, r"that of WithoutItems gives weights of shape \(4, 2, 0\), over no items"),
+        (WithoutItems, r"that of WithoutItems has weights of shape \(4, 2, 0\), over no items"),
         (WithoutOutput, "with an AttentionOutput; those of WithoutOutput do not"),
     ],
 )

@@ -97,7 +97,7 @@ def test_binary_entries_across_reads(tmp_path: Path) -> None:
         (b"2 3\nfilm 1 2\ngood 1 2\n", "line 2: expected a word and 3 numbers"),
         (word2vec_binary(FILE)[:-5], "line 1: announces 5 words; word 5 is cut off"),
         (word2vec_binary(FILE) + b"more", "line 1: announces 5 words of size 3; more follow"),
-        (word2vec_binary({"film": [float("nan")] * 3}), "word 1: the vector holds numbers"),
+        (word2vec_binary({"film": [float("nan")] * 3}), "word 1: the vector has numbers"),
         (gzip.compress(glove(FILE) * 50)[:-30], "cannot be read"),
         (b"\x1f\x8bnot gzip", "cannot be read"),
     ],
