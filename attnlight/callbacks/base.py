@@ -102,14 +102,11 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             output: AttentionOutput,
             readout: Readout | AttentionModel,
         ) -> Mapping[str, Tensor]:
-            gradients, detached = self.needs_gradients, output.apply(Tensor.detach)
+            grad, detached = self.needs_gradients, output.apply(Tensor.detach)
             model = readout.model if isinstance(readout, Readout) else readout
             argument = readout_of(batch, detached, model) if takes_readout else model
             # cuDNN's RNNs have no gradients in evaluation mode.
-            with (
-                torch.set_grad_enabled(gradients),
-                torch.backends.cudnn.flags(enabled=not gradients),
-            ):
+            with torch.set_grad_enabled(grad), torch.backends.cudnn.flags(enabled=not grad):
                 return measure(self, batch, detached, argument)
 
         cls.measure = measured  # type: ignore[method-assign]
