@@ -122,7 +122,7 @@ def running(task: pl.LightningModule, corpus: CorpusDataModule, split: str = "tr
     stand_in.current_epoch = stand_in.global_rank = 0
     task.trainer, task._seed = stand_in, 0
     if isinstance(task, GuidedVariant) and task._frozen is not None:
-        task.model.guide = task._guidance
+        task.model.guide = task._guide_attention
     task.train(split == "train")
     return stand_in
 

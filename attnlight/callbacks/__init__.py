@@ -1,4 +1,4 @@
-"""The interpretability tests, one file each, and what they share."""
+"""The interpretability tests, one file each, and the callbacks that run them."""
 
 from attnlight.callbacks.adversarial_attention import AdversarialAttention, GradientSearch
 from attnlight.callbacks.attention_permutation import AttentionPermutation

@@ -15,26 +15,25 @@ from attnlight.functional import js_divergence, total_variation
 from attnlight.functional._cpu import sorted_keys
 from attnlight.models.readout import Readout
 
-# Rows whose shuffles are compared at once: what stays in the cache of a CPU.
+# Rows whose shuffles are compared at once, which fit the cache of a CPU.
 _ROWS = 64
 
 
 class AttentionPermutation(InterpretabilityTest):
-    """Shuffle each text's attention over its items and measure how far the prediction moves.
+    """Shuffle each text's attention over its items and measure the change of the prediction.
 
     Columns: `median_tvd` and `median_js` (nats), the median over the shuffles of the total
     variation distance and Jensen-Shannon divergence between the predictions with shuffled and
-    with own attention; `flip_rate`, the share of shuffles that change the predicted class. The
+    with original attention; `flip_rate`, the share of shuffles that change the predicted class. The
     shuffles are a function of seed, index and draw number alone, the same for all heads and, in a
-    tagger, for all tokens of a sentence. A text of one item has nothing to shuffle: all three are
-    0, up to rounding.
+    tagger, for all tokens of a sentence. For a text of one item all three are 0, up to rounding.
 
-    These shuffle all heads together. Where there are several, `<column>_by_head` (R, H) is of each
-    head shuffled alone, the others held, by the first `head_draws` of the shuffles.
+    These shuffle all heads together. With several heads, `<column>_by_head` (R, H) is of each head
+    shuffled alone, the others fixed, by the first `head_draws` of the shuffles.
 
     Args:
-        draws: Shuffles K per instance; the paper takes 100.
-        head_draws: Of these, how many shuffle each head alone, where there are several.
+        draws: Shuffles K per instance; the paper uses 100.
+        head_draws: Number of these shuffles that are applied to single heads, if there are several.
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the shuffles and of the choice of instances.
@@ -62,25 +61,25 @@ class AttentionPermutation(InterpretabilityTest):
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        together, alone = readout.permute(self.draws, self.head_draws, self.seed)
-        before = torch.split(output.probabilities.unsqueeze(1), _ROWS)
-        found = []
-        for logits in chain([together], alone):
+        all_heads, single_heads = readout.permute(self.draws, self.head_draws, self.seed)
+        original = torch.split(output.probabilities.unsqueeze(1), _ROWS)
+        measured = []
+        for logits in chain([all_heads], single_heads):
             parts = []
-            for part, own in zip(torch.split(logits, _ROWS), before, strict=True):
+            for part, before in zip(torch.split(logits, _ROWS), original, strict=True):
                 # Classes are few: a CPU is several times as fast along the shuffles.
                 shuffled = part.mT.contiguous().softmax(-2).mT
-                flipped = shuffled.contiguous().argmax(dim=-1) != own.argmax(dim=-1)
-                moved = [total_variation(shuffled, own), js_divergence(shuffled, own)]
+                flipped = shuffled.contiguous().argmax(dim=-1) != before.argmax(dim=-1)
+                moved = [total_variation(shuffled, before), js_divergence(shuffled, before)]
                 middle, odd = flipped.shape[-1] // 2, flipped.shape[-1] % 2
                 # The median: of an even number of shuffles the mean of the two middle values.
                 window = slice(middle, middle + 1) if odd else slice(middle - 1, middle + 1)
                 medians = [sorted_keys(values)[..., window].mean(dim=-1) for values in moved]
                 parts.append((*medians, flipped.to(shuffled.dtype).mean(dim=-1)))
-            found.append([torch.cat(column) for column in zip(*parts, strict=True)])
-        columns = dict(zip(AttentionPermutation.measures, found[0], strict=True))
-        if len(found) > 1:
-            by_head = (torch.stack(heads, dim=-1) for heads in zip(*found[1:], strict=True))
+            measured.append([torch.cat(column) for column in zip(*parts, strict=True)])
+        columns = dict(zip(AttentionPermutation.measures, measured[0], strict=True))
+        if len(measured) > 1:
+            by_head = (torch.stack(heads, dim=-1) for heads in zip(*measured[1:], strict=True))
             named = zip(AttentionPermutation.measures, by_head, strict=True)
             columns |= {f"{name}_by_head": column for name, column in named}
         return columns

@@ -1,4 +1,4 @@
-"""What all interpretability tests share: when they run, their records, scalars and figures."""
+"""The base class of the interpretability tests: schedule, records, scalars and figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from attnlight.report import draw
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STAGES = {"validate": "val", "test": "test"}  # what records call a verb of the Trainer
+STAGES = {"validate": "val", "test": "test"}  # from the Trainer's verb to the stage of a record
 _UNRECORDED = ("every_n_epochs", "figures")  # arguments that change no row of a record
 _LOGGER = logging.getLogger(__name__)
 _Measure = Callable[[Any, TextBatch, AttentionOutput, Any], Mapping[str, Tensor]]
@@ -42,31 +42,30 @@ _Measure = Callable[[Any, TextBatch, AttentionOutput, Any], Mapping[str, Tensor]
 class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     """A test that runs on validation epochs and at test time.
 
-    A subclass says what it measures of a batch; this class decides when and on which instances it
-    runs, keeps one row per instance, merges the ranks, logs each measure's mean and interval as
-    `<stage>/<test>/<measure>`, `..._low` and `..._high`, and draws the figure. Every record also
-    holds `prediction` and `max_attention`, by which most figures split their rows.
+    A subclass measures a batch; this class decides when and on which instances, writes one row per
+    instance, merges the ranks, logs each measure's mean and interval as `<stage>/<test>/<measure>`,
+    `..._low` and `..._high`, and draws the figure. Every record also has `prediction` and
+    `max_attention`, by which most figures split their rows.
 
-    A text whose logits or attention weights are not all finite is not measured: its rows stay in
-    the record with a `prediction` of -1 and nulls, a warning names it, and their number is in the
+    A text whose logits or attention weights are not all finite is not measured: its rows are in the
+    record with a `prediction` of -1 and nulls, a warning names it, and their number is in the
     record's metadata and logged as `<stage>/<test>/non_finite`.
 
     Args:
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances only, chosen by a seeded hash of the dataset
             index, never the first ones (corpora are sorted by label). None: all.
-        seed: Seed of the choice of instances and of the test's own draws.
+        seed: Seed of the choice of instances and of the test's random draws.
         figures: Draw the figure: at test time into the run folder, on validation epochs for the
             loggers that take images.
     """
 
-    # The class name in snake case, by which records and curves are known.
+    # Name of the test's records and curves: the class name in snake case.
     name: ClassVar[str]
-    # The columns that are averaged; the first stands for the test where there is room for one.
+    # The averaged columns; the first represents the test where only one is shown.
     measures: ClassVar[tuple[str, ...]] = ()
     needs_gradients: ClassVar[bool] = False
-    # What the record says of itself beyond what all say, as plain values: what a reader of its columns
-    # must know, such as a tolerance.
+    # Plain values that a reader of the record's columns needs, such as a tolerance.
     metadata: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
@@ -86,15 +85,15 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         self.save_hyperparameters(logger=False)
 
     def __init_subclass__(cls) -> None:
-        """Name the test, and give its `measure` a detached output, with and without `no_grad`."""
+        """Name the test, and wrap its `measure`: detached output, gradients only if needed."""
         super().__init_subclass__()
         if "name" not in vars(cls):
             cls.name = record_name(cls.__name__)
         if "measure" not in vars(cls):
             return
         measure: _Measure = cls.measure
-        asked = list(signature(measure).parameters.values())[-1]
-        of_readout = asked.name == "readout" or asked.annotation in (Readout, Readout.__name__)
+        last = list(signature(measure).parameters.values())[-1]
+        takes_readout = last.name == "readout" or last.annotation in (Readout, Readout.__name__)
 
         @wraps(measure)
         def measured(
@@ -103,39 +102,39 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             output: AttentionOutput,
             readout: Readout | AttentionModel,
         ) -> Mapping[str, Tensor]:
-            needed, detached = self.needs_gradients, output.apply(Tensor.detach)
+            grad, detached = self.needs_gradients, output.apply(Tensor.detach)
             model = readout.model if isinstance(readout, Readout) else readout
-            given = readout_of(batch, detached, model) if of_readout else model
-            # cuDNN's RNNs refuse to take gradients in evaluation mode.
-            with torch.set_grad_enabled(needed), torch.backends.cudnn.flags(enabled=not needed):
-                return measure(self, batch, detached, given)
+            argument = readout_of(batch, detached, model) if takes_readout else model
+            # cuDNN's RNNs have no gradients in evaluation mode.
+            with torch.set_grad_enabled(grad), torch.backends.cudnn.flags(enabled=not grad):
+                return measure(self, batch, detached, argument)
 
         cls.measure = measured  # type: ignore[method-assign]
 
-    def _require_at_least(self, least: int, **options: int | None) -> None:
-        """Refuse options below a number, where they are given.
+    def _require_at_least(self, minimum: int, **options: int | None) -> None:
+        """Refuse options below a minimum; None is accepted.
 
         Raises:
-            InputError: One is.
+            InputError: An option is below it.
         """
         for option, number in options.items():
-            if number is not None and number < least:
+            if number is not None and number < minimum:
                 raise InputError(
-                    f"{option} of {self.name} is {number}; it must be at least {least}."
+                    f"{option} of {self.name} is {number}; it must be at least {minimum}."
                 )
 
     def settings(self, trainer: pl.Trainer, stage: str) -> dict[str, Any]:
-        """The constructor arguments that decide a record, and the trainer's limit where it has one.
+        """The constructor arguments that determine a record, and the trainer's limit of batches.
 
         Args:
             trainer: The trainer.
             stage: `validate` or `test`.
         """
-        chosen = {k: v for k, v in self.hparams.items() if k not in _UNRECORDED}
+        settings = {k: v for k, v in self.hparams.items() if k not in _UNRECORDED}
         limit = {"validate": trainer.limit_val_batches, "test": trainer.limit_test_batches}[stage]
         if not (isinstance(limit, float) and limit == 1.0):  # 1 is one batch, 1.0 all of them
-            chosen["limit_batches"] = limit
-        plain: dict[str, Any] = json.loads(json.dumps(chosen, default=str))
+            settings["limit_batches"] = limit
+        plain: dict[str, Any] = json.loads(json.dumps(settings, default=str))
         return plain
 
     @abstractmethod
@@ -144,22 +143,22 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     ) -> Mapping[str, Tensor]:
         """Measure each row.
 
-        Whoever calls it, with a model or a readout, a subclass sees a detached output and its readout,
-        or the model, where its last parameter is neither called `readout` nor annotated as one. It
-        takes gradients only where it has `needs_gradients`.
+        It may be called with a model or a readout. A subclass receives a detached output and its
+        readout, or the model if its last parameter is neither named `readout` nor annotated as one.
+        Gradients are enabled if it sets `needs_gradients`.
 
         Args:
             batch: B texts.
-            output: What the model said of them, R rows, on the model's device.
-            readout: What other attention would make the model say; `readout.model` is the model, in
-                evaluation mode.
+            output: The model's output for them, R rows, on the model's device.
+            readout: From other attention to logits; `readout.model` is the model, in evaluation
+                mode.
 
         Returns:
             Columns (R,) or (R, K); NaN where a measure is undefined.
         """
 
     def figure(self, rows: Mapping[str, NDArray[Any]]) -> Figure | None:
-        """Draw the test's figure from its rows; None where it has none."""
+        """The test's figure, drawn from its rows; None if it has no figure."""
         return draw(self.name, rows, self._classes)
 
     @override
@@ -228,12 +227,12 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             scalars["non_finite"] = float(metadata["non_finite"])
             if metadata["non_finite"]:
                 self._unmeasured = unmeasured(path, metadata["stage"], metadata["epoch"])
-                # One line where several tests met the same texts.
+                # Only one warning if several tests have the same texts.
                 others = [test for test in attached_tests(trainer) if test is not self]
                 if all(test._unmeasured != self._unmeasured for test in others):
                     _LOGGER.warning(self._unmeasured)
         for name, value in trainer.strategy.broadcast(scalars).items():
-            # What Lightning neither averages nor warns of: every rank holds the same.
+            # Every rank has the same value; Lightning neither averages nor warns of such a metric.
             metric = SumMetric(nan_strategy="disable", sync_on_compute=False)
             metric.update(value)
             key = f"{recorder.stage}/{self.name}/{name}"
@@ -272,10 +271,10 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         )
 
     def plain_metadata(self) -> dict[str, Any]:
-        """`metadata`, as JSON holds it.
+        """`metadata` as read back from JSON.
 
         Raises:
-            InputError: JSON cannot hold it.
+            InputError: JSON cannot represent it.
         """
         try:
             plain: dict[str, Any] = json.loads(json.dumps(dict(self.metadata)))
@@ -290,7 +289,7 @@ def attached_tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:
 
 
 def record_name(class_name: str) -> str:
-    """The name of a test's records and curves: its class in snake case.
+    """The name of a test's records and curves: its class name in snake case.
 
     Example:
         >>> record_name("DecisionFlip")

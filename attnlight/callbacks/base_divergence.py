@@ -1,4 +1,4 @@
-"""How far is a variant from its base model? (Wiegreffe & Pinter 2019, 3 and 4)."""
+"""How much does a variant differ from its base model? (Wiegreffe & Pinter 2019, 3 and 4)."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from attnlight.models.readout import Readout
 from attnlight.reference import CachedOutputs, FrozenBase, running_split, using_split
 
 _MATCHED_ON: Literal["validation"] = "validation"
-_PAIRS, _TEXTS = 1 << 16, 128  # of a batch that heads are matched on
+_PAIRS, _TEXTS = 1 << 16, 128  # size of the batches on which heads are matched
 
 
 class BaseDivergence(InterpretabilityTest):
     """Compare attention and prediction with those of a base model for the same text.
 
     Columns: `attention_js`, the Jensen-Shannon divergence of the two attention distributions over
-    the items of the row (nats, at most ln 2; the mean over heads); `attention_js_share`, that as a
-    share of the largest that any attention of the row could have (NaN for one item);
-    `prediction_tvd`, the total variation distance of the two predictions (for two classes the
-    absolute difference of probability); `base_max_attention` and `base_prediction` of the base. As
-    curves over validation epochs they show an adversary drift.
+    the items of the row (nats, at most ln 2; the mean over heads); `attention_js_share`, JS
+    divergence normalised by its maximum on the row (NaN for one item); `prediction_tvd`, the total
+    variation distance of the two predictions (for two classes the absolute difference of
+    probability); `base_max_attention` and `base_prediction` of the base. Their curves over
+    validation epochs show how an adversary moves away from its base.
 
-    Several heads have no order, and a model trained from scratch has them in any. Each head of the
-    base is compared with one head of the model, paired so that the mean of `attention_js` over all
-    rows of the validation split is least: with the weights that are tested, and before the test
+    Heads have no order: in a model trained from scratch they are permuted arbitrarily. Each head of
+    the base is therefore matched with one head of the model, such that the mean of `attention_js`
+    over all rows of the validation split is minimal: with the tested weights, and before the test
     split is read. The record's metadata have the model's head for each of the base's (`heads`).
-    There are two columns more: `attention_js_heads`, one value for each head of the base, and
-    `attention_js_mean`, the divergence of the mean over heads from that of the base.
+    There are two additional columns: `attention_js_heads`, one value for each head of the base, and
+    `attention_js_mean`, the divergence between the means over heads.
 
-    With `rankings` there is `attention_tau` too, Kendall's tau-b between the two attentions over the
-    items of the row, the mean over those heads that have one. A head has none where either attention
-    ties all items (scores within 1e-5 of the largest are ties); NaN where no head has one.
+    With `rankings` there is also `attention_tau`, Kendall's tau-b between the two attentions over the
+    items of the row, the mean over the heads where it is defined. It is undefined if either attention
+    ties all items (scores within 1e-5 of the largest are ties), and NaN if it is for all heads.
 
-    The base is evaluated once per text; `attnlight.reference` keeps what it says.
+    The base is evaluated once per text; `attnlight.reference` caches its outputs.
 
     Args:
-        base: Checkpoint of the base model; None takes that of the task, where it is a variant.
+        base: Checkpoint of the base model; None: the base of the task, which must be a variant.
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the choice of instances.
         figures: Draw `attention_js` by the base's maximum attention, and against `prediction_tvd`.
-        match_heads: Pair heads first; false compares them in their order, as suits a model that was
-            trained on from the base's own weights.
-        rankings: Also compare how the two attentions rank the items.
+        match_heads: Match heads first; false compares them in order, which suits a model that was
+            initialised with the base's weights.
+        rankings: Also compare the rankings of the items by the two attentions.
     """
 
     measures = ("attention_js", "prediction_tvd")
@@ -83,13 +83,13 @@ class BaseDivergence(InterpretabilityTest):
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        own = getattr(pl_module, "reference", None)
-        if self.base is None and not isinstance(own, FrozenBase):
+        reference = getattr(pl_module, "reference", None)
+        if self.base is None and not isinstance(reference, Reference):
             raise InputError(
                 f"{self.name} compares with a base model, and {type(pl_module).__name__} is no "
                 "variant of one: give its checkpoint as `base`."
             )
-        self._reference = own if self.base is None else FrozenBase(self.base)
+        self._reference = reference if self.base is None else Reference(self.base)
         assert self._reference is not None
         self._reference.require_corpus(trainer.datamodule)  # type: ignore[attr-defined]
         self.metadata = {
@@ -102,29 +102,30 @@ class BaseDivergence(InterpretabilityTest):
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         assert self._outputs is not None
-        weights, base = self._of_base(self._outputs, output)
-        own = output.weights.double()
-        own = own if self._heads is None else own[:, self._heads]
-        divergence = js_divergence(own, weights)  # (R, H)
+        base_weights, base_logits = self._base_outputs(self._outputs, output)
+        weights = output.weights.double()
+        weights = weights if self._heads is None else weights[:, self._heads]
+        divergence = js_divergence(weights, base_weights)  # (R, H)
         probabilities = output.logits.double().softmax(dim=-1)
         columns = {
             "attention_js": divergence.mean(dim=-1),
-            "attention_js_share": normalized_js(own, weights, output.mask),
-            "prediction_tvd": total_variation(probabilities, base.softmax(dim=-1)),
-            "base_max_attention": weights.amax(dim=-1).mean(dim=-1),
-            "base_prediction": base.argmax(dim=-1),
+            "attention_js_share": js_share(weights, base_weights, output.mask),
+            "prediction_tvd": total_variation(probabilities, base_logits.softmax(dim=-1)),
+            "base_max_attention": base_weights.amax(dim=-1).mean(dim=-1),
+            "base_prediction": base_logits.argmax(dim=-1),
         }
         if self.rankings:
-            reach = output.mask.repeat_interleave(own.shape[1], dim=0)
-            ranks, others = (dense_ranks(w.flatten(0, 1), reach) for w in (own, weights))
-            tau, _ = kendall_tau(ranks, others, reach)
-            columns["attention_tau"] = tau.view(own.shape[:2]).nanmean(dim=1)
+            reach = output.mask.repeat_interleave(weights.shape[1], dim=0)
+            pair = (weights, base_weights)
+            ranks, base_ranks = (dense_ranks(w.flatten(0, 1), reach) for w in pair)
+            tau, _ = kendall_tau(ranks, base_ranks, reach)
+            columns["attention_tau"] = tau.view(weights.shape[:2]).nanmean(dim=1)
         if divergence.shape[1] == 1:
             return columns
-        mean = js_divergence(own.mean(dim=1), weights.mean(dim=1))
+        mean = js_divergence(weights.mean(dim=1), base_weights.mean(dim=1))
         return columns | {"attention_js_heads": divergence, "attention_js_mean": mean}
 
-    def _of_base(self, outputs: CachedOutputs, output: AttentionOutput) -> tuple[Tensor, Tensor]:
+    def _base_outputs(self, outputs: OutputStore, output: AttentionOutput) -> tuple[Tensor, Tensor]:
         """Attention (R, H, N) and logits (R, C) of the base for the rows of an output, float64."""
         weights, logits = (values.double() for values in outputs.read(output.rows, output.mask))
         if weights.shape != output.weights.shape or logits.shape != output.logits.shape:
@@ -155,17 +156,17 @@ class BaseDivergence(InterpretabilityTest):
             outputs = self._reference.outputs(corpus, _MATCHED_ON, device)
             texts, model = corpus.dataset(_MATCHED_ON), cast("AttentionModel", module.model)
             place = trainer.global_rank, trainer.world_size
-            found = torch.zeros(heads, heads, dtype=torch.double, device=device)
-            with using_split(_MATCHED_ON):
+            divergences = torch.zeros(heads, heads, dtype=torch.double, device=device)
+            with reading(_MATCHED_ON):
                 for positions in OnceSampler(texts.lengths, _TEXTS, *place, pairs=_PAIRS):
                     output = model(texts[positions].to(device))
-                    base, _ = self._of_base(outputs, output)
+                    base, _ = self._base_outputs(outputs, output)
                     broken = broken_rows(output)
-                    real = slice(None) if broken is None else ~broken
-                    found += head_divergences(output.weights[real], base[real])
-            found = trainer.strategy.reduce(found, reduce_op="sum")  # the same on all ranks
-            # The model's head for each of the base's, for the least sum of divergences.
-            self._heads = linear_sum_assignment(found.cpu().numpy())[1].tolist()
+                    finite = slice(None) if broken is None else ~broken
+                    divergences += head_divergences(output.weights[finite], base[finite])
+            divergences = trainer.strategy.reduce(divergences, reduce_op="sum")
+            # The model's head for each of the base's, for the minimal sum of divergences.
+            self._heads = linear_sum_assignment(divergences.cpu().numpy())[1].tolist()
             matched = {"heads": self._heads, "heads_matched_on": _MATCHED_ON}
             self.metadata = {**self.metadata, **matched}
         super()._begin(trainer, module, stage, epoch)

@@ -24,36 +24,36 @@ _MINIMAL = ("minimal_count", *(f"{measure}_minimal" for measure in _MEASURES[1:]
 class DecisionFlip(InterpretabilityTest):
     """Erase items from the top of a ranking until the decision changes.
 
-    Rankings are `attention`, `gradient` (of the winning class's probability by the weights),
+    Rankings are `attention`, `gradient` (of the predicted class's probability by the weights),
     `gradient_x_attention`, `random` (the mean over several draws), `random_first` (the first of
-    them, one order like the others) and `minimal`, the fewest items whose erasure changes the
-    decision. After each step what is left of attention is renormalised. The columns of a ranking:
+    these draws) and `minimal`, the smallest set of items whose erasure changes the decision. After
+    each step the remaining attention is renormalised. The columns of a ranking:
 
     * `removed_count`, `removed_fraction` (of the row's items) and `removed_mass` (of its attention,
       mean over heads) when the decision first changes.
-    * `needs_all`: whether that is only when no attention is left.
+    * `needs_all`: whether the decision changes only when no attention remains.
     * `never_flips`: whether no step changes the decision. The other columns are undefined then.
-    * `excess`: items more than the minimum. The minimum's own count is `minimal_count`.
+    * `excess`: items beyond the minimum, whose count is `minimal_count`.
 
     Under `random` the first four are means over the draws that flip, and `never_flips` is the share
-    of those that do not. `length` is the number of items. Where the readout is not affine the minimum
-    is unknown, and its columns are undefined. Ties in a ranking go to the item further left; rows without items are
-    undefined.
+    of those that do not. `length` is the number of items. If the readout is not affine, the minimum
+    is unknown and its columns are undefined. Ties in a ranking go to the item further left; rows
+    without items are undefined.
 
     With several heads an item is erased from all of them, rankings are by the mean of their scores,
     and the minimum is an upper bound, the best of the greedy orders. `<column>_by_head` (R, H) is of
-    each head by itself, ranked by its own scores, the others held: the minimum is exact then, and
-    `random` is of one draw.
+    each head alone, ranked by its scores, the others fixed: the minimum is exact then, and `random`
+    is of one draw.
 
     Args:
-        draws: Random orders for each instance; the paper takes 5.
+        draws: Random orders for each instance; the paper uses 5.
         gradient: Rank by the signed gradient, as the paper does, or by its absolute value.
-        emptied: What is read when no attention is left: the `bias` alone, as in the paper, or
-            `uniform` attention over all items (Mohankumar et al. 2020; for one head).
+        emptied: Prediction when no attention remains: from the `bias` alone, as in the paper, or
+            from `uniform` attention over all items (Mohankumar et al. 2020; for one head).
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the random orders and of the choice of instances.
-        figures: Draw what each ranking removes, and its excess over the minimum.
+        figures: Draw the items that each ranking removes, and its excess over the minimum.
     """
 
     measures = (
@@ -102,8 +102,8 @@ class DecisionFlip(InterpretabilityTest):
             uniform = uniform.to(output.weights.dtype)[:, None, None]
             empty = readout.candidates(uniform).squeeze(1)
             readout = type(readout)(readout.batch, readout.output, readout.model, empty)
-        whole, alone = (partial(self._columns, draws=draws) for draws in (self.draws, 1))
-        return readout.columns(whole, alone) | {"length": readout.lengths}
+        measure, measure_heads = (partial(self._columns, draws=draws) for draws in (self.draws, 1))
+        return readout.columns(measure, measure_heads) | {"length": readout.lengths}
 
     def _columns(self, readout: Readout, draws: int) -> dict[str, Tensor]:
         output = readout.output
@@ -112,17 +112,17 @@ class DecisionFlip(InterpretabilityTest):
         counts = readout.first_flips(orders)
         columns: dict[str, Tensor] = {}
         for measure, values in _removed(readout, orders, counts).items():
-            *of_scores, first = values[:, : len(SCORES) + 1].unbind(-1)
-            named = zip(SCORES, of_scores, strict=True)
+            *score_columns, first = values[:, : len(SCORES) + 1].unbind(-1)
+            named = zip(SCORES, score_columns, strict=True)
             columns |= {f"{measure}_{name}": column for name, column in named}
             columns[f"{measure}_random"] = values[:, len(SCORES) :].nanmean(-1)
             columns[f"{measure}_random_first"] = first
-        found = readout.minimal_flips()
-        if found is None:
+        minimal_set = readout.minimal_flips()
+        if minimal_set is None:
             unknown = torch.full_like(readout.weights[:, 0], torch.nan)
             columns |= dict.fromkeys(_MINIMAL, unknown)
         else:
-            size, members = found
+            size, members = minimal_set
             order = (~members).byte().argsort(dim=-1, stable=True)
             removed = _removed(readout, order.unsqueeze(1), size.unsqueeze(1)).values()
             columns |= zip(_MINIMAL, (column.squeeze(1) for column in removed), strict=True)
@@ -137,17 +137,17 @@ class DecisionFlip(InterpretabilityTest):
 
 
 def _removed(readout: Readout, orders: Tensor, counts: Tensor) -> dict[str, Tensor]:
-    """Each of `_MEASURES` when the first `counts` (R, K) of orders (R, K, N) are gone, (R, K)."""
+    """Each of `_MEASURES` after erasing the first `counts` (R, K) of orders (R, K, N), (R, K)."""
     weights = readout.weights.unsqueeze(1).expand(orders.shape).gather(-1, orders)
-    gone = torch.arange(orders.shape[-1], device=orders.device) < counts.unsqueeze(-1)
+    erased = torch.arange(orders.shape[-1], device=orders.device) < counts.unsqueeze(-1)
     never = counts < 0
     count = counts.double()
-    left = weights.masked_fill(gone, 0.0).sum(-1) > 0
+    remains = weights.masked_fill(erased, 0.0).sum(-1) > 0
     values = {
         "removed_count": count,
         "removed_fraction": count / readout.lengths.clamp(min=1).unsqueeze(-1),
-        "removed_mass": weights.masked_fill(~gone, 0.0).sum(-1),
-        "needs_all": (~left).double(),
+        "removed_mass": weights.masked_fill(~erased, 0.0).sum(-1),
+        "needs_all": (~remains).double(),
     }
     defined = {name: column.masked_fill(never, torch.nan) for name, column in values.items()}
     return defined | {"never_flips": never.double()}

@@ -1,4 +1,4 @@
-"""What a test shows of its record: scalars for the loggers and a figure."""
+"""Scalars for the loggers and a figure from a test's record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FIGURE_ROWS = 200_000
-_NAMED = 5  # texts that were not measured
+_NAMED = 5  # number of texts that a warning names
 
 
 def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
@@ -52,14 +52,14 @@ def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
 
 
 def unmeasured(path: Path, stage: str, epoch: int | None) -> str:
-    """A sentence that counts the rows of a record that were not measured and names five texts."""
+    """A warning with the number of unmeasured rows of a record and the first five of their texts."""
     pieces = read_pieces(path, ["index", "prediction"])
     index = np.concatenate([piece["index"][piece["prediction"] == EXCLUDED] for piece in pieces])
     when = stage if epoch is None else f"{stage}, epoch {epoch}"
     texts = np.unique(index)
     named = ", ".join(map(str, texts[:_NAMED])) + (", ..." if len(texts) > _NAMED else "")
     return (
-        f"{when}: not measured, for their logits or attention are not finite: {len(index):,} "
+        f"{when}: not measured, because their logits or attention are not finite: {len(index):,} "
         f"instances (dataset index {named})."
     )
 
@@ -73,8 +73,8 @@ def show_figure(
 ) -> None:
     """Draw a record's figure for the loggers that take images and, outside fit, for the run folder.
 
-    Records of more than 200,000 rows are left to `attnlight report`, so that a validation epoch
-    never waits for a picture of a million rows.
+    Records of more than 200,000 rows are left to `attnlight report`, so that a figure of a million
+    rows does not delay training.
     """
     attached: list[Any] = trainer.loggers
     loggers = [  # W&B can be disabled

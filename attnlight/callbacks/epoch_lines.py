@@ -1,4 +1,4 @@
-"""One line of text per epoch of `fit`, where a progress bar leaves nothing behind."""
+"""One line of text per epoch of `fit`, for logs without a progress bar."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class EpochLines(Callback):
 
     @override
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # The line of the epoch that ended, when its training loss has been logged, too.
+        # The line of the last epoch: only now has its training loss been logged.
         epoch, self._epoch = self._epoch, None
         if epoch is None or not trainer.is_global_zero:
             return
         logged = trainer.callback_metrics
-        # What else is logged is of an epoch before.
+        # Other logged values are of an earlier epoch.
         stages = ("train", "val") if self._validated else ("train",)
-        own = [name for name in logged if name.count("/") == 1 and name.split("/")[0] in stages]
+        metrics = [n for n in logged if n.count("/") == 1 and n.split("/")[0] in stages]
         measured = [
             f"val/{test.name}/{test.measures[0]}"
             for test in attached_tests(trainer)
             if test.measures and self._validated and (epoch + 1) % test.every_n_epochs == 0
         ]
-        names = [*sorted(own, key=lambda name: not name.endswith("/loss")), *measured]
+        names = [*sorted(metrics, key=lambda name: not name.endswith("/loss")), *measured]
         shown = "".join(f"{name} {number(float(logged[name]))}, " for name in names)
         last = f"/{trainer.max_epochs}" if (trainer.max_epochs or 0) > 0 else ""
         seconds = time.monotonic() - self._began

@@ -1,4 +1,4 @@
-"""One epoch's record on every rank: which instances it holds, its shards and their merging."""
+"""One epoch's record on every rank: its instances, its shards and their merging."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class EpochRecorder:
     """Collect the rows of one epoch; construction and `finish` are collective over ranks.
 
     Args:
-        trainer: The running trainer; records go to `records/<stage>/` under its
-            `default_root_dir`, those of another corpus than the model was trained on to
-            `records/<stage>-<corpus>/`, under `fast_dev_run` to a temporary folder.
-        name: File name of the record without its ending.
-        stage: Which loop is running.
+        trainer: The running trainer; records are in `records/<stage>/` under its `default_root_dir`,
+            those of another corpus than the training corpus in `records/<stage>-<corpus>/`, and
+            under `fast_dev_run` in a temporary folder.
+        name: File name of the record without its suffix.
+        stage: The running loop.
         max_instances: How many instances to choose by a seeded hash of their index; None: all.
         seed: Seed of that choice.
-        metadata: Plain values kept in the file.
-        target: The file to write, where it is not `records/<stage>/<name>.parquet`.
+        metadata: Plain values stored in the file.
+        target: The file to write; None: `records/<stage>/<name>.parquet`.
 
     Attributes:
-        instances: Dataset rows of the texts to record, (n,), were the trainer to go through all: the
-            dataset's `index` or, without one, 0 to its length less one.
+        instances: Dataset rows of the texts to record without a limit of batches, (n,): from the
+            dataset's `index` or, without one, from 0 to its length less one.
         writer: Writes this rank's shard.
     """
 
@@ -59,11 +59,11 @@ class EpochRecorder:
         self._trainer = trainer
         root = trainer.default_root_dir
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
-            # A folder that goes with this object, the same on all ranks.
+            # A folder that is deleted with this object, the same on all ranks.
             if trainer.is_global_zero:
                 self._temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
-            own = self._temporary.name if trainer.is_global_zero else ""
-            root = trainer.strategy.broadcast(own)
+            temporary = self._temporary.name if trainer.is_global_zero else ""
+            root = trainer.strategy.broadcast(temporary)
         suffix = corpus_suffix(trainer)
         if target is None:
             target = Path("records", stage + suffix, f"{name}.parquet")
@@ -97,7 +97,7 @@ class EpochRecorder:
         self.writer = ShardWriter(self._shards[trainer.global_rank])
 
     def recorded(self, index: Tensor) -> Tensor:
-        """Which texts of a batch to record, (B,) bool, from their dataset rows (B,)."""
+        """Whether to record each text of a batch, (B,) bool, by their dataset rows (B,)."""
         real = index >= 0
         if self._chosen is None:
             return real
@@ -116,17 +116,17 @@ class EpochRecorder:
         """Merge the shards of all ranks.
 
         Raises:
-            RecordError: On every rank, when a row is missing or repeated or the disk is full.
+            RecordError: On every rank, if a row is missing or repeated or the disk is full.
         """
         trainer, strategy = self._trainer, self._trainer.strategy
-        fault: str | None = None
+        failure: str | None = None
         try:
             self.writer.close()
         except InputError as error:
-            fault = str(error)
-        # One verdict for all: a rank that raised alone would leave the others waiting.
-        if not strategy.reduce_boolean_decision(fault is None, all=True):
-            fault = fault or f"{self.path.name}: another rank could not write its rows."
+            failure = str(error)
+        # All ranks must raise together: one that raises alone leaves the others in a collective.
+        if not strategy.reduce_boolean_decision(failure is None, all=True):
+            failure = failure or f"{self.path.name}: another rank could not write its rows."
         else:
             if trainer.is_global_zero:
                 try:
@@ -138,15 +138,15 @@ class EpochRecorder:
                         drop_repeats=trainer.state.fn == TrainerFn.FITTING,
                     )
                 except InputError as error:
-                    fault = str(error)
-            fault = strategy.broadcast(fault)
-        if fault is not None:
-            raise RecordError(fault)
+                    failure = str(error)
+            failure = strategy.broadcast(failure)
+        if failure is not None:
+            raise RecordError(failure)
         return self.path
 
 
 class RecordingCallback(Callback):
-    """A callback with a recorder at times, whose rows are forgotten when the epoch does not end."""
+    """A callback that records an epoch, and discards the rows of an epoch that does not end."""
 
     _recorder: EpochRecorder | None = None
 
@@ -160,15 +160,15 @@ class RecordingCallback(Callback):
 
 
 def corpus_suffix(trainer: pl.Trainer) -> str:
-    """What names of records end in: `-<corpus>` where the model was trained on another, else ""."""
-    name: str | None = getattr(getattr(trainer, "datamodule", None), "recorded_as", None)
+    """Suffix of the names of records: `-<corpus>` if the model was trained on another, else ""."""
+    name: str | None = getattr(getattr(trainer, "datamodule", None), "known_as", None)
     return "" if name is None else f"-{name}"
 
 
 def _origin(trainer: pl.Trainer, stage: Stage) -> dict[str, Any]:
-    """Which corpus and which content of a checkpoint a record comes from, null where unknown.
+    """Corpus and checkpoint hash of a record, null if unknown.
 
-    Of a corpus that the model was not trained on also its name and the share of unknown words.
+    For a corpus that the model was not trained on also its name and the share of unknown words.
     """
     datamodule: Any = getattr(trainer, "datamodule", None)
     origin = {"corpus": getattr(datamodule, "fingerprint", None), "checkpoint_hash": None}

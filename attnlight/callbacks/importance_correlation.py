@@ -25,31 +25,32 @@ _GRADIENTS = {"detached": "input_gradient", "attached": "input_gradient_attached
 
 
 class ImportanceCorrelation(InterpretabilityTest):
-    """Kendall's tau-b between attention and measures of what each item does to the prediction.
+    """Kendall's tau-b between attention and measures of each item's importance to the prediction.
 
     Scores of the items are their attention (mean over heads), `input_gradient` (gradient times
-    embedding with attention held fixed, as published), `input_gradient_attached` (the gradient
-    flows through attention too) and `loo` (how far the prediction moves when the item is deleted
-    and the rest encoded and attended to anew). For each pair of scores but the two gradients:
+    embedding with attention held constant, as published), `input_gradient_attached` (the gradient
+    flows through attention too) and `loo` (the change of the prediction when the item is deleted,
+    with the remaining text encoded and attended to again). For each pair of scores except the two
+    gradients:
 
     * `tau_<one>_<other>`, such as `tau_attention_loo`, from -1 to 1.
     * `p_<one>_<other>`: its two-sided p-value, of this row alone.
 
-    Scores closer than 1e-5 of the row's largest are ties. Tau is undefined where a score ties all
-    items, as for a text of one. With several heads, `tau_attention_<other>_heads` and
-    `p_attention_<other>_heads` hold one value per head.
+    Scores within 1e-5 of the row's largest are ties. Tau is undefined if a score ties all items, as
+    for a text of one item. With several heads, `tau_attention_<other>_heads` and
+    `p_attention_<other>_heads` have one value per head.
 
-    Where rows are tokens (a tagger), the gradients are of the token's predicted class, and a word is
+    If rows are tokens (a tagger), the gradients are of the token's predicted class, and a word is
     deleted once for all other tokens of its sentence. The token itself cannot be deleted: taus with
-    `loo` leave it out, and its score is NaN.
+    `loo` exclude it, and its score is NaN.
 
     Args:
-        leave_one_out: Take `loo`, which encodes texts anew.
-        gradients: Which gradients to take.
+        leave_one_out: Compute `loo`, which encodes texts again.
+        gradients: The gradients to compute.
         keep_scores: Also record the scores themselves, one list per row in the order of its items,
             as `scores_attention`, `scores_loo` and so on: `attnlight reliability` compares them
-            over runs.
-        budget: Tokens encoded at once by `loo`; null suits the device. It changes no result.
+            between runs.
+        budget: Tokens encoded at once by `loo`; null: chosen by device. It changes no result.
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the choice of instances.
@@ -91,7 +92,7 @@ class ImportanceCorrelation(InterpretabilityTest):
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Any]:
         scores = self._scores(readout)
-        # A token cannot be deleted and predicted: what has `loo` is of the other items.
+        # A token cannot be deleted and predicted: pairs with `loo` are over the other items.
         others = output.mask
         if not rows_are_texts(batch, output):
             places = torch.arange(output.mask.shape[1], device=output.mask.device)
@@ -110,25 +111,26 @@ class ImportanceCorrelation(InterpretabilityTest):
         if self.keep_scores:
             lengths = readout.lengths.cpu().numpy()
             for name, values in scores.items():
-                kept = values.detach().double()[output.mask].cpu().numpy()
-                columns[f"scores_{name}"] = list_column(kept, lengths)
+                item_scores = values.detach().double()[output.mask].cpu().numpy()
+                columns[f"scores_{name}"] = list_column(item_scores, lengths)
         return columns
 
     def _scores(self, readout: Readout) -> dict[str, Tensor]:
         """Scores (R, N) by name."""
-        asked = readout.model, readout.batch, readout.output
-        scores = {"attention": readout.output.weights.mean(1)}
+        model, batch, output = readout.model, readout.batch, readout.output
+        scores = {"attention": output.weights.mean(1)}
         for kind in self.gradients:
-            scores[_GRADIENTS[kind]] = input_gradient(*asked, detached=kind == "detached")
+            detached = kind == "detached"
+            scores[_GRADIENTS[kind]] = input_gradient(model, batch, output, detached=detached)
         if not self.leave_one_out:
             return scores
         items = int(readout.lengths.max())
-        if items > _LONG and not self._warned:  # it looks as if the test stood still
+        if items > _LONG and not self._warned:  # the test would seem to hang
             self._warned = True
             print(
-                f"{self.name}: a text has {items:,} items, each of which is left out in turn, in a "
-                "time that grows with the square of their number; leave_one_out: false of the test "
-                "or truncate of the corpus avoids it.",
+                f"{self.name}: a text has {items:,} items; leave-one-out takes time quadratic in "
+                "their number. To avoid it set leave_one_out: false in the test, or truncate in the "
+                "corpus.",
                 file=sys.stderr,
             )
-        return scores | {"loo": leave_one_out(*asked, self.budget)}
+        return scores | {"loo": leave_one_out(model, batch, output, self.budget)}

@@ -1,4 +1,4 @@
-"""Processes that wait for each other at the start of a job, but not for ever."""
+"""A time limit for the processes of a job to join at its start."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing_extensions import override
 
 
 class JoinTimeout(Callback):
-    """End this process when the others of its job have not joined in time.
+    """End this process if the others of its job have not joined in time.
 
-    The clock runs from the making of this callback, when model and corpus are ready, to the start
-    of the verb. Collectives keep the timeout of the strategy (half an hour): a rank may take that
-    long in a validation epoch, but not to start.
+    Time is measured from the construction of this callback, when model and corpus are ready, to the
+    start of the verb. Collectives keep the timeout of the strategy (half an hour): a rank may take
+    that long in a validation epoch, but not to start.
 
     Args:
-        seconds: How long to wait.
+        seconds: The time limit.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -35,8 +35,8 @@ class JoinTimeout(Callback):
     def _give_up(self) -> None:
         print(
             f"attnlight: the other processes of this job have not joined within {self.seconds:g} s:"
-            " look at what they print, or set ATTNLIGHT_JOIN_TIMEOUT to more seconds.",
+            " look at their output, or set ATTNLIGHT_JOIN_TIMEOUT to more seconds.",
             file=sys.stderr,
             flush=True,
         )
-        os._exit(1)  # the main thread waits outside Python
+        os._exit(1)  # the main thread is blocked outside Python

@@ -1,4 +1,4 @@
-"""Everything that an outside program needs to recompute any test."""
+"""Write predictions with all that an external program needs to recompute the tests."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class PredictionWriter(RecordingCallback):
 
     Columns: index, position, tokens (list of str), items ([start, end) in tokens per attended
     item, a word or a sentence), label (or null), probabilities, attention (per head, one weight per
-    item), item_logits (per head, per item, C; null where the readout is not affine), bias (C), and
-    each of the corpus's per-token extras under its own name, one value per token.
+    item), item_logits (per head, per item, C; null if the readout is not affine), bias (C), and each
+    of the corpus's per-token extras under its name, one value per token.
     """
 
     @override
@@ -66,7 +66,7 @@ class PredictionWriter(RecordingCallback):
             logits = output.item_logits.numpy()[per_item]  # (items of all rows and heads, C)
             per_class = list_column(logits.ravel(), np.full(len(logits), logits.shape[1]))
             item_logits = list_column(list_column(per_class, per_head), by_head)
-        # Tokens of each item: 1 for a word, those of a sentence (B, S) where these are the items.
+        # Number of tokens of each item: 1 for a word, or the length of a sentence (B, S).
         sizes = batch.mask.long() if batch.mask.ndim == 2 else batch.mask.sum(dim=-1)
         ends = sizes.cumsum(dim=-1)
         spans = torch.stack([ends - sizes, ends], dim=-1)[text][output.mask]

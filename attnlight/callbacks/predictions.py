@@ -1,4 +1,4 @@
-"""What was predicted, and how peaked attention is."""
+"""Record predictions and the entropy of attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attnlight.models.readout import Readout
 class Predictions(InterpretabilityTest):
     """Record label, prediction, probabilities, length and the entropy of attention.
 
-    Columns beside `prediction` and `max_attention`: `label` (where the corpus has one),
+    Columns beside `prediction` and `max_attention`: `label` (if the corpus has labels),
     `probabilities` (C), `length` (attended items), `attention_entropy` (nats, mean over heads).
     """
 
@@ -36,12 +36,12 @@ class Predictions(InterpretabilityTest):
 
 
 def row_texts(batch: TextBatch, output: AttentionOutput) -> Tensor:
-    """Place within the batch of each row's text, (R,)."""
+    """Index of each row's text in the batch, (R,)."""
     return (output.rows[:, :1] == batch.index).int().argmax(dim=-1)
 
 
 def row_labels(batch: TextBatch, output: AttentionOutput) -> Tensor | None:
-    """Label of each row, (R,), for one label per text or one per token; None without labels."""
+    """Label of each row, (R,), from labels per text or per token; None without labels."""
     if batch.labels is None:
         return None
     text = row_texts(batch, output)

@@ -1,4 +1,4 @@
-"""What a run leaves beside its records: its configuration and the table at the end of a test."""
+"""Write a run's configuration, and print the table at the end of a test."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ from attnlight.report.summary import terminal_table
 
 
 class RunConfig(SaveConfigCallback):
-    """Write `<run>/<verb>.yaml`, the whole configuration in one file, and tell W&B.
+    """Write `<run>/<verb>.yaml`, the complete configuration, and log it to W&B.
 
-    The checkpoint and `--overwrite` of this call are left out: the file starts the same run anew.
-    It is written when checkpoint and corpus have been accepted. That of `validate` and `test` also
-    holds the tests of earlier calls whose records are still there; a record that was measured with
-    other settings stops this call, unless `--overwrite` was given.
+    The checkpoint and `--overwrite` of this call are omitted, so that the file starts the same run
+    again. It is written when checkpoint and corpus have been accepted. That of `validate` and `test`
+    also lists the tests of earlier calls whose records still exist; a record that was measured with
+    other settings is an error, unless `--overwrite` was given.
 
-    What the task worked out of its arguments (`settled`) is in: it may not be there to find again.
+    It includes the arguments that the task resolved (`resolved_args`), since their source may be
+    gone later.
 
-    A run that was killed after early stopping's last epoch trains no further when it is resumed.
+    A run that was killed after early stopping's last epoch is not trained further when resumed.
     """
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Refuse to replace a test's record of another checkpoint or of other settings.
 
-        Records that do not say their settings are compared by what else they say of themselves.
+        Records without settings are compared by their other metadata.
 
         Raises:
             InputError: There is such a record.
@@ -55,18 +56,18 @@ class RunConfig(SaveConfigCallback):
             except RecordError:  # none, or a damaged one
                 continue
             settings = test.settings(trainer, stage)
-            now: dict[str, Any] = {"checkpoint": Path(self.config.ckpt_path).name}
+            expected: dict[str, Any] = {"checkpoint": Path(self.config.ckpt_path).name}
             if "settings" in metadata:
-                now["settings"] = settings
-                held = {"class_path": type(test).__name__, "init_args": metadata["settings"]}
-                metadata["settings"] = compatibility.callback(held)["init_args"]
+                expected["settings"] = settings
+                recorded = {"class_path": type(test).__name__, "init_args": metadata["settings"]}
+                metadata["settings"] = compatibility.callback(recorded)["init_args"]
             else:
                 partial = "limit_batches" in settings or test.max_instances is not None
-                now |= test.plain_metadata()
-                now |= {"measures": list(test.measures), "partial": partial}
+                expected |= test.plain_metadata()
+                expected |= {"measures": list(test.measures), "partial": partial}
             if suffix:
-                now["corpus"] = trainer.datamodule.fingerprint  # type: ignore[attr-defined]
-            for name, value in now.items():
+                expected["corpus"] = trainer.datamodule.fingerprint  # type: ignore[attr-defined]
+            for name, value in expected.items():
                 _require_same(path, name, metadata.get(name), value)
 
     @override
@@ -79,22 +80,22 @@ class RunConfig(SaveConfigCallback):
         config = self.config.clone()
         config.pop("config", None)
         config.ckpt_path, config.overwrite = None, False
-        for name, value in getattr(pl_module, "settled", {}).items():
+        for name, value in getattr(pl_module, "resolved_args", {}).items():
             config.model.init_args[name] = value
         suffix = corpus_suffix(trainer)
         path = Path(trainer.default_root_dir) / f"{stage}{suffix}.yaml"
         if stage in STAGES:
-            now = {test.name for test in attached_tests(trainer)}
+            current = {test.name for test in attached_tests(trainer)}
             records = path.parent / "records" / (STAGES[stage] + suffix)
             try:
                 earlier = read_yaml(path)["trainer"]["callbacks"] or []
                 names = [record_name(str(c["class_path"]).rpartition(".")[2]) for c in earlier]
             except (InputError, LookupError, TypeError):
-                earlier, names = [], []  # none yet, or damaged
+                earlier, names = [], []  # no such file yet, or a damaged one
             config.trainer.callbacks += [
                 Namespace(**callback)  # type: ignore[no-untyped-call]
                 for callback, name in zip(earlier, names, strict=True)
-                if name not in now and (records / f"{name}.parquet").is_file()
+                if name not in current and (records / f"{name}.parquet").is_file()
             ]
         text = self.parser.dump(config, skip_unset=False, skip_validation=True)
         write_text(path, text)
@@ -107,20 +108,20 @@ class RunConfig(SaveConfigCallback):
 
     @override
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        # Checkpoints hold how long a metric has not improved, not that this ended the training.
+        # Checkpoints store the wait count of early stopping, but not that training was stopped.
         stoppers = (c for c in trainer.callbacks if isinstance(c, EarlyStopping))  # type: ignore[attr-defined]
         if any(stopper.wait_count >= stopper.patience for stopper in stoppers):
             trainer.should_stop = True
 
 
-def _require_same(path: Path, name: str, before: object, value: object) -> None:
-    """Refuse a setting that differs from that of the record, of mappings by their first such key."""
-    if isinstance(before, dict) and isinstance(value, dict):
-        for key in {**before, **value}:
-            _require_same(path, key, before.get(key), value.get(key))
-    elif before != value:
+def _require_same(path: Path, name: str, recorded: object, value: object) -> None:
+    """Refuse a setting that differs from the record's; of mappings name the first such key."""
+    if isinstance(recorded, dict) and isinstance(value, dict):
+        for key in {**recorded, **value}:
+            _require_same(path, key, recorded.get(key), value.get(key))
+    elif recorded != value:
         raise InputError(
-            f"{path} was measured with other settings ({name} {before}, now {value}); "
+            f"{path} was measured with other settings ({name} {recorded}, now {value}); "
             "--overwrite replaces it."
         )
 

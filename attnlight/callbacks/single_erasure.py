@@ -14,16 +14,16 @@ from attnlight.functional import js_divergence
 from attnlight.functional.ranking import TIE, random_others
 from attnlight.models.readout import SCORES, Gradient, Readout
 
-# Predictions that are compared at once: what stays in the cache of a CPU.
+# Predictions that are compared at once, which fit the cache of a CPU.
 _ITEMS = 1 << 12
 
 
 class SingleErasure(InterpretabilityTest):
-    """Erase the item that a ranking puts first, or another, and compare how the output moves.
+    """Erase the top item of a ranking, or another item, and compare the effects on the prediction.
 
-    Rankings are `attention`, `gradient` (of the winning class's probability by the weights) and
-    `gradient_x_attention`; ties go to the item further left. What is left of attention is
-    renormalised. With p the own prediction, q_i the prediction without item i, w_i its attention
+    Rankings are `attention`, `gradient` (of the predicted class's probability by the weights) and
+    `gradient_x_attention`; ties go to the item further left. The remaining attention is
+    renormalised. With p the original prediction, q_i the prediction without item i, w_i its attention
     (mean over heads), t the top item and r another one, the columns of each ranking are:
 
     * `flip_top`: whether erasing t changes the decision.
@@ -32,18 +32,18 @@ class SingleErasure(InterpretabilityTest):
     * `flip_other_expected`, `delta_weight_expected`, `delta_js_expected`: the means over all r.
     * `outdone_expected`: share of all r whose JS(p, q_r) is above that of t.
 
-    Differences of JS within 1e-5 of the row's largest JS are rounding, and 0. Rows with fewer than
-    two items are undefined.
+    Differences of JS within 1e-5 of the row's largest JS are rounded to 0. Rows with fewer than two
+    items are undefined.
 
     With several heads an item is erased from all of them, and rankings are by the mean of their
-    scores. `<column>_by_head` (R, H) is of each head by itself, ranked by its own scores, the others
-    held: exact, since what they read is one number for each class.
+    scores. `<column>_by_head` (R, H) is of each head alone, ranked by its scores, the others fixed:
+    exact, since their contribution is a constant for each class.
 
     Args:
         gradient: Rank by the signed gradient, as the paper does, or by its absolute value.
         compat: Also record the draw of the released code as `flip_other_compat`,
-            `delta_weight_compat` and `delta_js_compat`: a place from 1 to L - 1 of L, so never the
-            first item, and now and then the top item itself.
+            `delta_weight_compat` and `delta_js_compat`: an index from 1 to L - 1 of L, hence never
+            the first item, and sometimes the top item itself.
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the draws and of the choice of instances.
@@ -80,15 +80,15 @@ class SingleErasure(InterpretabilityTest):
         output, weights = readout.output, readout.weights
         tops = readout.rankings(self.gradient)[..., 0]  # (R, 3)
         js, flips = _effects(readout)
-        rounding = TIE * js.amax(-1, keepdim=True)
+        tolerance = TIE * js.amax(-1, keepdim=True)
         count = (readout.lengths - 1).clamp(min=1)[:, None]  # of other items
         top_weight, top_js = weights.gather(-1, tops), js.gather(-1, tops)
-        above = js.unsqueeze(1) > (top_js + rounding).unsqueeze(-1)
+        above = js.unsqueeze(1) > (top_js + tolerance).unsqueeze(-1)
         mean_weight, mean_js, mean_flips = (
             (values.sum(-1, keepdim=True) - values.gather(-1, tops)) / count
             for values in (weights, js, flips)
         )
-        found = {
+        measured = {
             "flip_other_expected": mean_flips,
             "delta_weight_expected": top_weight - mean_weight,
             "delta_js_expected": top_js - mean_js,
@@ -99,16 +99,16 @@ class SingleErasure(InterpretabilityTest):
         if self.compat:
             others["compat"] = random_others(*draw, released=True)
         for name, places in others.items():
-            moved = top_js - js.gather(-1, places)
-            found[f"flip_other_{name}"] = flips.gather(-1, places)
-            found[f"delta_weight_{name}"] = top_weight - weights.gather(-1, places)
-            found[f"delta_js_{name}"] = moved.masked_fill(moved.abs() <= rounding, 0.0)
-        found["flip_top"] = flips.gather(-1, tops)
+            delta_js = top_js - js.gather(-1, places)
+            measured[f"flip_other_{name}"] = flips.gather(-1, places)
+            measured[f"delta_weight_{name}"] = top_weight - weights.gather(-1, places)
+            measured[f"delta_js_{name}"] = delta_js.masked_fill(delta_js.abs() <= tolerance, 0.0)
+        measured["flip_top"] = flips.gather(-1, tops)
         undefined = readout.undefined(fewest=2)[:, None]
         dtype = torch.promote_types(output.logits.dtype, torch.float32)
         return {
             f"{measure}_{score}": column
-            for measure, values in found.items()
+            for measure, values in measured.items()
             for score, column in zip(
                 SCORES, values.to(dtype).masked_fill(undefined, torch.nan).unbind(-1), strict=True
             )
@@ -116,12 +116,12 @@ class SingleErasure(InterpretabilityTest):
 
 
 def _effects(readout: Readout) -> tuple[Tensor, Tensor]:
-    """JS of the prediction without each item, and whether it is another, (R, N), 0 off the mask."""
+    """JS of the prediction without each item, and whether it flips, (R, N), 0 off the mask."""
     logits, mask = readout.erase(), readout.output.mask
     js = torch.zeros_like(logits[..., 0])
     row, item = mask.nonzero().unbind(-1)
-    # Item by item, not on padding: logarithms of all classes are what this test costs. Classes
-    # are few and lie apart, so that a CPU goes along the items.
+    # Items alone, without padding: the logarithms of all classes dominate the cost of this test.
+    # Classes are few, so that a CPU is faster along the items.
     before = readout.logits.softmax(-1).mT.contiguous()
     for place in torch.split(torch.arange(len(row), device=row.device), _ITEMS):
         after = logits[row[place], item[place]].mT.contiguous().softmax(0)

@@ -1,4 +1,4 @@
-"""What tests take from a task: an output with attention, of texts where it is finite."""
+"""Check that a task's output has attention, and find the texts where it is not finite."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def validate_output(outputs: Any, module: pl.LightningModule) -> AttentionOutput
     """The output that an evaluation step returned.
 
     Raises:
-        InputError: The step returned none, or one whose attention is over no items.
+        InputError: The step returned no output, or one whose attention has no items.
     """
     output = outputs.get("output") if isinstance(outputs, Mapping) else None
     if not isinstance(output, AttentionOutput):
@@ -28,16 +28,16 @@ def validate_output(outputs: Any, module: pl.LightningModule) -> AttentionOutput
     if not output.weights.shape[1:].numel():
         raise InputError(
             f"interpretability tests need a model with attention; that of {type(module).__name__} "
-            f"gives weights of shape {tuple(output.weights.shape)}, over no items."
+            f"has weights of shape {tuple(output.weights.shape)}, over no items."
         )
     return output
 
 
 def broken_rows(output: AttentionOutput) -> Tensor | None:
-    """Rows of texts whose logits or weights are not all finite, (R,) bool; None where all are.
+    """Rows of texts whose logits or weights are not all finite, (R,) bool; None if all are.
 
-    A text goes with all its rows, so that a test that encodes the others again gets the rows that
-    are left in `output`.
+    All rows of such a text are included, so that a test that encodes texts again gets the same rows
+    as the rest of `output`.
     """
     finite = output.logits.isfinite().all(-1) & output.weights.isfinite().flatten(1).all(-1)
     if finite.all():

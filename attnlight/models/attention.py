@@ -1,4 +1,4 @@
-"""Attention: how states (B, N, D) are scored, and the weights (B, N) that come of it."""
+"""Attention: scores of states (B, N, D), and the weights (B, N) computed from them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ AttentionName = Literal["additive", "dot", "scaled_dot", "uniform"]
 
 
 class Attention(nn.Module, ABC):
-    """What all scorers share.
+    """Base class of the attention scorers.
 
     Args:
         size: Size D of a state.
-        query_size: Size Q of the query vectors; None: there are none.
-        attention_size: Size of the scorer's hidden layer, where it has one; None: its own default.
+        query_size: Size Q of the query vectors; None: no query.
+        attention_size: Size of the scorer's hidden layer, if it has one; None: its default.
 
     Raises:
         InputError: `attention_size` is not positive.
@@ -42,28 +42,28 @@ class Attention(nn.Module, ABC):
 
         Args:
             states: (B, N, D).
-            mask: What attention may reach, (B, N) bool.
-            query: (B, Q), given if and only if the scorer has a `query_size`.
+            mask: Items that attention may reach, (B, N) bool.
+            query: (B, Q), required if and only if the scorer has a `query_size`.
 
         Raises:
-            ValueError: A query is missing, or there is one where none is expected.
+            ValueError: A query is missing or unexpected.
         """
         if (query is None) != (self.query_size is None):
-            wants = "no query" if self.query_size is None else f"a query (B, {self.query_size})"
-            raise ValueError(f"{type(self).__name__} expects {wants}")
+            expected = "no query" if self.query_size is None else f"a query (B, {self.query_size})"
+            raise ValueError(f"{type(self).__name__} expects {expected}")
         scores = self.score(states, query).to(states.dtype)  # half precision under autocast
         return masked_softmax(scores, mask)
 
     @abstractmethod
     def score(self, states: Tensor, query: Tensor | None) -> Tensor:
-        """Scores (B, N) of states (B, N, D), with queries (B, Q) where there are any."""
+        """Scores (B, N) of states (B, N, D), given queries (B, Q) or None."""
 
 
 class AdditiveAttention(Attention):
     """`v . tanh(W h + b)`, with a query `v . tanh(W h + b + W_q q + b_q)`.
 
-    Of Bahdanau et al. (2015). W takes D to `attention_size`, by default to D / 2 as in Jain and
-    Wallace (2019); in Serrano and Smith (2019) it takes D to D. Arguments and errors are those of
+    Bahdanau et al. (2015). W maps D to `attention_size`, by default D / 2 as in Jain and Wallace
+    (2019); in Serrano and Smith (2019) it maps D to D. Arguments and errors are those of
     `Attention`.
     """
 
@@ -86,12 +86,12 @@ class AdditiveAttention(Attention):
 
 
 class DotAttention(Attention):
-    """`w . h` with learned w, with a query `q . h` and nothing learned.
+    """`w . h` with learned w; with a query, `q . h` without parameters.
 
     Arguments are those of `Attention`; `attention_size` is not used.
 
     Raises:
-        InputError: `query_size` is not `size`.
+        InputError: `query_size` differs from `size`.
     """
 
     scaled: ClassVar[bool] = False
@@ -102,7 +102,8 @@ class DotAttention(Attention):
         super().__init__(size, query_size, attention_size)
         if query_size not in (None, size):
             raise InputError(
-                f"dot attention over states of size {size} has queries of {query_size}"
+                f"dot attention over states of size {size} needs queries of that size; "
+                f"query_size is {query_size}."
             )
         self.key = nn.Linear(size, 1, bias=False) if query_size is None else None
 
@@ -123,7 +124,7 @@ class ScaledDotAttention(DotAttention):
 
 
 class UniformAttention(Attention):
-    """The same weight for every item; states and query do not matter, nothing is learned."""
+    """The same weight for every item, whatever its state and the query; no parameters."""
 
     @override
     def score(self, states: Tensor, query: Tensor | None) -> Tensor:

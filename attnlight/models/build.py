@@ -1,4 +1,4 @@
-"""A network from plain options, such as those that a checkpoint keeps."""
+"""Build a network from plain options, such as those stored in a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import nn
 from attnlight.errors import InputError, did_you_mean
 from attnlight.foreign import import_class
 from attnlight.models.classifier import FlatClassifier
-from attnlight.models.guided import ask_guide, leave_out_given, no_guide
+from attnlight.models.guided import apply_guide, leave_one_out_guided, no_guide
 from attnlight.models.hierarchical import HierarchicalClassifier
 from attnlight.models.options import ClassifierNet, TaggerNet, group_of
 from attnlight.models.tagger import SelfAttentionTagger
 
 Options = Mapping[str, Any]
-OWN = "network"  # names the class of a network of one's own in plain options
+CUSTOM = "network"  # the plain option that names the class of a custom network
 _NETS: dict[str, type[ClassifierNet | TaggerNet]] = {
     "classification": ClassifierNet,
     "tagging": TaggerNet,
@@ -29,66 +29,67 @@ def network(problem: str, net: Options) -> type[Any]:
     """The class of a network.
 
     Args:
-        problem: Name of the problem, whose own network it is unless `net` names one.
-        net: Its options as `plain_net` gives them.
+        problem: Name of the problem, whose default network is used unless `net` names another.
+        net: Options of the network, as `plain_net` returns them.
 
     Raises:
-        InputError: There is no such class, or the problem has no network of its own.
+        InputError: There is no such class, or the problem has no default network.
     """
-    if OWN in net:
-        return import_class(net[OWN], nn.Module)
+    if CUSTOM in net:
+        return import_class(net[CUSTOM], nn.Module)
     if problem == "tagging":
         return SelfAttentionTagger
     if problem != "classification":
-        raise InputError(f"{problem} has no network of its own: name one, `net: {{class_path: }}`.")
+        raise InputError(f"{problem} has no default network: name one, `net: {{class_path: }}`.")
     return HierarchicalClassifier if net.get("hierarchical") else FlatClassifier
 
 
 def plain_net(
     problem: str, net: ClassifierNet | TaggerNet | Mapping[str, object]
 ) -> dict[str, Any]:
-    """Options of a network as plain values: all of them, or `network` and `options` of one's own.
+    """All options of a network as plain values; of a custom one `network` and `options`.
 
     Raises:
-        InputError: There is no such option.
+        InputError: An option is unknown.
     """
     options: dict[str, Any] = dict(net) if isinstance(net, Mapping) else asdict(net)
-    if "class_path" in options:  # a key that jsonargparse would build where it stands in a dict
-        return {OWN: options["class_path"], "options": dict(options.get("init_args") or {})}
-    if OWN in options or problem not in _NETS:
+    if "class_path" in options:  # jsonargparse would instantiate a dict that has this key
+        return {CUSTOM: options["class_path"], "options": dict(options.get("init_args") or {})}
+    if CUSTOM in options or problem not in _NETS:
         return options
     return asdict(group_of(_NETS[problem], options))
 
 
-def completed(problem: str, net: Options) -> dict[str, Any]:
-    """All options of a network as its class has them; those of one's own stay as they are."""
-    if OWN in net:
+def with_defaults(problem: str, net: Options) -> dict[str, Any]:
+    """The options of a network with its class's defaults added; a custom one's are unchanged."""
+    if CUSTOM in net:
         return dict(net)
-    of_class = {
+    defaults = {
         name: parameter.default
         for name, parameter in signature(network(problem, net)).parameters.items()
         if parameter.default is not parameter.empty and name != "features"
     }
-    return of_class | asdict(_NETS[problem]()) | dict(net)
+    return defaults | asdict(_NETS[problem]()) | dict(net)
 
 
 def model_options(problem: str, net: Options, spec: Options) -> dict[str, Any]:
-    """Arguments of the network's class: of the corpus's spec those that it names, and its own.
+    """Arguments of the network's class: its options, and what it accepts of the corpus's spec.
 
     Raises:
-        InputError: The class of one's own network has no such argument.
+        InputError: The class of a custom network has no such argument.
     """
     kind = network(problem, net)
-    known = signature(kind).parameters
-    own = dict(net["options"] if OWN in net else net)
-    if OWN in net and not any(one.kind is Parameter.VAR_KEYWORD for one in known.values()):
-        for name in sorted(own.keys() - known.keys()):
-            raise InputError(f"{net[OWN]} has no option {name!r}{did_you_mean(name, known)}.")
-    own.pop("hierarchical", None)  # the class says it
-    if kind is FlatClassifier and not own.get("sentence_dropout"):
-        own.pop("sentence_dropout", None)  # fingerprints of bases are of options without it
-    of_corpus = {**spec, "num_classes": len(spec["classes"])}
-    return {name: value for name, value in of_corpus.items() if name in known} | own
+    accepted = signature(kind).parameters
+    options = dict(net["options"] if CUSTOM in net else net)
+    if CUSTOM in net and not any(p.kind is Parameter.VAR_KEYWORD for p in accepted.values()):
+        for name in sorted(options.keys() - accepted.keys()):
+            hint = did_you_mean(name, accepted)
+            raise InputError(f"{net[CUSTOM]} has no option {name!r}{hint}.")
+    options.pop("hierarchical", None)  # implied by the class
+    if kind is FlatClassifier and not options.get("sentence_dropout"):
+        options.pop("sentence_dropout", None)  # not part of the fingerprints of bases
+    corpus_options = {**spec, "num_classes": len(spec["classes"])}
+    return {name: value for name, value in corpus_options.items() if name in accepted} | options
 
 
 def build_model(problem: str, net: Options, spec: Options, *, guided: bool = False) -> nn.Module:
@@ -96,42 +97,42 @@ def build_model(problem: str, net: Options, spec: Options, *, guided: bool = Fal
 
     Args:
         problem: Name of the problem.
-        net: Options of its network, as `plain_net` gives them.
-        spec: What it must know of its corpus, see `Problem`.
-        guided: Build one whose last attention its attribute `guide` is to give.
+        net: Options of its network, as `plain_net` returns them.
+        spec: Description of the corpus, see `Problem`.
+        guided: Whether the attribute `guide` supplies the last attention.
     """
     model: nn.Module = network(problem, net)(**model_options(problem, net, spec))
     if guided:
         if not hasattr(model, "guide"):
-            model.register_forward_pre_hook(ask_guide, with_kwargs=True)
-            model.leave_one_out = leave_out_given  # type: ignore[assignment]
+            model.register_forward_pre_hook(apply_guide, with_kwargs=True)
+            model.leave_one_out = leave_one_out_guided  # type: ignore[assignment]
         model.guide = no_guide  # type: ignore[assignment]
     return model
 
 
 def attends(problem: str, net: Options) -> bool:
-    """Whether a network has attention of its own."""
-    return OWN in net or problem == "tagging" or net.get("attention") not in (None, "none")
+    """Whether a network has attention."""
+    return CUSTOM in net or problem == "tagging" or net.get("attention") not in (None, "none")
 
 
-def changed_net(problem: str, net: Options, how: str, **options: object) -> dict[str, Any]:
-    """Options of the network that a variant of a base has.
+def changed_net(problem: str, net: Options, method: str, **options: object) -> dict[str, Any]:
+    """Options of the network of a base's variant.
 
     Args:
         problem: Name of the problem.
         net: Options of the base's network.
-        how: Name of the static method of its class that makes them: `uniform_net`, with uniform
-            attention in one `head` or (None) in all of them; or `guided_net`, whose attention a
-            `guide` gives, with a `context` and perhaps a `query_key`, see `GuidedVariant`.
+        method: Static method of its class that returns them: `uniform_net`, uniform attention in
+            one `head` or (None) in all; or `guided_net`, attention supplied by a `guide`, with its
+            `context` and `query_key`, see `GuidedVariant`.
         options: Arguments of that method.
 
     Raises:
-        InputError: The network cannot be changed so.
+        InputError: The network's class does not implement this change.
     """
     kind = network(problem, net)
-    change = getattr(kind, how, None)
+    change = getattr(kind, method, None)
     if change is None:
-        raise InputError(f"{kind.__name__} has no {how}: a network of one's own needs one here.")
-    if OWN not in net:
+        raise InputError(f"{kind.__name__} has no {method}: a custom network must define it.")
+    if CUSTOM not in net:
         return dict(change(dict(net), **options))
-    return {OWN: net[OWN], "options": change(dict(net["options"]), **options)}
+    return {CUSTOM: net[CUSTOM], "options": change(dict(net["options"]), **options)}

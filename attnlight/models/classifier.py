@@ -1,4 +1,4 @@
-"""Classifiers of one text: what they share, and the flat one."""
+"""Classifiers of one text: their base class, and the flat one."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from attnlight.models.attention import ATTENTIONS, Attention
 from attnlight.models.deletion import leave_out, resumable
 from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import ENCODERS, Encoder
-from attnlight.models.guided import Guide, leave_out_given
+from attnlight.models.guided import Guide, leave_one_out_guided
 from attnlight.models.options import ClassifierNet, group_of
 
-# What the last encoder reads, (B, N, E); what of it is there, and what attention may reach, (B, N)
-# bool; the places (B, N, 1) that bring states in the order of the batch, None where they are; and
+# Input of the last encoder, (B, N, E); its real items, and those that attention may reach, (B, N)
+# bool; indices (B, N, 1) that restore the batch's order of the states, None if it is unchanged; and
 # the attention of the levels below.
 Items = tuple[Tensor, Tensor, Tensor, Tensor | None, tuple[Tensor, ...] | None]
 _PARTS = ("encoder", "attention")
 
 
 class AffineClassifier(nn.Module, ABC):
-    """What classifiers share that put an affine layer over attention's mean state.
+    """Base of the classifiers with an affine layer over the attention-weighted mean state.
 
-    Two classes have one logit z and come out as (0, z). Each level is an encoder and attention; a
-    subclass names them and says what the last encoder reads.
+    For two classes the layer has one logit z, and the output is (0, z). Each level is an encoder
+    and attention; a subclass names the levels and computes the input of the last encoder.
 
     Args:
         vocab_size: Number of token ids V.
         num_classes: Number of classes C.
-        options: Those of `ClassifierNet`, of encoder and attention for all levels.
+        options: Options of `ClassifierNet`; encoder and attention are the same at all levels.
 
     Attributes:
-        levels: What stands before `encoder` and `attention` in the names of each level's.
-        guide: Where the attention that tests see comes from; None: from the model's own. A model
-            with a guide must read each item alone: encoder `average` or `none`.
+        levels: Prefix of the names of each level's `encoder` and `attention`.
+        guide: Source of the attention that tests see; None: the model's attention. A model with a
+            guide must encode each item alone: encoder `average` or `none`.
 
     Raises:
-        InputError: Fewer than two classes, a dropout outside [0, 1) or of sentences where there are
-            none, or sizes that do not fit.
+        InputError: There are fewer than two classes, a dropout is outside [0, 1), a model without
+            sentences has dropout of sentences, or sizes do not fit.
     """
 
     levels: ClassVar[tuple[str, ...]]
@@ -97,7 +97,7 @@ class AffineClassifier(nn.Module, ABC):
     def guided_net(
         net: dict[str, Any], guide: str, context: str | None, query_key: bool
     ) -> dict[str, Any]:
-        """Options of a classifier that reads each word alone: the MLP of Wiegreffe & Pinter."""
+        """Options of a classifier that encodes each word alone: the MLP of Wiegreffe & Pinter."""
         if context == "full" or query_key:
             raise InputError(
                 "a guided classifier reads words alone: context full and query_key "
@@ -122,20 +122,20 @@ class AffineClassifier(nn.Module, ABC):
 
         Args:
             batch: B texts of N tokens, or of S sentences of tokens, which then are the N items.
-            weights: Attention over the items to use in place of the model's own, (B, 1, N).
-            embeddings: Token embeddings to use in place of `embed(batch)`, of their shape.
+            weights: Attention over the items that replaces the model's, (B, 1, N).
+            embeddings: Token embeddings that replace `embed(batch)`, of the same shape.
 
         Returns:
             One row per text, R = B, and one head; `states` are (B, N, D). `item_logits` is None in
-            training mode; at padding it is finite and means nothing.
+            training mode; at padding it is finite and arbitrary.
 
         Raises:
-            InputError: The batch has sentences where the model reads none, or has none, or a guide
-                does not know its texts.
+            InputError: The batch has sentences and the model reads none, or the reverse, or the
+                guide has no attention for its texts.
         """
         items, seen, mask, places, layers = self._items(batch, embeddings)
         encoder, attention = (getattr(self, self.levels[-1] + part) for part in _PARTS)
-        # Under autocast, states and logits come in half precision; what tests read is not.
+        # Under autocast, states and logits are in half precision; tests need the full one.
         states: Tensor = encoder(items, seen).to(items.dtype)
         if places is not None:
             states = states.gather(1, places.expand_as(states))
@@ -165,14 +165,14 @@ class AffineClassifier(nn.Module, ABC):
         return self._classify(weights.squeeze(1) @ output.states)
 
     def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
-        """Logits (B, N, C) after each item is deleted, as `functional.reencode` gives them."""
+        """Logits (B, N, C) after each item is deleted, as `functional.reencode` returns them."""
         if self.guide is not None:
-            return leave_out_given(batch, output, budget)
+            return leave_one_out_guided(batch, output, budget)
         encoder, attention = (getattr(self, self.levels[-1] + part) for part in _PARTS)
-        own = type(self).forward is AffineClassifier.forward
-        if not (own and resumable(encoder, attention)):
+        overridden = type(self).forward is not AffineClassifier.forward
+        if overridden or not resumable(encoder, attention):
             return reencode(self, batch, output, budget)
-        # Words in blocks of texts of like length; sentences, whose words are read once, are few.
+        # Words in blocks of texts of similar length; sentences, whose words are read once, are few.
         flat = batch.mask.ndim == 2
         lengths = batch.mask.sum(-1) if flat else batch.index.new_zeros(len(batch))
         lengths, order = lengths.sort(stable=True)
@@ -195,13 +195,13 @@ class AffineClassifier(nn.Module, ABC):
 
     @abstractmethod
     def _items(self, batch: TextBatch, embeddings: Tensor | None = None) -> Items:
-        """What the last encoder reads of a batch, see `Items`."""
+        """Input of the last encoder for a batch, see `Items`."""
 
 
 class FlatClassifier(AffineClassifier):
     """Words to one text: the classifier of Jain and Wallace (2019), Serrano and Smith's FLAN.
 
-    Arguments are those of `AffineClassifier`, without the options of sentences.
+    Arguments are those of `AffineClassifier`, without those of sentences.
     """
 
     levels = ("",)

@@ -1,4 +1,4 @@
-"""From a token's attention to its logits: the readouts of a tagger."""
+"""The readouts of a tagger: from a token's attention to its logits."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from attnlight.models.transformer import AfterAttention
 
 
 class Decoder(nn.Module):
-    """What follows the last attention, of which the heads' contexts lie side by side.
+    """Layers after the last attention, whose input is the concatenation of the heads' contexts.
 
     `study` is the released encoder of Yang (2020): h = x + MHA(LN x), y = h + FF(LN h), LN, affine.
-    It is not affine in attention. `text` is what that report says: an affine layer over the
-    contexts. A token then reaches its own tag only through its attention to itself. `residual` is
-    an affine layer over the sum of the contexts and the token's own state: affine in attention,
-    with a bias per token, which is what the token says by itself.
+    It is not affine in attention. `text` follows the text of that report: an affine layer over the
+    contexts. A token then influences its own tag only through its attention to itself. `residual`
+    is an affine layer over the sum of the contexts and the token's state: affine in attention, with
+    a bias per token, the token's direct contribution.
 
     Args:
-        readout: Which of them.
+        readout: The readout.
         size: Size D of a state, and of the contexts.
         classes: Number of classes C.
         filter_size: Size within the feed-forward part of `study`.
-        dropout: Dropout there.
+        dropout: Dropout in that part.
     """
 
     def __init__(
@@ -38,38 +38,38 @@ class Decoder(nn.Module):
         self.norm = nn.LayerNorm(size) if study else None
 
     @override
-    def forward(self, contexts: Tensor, own: Tensor) -> Tensor:
-        """Logits (..., C) of contexts (..., D) of tokens whose own states are (..., D)."""
+    def forward(self, contexts: Tensor, states: Tensor) -> Tensor:
+        """Logits (..., C) of tokens with contexts (..., D) and states (..., D)."""
         if self.after is not None and self.norm is not None:
-            states = self.norm(self.after(contexts, own))
+            features = self.norm(self.after(contexts, states))
         else:
-            states = contexts + own if self.readout == "residual" else contexts
-        logits: Tensor = self.decoder(states)
+            features = contexts + states if self.readout == "residual" else contexts
+        logits: Tensor = self.decoder(features)
         return logits
 
     def affine_terms(
-        self, values: Tensor, text: Tensor, own: Tensor
+        self, values: Tensor, text: Tensor, states: Tensor
     ) -> tuple[Tensor | None, Tensor]:
-        """What logits are made of where they are affine in attention: item logits and bias.
+        """Item logits and bias: the terms of logits that are affine in attention.
 
         Args:
-            values: Those of the last attention, (B, H, N, D / H).
-            text: Of which text each row is, (R,).
-            own: Own states of the rows' tokens, (R, D).
+            values: Values of the last attention, (B, H, N, D / H).
+            text: Index of each row's text in the batch, (R,).
+            states: States of the rows' tokens, (R, D).
 
         Returns:
-            Item logits (R, H, N, C) with the bias folded in, an expanded view where all rows are of
-            one text; None where logits are not affine, and in training, when nothing reads them.
-            And the logits of an empty context, (R, C), or (C,) where they are one for all tokens;
-            while `study` trains NaN (C,): they would cost a readout that nothing needs.
+            Item logits (R, H, N, C) with the bias folded in, an expanded view if all rows are of one
+            text; None if logits are not affine, and in training, where they are not used. And the
+            logits of an empty context, (R, C), or (C,) if all tokens share them; NaN (C,) while
+            `study` trains, which saves a readout.
         """
         bias: Tensor
         if self.readout == "text":
             bias = self.decoder.bias
         elif self.training and self.after is not None:
-            bias = own.new_full((self.decoder.out_features,), torch.nan)
+            bias = states.new_full((self.decoder.out_features,), torch.nan)
         else:
-            bias = self(torch.zeros_like(own), own)
+            bias = self(torch.zeros_like(states), states)
         if self.training or self.after is not None:
             return None, bias
         weight = self.decoder.weight.view(len(self.decoder.weight), values.shape[1], -1)

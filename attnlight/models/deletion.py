@@ -1,7 +1,7 @@
-"""Leave-one-out without encoding anew what a deletion leaves as it was.
+"""Leave-one-out that recomputes only the states that a deletion changes.
 
-Deleting a token changes only some states: those of the tokens after it in the forward recurrence
-and before it in the backward one, those within reach in a convolution, none without context.
+Deleting a token changes the states of the tokens after it in the forward recurrence, before it in
+the backward one, and within reach in a convolution; an encoder without context has none to change.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from attnlight.models.attention import Attention
 from attnlight.models.encoders import Encoder
 from attnlight.models.recurrence import Recurrence
 
-# A deletion here keeps C + 1 numbers for each token, a text encoded anew some thousand.
-_SHARE = 8
+# Deletions per item of the budget: one stores C + 1 numbers per token, a re-encoded text thousands.
+_DELETIONS = 8
 
 
 def resumable(encoder: nn.Module, attention: Attention) -> bool:
-    """Whether this module knows what a deletion changes; if not, only encoding anew tells.
+    """Whether `leave_out` supports a network; all others must encode each shortened text.
 
-    It does of encoders with a `reach`, and of two recurrences of one layer, `forwards` and
+    It supports encoders with a `reach`, and two recurrences of one layer, `forwards` and
     `backwards`, with attention that scores each state alone.
     """
     networks = [getattr(encoder, name, None) for name in ("forwards", "backwards")]
@@ -49,19 +49,19 @@ def leave_out(
     mask: Tensor,
     budget: int,
 ) -> Tensor:
-    """Logits after each item is deleted and attention is taken anew.
+    """Logits after each item is deleted and attention is recomputed.
 
     Args:
         encoder: Embeddings, or sentence vectors, to states.
         attention: States to weights; `resumable` with the encoder.
         classify: States (..., D) to logits (..., C), affine.
         embeddings: (B, N, E).
-        text: What the encoder sees, (B, N) bool.
-        mask: What attention may reach, (B, N) bool.
+        text: Items that the encoder sees, (B, N) bool.
+        mask: Items that attention may reach, (B, N) bool.
         budget: Items encoded at once, at least one text.
 
     Returns:
-        (B, N, C); NaN off the mask and where nothing is left.
+        (B, N, C); NaN off the mask and for the only item of a text.
     """
     lengths, recurrences = text.sum(-1), []
     if encoder.reach is None:
@@ -72,19 +72,19 @@ def leave_out(
         states = encoder(embeddings, text)
     scores, items = attention.score(states, None), classify(states)
     logits = torch.full_like(items, torch.nan)
-    for texts, places in deletions(mask, lengths, _SHARE * budget):
+    for texts, places in deletions(mask, lengths, _DELETIONS * budget):
         size = int(lengths[texts].max())
-        left = mask[texts, :size].scatter(1, places[:, None], False)
+        remaining = mask[texts, :size].scatter(1, places[:, None], False)
         new_scores, new_items = scores[texts, :size], items[texts, :size]
-        asked = embeddings, lengths, budget, texts, places
-        for deletion, place, found in _changed(encoder, recurrences, *asked):
-            new_scores[deletion, place] = attention.score(found[None], None)[0]
-            new_items[deletion, place] = classify(found)
-        logits[texts, places] = read(masked_softmax(new_scores, left), new_items)
+        changes = _changed_states(encoder, recurrences, embeddings, lengths, budget, texts, places)
+        for deletion, place, changed in changes:
+            new_scores[deletion, place] = attention.score(changed[None], None)[0]
+            new_items[deletion, place] = classify(changed)
+        logits[texts, places] = read(masked_softmax(new_scores, remaining), new_items)
     return logits
 
 
-def _changed(
+def _changed_states(
     encoder: Encoder,
     recurrences: Sequence[Recurrence],
     embeddings: Tensor,
@@ -95,23 +95,22 @@ def _changed(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """The states that differ after deleting a token from each of r texts.
 
-    Two recurrences are resumed from their states before the gap. Of an encoder with a `reach` it is
-    the states near the gap. They are encoded from twice as many tokens around it, of blocks of texts
-    within the budget. Such a window does not begin before the text: there, padding is what the
-    encoder's own is.
+    Two recurrences resume from their states before the gap. Of an encoder with a `reach`, the
+    states near the gap are computed from twice as many tokens around it, in blocks of texts within
+    the budget. Such a window does not begin before the text, where the encoder pads by itself.
 
     Args:
         encoder: The encoder.
-        recurrences: Its recurrences, forwards and backwards; without, it has a `reach`.
-        embeddings: Those of the texts, (B, N, E).
-        lengths: Their lengths, (B,).
+        recurrences: Its recurrences, forwards and backwards; none if it has a `reach`.
+        embeddings: Embeddings of the texts, (B, N, E).
+        lengths: Lengths of the texts, (B,).
         budget: Tokens encoded at once, at least one text.
-        texts: Which texts, (r,).
+        texts: Index of each text in the batch, (r,).
         places: The token to delete from each, (r,).
 
     Yields:
-        Which of the deletions changes a state (M,), the token of the text as it was (M,), and its
-        state now (M, D).
+        Index of the deletion that changes a state (M,), position of the token in the full text (M,),
+        and its new state (M, D).
     """
     for number, recurrence in enumerate(recurrences):
         others = recurrences[1 - number].hidden

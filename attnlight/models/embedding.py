@@ -1,4 +1,4 @@
-"""Token embeddings, drawn at random or started from word vectors."""
+"""Token embeddings, initialised at random or from word vectors."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from attnlight.models.vectors import WordVectors
 
 
 class Embedding(nn.Embedding):
-    """Token embeddings from N(0, scale^2); the padding row is zero and stays so.
+    """Token embeddings from N(0, scale^2); the padding row is and stays zero.
 
-    With `sparse` set, as tasks set it on a single CPU process, a gradient holds the rows of the
-    batch alone until `densify_gradient`; elsewhere gradients are dense throughout.
+    With `sparse` set, as tasks do in a single CPU process, a gradient holds only the rows of the
+    batch until `densify_gradient`; otherwise gradients are dense throughout.
 
     Args:
         vocab_size: Number of token ids V.
         size: Size E of an embedding.
-        scale: Standard deviation of the random start.
+        scale: Standard deviation of the initial values.
     """
 
     def __init__(self, vocab_size: int, size: int, scale: float = 0.1) -> None:
@@ -34,8 +34,8 @@ class Embedding(nn.Embedding):
     def densify_gradient(self) -> None:
         """Turn a sparse gradient into the dense one that fused optimisers need.
 
-        The dense gradient is one buffer, of which only the rows of the last batch are cleared: with
-        a new one per batch, an epoch on SST takes a tenth longer on a CPU.
+        The dense gradient is one buffer, whose rows of the last batch are cleared: with a new one
+        per batch, an epoch on SST takes a tenth longer on a CPU.
         """
         gradient = self.weight.grad
         if gradient is None or not gradient.is_sparse:
@@ -44,7 +44,7 @@ class Embedding(nn.Embedding):
             self._gradient = torch.zeros_like(self.weight)
         else:
             self._gradient.index_fill_(0, self._rows, 0.0)
-        # The public accessors want a coalesced tensor, which costs a sort.
+        # The public accessors require a coalesced tensor, which costs a sort.
         self._rows = gradient._indices()[0]
         self._gradient.index_add_(0, self._rows, gradient._values())
         self.weight.grad = self._gradient
@@ -53,16 +53,16 @@ class Embedding(nn.Embedding):
     def start_from(
         self, vectors: WordVectors, unknown: Literal["zero", "random"] = "random"
     ) -> None:
-        """Take over word vectors.
+        """Initialise the embeddings from word vectors.
 
         Args:
-            vectors: What `read_vectors` returned for the ids of this embedding.
-            unknown: Words that were not found get a vector of zeros or keep their random start.
+            vectors: Result of `read_vectors` for the ids of this embedding.
+            unknown: Set words without a vector to zero, or keep their random values.
 
         Raises:
-            InputError: The vectors have another size than the embedding, or another vocabulary.
+            InputError: The vectors differ from the embedding in size or vocabulary.
         """
-        matrix, found = vectors
+        matrix, covered = vectors
         if matrix.shape != self.weight.shape:
             raise InputError(
                 f"the file of vectors gives {matrix.shape[0]} words of size {matrix.shape[1]}, but "
@@ -70,6 +70,5 @@ class Embedding(nn.Embedding):
             )
         if unknown == "zero":
             self.weight.zero_()
-        known = found.to(self.weight.device)
-        self.weight[known] = matrix[found].to(self.weight)
+        self.weight[covered.to(self.weight.device)] = matrix[covered].to(self.weight)
         self.weight[PAD] = 0.0

@@ -1,8 +1,8 @@
-"""Encoders: embeddings (B, N, E) and what is text (B, N) to states (B, N, D).
+"""Encoders: from embeddings (B, N, E) under a mask (B, N) to states (B, N, D).
 
 States of real tokens depend on neither padding nor the rest of the batch; those of padding are
-finite and mean nothing. A mask is a run of True from the first token on. Each encoder is made of
-the size E of an embedding and of `hidden_size`, from which its states have their size D.
+finite and arbitrary. A mask is a run of True from the first token on. The constructors take the
+size E of an embedding and `hidden_size`, which determines the size D of a state.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ EncoderName = Literal["bilstm", "bigru", "cnn", "conv", "average", "none"]
 
 
 class Encoder(nn.Module):
-    """What all encoders share: `forward` gives states (B, N, D) of embeddings under a mask (B, N).
+    """Base of the encoders: `forward` maps embeddings and a mask (B, N) to states (B, N, D).
 
     Attributes:
         output_size: Size D of a state.
-        reach: How many tokens to either side a state depends on; None: all.
+        reach: Number of tokens on either side that a state depends on; None: all.
     """
 
     output_size: int
@@ -31,7 +31,7 @@ class Encoder(nn.Module):
 
 
 class _Recurrent(Encoder):
-    """Two recurrent networks, one over the text and one over the text turned around.
+    """Two recurrent networks, one over the text and one over the reversed text.
 
     On a CPU this trains up to three times as fast as packed sequences do (LSTM, 200 tokens).
     """
@@ -46,16 +46,16 @@ class _Recurrent(Encoder):
 
     @override
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
-        # Places of the flattened batch that turn each text around and leave its padding alone.
+        # Indices into the flattened batch that reverse each text and leave its padding in place.
         texts, size = mask.shape
         places = torch.arange(size, device=mask.device)
-        turned = mask.sum(1, keepdim=True) - 1 - places
+        mirrored = mask.sum(1, keepdim=True) - 1 - places
         starts = size * torch.arange(texts, device=mask.device)[:, None]
-        reversal = (torch.where(turned >= 0, turned, places) + starts).flatten()
+        reversal = (torch.where(mirrored >= 0, mirrored, places) + starts).flatten()
 
         forwards, _ = self.forwards(embeddings)
-        turned_around = embeddings.flatten(0, 1).index_select(0, reversal).view_as(embeddings)
-        backwards, _ = self.backwards(turned_around)
+        reversed_texts = embeddings.flatten(0, 1).index_select(0, reversal).view_as(embeddings)
+        backwards, _ = self.backwards(reversed_texts)
         backwards = backwards.flatten(0, 1).index_select(0, reversal).view_as(forwards)
         return torch.cat([forwards, backwards], dim=-1)
 
@@ -75,10 +75,10 @@ class BiGRU(_Recurrent):
 class _Convolutional(Encoder):
     """Convolutions of several widths over the text padded with zeros, and ReLU.
 
-    D is `hidden_size`, a multiple of the number of widths: each has as many of the filters.
+    D is `hidden_size`; the filters are divided evenly among the widths.
 
     Raises:
-        InputError: It is not.
+        InputError: `hidden_size` is not a multiple of the number of widths.
     """
 
     widths: ClassVar[tuple[int, ...]]
@@ -114,7 +114,7 @@ class CNN(_Convolutional):
 
 
 class Conv(_Convolutional):
-    """Convolutions of 3 and 5 tokens and ReLU, dropout before: of Serrano and Smith (2019)."""
+    """Dropout, convolutions of 3 and 5 tokens and ReLU, of Serrano and Smith (2019)."""
 
     widths = (3, 5)
     input_dropout = 0.3

@@ -1,4 +1,4 @@
-"""Attention that is given, as to the guided MLP of Wiegreffe and Pinter (2019), 3.4."""
+"""Attention supplied by a guide, as for the MLP of Wiegreffe and Pinter (2019), 3.4."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import erase_each
 
-# Attention (R, H, N) for a batch of texts, which it knows by their dataset index.
+# Attention (R, H, N) for a batch of texts, identified by their dataset index.
 Guide = Callable[[TextBatch], Tensor]
 
 
 def no_guide(batch: TextBatch) -> Tensor:
-    """The guide of a model before there is a corpus.
+    """The guide of a model that has no corpus yet.
 
     Raises:
         InputError: Always.
     """
     raise InputError(
-        "the attention of this model is another model's, given for the texts of its corpus "
-        "alone: it reads them through `test` or `predict`, and no raw text."
+        "this model takes its attention from another model, for the texts of its corpus only, and "
+        "reads no raw text: use `test` or `predict`."
     )
 
 
-def leave_out_given(batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
-    """Logits (R, N, C) without each item, NaN off the mask and where nothing is left.
+def leave_one_out_guided(batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
+    """Logits (R, N, C) without each item; NaN off the mask and for the only item of a row.
 
-    A guide knows whole texts alone: the attention that it gave the other items is renormalised. The
-    model must read each item alone, so that nothing else changes.
+    A guide has attention for complete texts only: its weights of the other items are renormalised.
+    The model must encode each item alone, so that a deletion changes nothing else.
 
     Args:
         batch: The texts.
-        output: What the model said of them.
-        budget: Not used: nothing is encoded anew.
+        output: The model's output for them.
+        budget: Not used: no text is encoded again.
     """
     assert output.item_logits is not None
     logits = erase_each(output.weights, output.item_logits, output.bias, output.mask)
@@ -45,14 +45,14 @@ def leave_out_given(batch: TextBatch, output: AttentionOutput, budget: int) -> T
     return logits.masked_fill((~output.mask | alone).unsqueeze(-1), torch.nan)
 
 
-def ask_guide(
+def apply_guide(
     network: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[()], dict[str, Any]]:
-    """Arguments of a network's call, with the attention of its `guide` where it is given none.
+    """Arguments of a network's call, with the attention of its `guide` unless weights are given.
 
-    A forward pre-hook of `AttentionModel`s that do not ask their guide themselves.
+    A forward pre-hook of `AttentionModel`s that do not call their guide themselves.
     """
-    given = dict(zip(("batch", "weights", "embeddings"), arguments, strict=False)) | options
-    if given.get("weights") is None:
-        given["weights"] = network.guide(given["batch"])  # type: ignore[operator]
-    return (), given
+    call = dict(zip(("batch", "weights", "embeddings"), arguments, strict=False)) | options
+    if call.get("weights") is None:
+        call["weights"] = network.guide(call["batch"])  # type: ignore[operator]
+    return (), call

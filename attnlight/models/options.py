@@ -16,10 +16,10 @@ TaggerEncoder = Literal["transformer", "bilstm", "tokens"]
 ReadoutName = Literal["study", "text", "residual"]
 
 
-class OwnNetwork(TypedDict):
-    """A network of one's own: an `AttentionModel` of these arguments and those of the corpus.
+class CustomNetwork(TypedDict):
+    """A custom network: an `AttentionModel` made from these arguments and those of the corpus.
 
-    Of the corpus's spec it is given what its constructor names, `num_classes` among it.
+    Its constructor receives the entries of the corpus's spec that it names, and `num_classes`.
     """
 
     class_path: str
@@ -31,10 +31,10 @@ class ClassifierNet:
     """A classifier that reads a text through attention over its words, or over its sentences.
 
     Args:
-        hierarchical: Read words to sentences and sentences to the text, each with an encoder and
-            attention of its own, from a corpus with sentences.
-        encoder: What turns embeddings into the states that attention attends to.
-        attention: How a state is scored.
+        hierarchical: Compose words to sentences and sentences to the text, each with a separate
+            encoder and attention; needs a corpus with sentences.
+        encoder: The encoder that turns embeddings into the states attended to.
+        attention: The scoring function of a state.
         embedding_size: Size E of a token embedding.
         hidden_size: Size of the encoder's states, per direction for the recurrent ones.
         attention_size: Size of additive attention's hidden layer; null: half a state.
@@ -68,12 +68,12 @@ class TaggerNet:
 
     Args:
         encoder: `transformer`: a linear map and sinusoidal positions below the layers of attention;
-            `bilstm`: a BiLSTM there; `tokens`: an affine map and tanh, each token read alone.
-        readout: What follows the last layer's attention. `study`: residual, feed-forward, layer
-            norm and affine layer, as in Yang's (2020) released encoder; not affine in attention.
-            `text`: the affine layer over the heads side by side, as in the text of that report; a
-            token then reaches its own tag only through its attention to itself. `residual`: the
-            affine layer over the sum of these and the token's own state.
+            `bilstm`: a BiLSTM instead; `tokens`: an affine map and tanh of each token alone.
+        readout: The layers after the last attention. `study`: residual, feed-forward, layer norm
+            and affine layer, as in Yang's (2020) released encoder; not affine in attention.
+            `text`: an affine layer over the concatenated heads, as in the text of that report; a
+            token then influences its own tag only through its attention to itself. `residual`: an
+            affine layer over the sum of these and the token's state.
         layers: Layers of attention; those below the last have residual and feed-forward parts.
         heads: Heads of each.
         hidden_size: Size D of a state.
@@ -81,7 +81,7 @@ class TaggerNet:
         embedding_size: Size of a word's embedding.
         feature_size: Size of each feature's embedding.
         embedding_scale: Standard deviation of randomly drawn embeddings.
-        dropout: Dropout on what enters the first layer.
+        dropout: Dropout on the input of the first layer.
         attention_dropout: Dropout on attention weights.
         relu_dropout: Dropout within the feed-forward parts.
     """
@@ -104,24 +104,24 @@ Group = TypeVar("Group")
 
 
 def group_of(kind: type[Group], options: Group | Mapping[str, Any], group: str = "net") -> Group:
-    """A group of options from some of them.
+    """A group of options, with defaults for those that are not given.
 
     Args:
-        kind: Its dataclass.
+        kind: Dataclass of the group.
         options: The group, or some of its options.
-        group: What configurations call it.
+        group: Name of the group in configurations.
 
     Raises:
-        InputError: There is no such option, or a dropout is outside [0, 1).
+        InputError: An option is unknown, or a dropout is outside [0, 1).
     """
     if isinstance(options, kind):
         return options
     given: dict[str, Any] = dict(options or {})  # type: ignore[arg-type]
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for name, value in given.items():
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise InputError(f"{group} has no option {name!r}{hint}; they are {', '.join(known)}.")
+        if name not in names:
+            hint = f"{did_you_mean(name, names)}; expected one of: {', '.join(names)}"
+            raise InputError(f"{group} has no option {name!r}{hint}.")
         if name.endswith("dropout") and not 0 <= value < 1:
             raise InputError(f"{name} is {value}; it must be at least 0 and below 1.")
     return kind(**given)

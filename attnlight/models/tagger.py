@@ -22,40 +22,38 @@ from attnlight.models.options import TaggerNet, group_of
 from attnlight.models.tokens import TokenFeatures
 from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
 
-# Numbers of a block of candidate attentions that are read at once: on a CPU what stays in its
-# cache, 1 MiB in single precision, on an accelerator 16 MiB.
+# Elements in a block of candidate attentions: 1 MiB in single precision, which fits the cache of a
+# CPU, and 16 MiB on an accelerator.
 _CPU_BLOCK, _ACCELERATOR_BLOCK = 1 << 18, 1 << 22
-_VALUES = "values"  # in `AttentionOutput.memory`: of the last attention
-# Columns of `TextBatch.extras` that say where what is left of a sentence stood.
+_VALUES = "values"  # in `AttentionOutput.memory`: values of the last attention
+# Columns of `TextBatch.extras` with the origin of each token of a shortened sentence.
 _TEXT, _PLACE = "text of the batch", "place in the text"
 
 
 class SelfAttentionTagger(nn.Module):
-    """A transformer or BiLSTM over which every token attends to its sentence, and a readout.
+    """A transformer or BiLSTM whose tokens attend to their sentence, and a readout.
 
     An instance is a token: R is the number of real tokens of a batch, in the order of their texts,
-    or of those that are `marked` where the batch says which.
-    The attention that tests see is the last layer's.
+    or of its `marked` tokens if the batch has such a column. Tests see the attention of the last
+    layer.
 
     Args:
         vocab_size: Number of token ids V.
         num_classes: Number of tags C.
-        features: Number of ids of each feature of `TextBatch.extras` to read.
-        uniform_heads: Heads of the last layer that weigh all tokens of the sentence alike, without
-            queries and keys.
-        uniform_below: Let all heads of the layers below do so.
-        options: Those of `TaggerNet`.
+        features: Number of ids of each feature of `TextBatch.extras` that the model uses.
+        uniform_heads: Heads of the last layer with uniform attention, without queries and keys.
+        uniform_below: Whether all heads of the layers below have uniform attention.
+        options: Options of `TaggerNet`.
 
     Attributes:
-        pairwise: What it says of a text takes memory for each pair of its items.
-        guide: Where the attention of the last layer comes from; None: from the model's own queries
-            and keys. With all of `uniform_heads` it has none, which would never be trained, and
-            attention is what is given; with none of them what is given is a prior, see
-            `SelfAttention`.
+        pairwise: Whether the output for a text takes memory for each pair of its items.
+        guide: Source of the last layer's attention; None: the model's queries and keys. If all heads
+            are in `uniform_heads`, there are no queries and keys, and attention is the guide's; if
+            none are, the guide's attention is a prior, see `SelfAttention`.
 
     Raises:
-        InputError: Fewer than two tags, a dropout outside [0, 1), sizes that do not fit, or no such
-            head.
+        InputError: There are fewer than two tags, a dropout is outside [0, 1), sizes do not fit, or
+            a head does not exist.
     """
 
     pairwise: ClassVar[bool] = True
@@ -81,10 +79,10 @@ class SelfAttentionTagger(nn.Module):
         self.guide: Guide | None = None
         self.embedding = Embedding(vocab_size, net.embedding_size, net.embedding_scale)
         self.features = TokenFeatures(features or {}, net.feature_size, net.embedding_scale)
-        read, size = net.embedding_size + self.features.output_size, net.hidden_size
-        alone, recurrent = net.encoder == "tokens", net.encoder == "bilstm"
-        self.projection = None if recurrent else nn.Linear(read, size, bias=alone)
-        self.recurrent = BiLSTM(read, size // 2) if recurrent else None
+        input_size, size = net.embedding_size + self.features.output_size, net.hidden_size
+        bias, recurrent = net.encoder == "tokens", net.encoder == "bilstm"
+        self.projection = None if recurrent else nn.Linear(input_size, size, bias=bias)
+        self.recurrent = BiLSTM(input_size, size // 2) if recurrent else None
         self.dropout = nn.Dropout(net.dropout)
         dropouts = net.attention_dropout, net.relu_dropout
         self.layers = nn.ModuleList(
@@ -106,7 +104,7 @@ class SelfAttentionTagger(nn.Module):
     def guided_net(
         net: dict[str, Any], guide: str, context: str | None, query_key: bool
     ) -> dict[str, Any]:
-        """Options of a tagger whose last attention is given; queries and keys if asked for."""
+        """Options of a tagger whose last attention a guide supplies, with `query_key` as a prior."""
         if context == "tokens":
             net = net | {"encoder": "tokens", "layers": 1, "readout": "text"}
         if query_key:
@@ -114,7 +112,7 @@ class SelfAttentionTagger(nn.Module):
         return net if guide == "learned" else net | {"uniform_heads": list(range(net["heads"]))}
 
     def embed(self, batch: TextBatch) -> Tensor:
-        """Embeddings of the tokens and their features side by side, (B, N, E), zero on padding."""
+        """Concatenated embeddings of tokens and their features, (B, N, E), zero on padding."""
         return torch.cat([self.embedding(batch.tokens), *self.features(batch)], dim=-1)
 
     @override
@@ -125,21 +123,22 @@ class SelfAttentionTagger(nn.Module):
 
         Args:
             batch: B sentences of N tokens, each of at least one.
-            weights: Attention of the last layer in place of the model's own, (R, H, N).
-            embeddings: Token embeddings to use in place of `embed(batch)`, (B, N, E).
+            weights: Attention that replaces the last layer's, (R, H, N).
+            embeddings: Token embeddings that replace `embed(batch)`, (B, N, E).
 
         Returns:
-            One row per token of `TextBatch.instances`. `states` (B, N, D) are the tokens' own,
-            before the layer norm that attention reads them through. `item_logits` is an expanded
-            view where the batch is one sentence and the readout is `text`, since a sentence's
-            tokens share them; rows of several sentences have copies. It is None where the readout
-            is `study`, and in training, when the bias of `study` is NaN.
+            One row per token of `TextBatch.instances`. `states` (B, N, D) are the tokens' states
+            before the layer norm of the attention. `item_logits` is an expanded view if the batch
+            is one sentence and the readout is `text`, since a sentence's tokens share them; rows of
+            several sentences have copies. It is None if the readout is `study`, and in training,
+            where the bias of `study` is NaN.
 
         Raises:
-            InputError: The batch has texts of sentences, or a guide does not know its sentences.
+            InputError: The batch has texts of sentences, or the guide has no attention for its
+                sentences.
         """
         if batch.tokens.ndim != 2:
-            raise InputError("a tagger reads sentences by themselves: set `sentences` to none.")
+            raise InputError("a tagger reads single sentences: set `sentences` to none.")
         mask = batch.attendable()
         text, position = batch.instances().nonzero().unbind(-1)
         states, layers = self._encode(batch, embeddings)
@@ -149,11 +148,11 @@ class SelfAttentionTagger(nn.Module):
         elif self.guide is not None:
             prior = on_grid(self.guide(batch), text, position, mask)
         contexts, grid, values = self.attention(self.norm(states), mask, grid, prior)
-        own = states[text, position]
-        items, bias = self.decoder.affine_terms(values, text, own)
+        token_states = states[text, position]
+        items, bias = self.decoder.affine_terms(values, text, token_states)
         return AttentionOutput(
             rows=torch.stack([batch.index[text], position], dim=1),
-            logits=self.decoder(contexts[text, position], own).to(states.dtype),
+            logits=self.decoder(contexts[text, position], token_states).to(states.dtype),
             weights=grid[text, :, position] if weights is None else weights,
             item_logits=items,
             bias=bias.to(states.dtype),
@@ -167,48 +166,49 @@ class SelfAttentionTagger(nn.Module):
         """Logits (R, K, C) of K candidate attentions (R, H, K, N) over the states of `output`."""
         values = output.memory[_VALUES]  # (B, H, N, D / H)
         text, position = texts_of_rows(output.rows), output.rows[:, 1]
-        own = output.states[text, position].unsqueeze(1)
+        token_states = output.states[text, position].unsqueeze(1)
         cost = weights.shape[1:].numel() + values.shape[1:].numel()
         block = _CPU_BLOCK if text.device.type == "cpu" else _ACCELERATOR_BLOCK
         places = torch.arange(len(text), device=text.device)
         logits = []
         for rows in torch.split(places, max(1, block // cost)):
             contexts = weights[rows] @ values[text[rows]]  # (r, H, K, D / H)
-            logits.append(self.decoder(contexts.transpose(1, 2).flatten(2), own[rows]))
-        return torch.cat(logits).to(own.dtype)
+            logits.append(self.decoder(contexts.transpose(1, 2).flatten(2), token_states[rows]))
+        return torch.cat(logits).to(token_states.dtype)
 
     @torch.no_grad()
     def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
-        """Logits (R, N, C) without each item, as `functional.left_out_logits` gives them.
+        """Logits (R, N, C) without each item, as `functional.left_out_logits` returns them.
 
-        A guide knows whole sentences alone: what it gave the items that are left is renormalised.
+        A guide has attention for complete sentences only: its weights of the remaining items are
+        renormalised.
         """
         if self.guide is None:
             return reencode(self, batch, output, budget)
         text, position = texts_of_rows(output.rows), output.rows[:, 1]
-        guide, given = self.guide, on_grid(self.guide(batch), text, position, batch.attendable())
+        guide, grid = self.guide, on_grid(self.guide(batch), text, position, batch.attendable())
         places = torch.arange(batch.tokens.shape[1], device=text.device).expand_as(batch.tokens)
         texts = torch.arange(len(batch), device=text.device)[:, None].expand_as(batch.tokens)
-        marked = replace(batch, extras=batch.extras | {_TEXT: texts, _PLACE: places})
+        traced = replace(batch, extras=batch.extras | {_TEXT: texts, _PLACE: places})
 
-        def left(shortened: TextBatch) -> Tensor:
+        def renormalized(shortened: TextBatch) -> Tensor:
             short, place = shortened.instances().nonzero().unbind(-1)
-            whole = shortened.extras[_TEXT][short, place]
-            rows = given[whole, :, shortened.extras[_PLACE][short, place]]  # (r, H, N)
-            kept = shortened.extras[_PLACE][short].unsqueeze(1).expand(-1, rows.shape[1], -1)
-            weights = rows.gather(-1, kept) * shortened.attendable()[short].unsqueeze(1)
+            full = shortened.extras[_TEXT][short, place]
+            rows = grid[full, :, shortened.extras[_PLACE][short, place]]  # (r, H, N)
+            items = shortened.extras[_PLACE][short].unsqueeze(1).expand(-1, rows.shape[1], -1)
+            weights = rows.gather(-1, items) * shortened.attendable()[short].unsqueeze(1)
             return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
 
-        self.guide = left
+        self.guide = renormalized
         try:
-            return reencode(self, marked, output, budget)
+            return reencode(self, traced, output, budget)
         finally:
             self.guide = guide
 
     def _encode(
         self, batch: TextBatch, embeddings: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """States (B, N, D) that the last attention reads, and the attention of the layers below."""
+        """Input states (B, N, D) of the last attention, and the attention of the layers below."""
         embeddings = self.embed(batch) if embeddings is None else embeddings
         if self.recurrent is not None:
             states = self.recurrent(self.dropout(embeddings), batch.mask)
@@ -220,7 +220,7 @@ class SelfAttentionTagger(nn.Module):
             else:
                 projected = projected + sinusoids(batch.tokens.shape[1], projected)
             states = self.dropout(projected)
-        # Under autocast, states come in half precision; what tests read is not.
+        # Under autocast, states are in half precision; tests need the full one.
         states = states.to(embeddings.dtype)
         attention = []
         for layer in self.layers:
@@ -230,7 +230,7 @@ class SelfAttentionTagger(nn.Module):
 
 
 def on_grid(weights: Tensor, text: Tensor, position: Tensor, mask: Tensor) -> Tensor:
-    """Attention (R, H, N) of tokens at their places, (B, H, N, N), zero for other queries."""
+    """Attention (R, H, N) of tokens scattered to (B, H, N, N), zero for other queries."""
     texts, items = mask.shape
     grid = weights.new_zeros(texts, items, *weights.shape[1:])
     return grid.index_put((text, position), weights).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""Tokens as vectors: the word, and beside it what else is known of the token."""
+"""Vectors of a token's features beside its word."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CharacterCNN(nn.Module):
         spelled = ((packed.unsqueeze(-1) >> shifts) & 0xFF).flatten(2)  # (B, N, 8 P)
         words = spelled.flatten(0, 1)
         channels = self.convolution(self.embedding(words).mT)
-        # Words of different lengths: what lies behind a word's end says nothing of it.
+        # The maximum is over the word alone, not over its padding.
         highest = channels.masked_fill((words == PAD).unsqueeze(1), -torch.inf).amax(-1)
         highest = highest.masked_fill(highest.isinf(), 0.0)
         vectors: Tensor = highest.unflatten(0, packed.shape[:2])
@@ -41,10 +41,10 @@ class CharacterCNN(nn.Module):
 
 
 class TokenFeatures(nn.Module):
-    """Vectors of the features in `TextBatch.extras`, side by side.
+    """Vectors of the features in `TextBatch.extras`.
 
     Args:
-        features: Number of ids of each; `characters` are read by a convolution.
+        features: Number of ids of each; `characters` are encoded by a convolution.
         size: Size of each feature's vector.
         scale: Standard deviation of randomly drawn embeddings.
     """
@@ -73,8 +73,8 @@ class TokenFeatures(nn.Module):
             if name == CHARACTERS:  # packed, some in each column
                 columns = sorted(c for c in batch.extras if c.startswith(f"{name}_")) or columns
             if columns[0] not in batch.extras:
-                there = ", ".join(batch.extras) or "none"
-                raise InputError(f"the model reads the feature {name}, but the batch has {there}.")
+                names = ", ".join(batch.extras) or "none"
+                raise InputError(f"the model reads the feature {name}, but the batch has {names}.")
             parts = [batch.extras[column] for column in columns]
             ids = torch.stack(parts, dim=-1) if name == CHARACTERS else parts[0].long()
             vectors.append(table(ids).masked_fill(padding, 0.0))

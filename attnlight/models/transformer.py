@@ -36,11 +36,11 @@ class SelfAttention(nn.Module):
     Args:
         size: Size D of a state, a multiple of `heads`.
         heads: Number of heads H.
-        dropout: Dropout on the weights that values are mixed with.
-        uniform: Heads that weigh all tokens alike; they have no queries and keys.
+        dropout: Dropout on the attention weights.
+        uniform: Heads with uniform attention; they have no queries and keys.
 
     Raises:
-        InputError: The sizes do not fit, or there is no such head.
+        InputError: The sizes do not fit, or a head does not exist.
     """
 
     def __init__(
@@ -76,18 +76,18 @@ class SelfAttention(nn.Module):
 
         Args:
             states: (B, N, D).
-            mask: What attention may reach, (B, N) bool.
-            weights: Weights in place of one's own, (B, H, N, N).
-            prior: Weights (B, H, N, N) that attention is proportional to, beside the exponential of
-                the scores; uniform heads have the prior itself. Where heads are learned a weight
-                below the smallest normal number counts as that.
+            mask: Tokens that attention may reach, (B, N) bool.
+            weights: Attention weights that replace the computed ones, (B, H, N, N).
+            prior: Weights (B, H, N, N) by which the exponential of the scores is multiplied; uniform
+                heads have the prior itself. In learned heads a weight below the smallest normal
+                number is raised to it.
 
         Returns:
-            The heads' contexts side by side (B, N, D), the weights of each token on each (B, H, N, N)
-            and what they mix, (B, H, N, D / H).
+            The heads' concatenated contexts (B, N, D), their weights (B, H, N, N) and values
+            (B, H, N, D / H).
         """
         if weights is None and prior is not None and not self.learned:
-            weights = prior.to(states.dtype)  # in its own order in memory, by which dropout draws
+            weights = prior.to(states.dtype)  # in its memory layout, on which dropout depends
         elif weights is None:
             parts = []
             if self.query is not None and self.key is not None:
@@ -104,8 +104,8 @@ class SelfAttention(nn.Module):
                 parts.append(prior[:, self.uniform].to(states.dtype))
             elif self.uniform:
                 shape = len(mask), 1, mask.shape[1], mask.shape[1]
-                alike = masked_softmax(states.new_zeros(shape), mask)
-                parts.append(alike.expand(-1, len(self.uniform), -1, -1))
+                uniform = masked_softmax(states.new_zeros(shape), mask)
+                parts.append(uniform.expand(-1, len(self.uniform), -1, -1))
             order = [*self.learned, *self.uniform]
             weights = parts[0]
             if len(parts) > 1:
@@ -118,9 +118,9 @@ class SelfAttention(nn.Module):
 
 
 class AfterAttention(nn.Module):
-    """What a layer does with its heads' contexts: h = x + W c, then h + FF(LN h).
+    """The part of a layer after attention: h = x + W c, then h + FF(LN h).
 
-    FF is two affine maps of each state alone with ReLU after either; the second ReLU is that of
+    FF is two affine maps of each state alone, each followed by ReLU; the second ReLU is that of
     Yang's (2020) released encoder.
 
     Args:
@@ -144,9 +144,9 @@ class AfterAttention(nn.Module):
         )
 
     @override
-    def forward(self, contexts: Tensor, own: Tensor) -> Tensor:
-        """States (..., D) of contexts (..., D) and the tokens' own states (..., D)."""
-        states = own + self.output(contexts)
+    def forward(self, contexts: Tensor, states: Tensor) -> Tensor:
+        """New states (..., D) from the heads' contexts (..., D) and the input states (..., D)."""
+        states = states + self.output(contexts)
         result: Tensor = states + self.feed_forward(self.norm(states))
         return result
 
@@ -160,7 +160,7 @@ class EncoderLayer(nn.Module):
         filter_size: Size within the feed-forward part.
         attention_dropout: Dropout on attention weights.
         relu_dropout: Dropout within the feed-forward part.
-        uniform: Let all heads weigh all tokens alike.
+        uniform: Whether all heads have uniform attention.
     """
 
     def __init__(
@@ -174,13 +174,13 @@ class EncoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(size)
-        alike = range(heads if uniform else 0)
-        self.attention = SelfAttention(size, heads, attention_dropout, alike)
+        uniform_heads = range(heads if uniform else 0)
+        self.attention = SelfAttention(size, heads, attention_dropout, uniform_heads)
         self.after = AfterAttention(size, filter_size, relu_dropout)
 
     @override
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """States (B, N, D), and the attention (B, H, N, N) of the tokens of the mask (B, N)."""
         contexts, weights, _ = self.attention(self.norm(states), mask)
-        read = weights.masked_fill(~mask[:, None, :, None], 0.0)
-        return self.after(contexts, states).to(states.dtype), read
+        weights = weights.masked_fill(~mask[:, None, :, None], 0.0)
+        return self.after(contexts, states).to(states.dtype), weights

@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 
 from attnlight.errors import InputError
 
-_Entry = tuple[bytes, NDArray[np.float32], str]  # a word, its vector, and where it stands
+_Entry = tuple[bytes, NDArray[np.float32], str]  # a word, its vector, and its place in the file
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 
 
@@ -27,12 +27,12 @@ class WordVectors(NamedTuple):
     """Vectors of a vocabulary.
 
     Attributes:
-        matrix: One row for each id, zero where the word was not found, (V, E) float32.
-        found: Which ids were found, (V,) bool.
+        matrix: One row for each id, zero for words that are not in the file, (V, E) float32.
+        covered: Whether each id has a vector, (V,) bool.
     """
 
     matrix: Tensor
-    found: Tensor
+    covered: Tensor
 
 
 def read_vectors(
@@ -40,14 +40,14 @@ def read_vectors(
 ) -> WordVectors:
     """Vectors of a vocabulary's words, from a file of any size.
 
-    The format is told from the content: a first line of two integers opens a word2vec (text or
-    binary) or fastText file, anything else a GloVe file. The file is streamed and only vectors of
-    the vocabulary are kept; of repeated words the first counts.
+    The format is inferred from the content: a word2vec (text or binary) or fastText file begins
+    with a line of two integers, any other file is GloVe's. The file is streamed, and only vectors
+    of the vocabulary are stored; of a repeated word the first counts.
 
     Args:
         path: The file, gzipped or not.
         vocabulary: Id of each word, from 0 without gaps.
-        normalized: Bring vectors to L2 norm 1; a vector of zeros stays as it is.
+        normalized: Scale vectors to L2 norm 1; a vector of zeros is unchanged.
 
     Raises:
         InputError: The file cannot be read, or an entry does not fit the format; names file and
@@ -72,33 +72,31 @@ def read_vectors(
                 )
             if header is None:
                 entries = _read_text(chain([first], file), path, size, None, ids)
-            # Text holds no control characters; floats as good as always do.
+            # Text has no control characters; binary floats nearly always do.
             elif re.search(rb"[\x00-\x08\x0e-\x1f]", file.peek(4096)[:4096]):
                 entries = _read_binary(file, path, size, int(header[1]), ids)
             else:
                 entries = _read_text(file, path, size, int(header[1]), ids)
             matrix = np.zeros((len(ids), size), dtype=np.float32)
-            found = np.zeros(len(ids), dtype=np.bool_)
+            covered = np.zeros(len(ids), dtype=np.bool_)
             for word, vector, place in entries:
                 if not np.isfinite(vector).all():
-                    raise InputError(
-                        f"{path}, {place}: the vector holds numbers that are not finite"
-                    )
+                    raise InputError(f"{path}, {place}: the vector has numbers that are not finite")
                 row = ids[word]
-                if not found[row]:
-                    matrix[row], found[row] = vector, True
+                if not covered[row]:
+                    matrix[row], covered[row] = vector, True
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read as a file of word vectors: {error}") from error
     vectors = torch.from_numpy(matrix)
     return WordVectors(
-        normalize(vectors, dim=-1) if normalized else vectors, torch.from_numpy(found)
+        normalize(vectors, dim=-1) if normalized else vectors, torch.from_numpy(covered)
     )
 
 
 def _read_text(
     lines: Iterable[bytes], path: Path, size: int, count: int | None, words: Collection[bytes]
 ) -> Iterator[_Entry]:
-    """Entries of lines `word x x x`; a word may hold spaces, as some of GloVe 840B do."""
+    """Entries of lines `word x x x`; a word may contain spaces, as some of GloVe 840B do."""
     entries = 0
     for number, raw in enumerate(lines, start=1 if count is None else 2):
         line = raw.rstrip()
@@ -114,7 +112,7 @@ def _read_text(
                 numbers = [float(field) for field in line[len(word) :].split()]
             except ValueError as error:
                 raise InputError(f"{path}, line {number}: {error}") from error
-            with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf: not finite
+            with np.errstate(over="ignore"):  # overflow becomes inf, which is refused as not finite
                 vector = np.array(numbers, dtype=np.float32)
             yield word, vector, f"line {number}"
     if count is not None and entries != count:
@@ -128,12 +126,12 @@ def _read_binary(
     buffer, start, width = b"", 0, 4 * size
     for entry in range(1, count + 1):
         while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + width:
-            more = file.read(1 << 20)
-            if not more:
+            chunk = file.read(1 << 20)
+            if not chunk:
                 raise InputError(
                     f"{path}, line 1: announces {count} words; word {entry} is cut off"
                 )
-            buffer, start = buffer[start:] + more, 0
+            buffer, start = buffer[start:] + chunk, 0
         word = buffer[start:space].lstrip(b"\n")
         start = space + 1 + width
         if word in words:

@@ -1,4 +1,4 @@
-"""What is asked of a text: its instances, labels, loss, metrics and words."""
+"""Prediction problems: instances, labels, loss, metrics, and words for the pages."""
 
 from attnlight.foreign import import_class
 from attnlight.problems.base import Problem
@@ -12,9 +12,9 @@ PROBLEMS: dict[str, type[Problem]] = {kind.name: kind for kind in (Classificatio
 
 
 def problem_class(name: str) -> type[Problem]:
-    """The problem of a registered name, or of an import path.
+    """The problem with a registered name or an import path.
 
     Raises:
-        InputError: There is none.
+        InputError: There is no such problem.
     """
     return PROBLEMS[name] if name in PROBLEMS else import_class(name, Problem)  # type: ignore[type-abstract]

@@ -1,4 +1,4 @@
-"""What a problem says: everything that tasks, tests and pages ask about the kind of prediction."""
+"""Base class of the prediction problems: all that tasks, tests and pages know of one."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Flags = NDArray[np.bool_]
 
 
 class Problem(ABC):
-    """What is asked of a text.
+    """A prediction problem on a corpus.
 
     Args:
-        spec: What a model must know of its corpus: `vocab_size`, `classes` (their names),
-            `features` (ids of each feature of a token), `target`.
+        spec: Description of the corpus: `vocab_size`, `classes` (their names), `features` (number
+            of ids of each feature of a token), `target`.
 
     Attributes:
-        name: By which checkpoints and pages know it.
-        monitor: The logged value that says which epoch is best, and `max` or `min` of it.
-        adversary_terms: Prediction and attention term of the adversary that was published.
-        released: Its loss as its code has it; None: there is none.
-        tags: Whether classes are of tokens: a model must then agree with its corpus on their names,
-            the target and the features of tokens, not on the number of classes alone.
+        name: Name of the problem in checkpoints and on pages.
+        monitor: The logged value that selects the best epoch, and its direction, `max` or `min`.
+        adversary_terms: Prediction and attention term of the published adversary.
+        released: The adversary's loss in the paper's released code; None: no code was released.
+        tags: Whether classes are of tokens: model and corpus must then agree on the names of the
+            classes, the target and the features of tokens, not only on the number of classes.
     """
 
     name: ClassVar[str]
@@ -50,7 +50,7 @@ class Problem(ABC):
     @staticmethod
     @abstractmethod
     def instances(batch: TextBatch) -> tuple[Tensor, Tensor]:
-        """Keys of the instances of a batch, (R, 2), and what the attention of each may reach, (R, N)."""
+        """Keys of a batch's instances, (R, 2), and the items each may attend to, (R, N) bool."""
 
     @abstractmethod
     def labels(self, batch: TextBatch) -> Tensor:
@@ -62,20 +62,20 @@ class Problem(ABC):
 
     @abstractmethod
     def metrics(self) -> MetricCollection:
-        """The measures that validation and test log; `update` feeds them."""
+        """The metrics that validation and test log; `update` adds to them."""
 
     @classmethod
     @abstractmethod
     def words(cls, classes: list[str], target: str = "tokens") -> Words:
-        """What pages call the parts of the problem."""
+        """The words for the problem's parts on pages."""
 
     def update(
         self, metrics: MetricCollection, output: AttentionOutput, labels: Tensor, real: Tensor
     ) -> None:
-        """Add the instances where `real` (R,) holds; labels (R,).
+        """Add the instances where `real` (R,) holds, with their labels (R,).
 
-        Unless a problem says otherwise, metrics are given the probability of the second of two
-        classes (R,), or those of all (R, C).
+        By default metrics receive the probability of the second of two classes (R,), or the
+        probabilities of all classes (R, C).
         """
         scores = output.probabilities[real]
         metrics.update(scores[:, 1] if scores.shape[1] == 2 else scores, labels[real])
@@ -89,17 +89,18 @@ class Problem(ABC):
         classes: Sequence[str],
         target: str,
     ) -> tuple[Flags, Flags, Flags] | None:
-        """First items of the chunks that F1 counts in finished records; None: it is of classes.
+        """Starts of the chunks that F1 counts in finished records; None: F1 is of classes.
 
         Args:
-            label: True class of each instance, one text after the other, (R,), -1 where it has none.
-            prediction: Predicted class, (R,), -1 where it was not measured.
-            starts: Place of the first instance of each text, (S,).
+            label: True class of each instance, one text after the other, (R,), -1 without a label.
+            prediction: Predicted class, (R,), -1 where not measured.
+            starts: Index of the first instance of each text, (S,).
             classes: Names of the classes.
-            target: What the corpus asks for, as in its spec.
+            target: The target of the corpus's spec.
 
         Returns:
-            Those of the labels, of the predictions, and of both, (R,) each.
+            Whether a chunk of the labels, of the predictions, and of both starts at each instance,
+            (R,) each.
         """
         return None
 
@@ -107,26 +108,27 @@ class Problem(ABC):
         """Cross-entropy of each instance (R,), in nats, times the weight (C,) of its class."""
         return cross_entropy(output.logits, self.labels(batch), class_weight, reduction="none")
 
-    def asked(self, batch: TextBatch) -> TextBatch:
-        """A batch of raw texts with the rows that the corpus asks of its own.
+    def mark_instances(self, batch: TextBatch) -> TextBatch:
+        """A batch of raw texts with its instances marked, as the corpus's target requires.
 
-        Nothing marks a token of a raw sentence: where the corpus marks one, all tokens are rows.
+        Raw sentences have no marked token: if the corpus marks one, all tokens are instances.
         """
         return prepend_boundary(batch) if self.spec["target"] == "sentence" else batch
 
     def difference(self, spec: Mapping[str, Any]) -> str | None:
-        """How a model's spec differs from that of the corpus, in words; None where it does not."""
-        own, corpus = self.spec, "the corpus in `data`"
-        if spec["vocab_size"] != own["vocab_size"]:
-            return f"has {spec['vocab_size']} token ids, {corpus} {own['vocab_size']}"
+        """How a model's spec differs from that of the corpus, in words; None if it does not."""
+        expected, corpus = self.spec, "the corpus in `data`"
+        if spec["vocab_size"] != expected["vocab_size"]:
+            return f"has {spec['vocab_size']} token ids, {corpus} {expected['vocab_size']}"
         if not self.tags:
-            there, here = len(spec["classes"]), len(own["classes"])
-            return None if there == here else f"has {there} classes, {corpus} {here}"
-        if spec["target"] != own["target"]:
-            return f"has target {spec['target']}, {corpus} {own['target']}"
-        if spec["classes"] != own["classes"]:
+            classes, corpus_classes = len(spec["classes"]), len(expected["classes"])
+            same = classes == corpus_classes
+            return None if same else f"has {classes} classes, {corpus} {corpus_classes}"
+        if spec["target"] != expected["target"]:
+            return f"has target {spec['target']}, {corpus} {expected['target']}"
+        if spec["classes"] != expected["classes"]:
             return f"was trained with other tags than those of {corpus}"
-        if (spec["features"] or {}) == (own["features"] or {}):
+        if (spec["features"] or {}) == (expected["features"] or {}):
             return None
-        names = [", ".join(one["features"] or {}) or "none" for one in (spec, own)]
+        names = [", ".join(one["features"] or {}) or "none" for one in (spec, expected)]
         return f"reads the features {names[0]}, {corpus} has {names[1]}, or other values"

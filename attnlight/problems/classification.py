@@ -33,7 +33,7 @@ class _BinaryMacroF1(MulticlassF1Score):
 
 
 def attended_items(batch: TextBatch) -> tuple[Tensor, Tensor]:
-    """Rows (B, 2) of a classifier's batch, and what its last attention may reach, (B, N) bool."""
+    """Rows (B, 2) of a classifier's batch, and the items of its last attention, (B, N) bool."""
     mask = batch.attendable()
     rows = torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1)
     return rows, mask if mask.ndim == 2 else mask.any(-1)
@@ -54,7 +54,7 @@ class Classification(Problem):
         if batch.labels is None:
             raise InputError("the corpus has no labels; training and testing need them.")
         if batch.labels.ndim != 1:
-            raise InputError("the corpus has a label for each token; ChunkTagger learns such ones.")
+            raise InputError("the corpus has a label for each token: train a ChunkTagger on it.")
         return batch.labels
 
     @override
@@ -69,7 +69,7 @@ class Classification(Problem):
                     "average_precision": MulticlassAveragePrecision(classes, average="macro"),
                 }
             )
-        # Every state is one-dimensional: a rank without rows would break two-dimensional ones.
+        # All states are one-dimensional: torchmetrics cannot merge an empty two-dimensional one.
         return MetricCollection(
             {
                 "accuracy": BinaryAccuracy(),

@@ -1,4 +1,4 @@
-"""Adversaries' losses on the scale of the papers' released code."""
+"""The adversarial losses of the papers' released code."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from attnlight.batch import AttentionOutput, TextBatch
 
-Gather = Callable[[Tensor], Tensor]  # values (...) of each rank, (ranks, ...)
-Terms = tuple[Tensor, Tensor]  # of the prediction and of attention, (R,) and (R,)
+Gather = Callable[[Tensor], Tensor]  # from values (...) to those of all ranks, (ranks, ...)
+Terms = tuple[Tensor, Tensor]  # prediction and attention term, (R,) and (R,)
 
 
 @dataclass(frozen=True)
@@ -19,17 +19,17 @@ class ReleasedLoss:
     """An adversary's loss on the scale of a paper's released code.
 
     Attributes:
-        of: The kind of corpus that it is for, in words.
-        scaled: Scales both terms, given the batch, the model's output and, in training, a function
+        scope: The corpora that it applies to, in words.
+        scale: Scales both terms, given the batch, the model's output and, in training, a function
             that gathers values from all ranks.
-        class_weights: Weights of the classes, (C,), from how often they occur in training; the sum
-            of the losses is multiplied by the sum of the weights of the batch's gold classes. None:
-            the task's own reduction.
+        class_weights: From the counts of the classes in training to their weights, (C,); the sum of
+            the losses is multiplied by the sum of the weights of the batch's gold classes. None: the
+            reduction of the task.
         classes: Number of classes; None: any.
     """
 
-    of: str
-    scaled: Callable[[Terms, TextBatch, AttentionOutput, Gather | None], Terms]
+    scope: str
+    scale: Callable[[Terms, TextBatch, AttentionOutput, Gather | None], Terms]
     class_weights: Callable[[Sequence[int]], Tensor] | None = None
     classes: int | None = None
 
@@ -45,17 +45,18 @@ def _mean_over_elements(
     return terms[0], terms[1] * (rows.sum() / (texts.sum() * items.amax() ** 2))
 
 
-# Half the difference of probability, sums over the batch, and all of it times the sum of the weights
-# of the batch's gold classes: 1 for the first class, n_0 / n_1 for the second.
+# Half the difference of probability, summed over the batch, times the sum of the weights of the
+# batch's gold classes: 1 for the first class, n_0 / n_1 for the second.
 WIEGREFFE_PINTER = ReleasedLoss(
-    of="two classes",
-    scaled=lambda terms, *_: (terms[0] / 2, terms[1]),
+    scope="two classes",
+    scale=lambda terms, *_: (terms[0] / 2, terms[1]),
     class_weights=lambda counts: torch.tensor([1.0, counts[0] / counts[1]]),
     classes=2,
 )
-# The KL of all tokens and heads is divided by the B H N N elements of the batch as it is padded, not
-# by its rows, so that a row counts 1 / N; in evaluation one over the length of its own sentence, so
-# that batches change nothing. As in that code, padding is in the divisor and a batch of long sentences
-# counts less. Unlike there, padding is not in the negative log-likelihood, which is the mean over
-# tokens, the KL is of weights before dropout, and the best epoch is kept, not the last.
+# The KL of all tokens and heads is divided by the B H N N elements of the padded batch instead of its
+# rows, so that a row is weighted by 1 / N; in evaluation by one over the length of its sentence, so
+# that results do not depend on the batches. As in that code, the divisor includes padding, and a
+# batch of long sentences has less weight. Unlike there, the negative log-likelihood is the mean over
+# tokens without padding, the KL is of weights before dropout, and the best epoch is used, not the
+# last.
 YANG = ReleasedLoss("target tokens", _mean_over_elements)

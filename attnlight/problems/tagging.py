@@ -25,10 +25,10 @@ SpanScore = Literal["precision", "recall", "f1"]
 
 
 def tag_scheme(tags: Sequence[str]) -> TagScheme:
-    """What tags of these names say.
+    """The scheme of tags with these names.
 
     Raises:
-        InputError: A name is none of `O`, `B-<type>` and `I-<type>`.
+        InputError: A name is not `O`, `B-<type>` or `I-<type>`.
 
     Example:
         >>> tag_scheme(["O", "B-NP", "I-NP"]).chunk
@@ -45,19 +45,19 @@ def tag_scheme(tags: Sequence[str]) -> TagScheme:
 class SpanMetric(Metric):
     """Precision, recall or F1 of chunks, counted as conlleval does, which is seqeval's default mode.
 
-    Counts are whole numbers and are summed over devices, so that these cannot change the result.
-    Metrics of this kind share one state in a `MetricCollection`.
+    Counts are integers summed over devices, so that the number of devices cannot change the result.
+    Metrics of this class share one state in a `MetricCollection`.
 
     Args:
         tags: Names of the C tags in the order of their classes: `O`, `B-<type>`, `I-<type>`.
-        score: `precision`, share of the chunks found that are right; `recall`, share of the chunks
-            there that are found; `f1`, the harmonic mean of both.
+        score: `precision`, the share of predicted chunks that are correct; `recall`, the share of
+            gold chunks that are predicted; `f1`, the harmonic mean of both.
 
     Attributes:
-        counts: Chunks found right, found, and there to be found, (3,) long.
+        counts: Numbers of correct, predicted and gold chunks, (3,) long.
 
     Raises:
-        InputError: A name is of another scheme.
+        InputError: A name is not of this scheme.
     """
 
     full_state_update = False
@@ -83,27 +83,27 @@ class SpanMetric(Metric):
 
     @override
     def compute(self) -> Tensor:
-        """The score, 0 to 1; 0 where there is nothing to divide by."""
-        right, found, there = self.counts.double()
-        part, whole = {
-            "precision": (right, found),
-            "recall": (right, there),
-            "f1": (2 * right, found + there),
+        """The score, 0 to 1; 0 where the denominator is 0."""
+        correct, predicted, gold = self.counts.double()
+        numerator, denominator = {
+            "precision": (correct, predicted),
+            "recall": (correct, gold),
+            "f1": (2 * correct, predicted + gold),
         }[self.score]
-        return torch.where(whole > 0, part / whole.clamp(min=1), 0.0)
+        return torch.where(denominator > 0, numerator / denominator.clamp(min=1), 0.0)
 
 
 def attended_tokens(batch: TextBatch) -> tuple[Tensor, Tensor]:
-    """Rows (R, 2) of a tagger's batch, and what the attention of each may reach, (R, N) bool."""
+    """Rows (R, 2) of a tagger's batch, and the items each may attend to, (R, N) bool."""
     text, position = batch.instances().nonzero().unbind(-1)
     return torch.stack([batch.index[text], position], dim=1), batch.attendable()[text]
 
 
 class Tagging(Problem):
-    """A class for each token of a sentence, or for those that the corpus's target asks for.
+    """A class for each token of a sentence, or for the tokens of the corpus's target.
 
-    Where every token answers, chunks are counted; where only some do, F1 is the mean over classes
-    (one that is neither there nor predicted has none).
+    If every token is classified, F1 is of chunks; if only some are, it is the mean over the classes
+    that occur in labels or predictions.
     """
 
     name = "tagging"
@@ -157,14 +157,14 @@ class Tagging(Problem):
     ) -> tuple[Flags, Flags, Flags] | None:
         if target != "tokens":
             return None
-        # As conlleval reads tags. A token without a class is outside all chunks; a chunk is one of
-        # both where its type and both ends are the same.
+        # As conlleval reads tags. A token without a class is outside all chunks; a predicted chunk
+        # matches a gold one of the same type, start and end.
         scheme, outside = tag_scheme([*classes, "O"]), len(classes)
         begins = torch.zeros(len(label), dtype=torch.bool)
         begins[starts] = True
-        (gold, gold_ends), (found, found_ends) = (
+        (gold, gold_ends), (predicted, predicted_ends) = (
             find_chunks(torch.from_numpy(np.where(tags < 0, outside, tags)), begins, scheme)
             for tags in (label, prediction)
         )
-        both = (found >= 0) & (found == gold) & (found_ends == gold_ends)
-        return (gold >= 0).numpy(), (found >= 0).numpy(), both.numpy()
+        both = (predicted >= 0) & (predicted == gold) & (predicted_ends == gold_ends)
+        return (gold >= 0).numpy(), (predicted >= 0).numpy(), both.numpy()

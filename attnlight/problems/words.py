@@ -1,4 +1,4 @@
-"""The words of a problem: what pages call its instances and its quality."""
+"""The words of a problem: how pages name its instances and its quality."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Words:
-    """What pages and sentences call the parts of a problem; `study.json` holds them as a mapping.
+    """The words for a problem's parts on pages; `study.json` has them as a mapping.
 
     Attributes:
         problem: Name of the problem: `classification`, `tagging`.
         instance: One prediction: `text`, `token`.
-        cluster: What intervals resample: `text`, `sentence`.
+        cluster: The resampling unit of confidence intervals: `text`, `sentence`.
         quality: The measure of quality: `F1 of positive`, `macro F1`, `chunk F1`, `accuracy`.
-        criterion: The measure by which validation chooses.
-        guided: A model whose attention is given, with its article: `an MLP`, `a tagger`.
+        criterion: The measure of model selection on validation.
+        guided: A guided model, with its article: `an MLP`, `a tagger`.
     """
 
     problem: str

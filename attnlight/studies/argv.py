@@ -1,4 +1,4 @@
-"""The command lines of a run: `fit` and `test`, with `validate` between where instances are many."""
+"""The command lines of a run: `fit` and `test`, for problems of many instances also `validate`."""
 
 from __future__ import annotations
 
@@ -23,30 +23,29 @@ BEST = "best.ckpt"
 def recorded(
     study: Study, run: PlannedRun
 ) -> tuple[dict[Stage, tuple[Path, ...]], tuple[str, ...]]:
-    """The splits that are evaluated once a run is trained, and the records that a study needs.
+    """The splits to evaluate after training, with their tests files, and the records of a study.
 
-    With each split stand the files that name its further tests. Validation is recorded by `fit`, but
-    where an instance is a part of a text: several rows for each text are too much to keep of every
-    epoch.
+    `fit` records the validation split, unless an instance is a part of a text: several rows per text
+    and epoch would take too much space.
     """
-    before: dict[Stage, tuple[Path, ...]] = {"val": study.tests} if study.setup.target else {}
+    validation: dict[Stage, tuple[Path, ...]] = {"val": study.tests} if study.target else {}
     if run.base is None:
-        return before | {"test": (*study.tests, *study.base.tests)}, (PREDICTIONS,)
-    return before | {"test": study.tests}, (PREDICTIONS, DIVERGENCE)
+        return validation | {"test": (*study.tests, *study.base.tests)}, (PREDICTIONS,)
+    return validation | {"test": study.tests}, (PREDICTIONS, DIVERGENCE)
 
 
 def fit_command(
-    study: Study, run: PlannedRun, folder: Path, guide_run: str | None, how: tuple[str, ...] = ()
+    study: Study, run: PlannedRun, folder: Path, guide_run: str | None, mode: tuple[str, ...] = ()
 ) -> list[str]:
     """The arguments of `attnlight` that train a run in the study's folder, guided by `guide_run`.
 
-    `how` says what becomes of what is there, as `--ckpt_path last` or `--overwrite`.
+    `mode` are options for an existing run, such as `--ckpt_path last` or `--overwrite`.
     """
-    trained = "" if study.setup.foreign else BEST  # a checkpoint alone, or its folder
+    checkpoint = "" if study.foreign else BEST  # custom classes need the folder with its fit.yaml
     model: dict[str, object] = {
-        "base": run.base and folder / run.base / trained,
+        "base": run.base and folder / run.base / checkpoint,
         "guide": run.guide,
-        "guide_checkpoint": guide_run and folder / guide_run / trained,
+        "guide_checkpoint": guide_run and folder / guide_run / checkpoint,
         "lambda_": run.lambda_,
         "attention_term": "kl" if run.term == COMPAT else run.term,
         "head": run.head,
@@ -69,25 +68,23 @@ def fit_command(
         f"--experiment={folder.name}",
         f"--run={run.name}",
         f"--seed_everything={run.seed}",
-        *how,
+        *mode,
     ]
 
 
 def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[list[str]]:
-    """The arguments of `attnlight test`, where need be after `validate`, of a run that is trained."""
-    own, (splits, names) = folder / run.name, recorded(study, run)
-    shared: dict[str, bool] = (
-        {"figures": False} if study.setup.target else {}
-    )  # the study has its own
+    """The arguments of `attnlight` that evaluate a trained run: `validate` if needed, and `test`."""
+    run_folder, (splits, names) = folder / run.name, recorded(study, run)
+    shared: dict[str, bool] = {"figures": False} if study.target else {}  # the study draws them
     options = {PREDICTIONS: shared, DIVERGENCE: shared and shared | {"rankings": True}}
     attached = [{"class_path": CALLBACKS[name], "init_args": options[name]} for name in names]
     return [
         [
             "validate" if stage == "val" else "test",
-            *chain.from_iterable(("-c", str(path)) for path in (own / "fit.yaml", *tests)),
+            *chain.from_iterable(("-c", str(path)) for path in (run_folder / "fit.yaml", *tests)),
             *(option for option in run.options if option.startswith("--trainer.callbacks+=")),
             f"--trainer.callbacks+={json.dumps(attached)}",
-            f"--ckpt_path={own / BEST}",
+            f"--ckpt_path={run_folder / BEST}",
         ]
         for stage, tests in splits.items()
     ]

@@ -1,4 +1,4 @@
-"""A study's results: `study.json` and `study.parquet`, enough for every table and figure."""
+"""A study's results: `study.json` and `study.parquet`, the input of all tables and figures."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from attnlight.studies.state import StudyFolder, read_json
 
 SCHEMA = 1
 JSON, PARQUET = "study.json", "study.parquet"
-# Rows that are compressed together: a text's columns of the base are the same in all its variants.
+# Rows that are compressed together: columns of the base are equal in all its variants.
 _GROUP = 1 << 17
-# A row for each text: of an instance, or sums over those that are parts of it.
+# One row per text: values of its instance, or sums over its instances.
 TEXTS = pa.schema(
     dict.fromkeys(("index", "label", "prediction"), pa.int64())
     | dict.fromkeys(
@@ -52,17 +52,17 @@ def validation(folder: StudyFolder, run: PlannedRun) -> tuple[int, Measures]:
 
 
 def selection(folder: StudyFolder, runs: Iterable[PlannedRun], term: str) -> Selection | None:
-    """The adversary that stands for a term, of some finished runs; all are of the first base."""
+    """The adversary that represents a term, among the finished runs of the first base."""
     base = f"base-s{folder.study.base.seeds[0]}"
-    own = [run for run in runs if (run.term, run.base) == (term, base)]
-    return select(own, {run.name: validation(folder, run)[1] for run in own})
+    adversaries = [run for run in runs if (run.term, run.base) == (term, base)]
+    return select(adversaries, {run.name: validation(folder, run)[1] for run in adversaries})
 
 
 def collect(folder: StudyFolder) -> bool:
-    """Write `study.json` and `study.parquet` of what is finished.
+    """Write `study.json` and `study.parquet` from the finished runs.
 
     Returns:
-        Whether any run is finished; without one nothing is written.
+        Whether any run is finished; if not, nothing is written.
 
     Raises:
         InputError: A record or checkpoint is damaged, or a file cannot be written.
@@ -108,7 +108,7 @@ def collect(folder: StudyFolder) -> bool:
 
 
 def _entry(folder: StudyFolder, run: PlannedRun, state: str, clustered: bool) -> dict[str, Any]:
-    """What `study.json` says of a run."""
+    """The entry of a run in `study.json`."""
     names = ("name", "role", "seed", "base", "guide", "term", "context", "head")
     row: dict[str, Any] = {name: getattr(run, name) for name in names}
     row |= {"lambda": run.lambda_, "told_by": run.guide_run, "state": state}
@@ -136,7 +136,7 @@ def _entry(folder: StudyFolder, run: PlannedRun, state: str, clustered: bool) ->
 
 
 def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun], kind: pa.Schema) -> None:
-    """One row per run and test text, some runs at a time: memory does not grow with the study."""
+    """Write one row per run and test text, some runs at a time to bound memory."""
     import pandas as pd
 
     names = [run.name for run in runs]
@@ -147,9 +147,9 @@ def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun], kind: pa.Schema
         open_writer(temporary, schema, compression="zstd") as writer,
     ):
         for run in runs:
-            found = read_instances(folder, run, "test").rows()
-            known = {n: list(v) if v.ndim == 2 else v for n, v in found.items() if n in kind.names}
-            frame = pd.DataFrame(dict.fromkeys(kind.names) | known)
+            rows = read_instances(folder, run, "test").rows()
+            columns = {n: list(v) if v.ndim == 2 else v for n, v in rows.items() if n in kind.names}
+            frame = pd.DataFrame(dict.fromkeys(kind.names) | columns)
             frame["run"] = pd.Categorical([run.name] * len(frame), names)
             group.append(pa.Table.from_pandas(frame, schema, preserve_index=False, safe=False))
             if sum(map(len, group)) >= _GROUP or run is runs[-1]:

@@ -1,4 +1,4 @@
-"""The instances of one split as a run's records hold them, their means, and sums over each text."""
+"""The instances of one split from a run's records, their means, and sums over each text."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from attnlight.studies.state import StudyFolder
 Columns = dict[str, NDArray[Any]]
 _JS = ("attention_js", "attention_js_mean", "attention_js_share")
 COMPARED = (*_JS, "attention_tau", "prediction_tvd")
-MEANS = ("nll_gold", "nll_base", *COMPARED)  # of the instances of a split
+MEANS = ("nll_gold", "nll_base", *COMPARED)  # columns averaged over the instances of a split
 HEADS = "attention_js_heads"
 WORST_CASE = ("worst_js", "search_js", "search_tvd")
 _COUNTED = ("gold", "found", "matched")
-# What float32 holds as 0 is taken for the least that it can hold: a loss of 103 nats.
-_LEAST = float(np.finfo(np.float32).smallest_subnormal)
+# Probabilities that underflow float32 are replaced by its smallest number: a loss of 103 nats.
+_SMALLEST = float(np.finfo(np.float32).smallest_subnormal)
 
 
 @dataclass(frozen=True)
 class Instances:
-    """R instances of a split, those of a text one after the other.
+    """R instances of a split, grouped by text.
 
     Attributes:
         columns: Columns of a run's records, (R,) or (R, K), NaN where a value is null; `index` is
             the dataset row of the text, ascending.
-        label: True class of each, (R,), -1 where it has none.
+        label: True class of each, (R,), -1 without a label.
         classes: Names of the classes.
-        starts: Place of the first instance of each of S texts, (S,).
-        values: What is counted and measured of each, (R,) or (R, H), NaN where undefined: `tokens`
-            (whether it was measured), `correct`, `nll_gold` in nats; `gold`, `found`, `matched`
-            (whether a chunk that the problem counts starts there: of the labels, of the predictions,
-            of both) where it counts something; and of a variant `COMPARED`, `HEADS`, `agree`,
-            `nll_base`, `choices` and `tau_rows` (whether share and tau are defined).
-        clustered: Whether an instance is a part of a text, not a text of its own.
-        worst_case: The record of worst-case attention of a base on test texts, where there is one.
+        starts: Index of the first instance of each of S texts, (S,).
+        values: Counts and measures of each, (R,) or (R, H), NaN where undefined: `tokens` (whether
+            it was measured), `correct`, `nll_gold` in nats; if the problem counts chunks `gold`,
+            `found`, `matched` (whether a chunk of the labels, of the predictions, of both starts
+            there); and of a variant `COMPARED`, `HEADS`, `agree`, `nll_base`, `choices` and
+            `tau_rows` (whether share and tau are defined).
+        clustered: Whether an instance is a part of a text, not a complete text.
+        worst_case: The record of worst-case attention of a base on test texts, if there is one.
     """
 
     columns: Columns
@@ -59,11 +59,11 @@ class Instances:
         """Means over the instances.
 
         Returns:
-            Of texts `accuracy`, `macro_f1`, `f1` (of the second of two classes, None for more),
-            `attention_js` and `prediction_tvd`; of parts of texts `f1` (of what the problem counts,
-            else the mean over classes), `accuracy`, `nll_gold`, `nll_base`, `COMPARED` and `HEADS`,
-            a list. None where there is nothing to take a mean of. An instance that was not measured
-            is a miss; a class that is neither a label nor predicted has no F1.
+            For texts `accuracy`, `macro_f1`, `f1` (of the second of two classes, None for more),
+            `attention_js` and `prediction_tvd`; for parts of texts `f1` (of chunks if the problem
+            counts them, else the mean over classes), `accuracy`, `nll_gold`, `nll_base`, `COMPARED`
+            and `HEADS`, a list. None where no value is defined. An instance that was not measured
+            is an error; a class that is neither a label nor predicted has no F1.
         """
         values, means = self.values, {}
         for name in (*MEANS, HEADS):
@@ -71,49 +71,49 @@ class Instances:
             defined = [column[~np.isnan(column)] for column in columns]
             each = [float(column.mean(dtype=np.float64)) for column in defined if len(column)]
             means[name] = (each if name == HEADS else each[0]) if each else None
-        found: Measures = {"accuracy": float(values["correct"].mean())}
+        measures: Measures = {"accuracy": float(values["correct"].mean())}
         if "matched" in values:
             gold, predicted, both = (int(values[name].sum()) for name in _COUNTED)
-            return found | {"f1": 2 * both / max(gold + predicted, 1)} | means
+            return measures | {"f1": 2 * both / max(gold + predicted, 1)} | means
         classes = len(self.classes)
         by_class = f1_by_class(self.columns["prediction"], self.label, classes)
         f1 = float(np.nanmean(by_class))
         if self.clustered:
-            return found | {"f1": f1} | means
-        found |= {"macro_f1": f1, "f1": float(by_class[1]) if classes == 2 else None}
-        return found | {name: means[name] for name in ("attention_js", "prediction_tvd")}
+            return measures | {"f1": f1} | means
+        measures |= {"macro_f1": f1, "f1": float(by_class[1]) if classes == 2 else None}
+        return measures | {name: means[name] for name in ("attention_js", "prediction_tvd")}
 
     def rows(self) -> Columns:
-        """Columns of one row for each of S texts, (S,) or (S, H), without those that are unknown.
+        """Columns of one row per text, (S,) or (S, H), without unknown ones.
 
-        They are sums of defined values over the instances of a text, or those of its only one.
+        They are sums of defined values over the instances of a text, or the values of its only one.
         """
         import pandas as pd
 
         index = self.columns["index"]
         if self.clustered:
-            found = {"index": index[self.starts]}
+            sums = {"index": index[self.starts]}
             for name, column in self.values.items():
                 defined = np.where(np.isnan(column), 0.0, column.astype(np.float64))
-                found[name] = np.add.reduceat(defined, self.starts, axis=0)
-            return found
+                sums[name] = np.add.reduceat(defined, self.starts, axis=0)
+            return sums
         if self.worst_case is None:
             return self.columns
-        held = self.worst_case.columns
-        table = pd.DataFrame({n: held[n] for n in WORST_CASE if n in held}, held["index"])
-        table = table.reindex(index)  # it may be of some texts alone
+        worst = self.worst_case.columns
+        table = pd.DataFrame({n: worst[n] for n in WORST_CASE if n in worst}, worst["index"])
+        table = table.reindex(index)  # the record may lack some texts
         return self.columns | {name: column.to_numpy() for name, column in table.items()}
 
 
 def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instances:
     """The instances of a split at the best epoch of a finished run.
 
-    Where an instance is a part of a text, it takes its label from the base's record: that of the run
-    itself is null where it was not measured.
+    If an instance is a part of a text, its label is read from the base's record: in the run's record
+    it is null if the instance was not measured.
 
     Raises:
         RecordError: A record is missing or damaged.
-        InputError: A record holds other instances than that of the base.
+        InputError: A record has other instances than the base's.
     """
     study, path = folder.study, folder.record(run.name, stage, PREDICTIONS)
     record = labels = read_record(path)
@@ -131,7 +131,9 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
         worst_case = read_record(worst) if worst.is_file() else None
     for other in filter(None, (labels, divergence)):
         if not all(np.array_equal(columns[key], other.columns[key]) for key in KEY):
-            raise InputError(f"{path} holds other rows than the records beside it: test it anew.")
+            raise InputError(
+                f"{path} has other rows than the records beside it: run the test again."
+            )
     if "label" not in labels.columns:
         raise RecordError(f"{path}: no instance has a label, or none was measured.")
     label = np.nan_to_num(labels.columns["label"], nan=-1).astype(np.int64)
@@ -141,7 +143,7 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
     chunks = study.setup.problem.chunks(label, prediction, starts, classes, target)
     if chunks is not None:
         values |= dict(zip(_COUNTED, chunks, strict=True))
-    judged = {"nll_gold": label}
+    targets = {"nll_gold": label}
     if divergence is not None:
         undefined = np.full(len(label), np.nan)
         values |= {name: columns.get(name, undefined) for name in COMPARED}
@@ -149,12 +151,13 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
             values["attention_js_mean"] = values["attention_js"]
         values[HEADS] = columns.get(HEADS, values["attention_js"][:, None])
         base = np.nan_to_num(columns.get("base_prediction", undefined), nan=-1).astype(np.int64)
-        judged["nll_base"], values["agree"] = base, measured & (prediction == base)
+        targets["nll_base"], values["agree"] = base, measured & (prediction == base)
         values["choices"] = ~np.isnan(values["attention_js_share"])
         values["tau_rows"] = ~np.isnan(values["attention_tau"])
     unknown = np.full((len(label), len(classes)), np.nan)
-    for name, answers in judged.items():
-        probability = columns.get("probabilities", unknown)[np.arange(len(answers)), answers]
-        losses = -np.log(np.maximum(probability.astype(np.float64), _LEAST))
-        values[name] = np.where(answers < 0, np.nan, losses)
+    for name, target_class in targets.items():
+        place = np.arange(len(target_class)), target_class
+        probability = columns.get("probabilities", unknown)[place]
+        losses = -np.log(np.maximum(probability.astype(np.float64), _SMALLEST))
+        values[name] = np.where(target_class < 0, np.nan, losses)
     return Instances(columns, label, classes, starts, values, clustered, worst_case)

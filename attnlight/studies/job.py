@@ -1,6 +1,6 @@
 """A run of a study as a job: plain strings that any executor can pickle and start on any machine.
 
-`python -m attnlight.studies.job JSON` does a job in a process of its own.
+`python -m attnlight.studies.job JSON` runs a job in a new process.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from attnlight.studies.state import State, StudyFolder, exclusive, require_same_
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a study. It looks itself at what is missing of the run.
+    """One run of a study. The job itself determines which commands are missing.
 
-    So a job that is requeued goes on where it stopped, and one whose run another study does at the
-    same time waits for that and then has nothing to do.
+    A requeued job therefore resumes where it stopped, and a job whose run is in progress elsewhere
+    waits for it and then has nothing to do.
 
     Attributes:
         file: The study file.
         root: Folder of all runs.
-        name: Name of the study, from which that of its folder is made.
-        condition: The condition of the file, None where it has none.
+        name: Name of the study, the first part of its folder's name.
+        condition: The condition of the file, or None.
         run: Name of the run.
         directory: The working directory, to which paths are relative.
         environment: Environment variables to set.
@@ -57,15 +57,15 @@ class Job:
 
     @property
     def command(self) -> list[str]:
-        """The command line of a process that does the job."""
+        """The command line of a process that runs the job."""
         return [sys.executable, "-m", __spec__.name, json.dumps(asdict(self))]
 
     def __call__(self) -> int:
-        """The exit status of the job in a process of its own, negative where a signal ended it."""
+        """The exit status of the job in a new process, negative if a signal ended it."""
         return subprocess.run(self.command, cwd=self.directory, check=False).returncode
 
     def checkpoint(self) -> Any:  # noqa: ANN401
-        """What submitit puts into the queue again when a job's time is over: the same job."""
+        """The submission that submitit requeues when a job's time is over: the same job."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
@@ -80,7 +80,7 @@ def study_folders(file: Path, root: Path, name: str) -> list[StudyFolder]:
     """The studies of a file, one for each of its conditions, with their folders in `root`.
 
     Raises:
-        InputError: There is a mistake in the study file, or a folder holds another study.
+        InputError: There is a mistake in the study file, or a folder contains another study.
     """
     folders = []
     for study in read_studies(file):
@@ -91,7 +91,7 @@ def study_folders(file: Path, root: Path, name: str) -> list[StudyFolder]:
 
 
 def guide_run(folder: StudyFolder, run: PlannedRun) -> str | None:
-    """The run whose attention guides a run: that of the plan, or what validation selects by now."""
+    """The run whose attention guides a run: the plan's, or the one now selected on validation."""
     if run.guide != "adversary":
         return run.guide_run
     needs = [folder.runs[name] for name in run.needs]
@@ -100,7 +100,7 @@ def guide_run(folder: StudyFolder, run: PlannedRun) -> str | None:
 
 
 def is_done(folder: StudyFolder, run: PlannedRun) -> bool:
-    """Whether a run is finished, and guided by the adversary that is selected now if by any."""
+    """Whether a run is finished and, if an adversary guides it, by the one now selected."""
     if folder.state(run) != "finished":
         return False
     return run.guide != "adversary" or (
@@ -110,31 +110,31 @@ def is_done(folder: StudyFolder, run: PlannedRun) -> bool:
 
 
 def missing_commands(folder: StudyFolder, run: PlannedRun) -> list[list[str]]:
-    """The arguments of `attnlight` for what is missing of a run: `fit`, or what follows it alone."""
+    """The arguments of `attnlight` for the missing steps of a run: all, or those after `fit`."""
     if is_done(folder, run):
         return []
     guide, commands = guide_run(folder, run), evaluation_commands(folder.study, run, folder.path)
     same_guide = folder.guide_run(run) == guide
     if not folder.fitted(run) or not same_guide:
-        left, over = (folder.path / run.name / name for name in ("last.ckpt", "status.json"))
-        resume = left.is_file() and not over.is_file() and same_guide
-        how = ("--ckpt_path", "last") if resume else ("--overwrite",)
-        commands.insert(0, fit_command(folder.study, run, folder.path, guide, how))
+        last, status = (folder.path / run.name / name for name in ("last.ckpt", "status.json"))
+        resume = last.is_file() and not status.is_file() and same_guide
+        mode = ("--ckpt_path", "last") if resume else ("--overwrite",)
+        commands.insert(0, fit_command(folder.study, run, folder.path, guide, mode))
     return commands
 
 
 def perform(job: Job) -> None:
-    """Do what is missing of a job's run, in a process that does nothing else.
+    """Run the missing steps of a job's run, in a process that does nothing else.
 
-    What is printed goes to the run's log.
+    Output is appended to the run's log.
 
     Raises:
-        SystemExit: With the exit status of the command that failed, or with what is wrong.
+        SystemExit: With the exit status of the command that failed, or with an error message.
     """
     end_with_parent()
     os.chdir(job.directory)
     os.environ.update(job.environment)
-    # In a SLURM allocation of several tasks Lightning would wait for those that srun starts.
+    # In a SLURM allocation of several tasks Lightning would wait for processes started by srun.
     os.environ.pop("SLURM_NTASKS", None)
     # Lightning starts other ranks with the arguments of this process and the module of `__main__`.
     sys.modules["__main__"] = importlib.import_module("attnlight.__main__")
@@ -143,10 +143,10 @@ def perform(job: Job) -> None:
     try:
         print_to(log)
         folders = study_folders(Path(job.file), root, job.name)
-        found = [f for f in folders if f.study.condition == job.condition and job.run in f.runs]
-        if not found:
-            raise InputError(f"{job.file} has changed: it has no run {job.run} any more.")
-        folder, run = found[0], found[0].runs[job.run]
+        matches = [f for f in folders if f.study.condition == job.condition and job.run in f.runs]
+        if not matches:
+            raise InputError(f"{job.file} has changed: it no longer has a run {job.run}.")
+        folder, run = matches[0], matches[0].runs[job.run]
         with exclusive(log.with_suffix(".lock")):
             commands, began = missing_commands(folder, run), time.monotonic()
             state: State = "failed"
@@ -156,14 +156,14 @@ def perform(job: Job) -> None:
             finally:
                 if commands:
                     folder.write_note(run, state, time.monotonic() - began)
-            if state == "finished":  # with the optimizer's state, and of no use any more
+            if state == "finished":  # large, and no longer needed
                 (folder.path / run.name / "last.ckpt").unlink(missing_ok=True)
     except InputError as error:
         sys.exit(f"attnlight: {error}")
 
 
 def print_to(log: Path) -> None:
-    """Append to a file what this process, and those that it starts, print.
+    """Append the output of this process and its children to a file.
 
     Raises:
         InputError: The file cannot be written.
@@ -179,21 +179,21 @@ def _run_commands(job: Job, commands: Iterable[list[str]]) -> None:
     """Run commands of `attnlight` in this process.
 
     Raises:
-        SystemExit: With the status of the one that failed.
+        SystemExit: With the status of the command that failed.
     """
-    surroundings = dict(os.environ)
+    environment = dict(os.environ)
     for place, command in enumerate(commands):
         if place:
-            gc.collect()  # the trainer, model and corpus of the last one
-        if torch.distributed.is_initialized():  # a process is of one group of ranks in its life
+            gc.collect()  # free the trainer, model and corpus of the previous command
+        if torch.distributed.is_initialized():  # a process can join only one process group
             os.execv(sys.executable, job.command)
         print(f"$ attnlight {' '.join(command)}", flush=True)
         sys.argv[1:] = command
         if status := main():
             sys.exit(status)
-        # Lightning leaves a seed, a rank and a port there, which a second command would take over.
+        # Lightning sets a seed, a rank and a port, which the next command must not inherit.
         os.environ.clear()
-        os.environ.update(surroundings)
+        os.environ.update(environment)
 
 
 if __name__ == "__main__":

@@ -19,17 +19,18 @@ from typing_extensions import override
 
 from attnlight.processes import end_with_parent
 
-_PATIENCE = 20.0  # seconds in which an interrupted run may end by itself
+_PATIENCE = 20.0  # seconds that an interrupted run may take to exit
 
 
 class ProcessExecutor(ThreadPoolExecutor):
-    """Starts each call in a process of its own, forked from one that has imported torch and Lightning.
+    """Starts each call in a new process, forked from one that has imported torch and Lightning.
 
-    A call's result is the exit status of its process, negative where a signal ended it. Processes
-    share out the GPUs that this process sees, by `CUDA_VISIBLE_DEVICES`, and the CPU's cores.
+    A call's result is the exit status of its process, negative if a signal ended it. The GPUs that
+    this process sees are divided among the processes by `CUDA_VISIBLE_DEVICES`, and so are the
+    CPU's cores.
 
     Args:
-        jobs: How many processes there are at a time; None: one for each GPU, or else for each core.
+        jobs: Number of concurrent processes; None: one for each GPU, or else for each core.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
@@ -41,15 +42,15 @@ class ProcessExecutor(ThreadPoolExecutor):
         super().__init__(self.jobs)
         self._environments = SimpleQueue[dict[str, str]]()
         environment = {"OMP_NUM_THREADS": str(max(1, cores // self.jobs))} | os.environ
-        each = max(1, len(gpus) // self.jobs)
+        share = max(1, len(gpus) // self.jobs)
         for job in range(self.jobs):
-            dealt = {"CUDA_VISIBLE_DEVICES": ",".join((gpus * self.jobs)[job * each :][:each])}
-            self._environments.put(environment | (dealt if gpus else {}))
+            devices = {"CUDA_VISIBLE_DEVICES": ",".join((gpus * self.jobs)[job * share :][:share])}
+            self._environments.put(environment | (devices if gpus else {}))
         self._context = get_context("forkserver")
         self._context.set_forkserver_preload(["attnlight.cli", "attnlight.studies.job"])
-        with _environment(environment):  # libraries read the number of threads when imported
+        with _environment(environment):  # libraries read the number of threads on import
             forkserver.ensure_running()
-        self._lock = Lock()  # multiprocessing looks at all processes when it starts one
+        self._lock = Lock()  # starting a process polls all others, which is not thread-safe
         self._processes: set[ForkServerProcess] = set()
 
     @override
@@ -80,14 +81,14 @@ class ProcessExecutor(ThreadPoolExecutor):
         while True:
             try:
                 return process.start()
-            except ConnectionError:  # the server was killed a moment ago; another follows it
+            except ConnectionError:  # the fork server was killed; the next attempt restarts it
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
 
     @override
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End, and with `cancel_futures` end the processes that are at work too."""
+        """Shut down; with `cancel_futures` running processes are terminated too."""
         if cancel_futures:
             super().shutdown(wait=False, cancel_futures=True)
             with self._lock:
@@ -104,7 +105,7 @@ class ProcessExecutor(ThreadPoolExecutor):
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Let the environment be another one for a while."""
+    """Replace the environment temporarily."""
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(variables)
@@ -116,7 +117,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _call(environment: Mapping[str, str], fn: Callable[..., object], *args: Any) -> None:  # noqa: ANN401
-    """Call a function in a process of its own, whose environment is as given."""
+    """Call a function in this new process with the given environment."""
     end_with_parent()
     os.environ.clear()
     os.environ.update(environment)

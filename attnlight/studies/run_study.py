@@ -1,4 +1,4 @@
-"""`run_study`: do what is missing of a study on any executor, and collect it."""
+"""`run_study`: run the missing runs of a study on any executor, and collect the results."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 
 from attnlight.studies.collect import JSON, collect
 from attnlight.studies.job import Job, is_done, perform, study_folders
-from attnlight.studies.plan import ROLES, PlannedRun, deal, digests
+from attnlight.studies.plan import ROLES, PlannedRun, digests, shard_runs
 from attnlight.studies.process_executor import ProcessExecutor
 from attnlight.studies.state import StudyFolder, exclusive, join_plan
 
-# Variables that a job takes along: a worker on another machine may lack them.
-_TAKEN_ALONG = ("ATTNLIGHT_", "WANDB_", "HF_", "OMP_NUM_THREADS")
-_LOST = 255  # what multiprocessing gives a process whose status it could not learn
+# Prefixes of the environment variables that are passed to jobs on other machines.
+_PASSED_ON = ("ATTNLIGHT_", "WANDB_", "HF_", "OMP_NUM_THREADS")
+_LOST = 255  # exit code by multiprocessing for a process of unknown status
 
 
 @dataclass
 class Outcome:
-    """What became of the runs of a study that were asked for.
+    """The outcome of a study's selected runs.
 
-    Those that failed have a reason; those skipped need one that failed, or was skipped in turn; those
-    that wait need one that was not asked for, such as another shard's.
+    Failed runs have a reason; skipped runs need one that failed or was skipped; waiting runs need one
+    that was not selected, such as another shard's.
     """
 
     finished: list[str] = field(default_factory=list)
@@ -44,23 +44,23 @@ def run_study(
     shard: tuple[int, int] = (1, 1),
     executor: Executor | None = None,
 ) -> dict[Path, Outcome]:
-    """Do what is missing of a study, write its tables, and return what became of its runs by folder.
+    """Run the missing runs of a study, write its tables, and return the outcomes by folder.
 
-    What is done is not done again: after an interruption the same call goes on. Two calls at once
-    share the work.
+    Finished runs are not repeated: after an interruption the same call resumes the study.
+    Concurrent calls share the work.
 
     Args:
         file: The study file, or the name of a shipped one.
         root: Folder of all runs.
         name: The study's folder in it; None: the file's stem.
-        roles: Do runs of these alone: base, uniform, seed, guide, adversary.
-        shard: I and N, to do the I-th of N parts of the plan alone.
-        executor: What does the runs; it is left open. Its workers must see `root` and the working
-            directory, and have attnlight installed. None: a `ProcessExecutor`.
+        roles: Run only these roles: base, uniform, seed, guide, adversary.
+        shard: I and N, to run only the I-th of N parts of the plan.
+        executor: The executor of the runs, which is not shut down. Its workers must see `root` and
+            the working directory, and have attnlight installed. None: a `ProcessExecutor`.
 
     Raises:
-        InputError: The study file is wrong, a base is damaged, the folder holds another study, or a
-            file cannot be written.
+        InputError: The study file is wrong, a base is damaged, the folder contains another study, or
+            a file cannot be written.
     """
     file, root, roles = Path(file), Path(root), set(roles)
     name = name or file.stem
@@ -74,7 +74,7 @@ def run_study(
             stack.callback(executor.shutdown, cancel_futures=True)
         schedules = []
         for folder in folders:
-            runs = asked(folder, roles, shard)
+            runs = selected_runs(folder, roles, shard)
             job = Job(str(file), str(root), name, folder.study.condition, "", str(Path.cwd()), {})
             schedules.append(_Schedule(folder, runs, job, executor))
         _work(schedules)
@@ -82,20 +82,22 @@ def run_study(
     return {schedule.folder.path: schedule.outcome for schedule in schedules}
 
 
-def asked(folder: StudyFolder, roles: Iterable[str], shard: tuple[int, int]) -> list[PlannedRun]:
+def selected_runs(
+    folder: StudyFolder, roles: Iterable[str], shard: tuple[int, int]
+) -> list[PlannedRun]:
     """The runs of a study that have one of some roles and belong to a shard, the I-th of N."""
-    return [run for run in deal([*folder.runs.values()], *shard) if run.role in roles]
+    return [run for run in shard_runs([*folder.runs.values()], *shard) if run.role in roles]
 
 
 def _work(schedules: Sequence[_Schedule]) -> None:
-    """Do the runs of all schedules, and collect each study once nothing is left to do of it."""
-    left, active = list(schedules), dict[Future[int], _Schedule]()
+    """Run all schedules, and collect each study as soon as its schedule is finished."""
+    unfinished, active = list(schedules), dict[Future[int], _Schedule]()
     try:
-        while left:
-            for schedule in list(left):
+        while unfinished:
+            for schedule in list(unfinished):
                 active |= dict.fromkeys(schedule.start(), schedule)
                 if schedule not in active.values():
-                    left.remove(schedule)
+                    unfinished.remove(schedule)
                     schedule.collect()
             for future in wait(active, return_when=FIRST_COMPLETED).done if active else ():
                 active.pop(future).end(future)
@@ -105,13 +107,13 @@ def _work(schedules: Sequence[_Schedule]) -> None:
 
 
 class _Schedule:
-    """The runs of one study that are asked for, each started once those that it needs are done.
+    """The selected runs of one study, each started when its dependencies are done.
 
     Args:
         folder: The study's folder.
-        runs: The runs that are asked for.
-        job: What all jobs of the study have in common.
-        executor: What does them.
+        runs: The selected runs.
+        job: Template of the study's jobs.
+        executor: The executor of the jobs.
     """
 
     def __init__(
@@ -119,12 +121,12 @@ class _Schedule:
     ) -> None:
         self.folder, self._job, self._executor = folder, job, executor
         self._done: set[str] = set()
-        self._tried: set[str] = set()  # the runs whose worker died once
+        self._retried: set[str] = set()  # the runs whose worker died once
         self._active: dict[Future[int], PlannedRun] = {}
         self._pending = [run for run in runs if not self._is_done(run.name)]
         self._total = len(self._pending)
         self.outcome = Outcome([run.name for run in runs if run.name in self._done])
-        print(f"{folder.path}: {len(runs)} of {len(folder.runs)} runs are asked for", flush=True)
+        print(f"{folder.path}: {len(runs)} of {len(folder.runs)} runs are selected", flush=True)
 
     def _is_done(self, name: str) -> bool:
         if name not in self._done and is_done(self.folder, self.folder.runs[name]):
@@ -132,24 +134,25 @@ class _Schedule:
         return name in self._done
 
     def start(self) -> list[Future[int]]:
-        """Start each run whose needs are done, and skip each of which one failed."""
+        """Start each run whose dependencies are done, and skip each with a failed one."""
         started = []
         for run in list(self._pending):
-            lost = [n for n in run.needs if n in self.outcome.failed or n in self.outcome.skipped]
-            under_way = {other.name for other in (*self._pending, *self._active.values())}
-            if lost:
+            failed = [n for n in run.needs if n in self.outcome.failed or n in self.outcome.skipped]
+            unfinished = {other.name for other in (*self._pending, *self._active.values())}
+            if failed:
                 self._pending.remove(run)
                 self.outcome.skipped.append(run.name)
-                self._say(run, f"skipped: it needs {lost[0]}")
-            elif under_way.isdisjoint(run.needs) and all(map(self._is_done, run.needs)):
+                self._report(run, f"skipped: it needs {failed[0]}")
+            elif unfinished.isdisjoint(run.needs) and all(map(self._is_done, run.needs)):
                 self._pending.remove(run)
                 started.append(self._submit(run))
         return started
 
     def _submit(self, run: PlannedRun) -> Future[int]:
-        taken = {key: text for key, text in os.environ.items() if key.startswith(_TAKEN_ALONG)}
-        job = replace(self._job, run=run.name, environment={"WANDB_JOB_TYPE": run.role} | taken)
-        if isinstance(self._executor, ProcessExecutor):  # the process is the job's own
+        variables = {key: text for key, text in os.environ.items() if key.startswith(_PASSED_ON)}
+        environment = {"WANDB_JOB_TYPE": run.role} | variables
+        job = replace(self._job, run=run.name, environment=environment)
+        if isinstance(self._executor, ProcessExecutor):  # already a process per job
             future = self._executor.submit(perform, job)
         else:
             future = self._executor.submit(job)
@@ -157,53 +160,53 @@ class _Schedule:
         return future
 
     def end(self, future: Future[int]) -> None:
-        """Note how a run ended; one whose process or worker died is tried once more."""
+        """Record the outcome of a run; one whose process or worker died is retried once."""
         run = self._active.pop(future)
         log, error = self.folder.log(run.name), future.exception()
         status = _LOST if error else future.result()
         if status == 0 and self._is_done(run.name):
             self.outcome.finished.append(run.name)
-            self._say(run, f"finished in {minutes(self.folder.note(run).get('seconds', 0))}")
+            self._report(run, f"finished in {minutes(self.folder.note(run).get('seconds', 0))}")
             return
         if error:
-            why = f"its worker failed: {' '.join(str(error).split())}"
+            reason = f"its worker failed: {' '.join(str(error).split())}"
         elif status == _LOST:
-            why = "its process was lost"
+            reason = "its process was lost"
         elif status < 0:
-            why = f"ended by {signal.Signals(-status).name}"
+            reason = f"ended by {signal.Signals(-status).name}"
         elif status == 0:
-            why = "it left no readable checkpoint, or not all records"
+            reason = "its checkpoint is not readable, or records are missing"
         else:
-            printed = log.read_bytes().decode("utf-8", "replace") if log.is_file() else ""
-            why = (
-                [line.strip() for line in printed.split("\n") if line.strip()]
+            output = log.read_bytes().decode("utf-8", "replace") if log.is_file() else ""
+            reason = (
+                [line.strip() for line in output.split("\n") if line.strip()]
                 or ["it printed nothing"]
             )[-1]
-        if (status < 0 or status == _LOST) and run.name not in self._tried:
-            self._tried.add(run.name)
+        if (status < 0 or status == _LOST) and run.name not in self._retried:
+            self._retried.add(run.name)
             self._pending.insert(0, run)
-            self._say(run, f"{why}: it is tried once more")
+            self._report(run, f"{reason}: it is retried once")
             return
         if self.folder.note(run).get("state") != "failed":
             self.folder.write_note(run, "failed", 0)
-        self.outcome.failed[run.name] = why
-        self._say(run, f"failed: {why} ({log})")
+        self.outcome.failed[run.name] = reason
+        self._report(run, f"failed: {reason} ({log})")
 
-    def _say(self, run: PlannedRun, what: str) -> None:
+    def _report(self, run: PlannedRun, message: str) -> None:
         ended = self._total - len(self._pending) - len(self._active)
-        print(f"[{ended}/{self._total}] {run.name} {what}", flush=True)
+        print(f"[{ended}/{self._total}] {run.name} {message}", flush=True)
 
     def collect(self) -> None:
-        """Say what became of all runs, and write the study's tables of those that are finished."""
+        """Print the outcome of all runs, and write the study's tables from the finished ones."""
         outcome, folder = self.outcome, self.folder
         outcome.waiting = [run.name for run in self._pending]
         counts = {name: len(names) for name, names in vars(outcome).items()}
         print(", ".join(f"{n} {name}" for name, n in counts.items() if n), flush=True)
-        for name, why in outcome.failed.items():
-            print(f"failed: {name}: {why}")
+        for name, reason in outcome.failed.items():
+            print(f"failed: {name}: {reason}")
         if outcome.waiting:
             names = ", ".join(outcome.waiting[:3]) + ", ..." * (len(outcome.waiting) > 3)
-            print(f"{names} wait for runs of another shard or role: start this again after them.")
+            print(f"{names} wait for runs of another shard or role: run this again after them.")
         with exclusive(folder.path / ".lock-collect", leftovers="study.*"):
             if collect(folder):
                 from attnlight.report.study import write_study
@@ -223,16 +226,16 @@ def minutes(seconds: float) -> str:
 
 
 def _compare(folders: Sequence[StudyFolder], output: Path) -> None:
-    """Compare conditions whose adversaries are all finished, by what a text's instances sum to."""
-    there = {}
+    """Compare the conditions whose adversaries are all finished, by sums over texts."""
+    complete = {}
     for folder in folders:
         name, runs = folder.study.condition, folder.runs.values()
         states = [folder.state(run) for run in runs if run.role == "adversary"]
         finished = set(states) == {"finished"} and (folder.path / JSON).is_file()
-        if finished and name and folder.study.setup.target:
-            there[name] = folder.path
-    if there:
+        if finished and name and folder.study.target:
+            complete[name] = folder.path
+    if complete:
         from attnlight.report.study.conditions import write_exclusivity
 
         with exclusive(output / ".lock-collect", leftovers="study.*"):
-            print(write_exclusivity(there, output)[0])
+            print(write_exclusivity(complete, output)[0])

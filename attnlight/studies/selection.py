@@ -1,4 +1,4 @@
-"""Which adversary stands for its term: chosen on validation, as Wiegreffe & Pinter's table 4."""
+"""Select the adversary of a term on validation, as Wiegreffe & Pinter's table 4."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attnlight.errors import InputError
 from attnlight.studies.plan import PlannedRun
 
 REQUIRED_JS = 0.4
-Measures = dict[str, Any]  # numbers, None where undefined, or a list of one for each head
+Measures = dict[str, Any]  # numbers, None where undefined, or a list with one per head
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Selection:
     Attributes:
         lambda_: The weight.
         runs: The adversaries of this weight by seed.
-        reached: Whether the mean validation JS is at least 0.4; otherwise it is the largest.
+        reached: Whether the mean validation JS is at least 0.4; if not, it is the maximum.
     """
 
     lambda_: float
@@ -35,14 +35,14 @@ class Selection:
 
 
 def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Selection | None:
-    """Choose the lambda of one term by means over seeds on validation.
+    """Select the lambda of one term by means over seeds on validation.
 
-    Of the lambdas above 0 whose JS is at least 0.4 that of the highest F1 (of the second of two
-    classes, else macro; of chunks), of equals the one of lower TVD; where none is, that of the
-    largest JS. One of a run that could not be measured is never chosen before others.
+    Among the lambdas above 0 whose JS is at least 0.4 the highest F1 wins (of the second of two
+    classes, else macro; of chunks), ties are broken by lower TVD; if there is none, the largest JS
+    wins. A lambda with a run that could not be measured is selected last.
 
-    `runs` are finished adversaries of one term and one base, `measures` by name theirs on
-    validation. Without a run of a lambda above 0 it is None.
+    `runs` are finished adversaries of one term and one base, `measures` their measures on validation
+    by name. None if no lambda is above 0.
     """
     import pandas as pd
 
@@ -52,7 +52,7 @@ def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Sele
     names = ["f1", "macro_f1", "attention_js", "prediction_tvd"]
     table = pd.DataFrame([measures[run.name] for run in grid], columns=names, dtype=float)
     table["f1"] = table["f1"].fillna(table["macro_f1"])
-    # A mean over seeds is undefined where that of one is.
+    # A mean over seeds is undefined if the value of one seed is.
     weights = [run.lambda_ for run in grid]
     means = table.groupby(weights).agg(lambda column: column.mean(skipna=False))
     far = means[means["attention_js"] >= REQUIRED_JS]
@@ -72,10 +72,10 @@ def chosen_epoch(best: Path) -> int:
     """
     import torch
 
-    try:  # mapped, so that no tensor is read; torch does not look at the checksum of the rest
+    try:  # mapped, so that no tensor is read; torch does not verify the checksum of the rest
         with ZipFile(best) as file:
             file.read(next(name for name in file.namelist() if name.endswith("/data.pkl")))
         content = torch.load(best, map_location="cpu", weights_only=True, mmap=True)
         return int(content["epoch"])
-    except Exception as error:  # torch raises nearly anything on a damaged file
+    except Exception as error:  # torch raises many types on a damaged file
         raise InputError(f"{best} is no readable checkpoint: it is damaged.") from error

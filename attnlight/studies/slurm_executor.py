@@ -19,15 +19,15 @@ from typing_extensions import override
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import named_errors
 
-_POLL = 1.0  # seconds in which calls still join an array, and between two looks at results
-_GRACE = 15.0  # seconds that a result may take to reach this machine
+_POLL = 1.0  # seconds in which calls are gathered into an array, and between polls of results
+_GRACE = 15.0  # seconds that a result may take to appear on this machine
 
 
 def slurm_parameters(given: Iterable[str]) -> dict[str, int | float | str]:
-    """What `sbatch` is told, by submitit's names, from words like `partition=gpu`.
+    """The parameters of `sbatch` by submitit's names, from words like `partition=gpu`.
 
     Raises:
-        InputError: submitit is not installed, or a word is not of that form or names nothing known.
+        InputError: submitit is not installed, or a word has another form or an unknown name.
     """
     try:
         import submitit
@@ -35,7 +35,7 @@ def slurm_parameters(given: Iterable[str]) -> dict[str, int | float | str]:
         raise InputError("--slurm needs submitit: pip install 'attnlight[slurm]'.") from error
     generic = set(submitit.AutoExecutor._typed_parameters())
     specific = set(submitit.SlurmExecutor._valid_parameters())
-    found: dict[str, int | float | str] = {}
+    parameters: dict[str, int | float | str] = {}
     for word in given:
         key, equals, text = word.partition("=")
         if not equals or key not in generic | specific:
@@ -44,20 +44,20 @@ def slurm_parameters(given: Iterable[str]) -> dict[str, int | float | str]:
         value: int | float | str = text
         if text.replace(".", "", 1).isdecimal():
             value = float(text) if "." in text else int(text)
-        found[key if key in generic else f"slurm_{key}"] = value
-    return found
+        parameters[key if key in generic else f"slurm_{key}"] = value
+    return parameters
 
 
 class SlurmExecutor(Executor):
-    """Does calls as jobs of a SLURM cluster; those that are submitted together are an array.
+    """Runs calls as jobs of a SLURM cluster; calls that are submitted together form an array.
 
     Args:
-        folder: Where submitit keeps what it pickles and what jobs print. It must be this user's own,
-            because results are unpickled; nobody else may read what is there.
-        parameters: Of `submitit.AutoExecutor.update_parameters`.
+        folder: Folder of submitit's pickles and of the jobs' output. It must belong to this user,
+            because results are unpickled, and is made readable for this user only.
+        parameters: Parameters of `submitit.AutoExecutor.update_parameters`.
 
     Raises:
-        InputError: There is no `sbatch` here, a parameter is refused, or the folder is another's.
+        InputError: `sbatch` is missing, a parameter is refused, or the folder is another user's.
     """
 
     def __init__(self, folder: Path, **parameters: float | str) -> None:
@@ -75,8 +75,8 @@ class SlurmExecutor(Executor):
             raise InputError(f"--slurm: {' '.join(str(error).split())}.") from error
         self._submitted = SimpleQueue[tuple[Future[Any], Callable[[], Any]]]()
         self._jobs: dict[Future[Any], Any] = {}
-        self._missing: dict[Future[Any], float] = {}  # since when a job is not in SLURM's queue
-        self._over = Event()
+        self._missing: dict[Future[Any], float] = {}  # the time when a job left SLURM's queue
+        self._closed = Event()
         self._thread = Thread(target=self._watch, daemon=True)
         self._thread.start()
 
@@ -88,16 +88,16 @@ class SlurmExecutor(Executor):
 
     @override
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End when all jobs have; with `cancel_futures` cancel them, those at work too."""
+        """Shut down after all jobs; with `cancel_futures` cancel them, running ones too."""
         if cancel_futures:
             for future in list(self._jobs):
                 future.cancel()
-        self._over.set()
+        self._closed.set()
         if wait:
             self._thread.join()
 
     def _watch(self) -> None:
-        while self._jobs or not self._submitted.empty() or not self._over.is_set():
+        while self._jobs or not self._submitted.empty() or not self._closed.is_set():
             time.sleep(_POLL)
             self._submit_all()
             queued = self._queued()
@@ -117,7 +117,7 @@ class SlurmExecutor(Executor):
                 del self._jobs[future]
 
     def _submit_all(self) -> None:
-        """Hand over to SLURM what was submitted since the last look."""
+        """Submit the calls since the last poll to SLURM."""
         calls = []
         with suppress(Empty):
             while True:
@@ -128,14 +128,14 @@ class SlurmExecutor(Executor):
         try:
             with self._submitit.batch():
                 jobs = [self._submitit.submit(fn) for _, fn in calls]
-        except (RuntimeError, OSError) as error:  # what sbatch has against it
+        except (RuntimeError, OSError) as error:  # refused by sbatch
             for future, _ in calls:
                 future.set_exception(error)
         else:
             self._jobs |= zip((future for future, _ in calls), jobs, strict=True)
 
     def _queued(self) -> set[str] | None:
-        """The jobs of this user that wait or run; None where SLURM does not tell."""
+        """The pending and running jobs of this user; None if `squeue` fails."""
         command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False)
-        return None if answer.returncode else set(answer.stdout.split())
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        return None if result.returncode else set(result.stdout.split())

@@ -1,4 +1,4 @@
-"""A study file: its keys as dataclasses, and what its experiment is of."""
+"""The study file: its keys as dataclasses, and the corpus and problem of its experiment."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Group(Configured):
 
 @dataclass(frozen=True, kw_only=True)
 class Bases(Group):
-    """The bases, and tests of theirs alone; the first is the base of all that has only one."""
+    """The bases, and tests for them only; variants of a single base use the first."""
 
     seeds: Seeds = (0,)
     tests: tuple[Path, ...] = ()
@@ -47,14 +47,14 @@ class Bases(Group):
 
 @dataclass(frozen=True, kw_only=True)
 class Uniform(Group):
-    """Uniform attention of all heads, and of each head in `heads` alone, the others learned."""
+    """Uniform attention in all heads, and in each of `heads` alone, with the others learned."""
 
     heads: Seeds = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guides(Group):
-    """Models guided by the attention that `names` says, for each of `contexts`."""
+    """Models guided by each of `names`, in each of `contexts`."""
 
     names: tuple[Guide, ...] = ()
     contexts: tuple[Context, ...] = ("full",)
@@ -62,7 +62,7 @@ class Guides(Group):
 
 @dataclass(frozen=True, kw_only=True)
 class Adversaries(Configured):
-    """Adversaries of `bases`, seeds of these: by attention term its lambdas, ascending, and seeds."""
+    """Adversaries of the bases with seeds `bases`: ascending lambdas and seeds by attention term."""
 
     lambdas: dict[Term, Weights] = field(default_factory=dict)
     seeds: dict[Term, Seeds] = field(default_factory=dict)
@@ -70,13 +70,13 @@ class Adversaries(Configured):
 
     @property
     def term(self) -> Term:
-        """The attention term whose adversary guides: KL, as in the paper, or else the first."""
+        """The term of the adversary that guides models: KL, as in the paper, or else the first."""
         return "kl" if "kl" in self.lambdas else next(iter(self.lambdas), "kl")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition(Configured):
-    """Options added for all runs and for the bases alone, and adversaries that replace the study's."""
+    """Options added to all runs and to the bases only, and adversaries that replace the study's."""
 
     base: Configured = Configured()
     adversaries: dict[Literal["lambdas", "seeds"], Any] = field(default_factory=dict)
@@ -102,14 +102,15 @@ class Experiment:
     """What a study must know of its experiment.
 
     Attributes:
+        condition: Name of the condition; None if the file has none.
         content: Content of the experiment file, with the files that it names as `model` and `data`
-            in their places.
+            inserted.
         corpus: Name of the corpus: the stem of its file, or else its class.
-        problem: The problem that the model solves.
-        foreign: Whether the model has a network or a problem of the user's own, which a checkpoint
-            imports only where its `fit.yaml` lies beside it.
-        target: What the corpus asks of a text of which an instance is a part: the last that the
-            options of the base name, or else that of the corpus's file. None where it is the text.
+        problem: The problem of the model.
+        foreign: Whether the model has a custom network or problem, which a checkpoint imports only
+            if its `fit.yaml` is beside it.
+        target: The corpus's target if instances are parts of texts: the last in the options of the
+            base, or else that of the corpus's file. None if instances are texts.
     """
 
     content: Mapping[str, Any]
@@ -139,8 +140,8 @@ def read_studies(path: Path) -> tuple[Study, ...]:
         path: The file, to which paths in it are relative, or the name of a shipped one.
 
     Raises:
-        InputError: The file is missing or no YAML, names a file that is not there, has an unknown
-            key, or a value out of range.
+        InputError: The file is missing or not YAML, names a missing file, has an unknown key, or a
+            value out of range.
     """
     path = Path(find_config(str(path), "studies"))
     content, place = read_yaml(path), f"{path}: conditions"
@@ -161,29 +162,29 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
     """A study under one condition."""
     place, given = f"{path}: adversaries", content.get("adversaries")
     grid = read_value(dict[str, Any], given, place, path.parent) | condition.adversaries
-    if isinstance(grid.get("seeds"), list):  # of all terms
+    if isinstance(grid.get("seeds"), list):  # shared by all terms
         terms = grid.get("lambdas")
         grid["seeds"] = dict.fromkeys(terms, grid["seeds"]) if isinstance(terms, dict) else {}
     file = read_value(StudyFile, content | {"adversaries": grid}, str(path), path.parent)
     settings = dict(vars(file))
     for key, group in settings.items():
         if isinstance(group, Configured):
-            own = condition.base.options if key == "base" else ()
-            options = file.options + condition.options + group.options + own
+            base_options = condition.base.options if key == "base" else ()
+            options = file.options + condition.options + group.options + base_options
             settings[key] = replace(group, options=options)
     bases = file.adversaries.bases or file.base.seeds[:1]
     settings["adversaries"] = replace(settings["adversaries"], bases=bases)
-    setup = read_experiment(file.experiment, settings["base"].options)
-    study = Study(**settings, condition=name, setup=setup)
+    experiment = read_experiment(file.experiment, settings["base"].options)
+    study = Study(**settings, condition=name, **experiment)
     _require_possible(study, f"{path}: conditions: {name}" if name else f"{path}", bool(grid))
     return study
 
 
-def read_experiment(path: Path, options: Options = ()) -> Experiment:
-    """An experiment, the options of a study's bases added.
+def read_experiment(path: Path, options: Options = ()) -> dict[str, Any]:
+    """Attributes of a `Study` from its experiment and the options of its bases.
 
     Raises:
-        InputError: One of the files is missing or no YAML, or no corpus is named.
+        InputError: A file is missing or not YAML, or no corpus is named.
     """
     content = read_yaml(path)
     data = content.get("data")
@@ -203,23 +204,23 @@ def read_experiment(path: Path, options: Options = ()) -> Experiment:
     words = problem.words([])
     if words.instance != words.cluster:
         option = r"^--data\.(?:init_args\.)?target=(.*)"
-        given = re.findall(option, "\n".join(options), re.MULTILINE)
-        target = str([corpus.get("target", "tokens"), *given][-1])
-    name = named.rpartition(".")[2] if content["data"] is data else Path(named).stem
-    return Experiment(content, name, problem, bool(foreign_names(model)), target)
+        overrides = re.findall(option, "\n".join(options), re.MULTILINE)
+        target = str([corpus.get("target", "tokens"), *overrides][-1])
+    return {
+        "content": content,
+        "corpus": named.rpartition(".")[2] if content["data"] is data else Path(named).stem,
+        "problem": problem,
+        "foreign": bool(foreign_names(model)),
+        "target": target,
+    }
 
 
 def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
-    """Refuse a study with runs that cannot be made; `place` says where it is described."""
-    grid, bases, guides, target = (
-        study.adversaries,
-        study.base.seeds,
-        study.guides,
-        study.setup.target,
-    )
+    """Refuse a study with impossible runs; `place` locates its description for messages."""
+    grid, bases, guides, target = study.adversaries, study.base.seeds, study.guides, study.target
     lambdas, first, compat = grid.lambdas, (*bases, 0)[0], COMPAT in grid.lambdas
     selectable = any(lambdas.get(grid.term, ())) and grid.seeds.get(grid.term)
-    tokens = f"is for models that answer for each token, which that of {study.experiment} does not"
+    tokens = f"is for models that classify tokens; that of {study.experiment} classifies texts"
     mistakes = {
         f"adversaries: lambdas needs a list for one of {', '.join(get_args(Term))}": (
             has_adversaries and not lambdas
@@ -239,7 +240,7 @@ def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
         f"guide adversary needs `adversaries` of base seed {first} with seeds and a lambda above 0": (
             "adversary" in guides.names and not (selectable and first in grid.bases)
         ),
-        "guide other is a model of `seeds`, which has no seed but the base's": (
+        "guide other is a model of `seeds`, which needs a seed other than the base's": (
             "other" in guides.names and set(study.seeds.seeds) <= {first}
         ),
     }

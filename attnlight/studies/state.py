@@ -40,18 +40,18 @@ class StudyFolder:
         return self.path / "logs" / f"{run}.log"
 
     def note(self, run: PlannedRun) -> dict[str, Any]:
-        """The `state` in which a run's process ended, and its `seconds`; empty where none did."""
+        """The final `state` of a run's process, and its `seconds`; empty if none has ended."""
         return read_json(self.log(run.name).with_suffix(".json"))
 
     def write_note(self, run: PlannedRun, state: State, seconds: float) -> None:
-        """Write how a run ended, and after how long."""
+        """Write the final state of a run, and its duration."""
         note = {"state": state, "seconds": round(seconds, 1)}
         write_text(self.log(run.name).with_suffix(".json"), json.dumps(note) + "\n")
 
     def state(self, run: PlannedRun) -> State:
-        """`finished` where a run is trained and all its records are there and readable.
+        """`finished` if a run is trained and all its records are readable.
 
-        One that failed is tried again when the study is started again.
+        A failed run is tried again when the study is started again.
         """
         with suppress(RecordError):
             if self.fitted(run) and all(read_metadata(path) for path in self.records(run)):
@@ -59,38 +59,38 @@ class StudyFolder:
         return "failed" if self.note(run).get("state") == "failed" else "missing"
 
     def fitted(self, run: PlannedRun) -> bool:
-        """Whether `fit` finished and the checkpoint of its best epoch is there."""
+        """Whether `fit` finished and the checkpoint of its best epoch exists."""
         status = read_json(self.path / run.name / "status.json")
         return status.get("state") == "finished" and zipfile.is_zipfile(self.path / run.name / BEST)
 
     def records(self, run: PlannedRun) -> list[Path]:
-        """Paths of the records that a finished run has."""
+        """Paths of the records of a finished run."""
         splits, names = recorded(self.study, run)
-        found = [self.record(run.name, stage, name) for stage in splits for name in names]
+        paths = [self.record(run.name, stage, name) for stage in splits for name in names]
         for stage, tests in splits.items():
             for path in tests:
                 for callback in read_yaml(path).get("trainer", {}).get("callbacks+", []):
                     kind = str(callback["class_path"]).rpartition(".")[2]
                     name = re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()
-                    found.append(self.record(run.name, stage, name))
-        return found
+                    paths.append(self.record(run.name, stage, name))
+        return paths
 
     def record(self, run: str, stage: Stage, name: str) -> Path:
         """Path of a record of a run's best epoch.
 
-        `fit` numbers those of validation by epoch; `validate` does not.
+        `fit` numbers records of validation by epoch; `validate` does not.
 
         Raises:
-            InputError: The checkpoint, which tells the epoch, cannot be read.
+            InputError: The checkpoint, which has the epoch, cannot be read.
         """
         if stage == "val" and not self.study.setup.target:
             name = f"{name}-{chosen_epoch(self.path / run / BEST)}"
         return self.path / run / "records" / stage / f"{name}.parquet"
 
     def setting(self, run: str, part: str, option: str) -> Any:  # noqa: ANN401
-        """An option of `model` or `data` in a run's `fit.yaml`, None where it is not there.
+        """An option of `model` or `data` in a run's `fit.yaml`, None if it is missing.
 
-        Dots stand between a group and its option.
+        A dot separates a group and its option.
         """
         path = self.path / run / "fit.yaml"
         content = section((read_yaml(path) if path.is_file() else {}).get(part) or {})
@@ -100,15 +100,15 @@ class StudyFolder:
         return value
 
     def guide_run(self, run: PlannedRun) -> str | None:
-        """The run whose attention guides a run by its `fit.yaml`."""
-        given = self.setting(run.name, "model", "guide_checkpoint")
-        return None if given is None else Path(str(given).removesuffix(f"/{BEST}")).name
+        """The run whose attention guides a run, according to its `fit.yaml`."""
+        guide = self.setting(run.name, "model", "guide_checkpoint")
+        return None if guide is None else Path(str(guide).removesuffix(f"/{BEST}")).name
 
     def require_sound_bases(self) -> None:
-        """Refuse a base whose checkpoint is not the one that its records are of.
+        """Refuse a base whose checkpoint does not match its records.
 
         Raises:
-            InputError: It was damaged or replaced since it was tested.
+            InputError: A checkpoint was damaged or replaced since it was tested.
         """
         for run in self.runs.values():
             path, best = self.record(run.name, "test", PREDICTIONS), self.path / run.name / BEST
@@ -121,12 +121,12 @@ class StudyFolder:
             if read_metadata(path).get("checkpoint_hash") != digest:
                 raise InputError(
                     f"{best} is not the file that was tested, it is damaged or another one: delete "
-                    f"{best.parent}, and the same command makes it anew."
+                    f"{best.parent}, and the same command trains it again."
                 )
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file's mapping; empty where the file is missing or holds none."""
+    """A JSON file's mapping; empty if the file is missing or has no mapping."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -136,10 +136,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def exclusive(path: Path, leftovers: str | None = None) -> Iterator[None]:
-    """Hold the lock of a file, and wait where another process holds it.
+    """Hold an exclusive lock of a file, after waiting for other processes.
 
-    The operating system lets go of it when this process ends, however it ends. What a killed process
-    left half-written of files named `leftovers`, which are written under this lock, is removed.
+    The operating system releases it when this process ends, however it ends. `leftovers` names files
+    that are written under this lock: their temporary files from a killed process are removed.
 
     Raises:
         InputError: The file cannot be written, or its file system has no locks.
@@ -149,47 +149,47 @@ def exclusive(path: Path, leftovers: str | None = None) -> Iterator[None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(path.open("ab"))
             fcntl.flock(file, fcntl.LOCK_EX)
-        for left in path.parent.glob(LEFTOVER.format(leftovers)) if leftovers else ():
-            left.unlink()
+        for temporary in path.parent.glob(LEFTOVER.format(leftovers)) if leftovers else ():
+            temporary.unlink()
         yield
 
 
 def join_plan(folder: Path, digests: Mapping[str, str]) -> None:
-    """Add runs to those that the plan in a study's folder names.
+    """Add runs to the plan in a study's folder.
 
     Raises:
-        InputError: The folder holds another study, or cannot be written.
+        InputError: The folder contains another study, or cannot be written.
     """
     with exclusive(folder / ".lock", leftovers=PLAN):
-        there = require_same_plan(folder, digests)
-        if digests.items() - there.items():
-            content = {"schema": _SCHEMA, "runs": there | dict(digests)}
+        existing = require_same_plan(folder, digests)
+        if digests.items() - existing.items():
+            content = {"schema": _SCHEMA, "runs": existing | dict(digests)}
             write_text(folder / PLAN, json.dumps(content, indent=1) + "\n")
 
 
 def require_same_plan(folder: Path, digests: Mapping[str, str]) -> dict[str, str]:
-    """The digests of the runs in a study's folder, none of which differs from the same run's here.
+    """The digests of the runs in a study's folder, after comparing them with those of a plan.
 
-    A study may grow or shrink: a run must be the same only where both have it.
+    A study may grow or shrink: only runs of both are compared.
 
     Raises:
-        InputError: A run differs, or what the folder holds cannot be read.
+        InputError: A run differs, or the folder's plan cannot be read.
     """
     path = folder / PLAN
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["schema"] != _SCHEMA:
             raise ValueError(f"its schema is {content['schema']}, not {_SCHEMA}")
-        there = dict(content["runs"])
+        existing = dict(content["runs"])
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not what `attnlight study` writes: {error}.") from error
-    different = [name for name, digest in digests.items() if there.get(name, digest) != digest]
-    if different or (there and digests and not there.keys() & digests.keys()):
-        which = f"{different[0]} differs" if different else "no run is the same"
+    different = [name for name, digest in digests.items() if existing.get(name, digest) != digest]
+    if different or (existing and digests and not existing.keys() & digests.keys()):
+        detail = f"{different[0]} differs" if different else "no run is the same"
         raise InputError(
-            f"{folder} holds another study, or this one with other settings ({which}): give "
+            f"{folder} contains another study, or this one with other settings ({detail}): give "
             "another --name or --root, or delete the folder."
         )
-    return there
+    return existing

@@ -1,4 +1,4 @@
-"""Values of a study file by their types, as jsonargparse reads them, a mistake in one sentence."""
+"""Parse the values of a study file by type with jsonargparse; mistakes are one sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ else:
     Weight = restricted_number_type("Weight", float, [(">=", 0), ("<", math.inf)])
 Seeds = tuple[Seed, ...]
 Weights = tuple[Weight, ...]
-Options = tuple[str, ...]  # a piece of configuration, as options of `fit`
+Options = tuple[str, ...]  # part of a configuration, as options of `fit`
 _SECTIONS = dict[Literal["trainer", "model", "data"], Any]
 _EXPECTED = {
     Seeds: "a list of whole numbers from 0 on",
@@ -38,12 +38,12 @@ _EXPECTED = {
 
 
 def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # noqa: ANN401
-    """A value of a study file of a type: a dataclass, a mapping, options, or what jsonargparse reads.
+    """A value of a study file: a dataclass, a mapping, options, or a type of jsonargparse's.
 
-    `place` is where it stands, for messages; paths are relative to `folder`.
+    `place` locates it for messages; paths are relative to `folder`.
 
     Raises:
-        InputError: It has an unknown key, is not of the type, or names a file that is not there.
+        InputError: It has an unknown key, is not of the type, or names a missing file.
     """
     if kind == Options:
         return tuple(_options(read_value(_SECTIONS, given, place, folder), "--"))
@@ -63,14 +63,14 @@ def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
             hint = f"{did_you_mean(str(key), kinds)}; expected one of: {', '.join(kinds)}"
             raise InputError(f"{place} has the unknown key {key!r}{hint}.")
     if is_group:
-        needed = [f.name for f in fields(kind) if f.default is f.default_factory is MISSING]
-        content = dict.fromkeys(needed) | {k: v for k, v in content.items() if v is not None}
+        required = [f.name for f in fields(kind) if f.default is f.default_factory is MISSING]
+        content = dict.fromkeys(required) | {k: v for k, v in content.items() if v is not None}
     values = {k: read_value(kinds[k], v, f"{place}: {k}", folder) for k, v in content.items()}
     return kind(**values) if is_group else values
 
 
 def _read_list(kind: Any, given: object, place: str, folder: Path) -> Any:  # noqa: ANN401
-    """A path, or a tuple of numbers, words or paths, none of them twice."""
+    """A path, or a tuple of distinct numbers, words or paths."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--value", type=kind)
     try:
@@ -83,9 +83,9 @@ def _read_list(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
             expected = f"a list of {', '.join(words)}{did_you_mean(str(unknown[0]), words)}"
         raise InputError(f"{place} is {given!r}; expected {expected}.") from None
     values = value if isinstance(value, tuple) else (value,)
-    for one in values:
-        if values.count(one) > 1:
-            raise InputError(f"{place} names {one} twice.")
+    for item in values:
+        if values.count(item) > 1:
+            raise InputError(f"{place} names {item} twice.")
     if kind == Weights:
         return tuple(sorted(values))
     if kind not in (Path, tuple[Path, ...]):
@@ -95,7 +95,7 @@ def _read_list(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
     paths = tuple(Path(os.path.normpath(path)) for path in found)
     for path in paths:
         if not path.is_file():
-            raise InputError(f"{place} names {path}, which is no file{suggest_file(path)}.")
+            raise InputError(f"{place} names {path}, which is not a file{nearest_file(path)}.")
     return paths[0] if kind is Path else paths
 
 

@@ -1,4 +1,4 @@
-"""What is trained: one LightningModule per task."""
+"""Training: one LightningModule per task."""
 
 from attnlight.tasks.adversarial import AdversarialVariant
 from attnlight.tasks.attention import AttentionTask

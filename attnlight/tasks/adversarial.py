@@ -1,4 +1,4 @@
-"""A model that predicts like the base and attends unlike it (Wiegreffe & Pinter 2019, 4)."""
+"""Adversarial models predict like the base and attend differently (Wiegreffe & Pinter 2019, 4)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AttentionTerm = Literal["kl", "js", "tvd"]
 
 
 def prediction_term(logits: Tensor, base_logits: Tensor, term: PredictionTerm) -> Tensor:
-    """How far a prediction is from the base's, (R,).
+    """Distance between the predictions of the model and the base, (R,).
 
     Args:
         logits: (R, C).
@@ -37,11 +37,11 @@ def prediction_term(logits: Tensor, base_logits: Tensor, term: PredictionTerm) -
 
 
 def attention_term(weights: Tensor, base_weights: Tensor, term: AttentionTerm) -> Tensor:
-    """How far attention is from the base's, the mean over heads, (R,).
+    """Divergence of the model's attention from the base's, mean over heads, (R,).
 
-    KL, of the new from the base's, is finite: where the base's weight is below the smallest normal
-    float32 (1.2e-38: it underflowed, or is little more than nothing) it counts as that, so that
-    an item adds at most 87 nats times its new weight. A new weight of 0 adds nothing.
+    KL(model || base) is finite: base weights below the smallest normal float32 (1.2e-38) are raised
+    to it, so that an item adds at most 87 nats times its weight in the model. A weight of 0 in the
+    model adds nothing.
 
     Args:
         weights: (R, H, N), 0 off the mask.
@@ -54,33 +54,33 @@ def attention_term(weights: Tensor, base_weights: Tensor, term: AttentionTerm) -
 
 
 class AdversarialVariant(FromBase):
-    """The base's network, trained anew to predict like it and to attend unlike it.
+    """The base's network, trained to reproduce its predictions with different attention.
 
     The loss of an instance is `prediction_term - lambda * attention_term`, both against the base's
-    frozen outputs; no gold label has a part in it. The attention term is the mean over heads, and the
-    loss that over the instances of the batch, so that lambda weighs a row of attention, whatever its
-    length; neither padding nor a query outside the text enters it. In a hierarchical model the
+    frozen outputs; gold labels are not used. The attention term is the mean over heads and the loss
+    the mean over the instances of the batch, so that lambda weights a row of attention regardless of
+    its length; padding and queries outside the text are excluded. In a hierarchical model the
     attention is that over sentences, in a tagger that of the last layer, before dropout. Lambda 0 is
-    the imitation control: how far attention moves where nothing asks it to. `val/loss` is the
-    objective (with lambda in full), by which `configs/trainer.yaml` chooses the epoch; other metrics
-    are against gold.
+    the imitation control: the attention divergence that imitation alone produces. `val/loss` is the
+    objective (with the full lambda), by which `configs/trainer.yaml` selects the epoch; other metrics
+    are against gold labels.
 
-    Heads are compared one by one in their order, as in Yang (2020): an adversary gains by exchanging
-    its heads, too. `BaseDivergence` undoes that before it measures.
+    Heads are compared in order, as in Yang (2020), so that an adversary can also gain by permuting
+    its heads. `BaseDivergence` matches heads before it measures.
 
     Args:
-        spec: What a model must know of its corpus; the command line takes it from there.
+        spec: Description of the corpus; the command line supplies it.
         base: Checkpoint of the base model, or the folder of its run.
         lambda_: Weight of the attention term, at least 0.
         prediction_term: `tvd`, total variation distance of the predictions, or `nll` of the base's
-            predicted classes; null: `tvd` of a classifier, `nll` of a tagger, as published.
-        attention_term: `kl` of the new attention from the base's, `js` or `tvd`.
-        lambda_warmup_epochs: Let lambda rise from 0 in a straight line over so many epochs.
-        compat: The loss on the scale of the paper's released code, see `attnlight.problems.released`:
-            of a classifier with two classes, `tvd` and `kl`; of a tagger of target `tokens`, `nll`
+            predicted classes; null: `tvd` for a classifier, `nll` for a tagger, as published.
+        attention_term: `kl` of the model's attention from the base's, `js` or `tvd`.
+        lambda_warmup_epochs: Number of epochs in which lambda rises linearly from 0.
+        compat: Use the loss of the paper's released code, see `attnlight.problems.released`: for a
+            classifier of two classes with `tvd` and `kl`; for a tagger of target `tokens` with `nll`
             and `kl`.
-        options: What differs from the base's training, see `FromBase`; `loss.reduction` is `mean`
-            unless given here.
+        options: Options that differ from the base's training, see `FromBase`; `loss.reduction` is
+            `mean` unless given here.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class AdversarialVariant(FromBase):
         self.hparams["prediction_term"] = prediction_term or published[0]
         released = problem.released if compat else None
         if compat and released is None:
-            raise InputError(f"compat is not known for {problem.name}: leave it out.")
+            raise InputError(f"compat: no loss was released for {problem.name}: leave it out.")
         if compat and published != (self.hparams["prediction_term"], attention_term):
             raise InputError(
                 f"compat is the released loss, of prediction_term {published[0]} and "
@@ -112,7 +112,7 @@ class AdversarialVariant(FromBase):
             )
         counts = (None, len(spec["classes"]))
         if released and (spec["target"] != "tokens" or released.classes not in counts):
-            raise InputError(f"compat is the released loss of {released.of}: leave it out.")
+            raise InputError(f"compat is the released loss of {released.scope}: leave it out.")
         self._build(self.net, loss={"reduction": "mean"})
         self._released = released
         self._class_weights = None if released is None else released.class_weights
@@ -127,9 +127,9 @@ class AdversarialVariant(FromBase):
     @override
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
-        full, rising = self.hparams["lambda_"], self.hparams["lambda_warmup_epochs"]
+        full, warmup = self.hparams["lambda_"], self.hparams["lambda_warmup_epochs"]
         epochs = self.current_epoch + batch_idx / self.trainer.num_training_batches
-        self._lambda = full if epochs >= rising else full * epochs / rising
+        self._lambda = full if epochs >= warmup else full * epochs / warmup
 
     @override
     def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
@@ -137,14 +137,14 @@ class AdversarialVariant(FromBase):
         prediction = prediction_term(output.logits, logits, self.hparams["prediction_term"])
         attention = attention_term(output.weights, weights, self.hparams["attention_term"])
         if self._released is not None:
-            gather = self._of_all_ranks if self.training else None
+            gather = self._gather_ranks if self.training else None
             terms = (prediction, attention)
-            prediction, attention = self._released.scaled(terms, batch, output, gather)
+            prediction, attention = self._released.scale(terms, batch, output, gather)
         return prediction - (self._lambda if self.training else self.hparams["lambda_"]) * attention
 
     @override
-    def _reduced(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
+    def _reduce(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
         if self._class_weights is None:
-            return super()._reduced(losses, real, batch)
+            return super()._reduce(losses, real, batch)
         weights = self.class_weight[self.problem.labels(batch)] * real
-        return losses.sum() * self._of_all_ranks(weights.sum()).sum()
+        return losses.sum() * self._gather_ranks(weights.sum()).sum()

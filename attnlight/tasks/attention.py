@@ -1,4 +1,4 @@
-"""Train a model whose attention is to be tested: what every task here does."""
+"""Train a model whose attention is to be tested: the base class of all tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from attnlight.foreign import require_trusted_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
-from attnlight.models.options import OwnNetwork, group_of
+from attnlight.models.options import CustomNetwork, group_of
 from attnlight.problems import problem_class
 from attnlight.tasks.options import CLASS_WEIGHTS, GROUPS, PLATEAU_MONITOR, Loss, Optimizer, Vectors
 from attnlight.tasks.restoring import require_same
@@ -35,38 +35,37 @@ from attnlight.tasks.text import RawText
 
 
 class AttentionTask(pl.LightningModule):
-    """Train a network of one's own on a problem.
+    """Train a custom network on a problem.
 
     `validation_step` and `test_step` return `{"loss", "output"}`, which is all that the
     interpretability tests see.
 
     Args:
-        spec: What a model must know of its corpus, see `Problem`; the command line takes it from
-            there.
-        problem: `classification`, `tagging`, or the import path of a problem of one's own.
+        spec: Description of the corpus, see `Problem`; the command line supplies it.
+        problem: `classification`, `tagging`, or the import path of a custom problem.
         net: The network by `class_path` and `init_args`.
         optimizer: The optimiser.
-        loss: How the losses of a batch become one.
-        vectors: Word vectors to start from, and whether word embeddings are trained.
+        loss: Reduction and class weights of the loss.
+        vectors: Initial word vectors, and whether word embeddings are trained.
 
     Attributes:
-        asks: Name of the problem, where the class decides it.
-        problem: What is asked of a text.
-        model: The network, which meets `AttentionModel`.
-        raw: How raw text becomes a batch.
+        problem_name: Name of the problem, if the class determines it.
+        problem: The prediction problem.
+        model: The network, an `AttentionModel`.
+        raw: The encoder of raw text.
 
     Raises:
-        InputError: An option is out of range or does not go with another.
+        InputError: An option is out of range or incompatible with another.
     """
 
-    asks: ClassVar[str | None] = None
+    problem_name: ClassVar[str | None] = None
     model: Any
 
     def __init__(
         self,
         spec: dict[str, Any],
         problem: str,
-        net: OwnNetwork,
+        net: CustomNetwork,
         optimizer: Optimizer = Optimizer(),
         loss: Loss = Loss(),
         vectors: Vectors = Vectors(),
@@ -77,8 +76,8 @@ class AttentionTask(pl.LightningModule):
 
     @classmethod
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
-        """The value that says which epoch is best, and `max` or `min`, by the constructor's arguments."""
-        return problem_class(cls.asks or arguments["problem"]).monitor
+        """The value that selects the best epoch, and `max` or `min`, by the constructor's arguments."""
+        return problem_class(cls.problem_name or arguments["problem"]).monitor
 
     @property
     def classes(self) -> list[str]:
@@ -91,14 +90,14 @@ class AttentionTask(pl.LightningModule):
         return self.raw.parsed_tokenizer
 
     def encode(self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None) -> TextBatch:
-        """A batch of raw texts on the task's device, as `RawText.encode` makes it, unlabelled."""
-        return self.problem.asked(self.raw.encode(texts, pos)).to(self.device)
+        """An unlabelled batch of raw texts on the task's device, see `RawText.encode`."""
+        return self.problem.mark_instances(self.raw.encode(texts, pos)).to(self.device)
 
     @torch.no_grad()
     def read(
         self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None
     ) -> AttentionOutput:
-        """What the model says of raw texts, in evaluation mode; arguments of `encode`."""
+        """The model's output for raw texts, in evaluation mode; arguments of `encode`."""
         training = self.training
         output: AttentionOutput = self.eval().model(self.encode(texts, pos))
         self.train(training)
@@ -131,8 +130,8 @@ class AttentionTask(pl.LightningModule):
                 path = vectors.path
                 if path == "corpus":
                     path = corpus.word_vectors(Word2VecSettings(size=embedding.embedding_dim))
-                found = read_vectors(path, vocabulary, normalized=vectors.normalize)
-                embedding.start_from(found, vectors.unknown)
+                word_vectors = read_vectors(path, vocabulary, normalized=vectors.normalize)
+                embedding.start_from(word_vectors, vectors.unknown)
         if self._class_weights is not None:
             self.class_weight.copy_(self._class_weights(corpus.label_counts))
 
@@ -143,36 +142,36 @@ class AttentionTask(pl.LightningModule):
 
     @override
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
-        """Step by batch; of a plateau `on_train_epoch_end` did it."""
+        """Step once per batch; a plateau scheduler steps in `on_train_epoch_end`."""
         if not isinstance(scheduler, ReduceLROnPlateau):
             scheduler.step()
 
     @override
     def on_fit_start(self) -> None:
         self._seed = torch.initial_seed()
-        # Several processes average dense gradients; on a GPU filling them costs nothing.
+        # Several processes average dense gradients; on a GPU dense gradients cost nothing.
         for embedding in self._embeddings:
             embedding.sparse = self.trainer.world_size == 1 and self.device.type == "cpu"
 
     @override
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        # Dropout as a function of seed, epoch and rank, as the order of batches is: a resumed run
-        # then ends with the weights of an undisturbed one, on any number of devices. Not at the
+        # Dropout is a function of seed, epoch and rank, like the order of batches, so that a resumed
+        # run ends with the weights of an uninterrupted one, on any number of devices. Not at the
         # start of the epoch: the loader's iterator draws a number before or after that hook.
         if batch_idx == 0:
-            place = self.current_epoch * self.trainer.world_size + self.global_rank
-            torch.manual_seed((self._seed + 0x9E3779B97F4A7C15 * (place + 1)) % 2**64)
-            self._trained = torch.zeros((), device=self.device)
-            self._rows = torch.zeros((), dtype=torch.long, device=self.device)
+            stream = self.current_epoch * self.trainer.world_size + self.global_rank
+            torch.manual_seed((self._seed + 0x9E3779B97F4A7C15 * (stream + 1)) % 2**64)
+            self._loss_sum = torch.zeros((), device=self.device)
+            self._row_count = torch.zeros((), dtype=torch.long, device=self.device)
 
     @override
     def training_step(self, batch: TextBatch, batch_idx: int) -> Tensor:
         output = self.model(batch)
         real = output.rows[:, 0] >= 0
         losses = self._losses(batch, output) * real
-        self._trained += losses.detach().sum()
-        self._rows += real.sum()
-        return self._reduced(losses, real, batch) * self.trainer.world_size
+        self._loss_sum += losses.detach().sum()
+        self._row_count += real.sum()
+        return self._reduce(losses, real, batch) * self.trainer.world_size
 
     @override
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -181,13 +180,13 @@ class AttentionTask(pl.LightningModule):
 
     @override
     def on_train_epoch_end(self) -> None:
-        # Once an epoch: a metric's update and a log at every step would only cost time.
-        self.train_loss.update(self._trained / self._rows, self._rows)
+        # Once per epoch: updating a metric and logging it at every step costs time.
+        self.train_loss.update(self._loss_sum / self._row_count, self._row_count)
         self.log("train/loss", self.train_loss)
-        # Lightning would do it after the epoch's checkpoint, and a resumed run would miss a step.
-        plateau, reached = self.lr_schedulers(), self.trainer.callback_metrics.get(PLATEAU_MONITOR)
-        if isinstance(plateau, ReduceLROnPlateau) and reached is not None:
-            plateau.step(reached)
+        # Lightning steps after the epoch's checkpoint, so that a resumed run would miss a step.
+        plateau, score = self.lr_schedulers(), self.trainer.callback_metrics.get(PLATEAU_MONITOR)
+        if isinstance(plateau, ReduceLROnPlateau) and score is not None:
+            plateau.step(score)
 
     @override
     def validation_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
@@ -223,8 +222,8 @@ class AttentionTask(pl.LightningModule):
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         require_same(self, checkpoint)
-        held = checkpoint[CHECKPOINT_KEY]
-        self.raw = RawText(**{field.name: held.get(field.name) for field in fields(RawText)})
+        stored = checkpoint[CHECKPOINT_KEY]
+        self.raw = RawText(**{field.name: stored.get(field.name) for field in fields(RawText)})
         checkpoint["state_dict"].setdefault("class_weight", self.class_weight)  # not in format 1
 
     @classmethod
@@ -232,29 +231,29 @@ class AttentionTask(pl.LightningModule):
     def load_from_checkpoint(  # type: ignore[override]
         cls, checkpoint_path: Any, map_location: Any = "cpu", **options: Any
     ) -> Self:
-        """Load a checkpoint on its own; nothing in it is executed or imported.
+        """Load a checkpoint without a corpus; no code in it is executed or imported.
 
         Args:
             checkpoint_path: The file.
             map_location: Where to load it, as for `torch.load`.
-            options: Arguments of the constructor in place of those in the checkpoint.
+            options: Constructor arguments that replace those in the checkpoint.
 
         Raises:
-            InputError: The file is missing, damaged, not from attnlight, or names a class that is
-                not attnlight's and that `options` do not name.
+            InputError: The file is missing, damaged, not from attnlight, or names a custom class
+                that `options` do not name.
         """
         checkpoint = read_checkpoint(checkpoint_path, map_location)
-        given = checkpoint["hyper_parameters"] | options
-        require_trusted_classes(checkpoint_path, given, options)
+        arguments = checkpoint["hyper_parameters"] | options
+        require_known(checkpoint_path, arguments, options)
         names: set[str] = set()
         for kind in cls.__mro__:
-            asked = getfullargspec(kind)
-            names |= {*asked.args, *asked.kwonlyargs}
-            if asked.varkw is None:  # else it passes them on to the class above it
+            constructor = getfullargspec(kind)
+            names |= {*constructor.args, *constructor.kwonlyargs}
+            if constructor.varkw is None:  # else it passes options on to its parent class
                 break
-        if cls.asks is not None:
+        if cls.problem_name is not None:
             names.discard("problem")
-        task = cls(**{name: given[name] for name in names & given.keys()})
+        task = cls(**{name: arguments[name] for name in names & arguments.keys()})
         task.on_load_checkpoint(checkpoint)
         task.load_state_dict(checkpoint["state_dict"])
         return task.to(task.class_weight.device if map_location is None else map_location)
@@ -267,7 +266,7 @@ class AttentionTask(pl.LightningModule):
         guided: bool = False,
         **groups: object,
     ) -> None:
-        """Keep all options as plain values, and build the model and its metrics."""
+        """Save all options as plain values, and build the model and its metrics."""
         plain: dict[str, Any] = {"problem": problem, "spec": dict(spec), "net": dict(net)}
         for name, group in groups.items():
             plain[name] = asdict(group_of(GROUPS[name], group, name))
@@ -291,17 +290,17 @@ class AttentionTask(pl.LightningModule):
         """The loss of each instance, (R,)."""
         return self.problem.losses(output, batch, self.class_weight)
 
-    def _reduced(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
+    def _reduce(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
         """This rank's part of the global batch's loss; `losses` (R,) are 0 unless `real` (R,).
 
         DDP averages gradients over ranks, so that `training_step` multiplies by their number: the
-        optimiser and its weight decay then see what one device sees that has the whole batch.
+        optimiser and its weight decay then see the gradient of the global batch on one device.
         """
         total = losses.sum()
         if self.hparams["loss"]["reduction"] == "sum":
             return total
-        return total / self._of_all_ranks(real.sum()).sum()
+        return total / self._gather_ranks(real.sum()).sum()
 
-    def _of_all_ranks(self, values: Tensor) -> Tensor:
+    def _gather_ranks(self, values: Tensor) -> Tensor:
         """Values (...) of each rank without their gradient, (ranks, ...)."""
         return values[None] if self.trainer.world_size == 1 else self.all_gather(values)  # type: ignore[return-value]

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnlight.models.options import ClassifierNet, OwnNetwork
+from attnlight.models.options import ClassifierNet, CustomNetwork
 from attnlight.tasks.attention import AttentionTask
 
 
 class AttentionClassifier(AttentionTask):
-    """A classifier that reads a text through attention over its words, or over its sentences.
+    """A classifier with attention over the words or the sentences of a text.
 
-    The loss is cross-entropy; with two classes the model has one logit z and (0, z) makes it the
-    binary cross-entropy of Jain & Wallace.
+    The loss is cross-entropy; with two classes the logits are (0, z), and it is the binary
+    cross-entropy of Jain & Wallace.
 
     Args:
-        spec: What a model must know of its corpus; the command line takes it from there.
+        spec: Description of the corpus; the command line supplies it.
         net: The network.
         options: `optimizer`, `loss` and `vectors`, see `AttentionTask`.
     """
 
-    asks = "classification"
+    problem_name = "classification"
 
     def __init__(
         self,
         spec: dict[str, Any],
-        net: ClassifierNet | OwnNetwork = ClassifierNet(),
+        net: ClassifierNet | CustomNetwork = ClassifierNet(),
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(spec, "classification", net, **options)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Variants of a trained model, their base: what they inherit from it, and where they keep that."""
+"""Base class of the variants of a trained model, their base, from which they inherit options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from attnlight.errors import InputError
-from attnlight.models.build import completed
+from attnlight.models.build import with_defaults
 from attnlight.problems import problem_class
 from attnlight.reference import BaseSpec, CachedOutputs, FrozenBase, running_split
 from attnlight.tasks.attention import AttentionTask
@@ -17,28 +17,28 @@ from attnlight.tasks.options import GROUPS, LossChanges, OptimizerChanges, Vecto
 
 
 class FromBase(AttentionTask):
-    """What all variants of a trained model share, whatever the problem.
+    """Base class of the variants of a trained model, for all problems.
 
     The tests of Wiegreffe & Pinter (2019) compare a base model with others that differ from it in one
-    respect. A variant takes its architecture and its options of training from the base's checkpoint,
-    so that it cannot differ in any other. Its own checkpoint holds both, with the base's fingerprint,
-    and loads when the base's file is gone.
+    respect. A variant takes its architecture and training options from the base's checkpoint, so
+    that it cannot differ in another. Its checkpoint contains both, with the base's fingerprint, and
+    can be loaded without the base's file.
 
-    A subclass calls `_build` with what it changes of the network, and sets `_frozen` where its steps
-    read a frozen model's outputs.
+    A subclass calls `_build` with the changed options of the network, and sets `_frozen` if its
+    steps use a frozen model's outputs.
 
     Args:
-        spec: What a model must know of its corpus; the command line takes it from there.
+        spec: Description of the corpus; the command line supplies it.
         base: Checkpoint of the base model, or the folder of its run.
         optimizer: Options of the optimiser that differ from the base's.
-        loss: The same of the loss.
-        vectors: The same of word vectors.
-        inherited: What is known of the base; null reads it from its checkpoint.
+        loss: Options of the loss that differ from the base's.
+        vectors: Options of the word vectors that differ from the base's.
+        inherited: Identity of the base; null: read it from its checkpoint.
 
     Attributes:
-        reference: The base, and what it says of the corpus's texts.
-        net: Options of its network.
-        settled: Arguments that were worked out, for `fit.yaml` to hold.
+        reference: The base, with its outputs for the corpus's texts.
+        net: Options of the base's network.
+        resolved_args: Arguments resolved by the constructor, which `fit.yaml` stores.
 
     Raises:
         InputError: The base cannot be read, has no attention or is of another corpus, or an option
@@ -54,23 +54,23 @@ class FromBase(AttentionTask):
         vectors: VectorsChanges | None = None,
         inherited: dict[str, Any] | None = None,
     ) -> None:
-        super(AttentionTask, self).__init__()  # the model is built from what the base says
+        super(AttentionTask, self).__init__()  # `_build` needs the options of the base
         self.save_hyperparameters()
         self._changes = {"optimizer": optimizer, "loss": loss, "vectors": vectors}
-        self.reference = self._refer("base", base)
-        self._frozen: FrozenBase | None = None
+        self.reference = self._load_frozen("base", base)
+        self._frozen: Reference | None = None
         options = self.reference.identity.options
         self.hparams["problem"] = options["problem"]
-        found = problem_class(options["problem"])(spec).difference(options["spec"])
-        if found is not None:
-            raise InputError(f"the base {base} {found}: give the `data` of its fit.yaml.")
-        self.net = completed(options["problem"], options["net"])
+        difference = problem_class(options["problem"])(spec).difference(options["spec"])
+        if difference is not None:
+            raise InputError(f"the base {base} {difference}: give the `data` of its fit.yaml.")
+        self.net = with_defaults(options["problem"], options["net"])
 
     @classmethod
     @override
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
-        known = (arguments.get("inherited") or {}).get("base")
-        identity = BaseSpec.from_dict(known) if known else FrozenBase(arguments["base"]).identity
+        inherited = (arguments.get("inherited") or {}).get("base")
+        identity = Identity.of(inherited) if inherited else Reference(arguments["base"]).identity
         return problem_class(identity.options["problem"]).monitor
 
     @override
@@ -81,7 +81,7 @@ class FromBase(AttentionTask):
                 reference.require_corpus(self.trainer.datamodule)  # type: ignore[attr-defined]
         super().setup(stage)
 
-    # Outputs that are not kept yet are evaluated before any rank waits for another in a collective.
+    # Missing outputs are computed here, before any rank is inside a collective.
     @override
     def on_fit_start(self) -> None:
         super().on_fit_start()
@@ -99,12 +99,12 @@ class FromBase(AttentionTask):
     def _build(
         self, net: Mapping[str, Any], guided: bool = False, **defaults: Mapping[str, Any]
     ) -> None:
-        """Build a network, to be trained as the base was but for the changes that are asked for.
+        """Build a network that is trained like the base, except for the requested changes.
 
         Args:
-            net: Its options.
-            guided: Whether its last attention is given.
-            defaults: Options of a group that are not the base's, by group.
+            net: Options of the network.
+            guided: Whether a guide supplies its last attention.
+            defaults: By group, options that replace the base's.
         """
         options = self.reference.identity.options
         groups = {
@@ -114,19 +114,19 @@ class FromBase(AttentionTask):
         self._assemble(options["problem"], self.hparams["spec"], net, guided, **groups)
         decay, parts = groups["optimizer"].get("weight_decay"), dict(self.model.named_children())
         if isinstance(decay, dict) and "weight_decay" not in (self._changes["optimizer"] or {}):
-            kept = {part: value for part, value in decay.items() if part in parts}
-            self.hparams["optimizer"]["weight_decay"] = kept
+            decay = {part: value for part, value in decay.items() if part in parts}
+            self.hparams["optimizer"]["weight_decay"] = decay
 
-    def _refer(self, role: str, path: str) -> FrozenBase:
-        """A frozen model by its checkpoint or, where that was read before, by what was kept."""
-        held = self.hparams["inherited"] or {}
-        reference = FrozenBase(path, BaseSpec.from_dict(held[role]) if role in held else None)
-        self.hparams["inherited"] = held | {role: asdict(reference.identity)}
-        self.settled = {"inherited": self.hparams["inherited"]}
+    def _load_frozen(self, role: str, path: str) -> Reference:
+        """A frozen model, identified by its checkpoint or by `inherited` if that has its role."""
+        inherited = self.hparams["inherited"] or {}
+        reference = Reference(path, Identity.of(inherited[role]) if role in inherited else None)
+        self.hparams["inherited"] = inherited | {role: asdict(reference.identity)}
+        self.resolved_args = {"inherited": self.hparams["inherited"]}
         return reference
 
-    def _outputs(self, split: str | None = None) -> CachedOutputs:
-        """What the frozen model says of a split, by default of the one that is running."""
+    def _outputs(self, split: str | None = None) -> OutputStore:
+        """The frozen model's outputs for a split, by default the running one."""
         assert self._frozen is not None
         return self._frozen.outputs(
             self.trainer.datamodule,  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""How a model is trained: the papers' optimisers and schedules, the loss, and word vectors."""
+"""Training options: the papers' optimisers and schedules, the loss, and word vectors."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ class Optimizer:
 
     Args:
         name: The optimiser.
-        learning_rate: Its learning rate; with `warmup_steps` the factor of the schedule.
-        plateau_factor: Multiply the learning rate by this after each epoch whose validation
-            accuracy is no new best (Serrano & Smith); null: keep it.
-        warmup_steps: Let the learning rate rise for so many steps and fall with the root of their
-            number then (Vaswani et al., 2017; Yang 500, with a factor of 0.2); null: keep it.
+        learning_rate: Learning rate; with `warmup_steps` the factor of the schedule.
+        plateau_factor: Factor of the learning rate after each epoch without a new best validation
+            accuracy (Serrano & Smith); null: constant.
+        warmup_steps: Number of steps in which the learning rate rises linearly, to fall with the
+            inverse square root of the step afterwards (Vaswani et al., 2017; Yang 500, with a factor
+            of 0.2); null: constant.
         weight_decay: L2 penalty, one for all or by part of the network: embedding, encoder,
             attention, decoder; in a hierarchical one embedding, word_encoder, word_attention,
             sentence_encoder, sentence_attention, decoder; in a tagger embedding, features,
-            projection, recurrent, layers, norm, attention, decoder. A part left out has none.
+            projection, recurrent, layers, norm, attention, decoder. The default of a part is 0.
         betas: Decay rates of Adam's and AdamW's running means.
         amsgrad: The AMSGrad variant of Adam and AdamW.
         fused: The fused implementation of Adam and AdamW.
@@ -53,7 +54,7 @@ class Optimizer:
         """One optimiser with a parameter group per part of the model.
 
         Raises:
-            InputError: `weight_decay` names a part that the model lacks.
+            InputError: `weight_decay` names a part that the model does not have.
         """
         parts = {n: p for n, p in model.named_children() if not isinstance(p, nn.Dropout)}
         decay = self.weight_decay
@@ -85,10 +86,10 @@ class Optimizer:
 
         Args:
             model: The model.
-            size: Size D of its states, which `warmup_steps` scales by; None: it has none.
+            size: Size D of its states, which scales the schedule of `warmup_steps`; None: unknown.
 
         Raises:
-            InputError: An option is out of range, or both schedules are asked for.
+            InputError: An option is out of range, or both schedules are given.
         """
         optimizer, factor, warmup = self.build(model), self.plateau_factor, self.warmup_steps
         if factor is not None and warmup is not None:
@@ -114,12 +115,12 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Loss:
-    """How the losses of a batch become one.
+    """Reduction and class weights of the loss.
 
     Args:
         reduction: `mean` over the instances of the batch of all devices, or `sum`, as Jain &
             Wallace.
-        class_weights: `balanced` weighs each class by n / (C n_c) on the training split.
+        class_weights: `balanced` weights each class by n / (C n_c) on the training split.
     """
 
     reduction: Literal["sum", "mean"] = "mean"
@@ -128,15 +129,15 @@ class Loss:
 
 @dataclass(frozen=True)
 class Vectors:
-    """Word vectors to start from, and whether word embeddings are trained.
+    """Initial word vectors, and whether word embeddings are trained.
 
     Args:
         path: A word2vec, fastText (.vec) or GloVe file of vectors of the embedding's size, or
-            `corpus` to train them with word2vec on the corpus's own training and validation texts,
-            by Serrano & Smith's settings (`Word2VecSettings`); null: none.
-        normalize: Bring vectors to L2 norm 1 first, as Serrano & Smith.
-        unknown: Embedding of words that have no vector.
-        freeze: Keep the words' embeddings as they start, with vectors or without.
+            `corpus` to train them with word2vec on the corpus's training and validation texts, by
+            Serrano & Smith's settings (`Word2VecSettings`); null: none.
+        normalize: Scale vectors to L2 norm 1 first, as Serrano & Smith.
+        unknown: Embedding of words without a vector.
+        freeze: Do not train word embeddings, with vectors or without.
     """
 
     path: str | None = None
@@ -145,7 +146,7 @@ class Vectors:
     freeze: bool = False
 
 
-# What a variant changes of its base's options: some of them, each with its type.
+# Partial options, by which a variant changes those of its base.
 if TYPE_CHECKING:
     OptimizerChanges = dict[str, Any]
     LossChanges = dict[str, Any]
@@ -158,7 +159,7 @@ else:
 GROUPS: dict[str, Any] = {"optimizer": Optimizer, "loss": Loss, "vectors": Vectors}
 
 
-# What gives the weights (C,) of the classes from how often each of them occurs in training.
+# From the counts of the classes in training to their weights (C,).
 CLASS_WEIGHTS: dict[str, Callable[[Sequence[int]], Tensor] | None] = {
     "none": None,
     "balanced": lambda counts: torch.tensor(sum(counts)) / (len(counts) * torch.tensor(counts)),

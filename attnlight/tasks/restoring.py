@@ -1,4 +1,4 @@
-"""What a checkpoint must agree on with the task that takes it over."""
+"""Check that a checkpoint matches the task that restores it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ def require_same(task: AttentionTask, checkpoint: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another vocabulary, corpus, problem or network.
 
     Raises:
-        InputError: It is of another.
+        InputError: The checkpoint does not match.
     """
-    held, hparams = checkpoint[CHECKPOINT_KEY], checkpoint["hyper_parameters"]
-    if task.raw.tokenizer not in (None, held["tokenizer"]):
+    stored, hparams = checkpoint[CHECKPOINT_KEY], checkpoint["hyper_parameters"]
+    if task.raw.tokenizer not in (None, stored["tokenizer"]):
         raise InputError(
             "the checkpoint was trained with another vocabulary than that of the corpus in `data`: "
             "give the `data` of its own fit.yaml."
         )
-    if (found := task.problem.difference(hparams["spec"])) is not None:
-        raise InputError(f"the checkpoint {found}: give the `data` of its own fit.yaml.")
-    own = {"problem": task.hparams["problem"]} | task.hparams["net"]
-    there = {"problem": hparams["problem"]} | hparams["net"]
-    for name, value in own.items():
-        # An option that came later is not in the checkpoint; its shapes are checked on loading.
-        if there.get(name, value) != value:
+    if (difference := task.problem.difference(hparams["spec"])) is not None:
+        raise InputError(f"the checkpoint {difference}: give the `data` of its own fit.yaml.")
+    options = {"problem": hparams["problem"]} | hparams["net"]
+    expected = {"problem": task.hparams["problem"]} | task.hparams["net"]
+    for name, value in expected.items():
+        # Older checkpoints lack newer options; loading compares the shapes of parameters.
+        if options.get(name, value) != value:
             raise InputError(
-                f"the checkpoint has {name} {there[name]}, the configuration {value}: give the "
+                f"the checkpoint has {name} {options[name]}, the configuration {value}: give the "
                 "`model` of its own fit.yaml."
             )

@@ -1,4 +1,4 @@
-"""What a task keeps of its corpus to encode raw text from a checkpoint alone."""
+"""Encode raw text from a checkpoint alone, as the training corpus was encoded."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class RawText:
-    """How raw text becomes a batch, as the training corpus did; a checkpoint holds the fields.
+    """Encodes raw text like the training corpus; checkpoints store its fields.
 
     Attributes:
         tokenizer: The tokenizer as JSON text; None before training.
         classes: Names of the classes.
         corpus: Fingerprint of the training corpus.
-        sentences: How the training corpus split texts into sentences (`SentenceRules.identity`),
-            and whether its batches keep them apart (`nested`); None where it did not split them.
-        features: What tokens have beside the word, as `TokenFeatures.as_dict` gives it; None where
-            they have nothing.
+        sentences: The rules by which the training corpus split texts into sentences
+            (`SentenceRules.identity`), and whether its batches have a dimension of sentences
+            (`nested`); None if it did not split texts.
+        features: Features of tokens beside the word as plain values, see `TokenFeatures`; None: no
+            features.
     """
 
     tokenizer: str | None = None
@@ -42,7 +43,7 @@ class RawText:
 
     @classmethod
     def of_corpus(cls, datamodule: Any) -> Self:  # noqa: ANN401
-        """That of a datamodule."""
+        """The encoder of a datamodule's texts."""
         rules: SentenceRules | None = getattr(datamodule, "sentence_rules", None)
         features: TokenFeatures | None = getattr(datamodule, "token_features", None)
         return cls(
@@ -70,19 +71,19 @@ class RawText:
         """Split and tokenise raw texts as the corpus's test split was.
 
         Args:
-            texts: B texts; an empty one becomes one unknown token. Where tokens have features they
-                stand between white space.
-            pos: Part-of-speech tags of the tokens of each, where they are a feature.
+            texts: B texts; an empty one becomes one unknown token. If tokens have features, texts are
+                split at white space.
+            pos: Part-of-speech tags of each text's tokens, if they are a feature.
 
         Raises:
-            InputError: The model reads part-of-speech tags, and `pos` does not hold one per token.
+            InputError: The model uses part-of-speech tags, and `pos` does not have one per token.
         """
         if self.sentences is None:
             batch = collate_ids(encode_texts(self.parsed_tokenizer, texts)[0])
         else:
-            rules = SentenceRules.from_identity(self.sentences)
-            found = encode_sentences(self.parsed_tokenizer, texts, rules)
-            batch = collate_ids(found.ids, found.sizes if self.sentences["nested"] else None)
+            rules = SentenceRules.of(self.sentences)
+            encoded = encode_sentences(self.parsed_tokenizer, texts, rules)
+            batch = collate_ids(encoded.ids, encoded.sizes if self.sentences["nested"] else None)
         if self.features is not None:
             features = TokenFeatures.from_dict(self.features)
             batch.extras = {name: torch.zeros_like(batch.tokens) for name in features.rules.columns}

@@ -1,4 +1,4 @@
-"""The two plainest variants of a trained model: uniform attention, and another seed."""
+"""The two simplest variants of a trained model: uniform attention, and another seed."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from attnlight.tasks.from_base import FromBase
 
 
 class UniformVariant(FromBase):
-    """The base's network with attention fixed to uniform over what it may reach.
+    """The base's network with uniform attention over the items of each row.
 
-    Is attention needed at all, or is that of one head? Wiegreffe & Pinter (2019), 3.1. Attention that
-    is uniform has no parameters. In a hierarchical model that over words is uniform too, in a tagger
-    that of all layers.
+    Is attention, or one of its heads, necessary at all? Wiegreffe & Pinter (2019), 3.1. Uniform
+    attention has no parameters. In a hierarchical model the attention over words is uniform too, in
+    a tagger that of all layers.
 
     Args:
-        spec: What a model must know of its corpus; the command line takes it from there.
+        spec: Description of the corpus; the command line supplies it.
         base: Checkpoint of the base model, or the folder of its run.
-        head: The head of a tagger's last layer that is uniform, from 0, while all others are
-            learned; null: all of them.
-        options: What differs from the base's training, see `FromBase`.
+        head: The only uniform head of a tagger's last layer, from 0; null: all heads.
+        options: Options that differ from the base's training, see `FromBase`.
     """
 
     def __init__(
@@ -37,13 +36,13 @@ class UniformVariant(FromBase):
 class SeedVariant(FromBase):
     """The base's model, trained from another seed: `--seed_everything` gives it.
 
-    How much does attention vary where nothing but chance differs? Wiegreffe & Pinter (2019), 3.2.
-    Heads have no order: `BaseDivergence` matches them first.
+    How much does attention vary between seeds? Wiegreffe & Pinter (2019), 3.2. Heads have no order:
+    `BaseDivergence` matches them first.
 
     Args:
-        spec: What a model must know of its corpus; the command line takes it from there.
+        spec: Description of the corpus; the command line supplies it.
         base: Checkpoint of the base model, or the folder of its run.
-        options: What differs from the base's training, see `FromBase`.
+        options: Options that differ from the base's training, see `FromBase`.
     """
 
     def __init__(self, spec: dict[str, Any], base: str, **options: Any) -> None:  # noqa: ANN401

@@ -79,7 +79,7 @@ class TestNotFinite:
     ) -> None:
         tests = (Predictions(figures=False), AttentionPermutation(5, figures=False))
         expected = (
-            "test: not measured, for their logits or attention are not finite: 7 instances "
+            "test: not measured, because their logits or attention are not finite: 7 instances "
             "(dataset index 3, 4, 5, 6, 7, ...)."
         )
         for _ in range(2):
@@ -158,7 +158,7 @@ class WithoutOutput(OutsideTask):
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        (WithoutItems, r"that of WithoutItems gives weights of shape \(4, 2, 0\), over no items"),
+        (WithoutItems, r"that of WithoutItems has weights of shape \(4, 2, 0\), over no items"),
         (WithoutOutput, "with an AttentionOutput; those of WithoutOutput do not"),
     ],
 )

@@ -215,7 +215,7 @@ class TestFile:
     ) -> None:
         path, words, matrix = written
         read = read_vectors(path, {word: number for number, word in enumerate(words)})
-        assert read.found.all()
+        assert read.covered.all()
         np.testing.assert_array_equal(read.matrix.numpy(), matrix)
 
     def test_is_read_by_gensim(self, written: tuple[Path, list[str], NDArray[np.float32]]) -> None:

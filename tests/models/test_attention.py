@@ -138,5 +138,5 @@ def test_queries_are_given_where_expected_and_only_there(name: str) -> None:
 
 
 def test_dot_refuses_queries_of_another_size() -> None:
-    with pytest.raises(InputError, match="states of size 4 has queries of 3"):
+    with pytest.raises(InputError, match=r"states of size 4 needs .* query_size is 3"):
         DotAttention(4, query_size=3)

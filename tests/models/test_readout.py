@@ -169,7 +169,7 @@ def test_columns_of_rows_of_like_length(
         return {"moved": readout.erase()[..., 0].masked_fill(~readout.output.mask, 0.0).sum(-1)}
 
     whole, asked = (readout.columns(measure, measure) for readout in both)
-    monkeypatch.setattr("attnlight.models.readout.base._FEW", 0)
+    monkeypatch.setattr("attnlight.models.readout.base._UNSPLIT_ROWS", 0)
     monkeypatch.setattr("attnlight.models.readout.base._ROWS", 7)
     parts = both[0].columns(measure, measure)
     heads = both[0].output.weights.shape[1]

@@ -210,5 +210,5 @@ def test_options_out_of_range(options: dict[str, Any], said: str) -> None:
 def test_nested_texts_are_refused() -> None:
     batch = copy.copy(sentences())
     batch.tokens = batch.tokens.unsqueeze(1)
-    with pytest.raises(InputError, match="reads sentences by themselves"):
+    with pytest.raises(InputError, match="reads single sentences"):
         tagger()(batch)

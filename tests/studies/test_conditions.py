@@ -89,7 +89,7 @@ class TestConditions:
         lab.calls()
         other = CONDITIONS["conditions"] | {"text": {"options": {"data": {"pos": False}}}}
         assert lab.run(CONDITIONS | {"conditions": other}) == 2
-        assert "tiny-text holds another study" in capsys.readouterr().err
+        assert "tiny-text contains another study" in capsys.readouterr().err
         assert lab.calls() == []
 
 

@@ -181,5 +181,5 @@ def test_records_of_other_tokens(lab: Lab) -> None:
     assert lab.run(TAGGER) == 0
     folder, run = lab.state(TAGGER), lab.runs(TAGGER)["uniform-s0"]
     write_records((folder.path / run.name) / "records/test", "marked", js=0.1)
-    with pytest.raises(InputError, match="holds other rows than the records beside it"):
+    with pytest.raises(InputError, match="has other rows than the records beside it"):
         read_instances(folder, run, "test")

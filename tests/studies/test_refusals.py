@@ -44,7 +44,7 @@ def test_negative_lambda_and_missing_experiment(
 ) -> None:
     told = {"lambdas": {"kl": [-1]}, "seeds": [0]}
     assert "lambdas: kl is [-1]" in refused(lab, capsys, adversaries=told)
-    assert "nowhere.yaml, which is no file" in refused(lab, capsys, experiment="nowhere.yaml")
+    assert "nowhere.yaml, which is not a file" in refused(lab, capsys, experiment="nowhere.yaml")
 
 
 class TestPlan:
@@ -88,7 +88,7 @@ class TestFolderOfAnotherStudy:
         assert lab.run(PAIR) == 0
         capsys.readouterr()
         epochs = {"trainer": {"max_epochs": 1}}
-        assert "holds another study" in refused(lab, capsys, options=epochs)
+        assert "contains another study" in refused(lab, capsys, options=epochs)
         said = refused(lab, capsys, "--dry-run", base={"seeds": [1]}, uniform=None)
         assert "no run is the same" in said
         assert lab.run(PAIR | {"options": epochs}, "--name=other") == 0

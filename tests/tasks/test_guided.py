@@ -167,7 +167,7 @@ class TestGuides:
         running(task, scene.corpus)
         weights = own.model.eval()(batch).weights
         torch.testing.assert_close(task.model(batch).weights, weights, atol=2e-6, rtol=0)
-        assert set(task.settled["inherited"]) == {"base", "guide"}
+        assert set(task.resolved_args["inherited"]) == {"base", "guide"}
 
 
 @TOKENS

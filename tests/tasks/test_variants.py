@@ -261,7 +261,7 @@ def test_checkpoint_loads_when_the_base_is_gone(
     loaded = type(task).load_from_checkpoint(saved)
     assert loaded.reference.identity.fingerprint == fingerprint
     assert loaded.hparams == task.hparams
-    assert loaded.settled["inherited"]["base"]["fingerprint"] == fingerprint
+    assert loaded.resolved_args["inherited"]["base"]["fingerprint"] == fingerprint
     for name, values in task.model.state_dict().items():
         assert torch.equal(loaded.model.state_dict()[name], values)
     texts, pos = ["the cat sat"], [["DT", "NN", "VB"]]
@@ -335,8 +335,8 @@ class TestRefusal:
         """What a `fit.yaml` knows of its base does not silently outvote a base given beside it."""
         known = make("seed", scene, base)
         other = scene.base(tmp_path, "other", seed=1)
-        task = make("uniform", scene, other, inherited=known.settled["inherited"])
-        with pytest.raises(InputError, match=r"other\.ckpt has been replaced"):
+        task = make("uniform", scene, other, inherited=known.resolved_args["inherited"])
+        with pytest.raises(InputError, match=r"other\.ckpt holds another model"):
             trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=scene.corpus)
 
     @BOTH

@@ -55,7 +55,7 @@ def given(data: PlantedEvidence) -> WordVectors:
 def test_corpus_gives_vectors_of_its_own_text(data: PlantedEvidence) -> None:
     vectors = given(data)
     weight, drawn = started(data, vectors="corpus"), started(data)
-    known = vectors.found
+    known = vectors.covered
     assert 0 < int(known.sum()) < len(known) - 4, "some words are too rare"
     assert torch.equal(weight[known], vectors.matrix[known])
     assert torch.equal(weight[~known], drawn[~known])
@@ -66,7 +66,7 @@ def test_corpus_gives_vectors_of_its_own_text(data: PlantedEvidence) -> None:
 def test_vectors_are_normalised_before_use(data: PlantedEvidence) -> None:
     vectors = given(data)
     weight = started(data, vectors="corpus", normalize_vectors=True, unknown_vectors="zero")
-    known = vectors.found
+    known = vectors.covered
     norms = weight.double().norm(dim=-1)
     torch.testing.assert_close(norms, known.double(), atol=1e-6, rtol=0)
     directions = vectors.matrix[known] / vectors.matrix[known].square().sum(-1, True).sqrt()

@@ -1,4 +1,4 @@
-"""From attention to logits: what tests ask of a batch and its model."""
+"""Readouts: from attention to logits, and the quantities that tests compute from them."""
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.models.readout.base import SCORES, Gradient, Readout
@@ -8,11 +8,11 @@ __all__ = ["SCORES", "Gradient", "OpaqueReadout", "Readout", "readout_of"]
 
 
 def readout_of(batch: TextBatch, output: AttentionOutput, model: AttentionModel) -> Readout:
-    """The readout of a batch: affine where its output has item logits, else opaque.
+    """The readout of a batch: affine if its output has item logits, else opaque.
 
     Args:
         batch: The texts.
-        output: What the model says of them.
+        output: The model's output for them.
         model: The model.
     """
     kind = OpaqueReadout if output.item_logits is None else Readout

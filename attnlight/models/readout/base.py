@@ -1,4 +1,4 @@
-"""What tests ask of the readout of a batch; where it is affine in attention all is algebra."""
+"""The affine readout of a batch, from which tests compute their quantities by algebra."""
 
 from __future__ import annotations
 
@@ -29,26 +29,24 @@ from attnlight.functional.readout.heads import flatten_heads, flatten_item_logit
 SCORES = ("attention", "gradient", "gradient_x_attention")
 Gradient = Literal["signed", "absolute"]
 Columns = Callable[["Readout"], Mapping[str, Tensor]]
-# Rows of like length that are measured together; so few rows, as classifiers have, are not worth
-# taking apart.
-_ROWS, _FEW = 512, 128
+# Rows of similar length that are measured together, and the largest batch that is not split.
+_ROWS, _UNSPLIT_ROWS = 512, 128
 
 
 class Readout:
     """From attention over R rows, H heads and N items to logits of C classes.
 
-    Here logits are the sum of weights times item logits, so that every answer is algebra without
-    the model. `OpaqueReadout` is for models whose readout is not affine in attention.
+    Logits are the sum of weights times item logits, so that the model is not called.
+    `OpaqueReadout` is for models whose readout is not affine in attention.
 
     Attributes:
         batch: The texts.
-        output: What the model said of them.
+        output: The model's output for them.
         model: The model.
-        empty: Logits where no attention is left, (C,) or (R, C); by default the bias.
+        empty: Logits of an empty context, (C,) or (R, C); by default the bias.
         items: Item logits (R, H, N, C); an opaque readout has none.
-        lengths: Items of each row, (R,).
-        by_programs: Whether `worst_case` solves linear programs, which take milliseconds for each
-            row.
+        lengths: Number of items of each row, (R,).
+        by_programs: Whether `worst_case` solves linear programs, which take milliseconds per row.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class Readout:
 
     @cached_property
     def logits(self) -> Tensor:
-        """Logits of the model's own attention, (R, C) float64."""
+        """Logits of the original attention, (R, C) float64."""
         if self.output.item_logits is None:
             return self.output.logits.double()
         return renormalize(self._terms.sum(2, keepdim=True), self.output.bias).squeeze(1)
@@ -90,11 +88,11 @@ class Readout:
         return read(attentions.double(), self.items.double())
 
     def permute(self, draws: int, head_draws: int, seed: int) -> tuple[Tensor, Iterable[Tensor]]:
-        """Logits under random shuffles of the attention, the same for all rows of a text.
+        """Logits under random permutations of the attention, the same for all rows of a text.
 
         Returns:
-            (R, draws, C) with all heads shuffled alike and, of several heads, (R, head_draws, C)
-            with each of them shuffled alone, in the dtype of the model.
+            (R, draws, C) with one permutation for all heads and, for several heads, (R, head_draws,
+            C) with each head permuted alone, in the dtype of the model.
         """
         weights, items = self.output.weights, self.items
         texts = self.output.rows * self.output.rows.new_tensor([1, 0])
@@ -102,57 +100,57 @@ class Readout:
         if weights.shape[1] == 1:
             return permuted_logits(weights, items, *drawn), ()
         parts = permuted_logits(weights, items, *drawn, by_head=True)
-        own = (weights.unsqueeze(-2) @ items).squeeze(-2)  # (R, H, C)
-        others = (own.sum(1, keepdim=True) - own).unsqueeze(2)
+        original = (weights.unsqueeze(-2) @ items).squeeze(-2)  # (R, H, C)
+        others = (original.sum(1, keepdim=True) - original).unsqueeze(2)
         return parts.sum(1), (parts[:, :, :head_draws] + others).unbind(1)
 
     def erase(self) -> Tensor:
-        """Logits after erasing each item alone, (R, N, C) float64; off the mask meaningless."""
-        return erase_each_from_terms(self._terms, self.empty, self.output.mask)
+        """Logits after erasing each item alone, (R, N, C) float64; arbitrary off the mask."""
+        return each_erased(self._terms, self.empty, self.output.mask)
 
     def first_flips(self, orders: Tensor) -> Tensor:
         """Items of orders (R, K, N) erased when the decision first changes, (R, K); -1 if never."""
         return first_flip(self.output.weights, self.items, self.empty, self.output.mask, orders)
 
     def minimal_flips(self) -> tuple[Tensor, Tensor] | None:
-        """Size (R,), -1 if none, and members (R, N) of the smallest flip set; None if unknown."""
+        """Size (R,), -1 if none, and members (R, N) of the smallest flip set; None if opaque."""
         if self.output.item_logits is None:
             return None
         return minimal_flip_set(self.output.weights, self.items, self.empty, self.output.mask)
 
     def gradient(self) -> Tensor:
-        """Gradient of the winning class's probability by the weights, (R, H, N) float64."""
+        """Gradient of the predicted class's probability by the weights, (R, H, N) float64."""
         output = self.output
         return weight_gradient(output.weights, self.items, output.bias, output.mask)
 
     def rankings(self, gradient: Gradient) -> Tensor:
         """Orders by each of `SCORES`, (R, 3, N); with several heads by the scores' means."""
-        slope = self.gradient()
-        slope = slope.abs() if gradient == "absolute" else slope
-        product = (slope * self.head_weights).mean(1)
-        scores = torch.stack([self.weights, slope.mean(1), product], dim=1)
+        gradients = self.gradient()
+        gradients = gradients.abs() if gradient == "absolute" else gradients
+        product = (gradients * self.head_weights).mean(1)
+        scores = torch.stack([self.weights, gradients.mean(1), product], dim=1)
         masks = self.output.mask.repeat_interleave(len(SCORES), dim=0)
         return ranking(scores.flatten(0, 1), masks).view(scores.shape)
 
     def worst_case(
-        self, epsilon: float, found: Tensor | None = None, programs: bool = True
+        self, epsilon: float, candidates: Tensor | None = None, programs: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention of the largest JS that moves the prediction by at most epsilon, head by head.
+        """Attention of maximum JS that moves the prediction by at most epsilon, head by head.
 
         Args:
             epsilon: Largest total variation distance between the predictions.
-            found: Attention (R, H, N) that was found otherwise, such as by `search`.
-            programs: Solve linear programs, where `by_programs`.
+            candidates: Attention (R, H, N) to consider too, such as the result of `search`.
+            programs: Solve linear programs, if `by_programs`.
 
         Returns:
-            Adversaries (R, H, N), their JS in nats (R, H), and what no JS exceeds, (R, H), NaN
-            where that is unknown; float64.
+            Worst-case attention (R, H, N), its JS in nats (R, H), and an upper bound of the JS
+            (R, H), NaN where unknown; float64.
         """
-        given = self.output.weights, self.items, self.output.mask
-        return worst_case_attention(*given, epsilon, found, programs)
+        weights, mask = self.output.weights, self.output.mask
+        return worst_case_attention(weights, self.items, mask, epsilon, candidates, programs)
 
     def worst_case_curve(self, epsilons: Sequence[float]) -> Tensor | None:
-        """JS (R, K) of the worst case at each tolerance; None where it is not known exactly."""
+        """JS (R, K) of the worst case at each tolerance; None if there is no exact solution."""
         weights, items = self.output.weights, self.output.item_logits
         if items is None or items.shape[1] > 1 or items.shape[-1] > 2:
             return None
@@ -160,9 +158,9 @@ class Readout:
         return worst_case_js(weights[:, 0], items[:, 0], self.output.mask, grid)
 
     def search(self, epsilon: float, **options: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401
-        """Adversaries (R, H, N) and JS (R, H) of `search_adversary`, with its options."""
-        # Under inference mode the output's own tensors could be in no graph. An RNN of a readout
-        # has a backward pass in evaluation mode without cuDNN alone.
+        """Attention (R, H, N) and JS (R, H) of `search_adversary`, with its options."""
+        # Tensors made under inference mode cannot be in a graph: clone them. cuDNN's RNNs have no
+        # backward pass in evaluation mode.
         with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
             output = self.output.apply(torch.clone)
             items = output.item_logits
@@ -172,21 +170,21 @@ class Readout:
             )
 
     def undefined(self, fewest: int) -> Tensor:
-        """Rows (R,) with fewer items than `fewest`, or weights or logits that are no numbers."""
-        held = [self.logits, self.output.logits, self.weights.sum(-1, keepdim=True)]
-        return (self.lengths < fewest) | ~torch.cat(held, dim=-1).isfinite().all(-1)
+        """Rows (R,) with fewer items than `fewest`, or weights or logits that are not finite."""
+        values = [self.logits, self.output.logits, self.weights.sum(-1, keepdim=True)]
+        return (self.lengths < fewest) | ~torch.cat(values, dim=-1).isfinite().all(-1)
 
     def by_head(self) -> Readout:
-        """Each head by itself, the others held: R H rows of one head, those of a row together.
+        """Each head alone, the others fixed: R H rows of one head, the heads of a row adjacent.
 
-        It is for candidates, erasing and gradients; `permute`, `worst_case` and `search` are of
-        each head by themselves.
+        For candidates, erasure and gradients; `permute`, `worst_case` and `search` treat each head
+        alone themselves.
         """
-        own, reach = flatten_heads(self.output.weights, self.output.mask)
-        items = flatten_item_logits(own, self.items, reach)
+        weights, reach = own_attention(self.output.weights, self.output.mask)
+        items = own_items(weights, self.items, reach)
         logits = (self.head_weights.unsqueeze(-2) @ self.items.double()).squeeze(-2)  # (R, H, C)
-        share = self.empty.double().expand(len(logits), -1).unsqueeze(1) / logits.shape[1]
-        empty = (logits.sum(1, keepdim=True) - logits + share).flatten(0, 1)
+        head_bias = self.empty.double().expand(len(logits), -1).unsqueeze(1) / logits.shape[1]
+        empty = (logits.sum(1, keepdim=True) - logits + head_bias).flatten(0, 1)
         output = self._rows_of_heads(items.unsqueeze(1), empty)
         return Readout(self.batch, output, self.model)
 
@@ -198,7 +196,7 @@ class Readout:
         return type(self)(self.batch.select(texts), output, self.model, empty)
 
     def blocks(self, weights: int) -> Iterator[Readout]:
-        """Readouts of rows that follow each other, of so many weights (rows x heads x items)."""
+        """Readouts of consecutive rows, each of at most `weights` weights (rows x heads x items)."""
         size = max(1, weights // max(1, self.output.weights[:1].numel()))
         if len(self.lengths) <= size:
             yield self
@@ -207,22 +205,22 @@ class Readout:
         for start in range(0, len(places), size):
             yield self.select((places >= start) & (places < start + size))
 
-    def columns(self, whole: Columns, alone: Columns) -> dict[str, Tensor]:
-        """Columns (R,) and, of several heads, `<column>_by_head` (R, H).
+    def columns(self, measure: Columns, measure_heads: Columns) -> dict[str, Tensor]:
+        """Columns (R,) and, for several heads, `<column>_by_head` (R, H).
 
-        Rows of like length are measured together.
+        Rows of similar length are measured together.
 
         Args:
-            whole: From the readout of some rows to their columns (r,).
-            alone: The same from these rows' heads by themselves, as `by_head` gives them.
+            measure: From the readout of some rows to their columns (r,).
+            measure_heads: The same for the readout of these rows' single heads, see `by_head`.
         """
         parts: list[Readout] = [self]
         order, output = None, self.output
-        if output.item_logits is not None and len(self.lengths) > _FEW:
+        if output.item_logits is not None and len(self.lengths) > _UNSPLIT_ROWS:
             ends = last_places(output.mask) + 1
             order, parts = ends.argsort(stable=True), []
             for rows in torch.split(order, _ROWS):
-                # Without the padding that longer rows ask for.
+                # Without the padding that longer rows need.
                 items = int(ends[rows].max().clamp(min=1))
                 trimmed = replace(
                     output,
@@ -232,20 +230,20 @@ class Readout:
                 ).select(slice(None), rows)
                 empty = self.empty if self.empty.ndim == 1 else self.empty[rows]
                 parts.append(Readout(self.batch, trimmed, self.model, empty))
-        found = []
+        measured = []
         for part in parts:
-            columns, heads = dict(whole(part)), part.output.weights.shape[1]
+            columns, heads = dict(measure(part)), part.output.weights.shape[1]
             if heads > 1:
-                by_head = alone(part.by_head()).items()
+                by_head = measure_heads(part.by_head()).items()
                 columns |= {f"{name}_by_head": values.view(-1, heads) for name, values in by_head}
-            found.append(columns)
+            measured.append(columns)
         if order is None:
-            return found[0]
-        back = order.argsort()
-        return {name: torch.cat([part[name] for part in found])[back] for name in found[0]}
+            return measured[0]
+        inverse = order.argsort()
+        return {name: torch.cat([part[name] for part in measured])[inverse] for name in measured[0]}
 
     def _rows_of_heads(self, item_logits: Tensor | None, empty: Tensor) -> AttentionOutput:
-        """An output whose R H rows are the heads of this one's, given what is of each."""
+        """An output whose R H rows are the heads of this output's rows, given their item logits."""
         output, heads = self.output, self.output.weights.shape[1]
         each = partial(torch.repeat_interleave, repeats=heads, dim=0)
         return replace(

@@ -1,4 +1,4 @@
-"""Readouts that are not affine in attention: the model reads each candidate attention."""
+"""Readouts that are not affine in attention: the model evaluates each candidate attention."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from attnlight.models.readout.base import Readout
 
 
 class OpaqueReadout(Readout):
-    """Logits are what the model's `readout` says: each answer is candidate attentions to read."""
+    """Logits come from the model's `readout`, which evaluates candidate attentions."""
 
-    # Of what `by_head` gives: the readout whose heads are rows here, and attentions (R, K, N) of
-    # these to logits (R, K, C).
-    _whole: OpaqueReadout | None = None
-    _alone: Callable[[Tensor], Tensor] | None = None
-    _slope: Tensor | None = None
+    # Set by `by_head`: the readout whose heads are the rows of this one, and the function from
+    # attentions (R, K, N) of these rows to logits (R, K, C).
+    _all_heads: OpaqueReadout | None = None
+    _read_head: Callable[[Tensor], Tensor] | None = None
+    _gradient: Tensor | None = None
 
     @override
     def candidates(self, attentions: Tensor) -> Tensor:
-        if self._alone is not None:
-            return self._alone(attentions.squeeze(1))
+        if self._read_head is not None:
+            return self._read_head(attentions.squeeze(1))
         return self.model.readout(self.output, attentions.to(self.output.weights.dtype)).double()
 
     @override
@@ -41,12 +41,12 @@ class OpaqueReadout(Readout):
         texts = output.rows * output.rows.new_tensor([1, 0])
         shuffled = permuted_weights(output.weights, output.mask, texts, draws, seed)
         each = torch.eye(heads if heads > 1 else 0, dtype=torch.bool, device=shuffled.device)
-        own, first = output.weights.unsqueeze(2), shuffled[:, :, :head_draws]
-        alone = (
-            self.model.readout(output, torch.where(head[:, None, None], first, own))
+        original, first = output.weights.unsqueeze(2), shuffled[:, :, :head_draws]
+        head_logits = (
+            self.model.readout(output, torch.where(head[:, None, None], first, original))
             for head in each
         )
-        return self.model.readout(output, shuffled), alone
+        return self.model.readout(output, shuffled), head_logits
 
     @override
     def erase(self) -> Tensor:
@@ -64,44 +64,44 @@ class OpaqueReadout(Readout):
 
     @override
     def gradient(self) -> Tensor:
-        if self._slope is None and self._whole is not None:
-            self._slope = self._whole.gradient().flatten(0, 1).unsqueeze(1)
-        elif self._slope is None:
+        if self._gradient is None and self._all_heads is not None:
+            self._gradient = self._all_heads.gradient().flatten(0, 1).unsqueeze(1)
+        elif self._gradient is None:
             # As in `search`.
             with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
                 output = self.output.apply(torch.clone)
-                self._slope = readout_gradient(
+                self._gradient = readout_gradient(
                     partial(self.model.readout, output), output.weights, output.mask
                 )
-        return self._slope
+        return self._gradient
 
     @override
     def worst_case(
-        self, epsilon: float, found: Tensor | None = None, programs: bool = True
+        self, epsilon: float, candidates: Tensor | None = None, programs: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
         output, source = self.output, partial(self.model.readout, self.output)
-        adversary, js = opaque_adversary(
-            output.weights, source, output.mask, epsilon, found, self._part
+        adversary, js = blackbox_adversary(
+            output.weights, source, output.mask, epsilon, candidates, self._readout_of
         )
         return adversary, js, torch.full_like(js, torch.nan)
 
     @override
     def by_head(self) -> OpaqueReadout:
         source, weights = partial(self.model.readout, self.output), self.output.weights
-        alone = head_readout(source, weights)
-        empty = alone(torch.zeros_like(weights).flatten(0, 1).unsqueeze(1)).squeeze(1)
+        read_head = head_readout(source, weights)
+        empty = read_head(torch.zeros_like(weights).flatten(0, 1).unsqueeze(1)).squeeze(1)
         heads = OpaqueReadout(self.batch, self._rows_of_heads(None, empty), self.model)
-        heads._whole, heads._alone = self, alone
-        heads._candidates = CandidateReadout(source, weights, self._part, by_head=True)
+        heads._all_heads, heads._read_head = self, read_head
+        heads._candidates = Candidates(source, weights, self._readout_of, by_head=True)
         return heads
 
-    def _part(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
-        """The readout of rows (r,) long alone, of which tests ask more than of others."""
+    def _readout_of(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
+        """The model's readout of rows (r,) long alone, for tests that evaluate some rows again."""
         texts = torch.isin(self.batch.index, self.output.rows[rows, 0])
         return partial(self.model.readout, replace(self.output, layers=None).select(texts, rows))
 
     @cached_property
-    def _candidates(self) -> CandidateReadout:
-        """Reads attentions (E, H, N) of rows (E,)."""
+    def _candidates(self) -> Candidates:
+        """Evaluates attentions (E, H, N) of rows (E,)."""
         source = partial(self.model.readout, self.output)
-        return CandidateReadout(source, self.output.weights, self._part)
+        return Candidates(source, self.output.weights, self._readout_of)
