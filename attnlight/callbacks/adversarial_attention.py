@@ -131,7 +131,7 @@ class AdversarialAttention(InterpretabilityTest):
             "worst": "each head alone; exact for two classes and item logits, else a lower bound",
             "upper": "exact for two classes, an upper bound for more, null without item logits",
             "joint": "all heads together, a lower bound",
-            # Candidates and measured rows with more than two classes and item logits.
+            # CandidateReadout and measured rows with more than two classes and item logits.
             "several_classes": {
                 "candidates": [name for name, use in zip(candidates, used, strict=True) if use],
                 "texts": None,
@@ -188,8 +188,8 @@ class AdversarialAttention(InterpretabilityTest):
         programs = self.program_instances != 0
         adversary, worst_js, upper_js = readout.worst_case(self.epsilon, candidates, programs)
         # The maximum that any attention can have; undefined for a single item.
-        original, reach = own_attention(output.weights, output.mask)
-        maximum = largest_js(original, reach).reshape(worst_js.shape)
+        original, reach = flatten_heads(output.weights, output.mask)
+        maximum = max_js(original, reach).reshape(worst_js.shape)
         maximum = maximum.masked_fill((readout.lengths < 2)[:, None], torch.nan)
         by_head = {
             "worst_js": worst_js,
@@ -243,7 +243,7 @@ class AdversarialAttention(InterpretabilityTest):
 
 def _head_tvd(readout: Readout, attention: Tensor) -> Tensor:
     """TVD (R, H) of the predictions when attention (R, H, N) replaces one head at a time."""
-    original, _ = own_attention(readout.output.weights, readout.output.mask)
+    original, _ = flatten_heads(readout.output.weights, readout.output.mask)
     pairs = torch.stack([attention.flatten(0, 1), original], dim=1).unsqueeze(1)
     after, before = readout.by_head().candidates(pairs).softmax(-1).unbind(1)
     return total_variation(after, before).reshape(attention.shape[:2])

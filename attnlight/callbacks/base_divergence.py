@@ -84,12 +84,12 @@ class BaseDivergence(InterpretabilityTest):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         reference = getattr(pl_module, "reference", None)
-        if self.base is None and not isinstance(reference, Reference):
+        if self.base is None and not isinstance(reference, FrozenBase):
             raise InputError(
                 f"{self.name} compares with a base model, and {type(pl_module).__name__} is no "
                 "variant of one: give its checkpoint as `base`."
             )
-        self._reference = reference if self.base is None else Reference(self.base)
+        self._reference = reference if self.base is None else FrozenBase(self.base)
         assert self._reference is not None
         self._reference.require_corpus(trainer.datamodule)  # type: ignore[attr-defined]
         self.metadata = {
@@ -109,7 +109,7 @@ class BaseDivergence(InterpretabilityTest):
         probabilities = output.logits.double().softmax(dim=-1)
         columns = {
             "attention_js": divergence.mean(dim=-1),
-            "attention_js_share": js_share(weights, base_weights, output.mask),
+            "attention_js_share": normalized_js(weights, base_weights, output.mask),
             "prediction_tvd": total_variation(probabilities, base_logits.softmax(dim=-1)),
             "base_max_attention": base_weights.amax(dim=-1).mean(dim=-1),
             "base_prediction": base_logits.argmax(dim=-1),
@@ -125,7 +125,9 @@ class BaseDivergence(InterpretabilityTest):
         mean = js_divergence(weights.mean(dim=1), base_weights.mean(dim=1))
         return columns | {"attention_js_heads": divergence, "attention_js_mean": mean}
 
-    def _base_outputs(self, outputs: OutputStore, output: AttentionOutput) -> tuple[Tensor, Tensor]:
+    def _base_outputs(
+        self, outputs: CachedOutputs, output: AttentionOutput
+    ) -> tuple[Tensor, Tensor]:
         """Attention (R, H, N) and logits (R, C) of the base for the rows of an output, float64."""
         weights, logits = (values.double() for values in outputs.read(output.rows, output.mask))
         if weights.shape != output.weights.shape or logits.shape != output.logits.shape:
@@ -157,7 +159,7 @@ class BaseDivergence(InterpretabilityTest):
             texts, model = corpus.dataset(_MATCHED_ON), cast("AttentionModel", module.model)
             place = trainer.global_rank, trainer.world_size
             divergences = torch.zeros(heads, heads, dtype=torch.double, device=device)
-            with reading(_MATCHED_ON):
+            with using_split(_MATCHED_ON):
                 for positions in OnceSampler(texts.lengths, _TEXTS, *place, pairs=_PAIRS):
                     output = model(texts[positions].to(device))
                     base, _ = self._base_outputs(outputs, output)

@@ -161,7 +161,7 @@ class RecordingCallback(Callback):
 
 def corpus_suffix(trainer: pl.Trainer) -> str:
     """Suffix of the names of records: `-<corpus>` if the model was trained on another, else ""."""
-    name: str | None = getattr(getattr(trainer, "datamodule", None), "known_as", None)
+    name: str | None = getattr(getattr(trainer, "datamodule", None), "recorded_as", None)
     return "" if name is None else f"-{name}"
 
 

@@ -17,7 +17,7 @@ from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
 from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
-from attnlight.foreign import require_known
+from attnlight.foreign import require_trusted_classes
 from attnlight.models.build import CUSTOM, attends, build_model, model_options
 
 _MODEL = "model."
@@ -100,10 +100,10 @@ def read_base(path: str | Path) -> BaseModel:
     except RuntimeError as error:
         raise InputError(f"the weights in {path} do not match its hyperparameters.") from error
     model.eval().requires_grad_(False)
-    vocabulary = text_digest(held["tokenizer"])
-    hashed = model_options(*made_of)
+    vocabulary = text_digest(metadata["tokenizer"])
+    hashed = model_options(*architecture)
     if CUSTOM not in options["net"] and "freeze" in options["vectors"]:
-        # Once an option of the network: fingerprints, by which outputs are kept, are of it too.
+        # Formerly an option of the network, so existing fingerprints include it.
         hashed["freeze_embeddings"] = options["vectors"]["freeze"]
     fingerprint = _fingerprint(hashed, vocabulary, state)
     identity = BaseSpec(

@@ -28,7 +28,7 @@ def recorded(
     `fit` records the validation split, unless an instance is a part of a text: several rows per text
     and epoch would take too much space.
     """
-    validation: dict[Stage, tuple[Path, ...]] = {"val": study.tests} if study.target else {}
+    validation: dict[Stage, tuple[Path, ...]] = {"val": study.tests} if study.setup.target else {}
     if run.base is None:
         return validation | {"test": (*study.tests, *study.base.tests)}, (PREDICTIONS,)
     return validation | {"test": study.tests}, (PREDICTIONS, DIVERGENCE)
@@ -41,7 +41,9 @@ def fit_command(
 
     `mode` are options for an existing run, such as `--ckpt_path last` or `--overwrite`.
     """
-    checkpoint = "" if study.foreign else BEST  # custom classes need the folder with its fit.yaml
+    checkpoint = (
+        "" if study.setup.foreign else BEST
+    )  # custom classes need the folder with its fit.yaml
     model: dict[str, object] = {
         "base": run.base and folder / run.base / checkpoint,
         "guide": run.guide,
@@ -75,7 +77,8 @@ def fit_command(
 def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[list[str]]:
     """The arguments of `attnlight` that evaluate a trained run: `validate` if needed, and `test`."""
     run_folder, (splits, names) = folder / run.name, recorded(study, run)
-    shared: dict[str, bool] = {"figures": False} if study.target else {}  # the study draws them
+    # The study draws the figures of a tagger.
+    shared: dict[str, bool] = {"figures": False} if study.setup.target else {}
     options = {PREDICTIONS: shared, DIVERGENCE: shared and shared | {"rankings": True}}
     attached = [{"class_path": CALLBACKS[name], "init_args": options[name]} for name in names]
     return [

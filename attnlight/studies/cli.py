@@ -13,7 +13,7 @@ from attnlight.studies.estimate import estimate
 from attnlight.studies.job import study_folders
 from attnlight.studies.plan import ROLES, PlannedRun
 from attnlight.studies.process_executor import ProcessExecutor
-from attnlight.studies.run_study import minutes, run_study, selected_runs
+from attnlight.studies.run_study import run_study, selected_runs
 from attnlight.studies.slurm_executor import SlurmExecutor, slurm_parameters
 from attnlight.studies.state import StudyFolder
 
@@ -83,13 +83,7 @@ def main(argv: list[str]) -> int:
         expected = "a letter and then letters, digits, and any of _.+-"
         raise InputError(f"{name!r} is no name of a study: give one in --name, {expected}.")
     shard = int(part[1]), int(part[2])
-    if options.dry_run:
-        folders = study_folders(options.file, options.root, name)
-        print(
-            "\n\n".join(_table(folder, selected_runs(folder, roles, shard)) for folder in folders)
-        )
-        return 0
-    if options.slurm:
+    if options.slurm and not options.dry_run:
         place = options.root / name / "slurm"
         executor: Executor = SlurmExecutor(place, **slurm_parameters(options.slurm))
     else:
@@ -97,7 +91,9 @@ def main(argv: list[str]) -> int:
     try:
         if options.dry_run:
             folders = study_folders(options.file, options.root, name)
-            tables = [_table(folder, asked(folder, roles, shard), executor) for folder in folders]
+            tables = [
+                _table(folder, selected_runs(folder, roles, shard), executor) for folder in folders
+            ]
             print("\n\n".join(tables))
             return 0
         outcomes = run_study(

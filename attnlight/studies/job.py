@@ -156,7 +156,7 @@ def perform(job: Job) -> None:
             finally:
                 if commands:
                     folder.write_note(run, state, time.monotonic() - began)
-            if state == "finished":  # large, and no longer needed
+            if state == "finished":  # with the optimizer's state, and no longer needed
                 (folder.path / run.name / "last.ckpt").unlink(missing_ok=True)
     except InputError as error:
         sys.exit(f"attnlight: {error}")

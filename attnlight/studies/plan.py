@@ -90,7 +90,7 @@ def _guided(study: Study, others: Sequence[PlannedRun]) -> Iterator[PlannedRun]:
         if context == "query_key" and guide in _WITHOUT_PRIOR:
             continue
         name = f"guide-{guide}-s{seed}" if context == "full" else f"guide-{guide}-{context}-s{seed}"
-        tagger_context = context if study.target else None
+        tagger_context = context if study.setup.target else None
         # The variant of the same seed, or else the first.
         guide_run = by_seed.get(seed, others[0].name) if guide == "other" else None
         base = f"base-s{study.base.seeds[0]}"
@@ -108,7 +108,9 @@ def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
     tests, base_tests = (
         [read_yaml(path) for path in paths] for paths in (study.tests, study.base.tests)
     )
-    shared, hashes = [read_yaml(study.trainer), study.content, tests], {}
+    trainer = json.dumps(read_yaml(study.trainer), default=str)
+    trainer = json.loads(trainer, object_hook=_without_later)
+    shared, hashes = [trainer, study.setup.content, tests], {}
     for run in runs:
         options: dict[str, Any] = asdict(run) | {"needs": None}
         options["told_by"] = options.pop("guide_run")  # its name in existing plans
@@ -117,3 +119,10 @@ def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
         text = json.dumps(content, sort_keys=True, default=str)
         hashes[run.name] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return hashes
+
+
+def _without_later(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a callback as digested by studies that began when `best.ckpt` was complete."""
+    if options.get("filename") == "best":
+        return {name: value for name, value in options.items() if name != "save_weights_only"}
+    return options

@@ -102,7 +102,6 @@ class Experiment:
     """What a study must know of its experiment.
 
     Attributes:
-        condition: Name of the condition; None if the file has none.
         content: Content of the experiment file, with the files that it names as `model` and `data`
             inserted.
         corpus: Name of the corpus: the stem of its file, or else its class.
@@ -125,8 +124,8 @@ class Study(StudyFile):
     """A study file, or one of its conditions; options of a group begin with those of all runs.
 
     Attributes:
-        condition: Name of the condition; None where the file has none.
-        setup: What is known of `experiment`.
+        condition: Name of the condition; None if the file has none.
+        setup: The content of `experiment` and what follows from it.
     """
 
     condition: str | None
@@ -174,14 +173,14 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
             settings[key] = replace(group, options=options)
     bases = file.adversaries.bases or file.base.seeds[:1]
     settings["adversaries"] = replace(settings["adversaries"], bases=bases)
-    experiment = read_experiment(file.experiment, settings["base"].options)
-    study = Study(**settings, condition=name, **experiment)
+    setup = read_experiment(file.experiment, settings["base"].options)
+    study = Study(**settings, condition=name, setup=setup)
     _require_possible(study, f"{path}: conditions: {name}" if name else f"{path}", bool(grid))
     return study
 
 
-def read_experiment(path: Path, options: Options = ()) -> dict[str, Any]:
-    """Attributes of a `Study` from its experiment and the options of its bases.
+def read_experiment(path: Path, options: Options = ()) -> Experiment:
+    """An experiment, with the options of a study's bases added.
 
     Raises:
         InputError: A file is missing or not YAML, or no corpus is named.
@@ -206,18 +205,14 @@ def read_experiment(path: Path, options: Options = ()) -> dict[str, Any]:
         option = r"^--data\.(?:init_args\.)?target=(.*)"
         overrides = re.findall(option, "\n".join(options), re.MULTILINE)
         target = str([corpus.get("target", "tokens"), *overrides][-1])
-    return {
-        "content": content,
-        "corpus": named.rpartition(".")[2] if content["data"] is data else Path(named).stem,
-        "problem": problem,
-        "foreign": bool(foreign_names(model)),
-        "target": target,
-    }
+    name = named.rpartition(".")[2] if content["data"] is data else Path(named).stem
+    return Experiment(content, name, problem, bool(foreign_names(model)), target)
 
 
 def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
     """Refuse a study with impossible runs; `place` locates its description for messages."""
-    grid, bases, guides, target = study.adversaries, study.base.seeds, study.guides, study.target
+    grid, bases, guides = study.adversaries, study.base.seeds, study.guides
+    target = study.setup.target
     lambdas, first, compat = grid.lambdas, (*bases, 0)[0], COMPAT in grid.lambdas
     selectable = any(lambdas.get(grid.term, ())) and grid.seeds.get(grid.term)
     tokens = f"is for models that classify tokens; that of {study.experiment} classifies texts"

@@ -95,7 +95,7 @@ def _read_list(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
     paths = tuple(Path(os.path.normpath(path)) for path in found)
     for path in paths:
         if not path.is_file():
-            raise InputError(f"{place} names {path}, which is not a file{nearest_file(path)}.")
+            raise InputError(f"{place} names {path}, which is not a file{suggest_file(path)}.")
     return paths[0] if kind is Path else paths
 
 

@@ -244,7 +244,7 @@ class AttentionTask(pl.LightningModule):
         """
         checkpoint = read_checkpoint(checkpoint_path, map_location)
         arguments = checkpoint["hyper_parameters"] | options
-        require_known(checkpoint_path, arguments, options)
+        require_trusted_classes(checkpoint_path, arguments, options)
         names: set[str] = set()
         for kind in cls.__mro__:
             constructor = getfullargspec(kind)

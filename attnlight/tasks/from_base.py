@@ -33,7 +33,7 @@ class FromBase(AttentionTask):
         optimizer: Options of the optimiser that differ from the base's.
         loss: Options of the loss that differ from the base's.
         vectors: Options of the word vectors that differ from the base's.
-        inherited: Identity of the base; null: read it from its checkpoint.
+        inherited: BaseSpec of the base; null: read it from its checkpoint.
 
     Attributes:
         reference: The base, with its outputs for the corpus's texts.
@@ -58,7 +58,7 @@ class FromBase(AttentionTask):
         self.save_hyperparameters()
         self._changes = {"optimizer": optimizer, "loss": loss, "vectors": vectors}
         self.reference = self._load_frozen("base", base)
-        self._frozen: Reference | None = None
+        self._frozen: FrozenBase | None = None
         options = self.reference.identity.options
         self.hparams["problem"] = options["problem"]
         difference = problem_class(options["problem"])(spec).difference(options["spec"])
@@ -70,7 +70,9 @@ class FromBase(AttentionTask):
     @override
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
         inherited = (arguments.get("inherited") or {}).get("base")
-        identity = Identity.of(inherited) if inherited else Reference(arguments["base"]).identity
+        identity = (
+            BaseSpec.from_dict(inherited) if inherited else FrozenBase(arguments["base"]).identity
+        )
         return problem_class(identity.options["problem"]).monitor
 
     @override
@@ -117,15 +119,17 @@ class FromBase(AttentionTask):
             decay = {part: value for part, value in decay.items() if part in parts}
             self.hparams["optimizer"]["weight_decay"] = decay
 
-    def _load_frozen(self, role: str, path: str) -> Reference:
+    def _load_frozen(self, role: str, path: str) -> FrozenBase:
         """A frozen model, identified by its checkpoint or by `inherited` if that has its role."""
         inherited = self.hparams["inherited"] or {}
-        reference = Reference(path, Identity.of(inherited[role]) if role in inherited else None)
+        reference = FrozenBase(
+            path, BaseSpec.from_dict(inherited[role]) if role in inherited else None
+        )
         self.hparams["inherited"] = inherited | {role: asdict(reference.identity)}
         self.resolved_args = {"inherited": self.hparams["inherited"]}
         return reference
 
-    def _outputs(self, split: str | None = None) -> OutputStore:
+    def _outputs(self, split: str | None = None) -> CachedOutputs:
         """The frozen model's outputs for a split, by default the running one."""
         assert self._frozen is not None
         return self._frozen.outputs(

@@ -81,7 +81,7 @@ class RawText:
         if self.sentences is None:
             batch = collate_ids(encode_texts(self.parsed_tokenizer, texts)[0])
         else:
-            rules = SentenceRules.of(self.sentences)
+            rules = SentenceRules.from_identity(self.sentences)
             encoded = encode_sentences(self.parsed_tokenizer, texts, rules)
             batch = collate_ids(encoded.ids, encoded.sizes if self.sentences["nested"] else None)
         if self.features is not None:

@@ -106,7 +106,7 @@ class Readout:
 
     def erase(self) -> Tensor:
         """Logits after erasing each item alone, (R, N, C) float64; arbitrary off the mask."""
-        return each_erased(self._terms, self.empty, self.output.mask)
+        return erase_each_from_terms(self._terms, self.empty, self.output.mask)
 
     def first_flips(self, orders: Tensor) -> Tensor:
         """Items of orders (R, K, N) erased when the decision first changes, (R, K); -1 if never."""
@@ -180,8 +180,8 @@ class Readout:
         For candidates, erasure and gradients; `permute`, `worst_case` and `search` treat each head
         alone themselves.
         """
-        weights, reach = own_attention(self.output.weights, self.output.mask)
-        items = own_items(weights, self.items, reach)
+        weights, reach = flatten_heads(self.output.weights, self.output.mask)
+        items = flatten_item_logits(weights, self.items, reach)
         logits = (self.head_weights.unsqueeze(-2) @ self.items.double()).squeeze(-2)  # (R, H, C)
         head_bias = self.empty.double().expand(len(logits), -1).unsqueeze(1) / logits.shape[1]
         empty = (logits.sum(1, keepdim=True) - logits + head_bias).flatten(0, 1)

@@ -80,7 +80,7 @@ class OpaqueReadout(Readout):
         self, epsilon: float, candidates: Tensor | None = None, programs: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
         output, source = self.output, partial(self.model.readout, self.output)
-        adversary, js = blackbox_adversary(
+        adversary, js = opaque_adversary(
             output.weights, source, output.mask, epsilon, candidates, self._readout_of
         )
         return adversary, js, torch.full_like(js, torch.nan)
@@ -92,7 +92,7 @@ class OpaqueReadout(Readout):
         empty = read_head(torch.zeros_like(weights).flatten(0, 1).unsqueeze(1)).squeeze(1)
         heads = OpaqueReadout(self.batch, self._rows_of_heads(None, empty), self.model)
         heads._all_heads, heads._read_head = self, read_head
-        heads._candidates = Candidates(source, weights, self._readout_of, by_head=True)
+        heads._candidates = CandidateReadout(source, weights, self._readout_of, by_head=True)
         return heads
 
     def _readout_of(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
@@ -101,7 +101,7 @@ class OpaqueReadout(Readout):
         return partial(self.model.readout, replace(self.output, layers=None).select(texts, rows))
 
     @cached_property
-    def _candidates(self) -> Candidates:
+    def _candidates(self) -> CandidateReadout:
         """Evaluates attentions (E, H, N) of rows (E,)."""
         source = partial(self.model.readout, self.output)
-        return Candidates(source, self.output.weights, self._readout_of)
+        return CandidateReadout(source, self.output.weights, self._readout_of)
