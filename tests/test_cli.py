@@ -243,7 +243,8 @@ def test_bare_verb_prints_its_usage(
     verb: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([verb]) == 2
-    assert capsys.readouterr().err.startswith(f"usage: attnlight {verb} -c ")
+    what = "NAME" if verb == "fit" else "RUN"
+    assert capsys.readouterr().err.startswith(f"usage: attnlight {verb} {what} ")
     assert not list(here.iterdir())
 
 
