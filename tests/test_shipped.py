@@ -10,6 +10,7 @@ from attnlight.__main__ import main
 from attnlight.composition import compose
 from attnlight.errors import InputError
 from attnlight.shipped import CONFIGS, find_config, shipped_configs
+from attnlight.studies.estimate import Estimate
 from attnlight.studies.plan import digests, plan
 from attnlight.studies.spec import Study, read_studies
 
@@ -108,9 +109,9 @@ class TestStudyFile:
         write(tmp_path / "mine.yaml", **EXPERIMENT)
         (study,) = read_studies(write(tmp_path / "s.yaml", **(STUDY | {"experiment": "mine.yaml"})))
         (shipped,) = read_studies(write(tmp_path / "t.yaml", **STUDY))
-        assert study.corpus == shipped.corpus == "planted"
-        assert study.content["model"] == shipped.content["model"]
-        assert study.content["data"] == shipped.content["data"]
+        assert study.setup.corpus == shipped.setup.corpus == "planted"
+        assert study.setup.content["model"] == shipped.setup.content["model"]
+        assert study.setup.content["data"] == shipped.setup.content["data"]
 
     @pytest.mark.parametrize(
         ("key", "value", "hint"),
@@ -130,6 +131,7 @@ class TestStudyFile:
     ) -> None:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "planted").mkdir()
+        monkeypatch.setattr("attnlight.studies.cli.estimate", lambda *_: Estimate({}))
         assert main(["study", "planted", "--dry-run"]) == 0
         short = capsys.readouterr().out
         assert main(["study", str(CONFIGS / "studies/planted.yaml"), "--dry-run"]) == 0

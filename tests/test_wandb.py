@@ -70,7 +70,7 @@ def config(path: Path) -> dict[str, Any]:
 def test_curves_images_and_configuration_reach_wandb(tmp_path: Path) -> None:
     command = ["fit", *OPTIONS, f"--root={tmp_path}", "--experiment=e"]
     printed = attnlight(*command, "--run=first", cwd=tmp_path, WANDB_MODE="", WANDB_API_KEY="")
-    assert printed.count("kept offline") == 1
+    assert printed.count("this run is offline") == 1
     folder = tmp_path / "e/first"
     (path,) = folder.glob("wandb/offline-run-*/*.wandb")
     assert (folder / "wandb_id").read_text().strip() in path.name

@@ -37,7 +37,7 @@ LOOPS = [
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are treated as the many of a tagger's batch are."""
     monkeypatch.setattr("attnlight.models.readout.base._UNSPLIT_ROWS", 0)
-    monkeypatch.setattr("attnlight.functional.erasure.flips._FEW", 0)
+    monkeypatch.setattr("attnlight.functional.erasure.flips._UNSCREENED", 0)
 
 
 def columns_of(

@@ -201,7 +201,10 @@ class TestBatchTimer:
 
 
 @pytest.mark.slow
-def test_estimate_is_near_what_runs_take(tmp_path: Path, lab: Lab) -> None:
+def test_estimate_is_near_what_runs_take(
+    tmp_path: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATTNLIGHT_CACHE", str(tmp_path / "cache"))  # of no other test
     content = CONTENT | {
         "options": {
             "data": {"train_size": 1000, "validation_size": 200, "test_size": 200},

@@ -92,7 +92,7 @@ def test_mistake_is_told(lab: Lab, changes: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("a: [", "no readable YAML"), ("- a", "expected a mapping")]
+    ("text", "said"), [("a: [", "not readable YAML"), ("- a", "expected a mapping")]
 )
 def test_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "s.yaml").write_text(text)

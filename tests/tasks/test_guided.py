@@ -333,7 +333,7 @@ class TestRefusal:
     @pytest.mark.parametrize(
         ("scene", "told"),
         [
-            ("two", "has .* items, but the attention given"),
+            ("two", "has .* items, but its cached attention"),
             ("tokens", r"(has .* items, but|\(pos)"),
         ],
         indirect=["scene"],

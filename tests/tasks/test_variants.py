@@ -336,7 +336,7 @@ class TestRefusal:
         known = make("seed", scene, base)
         other = scene.base(tmp_path, "other", seed=1)
         task = make("uniform", scene, other, inherited=known.resolved_args["inherited"])
-        with pytest.raises(InputError, match=r"other\.ckpt holds another model"):
+        with pytest.raises(InputError, match=r"other\.ckpt has been replaced"):
             trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=scene.corpus)
 
     @BOTH
