@@ -337,7 +337,7 @@ class TestBadInput:
         more += ["--data.test_size=3001", "--trainer.logger=false", "--overwrite"]
         more += ["-c", f"{CONFIGS}/tests/predictions.yaml"]
         assert main(more) == 0  # the corpus is prepared, and a record is there
-        record = fitted / "records/test/predictions.parquet"
+        record = fitted / "records/test-PlantedEvidence/predictions.parquet"
         before = record.read_bytes()
         code = (
             "import resource, sys; from attnlight.__main__ import main\n"
