@@ -164,7 +164,7 @@ class PackedBiLSTM(Encoder):
     """
 
     def __init__(self, encoder: BiLSTM) -> None:
-        super().__init__(encoder.forwards.input_size, encoder.forwards.hidden_size)
+        super().__init__()
         self.output_size = encoder.output_size
         sizes = encoder.forwards.input_size, encoder.forwards.hidden_size
         network = nn.LSTM(*sizes, batch_first=True, bidirectional=True)
