@@ -14,7 +14,7 @@ class InputError(ValueError):
     """
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """The message of an error in one line, without its full stop."""
     return " ".join(str(error).split()).rstrip(".")
 

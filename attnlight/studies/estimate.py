@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
@@ -27,7 +26,7 @@ from attnlight.__main__ import main
 from attnlight.data.prepared import cache_root
 from attnlight.errors import InputError, one_line
 from attnlight.studies.argv import evaluation_commands, fit_command
-from attnlight.studies.job import print_to
+from attnlight.studies.job import become_attnlight, last_line, print_to
 from attnlight.studies.plan import ROLES, PlannedRun
 from attnlight.studies.run_study import minutes
 from attnlight.studies.spec import Study
@@ -162,11 +161,9 @@ def _time(
         status = executor.submit(_perform, command, log, dict(environment)).result()
         seconds += time.monotonic() - began
         if status:
-            printed = log.read_text(errors="replace") if log.is_file() else ""
-            lines = [line.strip() for line in printed.split("\n") if line.strip()]
             ended = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-            last = ended if status < 0 or not lines else lines[-1]
-            raise InputError(last.removeprefix("attnlight: "))
+            reason = ended if status < 0 else last_line(log) or ended
+            raise InputError(reason.removeprefix("attnlight: "))
         omitted = folder / run.name / _OMITTED
         seconds += float(omitted.read_text())
         omitted.unlink()
@@ -175,9 +172,7 @@ def _time(
 
 def _perform(command: list[str], log: Path, environment: Mapping[str, str]) -> None:
     """Run a command of `attnlight` in a process that does nothing else."""
-    os.environ.update(environment)
-    os.environ.pop("SLURM_NTASKS", None)  # as `job.perform` does, and for the same reasons
-    sys.modules["__main__"] = importlib.import_module("attnlight.__main__")
+    become_attnlight(environment)
     sys.argv[1:] = command
     print_to(log)
     sys.exit(main())

@@ -133,11 +133,7 @@ def perform(job: Job) -> None:
     """
     end_with_parent()
     os.chdir(job.directory)
-    os.environ.update(job.environment)
-    # In a SLURM allocation of several tasks Lightning would wait for processes started by srun.
-    os.environ.pop("SLURM_NTASKS", None)
-    # Lightning starts other ranks with the arguments of this process and the module of `__main__`.
-    sys.modules["__main__"] = importlib.import_module("attnlight.__main__")
+    become_attnlight(job.environment)
     root = Path(job.root)
     log = folder_of(root, job.name, job.condition) / f"logs/{job.run}.log"
     try:
@@ -160,6 +156,21 @@ def perform(job: Job) -> None:
                 (folder.path / run.name / "last.ckpt").unlink(missing_ok=True)
     except InputError as error:
         sys.exit(f"attnlight: {error}")
+
+
+def become_attnlight(environment: Mapping[str, str]) -> None:
+    """Prepare this process for commands of `attnlight`, with some more environment variables."""
+    os.environ.update(environment)
+    # In a SLURM allocation of several tasks Lightning would wait for processes started by srun.
+    os.environ.pop("SLURM_NTASKS", None)
+    # Lightning starts other ranks with the arguments of this process and the module of `__main__`.
+    sys.modules["__main__"] = importlib.import_module("attnlight.__main__")
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that is not blank; empty if there is none."""
+    output = log.read_bytes().decode("utf-8", "replace") if log.is_file() else ""
+    return ([line.strip() for line in output.split("\n") if line.strip()] or [""])[-1]
 
 
 def print_to(log: Path) -> None:

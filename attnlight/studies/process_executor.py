@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import connection, forkserver, get_context
@@ -61,7 +61,7 @@ class ProcessExecutor(ThreadPoolExecutor):
 
     def _run(self, fn: Callable[..., object], args: Any, kwargs: Any) -> int:  # noqa: ANN401
         environment = self._environments.get()
-        process = self._context.Process(target=_call, args=(environment, fn, *args), kwargs=kwargs)
+        process = self._context.Process(target=_call, args=(environment, fn, args, kwargs))
         try:
             with self._lock:
                 self._start(process)
@@ -116,10 +116,15 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _call(environment: Mapping[str, str], fn: Callable[..., object], *args: Any) -> None:  # noqa: ANN401
+def _call(
+    environment: Mapping[str, str],
+    fn: Callable[..., object],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
     """Call a function in this new process with the given environment."""
     end_with_parent()
     os.environ.clear()
     os.environ.update(environment)
     torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
-    fn(*args)
+    fn(*args, **kwargs)

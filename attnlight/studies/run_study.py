@@ -10,8 +10,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from attnlight.errors import one_line
 from attnlight.studies.collect import JSON, collect
-from attnlight.studies.job import Job, is_done, perform, study_folders
+from attnlight.studies.job import Job, is_done, last_line, perform, study_folders
 from attnlight.studies.plan import ROLES, PlannedRun, digests, shard_runs
 from attnlight.studies.process_executor import ProcessExecutor
 from attnlight.studies.state import StudyFolder, exclusive, join_plan
@@ -169,7 +170,7 @@ class _Schedule:
             self._report(run, f"finished in {minutes(self.folder.note(run).get('seconds', 0))}")
             return
         if error:
-            reason = f"its worker failed: {' '.join(str(error).split())}"
+            reason = f"its worker failed: {one_line(error)}"
         elif status == _LOST:
             reason = "its process was lost"
         elif status < 0:
@@ -177,11 +178,7 @@ class _Schedule:
         elif status == 0:
             reason = "its checkpoint is not readable, or records are missing"
         else:
-            output = log.read_bytes().decode("utf-8", "replace") if log.is_file() else ""
-            reason = (
-                [line.strip() for line in output.split("\n") if line.strip()]
-                or ["it printed nothing"]
-            )[-1]
+            reason = last_line(log) or "it printed nothing"
         if (status < 0 or status == _LOST) and run.name not in self._retried:
             self._retried.add(run.name)
             self._pending.insert(0, run)

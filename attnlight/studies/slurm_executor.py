@@ -16,7 +16,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from attnlight.errors import InputError, did_you_mean
+from attnlight.errors import InputError, did_you_mean, one_line
 from attnlight.files import named_errors
 
 _POLL = 1.0  # seconds in which calls are gathered into an array, and between polls of results
@@ -72,7 +72,7 @@ class SlurmExecutor(Executor):
             self._submitit = submitit.AutoExecutor(folder, cluster="slurm")
             self._submitit.update_parameters(**{"name": "attnlight"} | parameters)
         except (RuntimeError, AssertionError, NameError) as error:
-            raise InputError(f"--slurm: {' '.join(str(error).split())}.") from error
+            raise InputError(f"--slurm: {one_line(error)}.") from error
         self._submitted = SimpleQueue[tuple[Future[Any], Callable[[], Any]]]()
         self._jobs: dict[Future[Any], Any] = {}
         self._missing: dict[Future[Any], float] = {}  # the time when a job left SLURM's queue

@@ -54,6 +54,7 @@ def test_each_call_has_a_process_of_its_own(pair: ProcessExecutor, tmp_path: Pat
 
 def test_result_is_the_exit_status(pair: ProcessExecutor) -> None:
     assert pair.submit(os._exit, 3).result() == 3
+    assert pair.submit(int, "f", base=16).result() == 0, "keywords reach the call"
     assert pair.submit(int, "none").result() == 1, "an exception"
 
 
