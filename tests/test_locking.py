@@ -23,9 +23,8 @@ from pathlib import Path
 from attnlight.locking import sole_process
 
 with sole_process(Path(sys.argv[1])):
-    child = os.fork()  # as a worker that loads batches
-    if child:
-        print(child, flush=True)
+    if not os.fork():  # as a worker that loads batches, once it has closed the parent's locks
+        print(os.getpid(), flush=True)
     time.sleep(100)
 """
 
