@@ -11,6 +11,7 @@ from torch import Tensor
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
+NOT_ALLOWED = -1e4  # logit of a class that a text may not be answered with: finite, of probability 0
 MARKED = "marked"  # key of `TextBatch.extras`: tokens that are rows of a tagger, unless all are
 
 
@@ -43,6 +44,7 @@ class TextBatch(_Tensors):
         labels: Classes (B,), (B, N) for tagging, or None.
         query: Token ids of a question or hypothesis, (B, M), or None.
         query_mask: Tokens that the query encoder reads, (B, M), or None.
+        allowed_classes: Classes that each text may be answered with, (B, C) bool; None: all.
         extras: Columns aligned with the tokens, each of their shape: planted `evidence`,
             `impermissible`, `rationale` and the like; 0 on padding and boundary tokens. `marked` is
             1 on tokens that are rows of a tagger, which may include a boundary token.
@@ -54,6 +56,7 @@ class TextBatch(_Tensors):
     labels: Tensor | None = None
     query: Tensor | None = None
     query_mask: Tensor | None = None
+    allowed_classes: Tensor | None = None
     extras: dict[str, Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -99,7 +102,8 @@ class AttentionOutput(_Tensors):
         weights: Attention (R, H, N); each row sums to 1 and is exactly 0 off the mask.
         item_logits: Logits that each item would produce alone, with the bias divided evenly among
             heads, (R, H, N, C), may be an expanded view; None where the readout is not affine, and
-            during training, when they are not used.
+            during training, when they are not used. A class that is not allowed has the logit
+            `NOT_ALLOWED` in `logits` and `bias`, and divided evenly among heads here.
         bias: Logits of an empty context, (C,) or (R, C).
         mask: Items that attention may reach, (R, N) bool.
         states: The items' representations, (B, N, D).
