@@ -41,7 +41,7 @@ class TestDryRun:
         assert lines[1].split()[:3] == ["base-s0", "base", "missing"]
         assert all(line.endswith("  at most 1.8 min") for line in lines[1:13])
         # The base, ten runs by three, and the guide that all adversaries come before.
-        total = "one after the other: at most 22.0 min; 3 at a time: at most 11.0 min"
+        total = "one at a time: at most 22.0 min; 3 at a time: at most 11.0 min"
         assert lines[13] == f"12 runs of 12; {total}"
         assert lines[14].startswith("base, uniform, seed, guide, adversary: estimated from a few")
         roles = [line.rpartition(" ")[2] for line in printed.err.splitlines()]
@@ -71,7 +71,7 @@ class TestDryRun:
         assert lab.run(more, "--dry-run", "--only=uniform") == 0
         printed = capsys.readouterr()
         assert printed.err == "", "nothing is left to time"
-        assert printed.out.endswith("2 runs of 13; one after the other: 30 s\n")
+        assert printed.out.endswith("2 runs of 13; one at a time: 30 s\n")
 
     @pytest.mark.parametrize(
         ("failing", "roles"),
@@ -227,7 +227,7 @@ def test_estimate_is_near_what_runs_take(
     finally:
         executor.shutdown(cancel_futures=True)
     assert outcome.finished == [run.name for run in runs]
-    measured = sum(folder.note(run)["seconds"] for run in runs)
+    measured = sum(folder.job_result(run)["seconds"] for run in runs)
     total = sum(estimated.seconds[run.role] for run in runs)
     print(f"estimated {total:.0f} s, measured {measured:.0f} s")
     assert measured / 4 < total < measured * 4

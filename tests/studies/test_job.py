@@ -48,7 +48,7 @@ def test_commands_follow_each_other_until_one_fails(
     log = (lab.root / "tiny/logs/base-s0.log").read_text()
     assert log.startswith("$ attnlight fit -c")
     assert log.endswith("attnlight: a mistake.\n")
-    assert lab.state(TAGGER).note(lab.runs(TAGGER)["base-s0"])["state"] == "failed"
+    assert lab.state(TAGGER).job_result(lab.runs(TAGGER)["base-s0"])["state"] == "failed"
     monkeypatch.setattr(job, "main", fake.main)
     assert fake.Here().status(the_job(lab)) == 0
     assert lab.started() == [("validate", "base-s0"), ("test", "base-s0")], "it goes on"

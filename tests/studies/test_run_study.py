@@ -155,7 +155,7 @@ def test_interruption_cancels_what_waits(
 
     monkeypatch.setattr(cli, "ProcessExecutor", Interrupted)
     assert lab.run(WHOLE) == 130
-    assert "goes on where it was" in capsys.readouterr().out
+    assert "the same command continues the study" in capsys.readouterr().out
     assert len(futures) == 3
     assert shut == [True]
     assert lab.collected() == before, "what was there stays"
