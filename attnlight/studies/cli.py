@@ -1,4 +1,4 @@
-"""`attnlight study`: run a plan of runs and write a paper's tables."""
+"""`attnlight study`: train and test the runs of a study and write its tables and figures."""
 
 from __future__ import annotations
 

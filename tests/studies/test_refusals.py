@@ -10,9 +10,9 @@ import pytest
 
 from attnlight.errors import InputError
 from attnlight.studies.state import exclusive, join_plan, require_same_plan
-from tests.studies.conftest import CONTENT, Lab
+from tests.studies.conftest import MINIMAL, Lab
 
-PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
+PAIR: dict[str, Any] = MINIMAL | {"uniform": {"seeds": [0]}}
 
 
 def refused(lab: Lab, capsys: pytest.CaptureFixture[str], *options: str, **changes: Any) -> str:
@@ -135,9 +135,11 @@ def test_no_space_left(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     folder, uniform = lab.root / "tiny", lab.runs(PAIR)["uniform-s0"]
     assert "too large" in capsys.readouterr().err
     assert not (folder / "study.parquet").exists()
-    assert lab.state(PAIR).state(uniform) != "finished", "nothing half-written is taken for done"
+    assert lab.study_folder(PAIR).state(uniform) != "finished", (
+        "nothing half-written is taken for done"
+    )
     assert lab.run(PAIR) == 0
-    assert lab.state(PAIR).state(uniform) == "finished"
+    assert lab.study_folder(PAIR).state(uniform) == "finished"
 
 
 def test_unwritable_folder(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
