@@ -154,8 +154,8 @@ class Run:
     def placeholders(self, corpus: str | None = None, *, another_id: bool) -> dict[str, str]:
         """Values of `{run}`, `{experiment}`, `{name}` and `{wandb_id}` in a configuration.
 
-        `{run}` is the path of the run's folder, and `{name}` is its name, with that of the corpus if
-        given.
+        `{run}` is the path of the run's folder, and `{name}` is its name, with that of the corpus
+        if given.
 
         Args:
             corpus: Name of the corpus if the model was trained on another one; its curves then

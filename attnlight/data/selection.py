@@ -191,8 +191,8 @@ class Selection:
                 rows = choose(train.rows, round(fraction * len(train.rows)), self.seed)
             if split == "test" and not len(rows):
                 raise InputError(
-                    f"test_fraction: {fraction} cannot split any text off {train.name}: equal texts "
-                    "stay together, and each occurs too often or is the only one of its class"
+                    f"test_fraction: {fraction} cannot split any text off {train.name}: equal "
+                    "texts stay together, and each occurs too often or is the only one of its class"
                 )
             name = f"the {split} texts split off {train.name}"
             moved[split] = replace(train, name=name, dropped={})

@@ -54,8 +54,8 @@ class Run:
         records: Records outside fit, tests first, in order of stage and name.
         epoch_records: Records of validation epochs, by test and epoch.
         curves: The task's metrics on the validation split, by metric and epoch of fit.
-        test_metrics: The task's last metrics on the test split, by corpus and metric; "" is the corpus
-            of training. Metrics of the tests are read from records.
+        test_metrics: The task's last metrics on the test split, by corpus and metric; "" is the
+            corpus of training. Metrics of the tests are read from records.
     """
 
     folder: Path

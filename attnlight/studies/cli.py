@@ -25,10 +25,10 @@ are not repeated: after an interruption, the same command continues the study. E
 an ordinary run folder with its own fit.yaml."""
 EPILOG = """\
 On several machines, or in a SLURM array, with a ROOT that all of them share: start with `attnlight
-study FILE --only base`, continue with `attnlight study FILE --shard I/N` for each I from 1 to N, and
-finish with `attnlight study FILE`, which does the runs that waited for others and collects the
-results. Exit status: 0 all selected runs are finished, 1 a run failed, 2 the input is invalid, 3 runs
-wait for those of another shard or role."""
+study FILE --only base`, continue with `attnlight study FILE --shard I/N` for each I from 1 to N,
+and finish with `attnlight study FILE`, which does the runs that waited for others and collects the
+results. Exit status: 0 all selected runs are finished, 1 a run failed, 2 the input is invalid,
+3 runs wait for those of another shard or role."""
 
 
 def parser() -> VerbParser:

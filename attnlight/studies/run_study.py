@@ -205,9 +205,7 @@ class _Schedule:
             print(f"failed: {name}: {reason}")
         if outcome.waiting:
             names = ", ".join(outcome.waiting[:3]) + ", ..." * (len(outcome.waiting) > 3)
-            print(
-                f"{names} wait for runs of another shard or role: repeat this command after those have finished."
-            )
+            print(f"{names} wait for runs of another shard or role: run this again after those.")
         with exclusive(folder.path / ".lock-collect", leftovers="study.*"):
             if collect(folder):
                 from attnlight.report.study import write_study

@@ -121,8 +121,8 @@ class StudyFolder:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
             if read_metadata(path).get("checkpoint_hash") != digest:
                 raise InputError(
-                    f"{best} is not the checkpoint that was tested: it was damaged or replaced; delete "
-                    f"{best.parent}, and the same command trains it again."
+                    f"{best} is not the checkpoint that was tested: it was damaged or replaced; "
+                    f"delete {best.parent}, and the same command trains it again."
                 )
 
 

@@ -85,9 +85,9 @@ def random_texts(number: int, texts: int, tokens: int, words: int) -> TextBatch:
 def spread_out(model: FlatClassifier, batches: Sequence[TextBatch]) -> FlatClassifier:
     """The model with attention and predictions about as spread as after training.
 
-    Untrained attention is almost uniform and every decision is clear, which could make tests too easy
-    and differences too small to see. The last layers are therefore scaled, and the bias is moved: the
-    largest weight of a text is about 0.2, and each class has about half of the texts of the batches.
+    Untrained attention is almost uniform and every decision is clear, which could make tests too
+    easy and differences too small to see. The last layers are therefore scaled, and the bias is
+    moved: the largest weight of a text is about 0.2, and each class has about half of the texts.
     """
     model.attention.get_parameter("value.weight").mul_(_PEAKED)
     model.decoder.weight.mul_(_SPREAD)

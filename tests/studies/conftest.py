@@ -19,8 +19,8 @@ from attnlight.studies.state import StudyFolder
 from tests.commands import CONFIGS
 from tests.studies import fake
 
-# Contents of study files: a base only, classifiers of every role, taggers, and taggers of one marked
-# token of each sentence.
+# Contents of study files: a base only, classifiers of every role, taggers, and taggers of one
+# marked token of each sentence.
 MINIMAL: dict[str, Any] = {
     "trainer": str(CONFIGS / "trainer.yaml"),
     "experiment": str(CONFIGS / "experiments/planted_bilstm.yaml"),

@@ -186,7 +186,7 @@ class TestCustomProblem:
 
     @pytest.mark.parametrize("named", [True, False])
     def test_is_collected_by_text(self, lab: Lab, named: bool) -> None:
-        """Whether or not the experiment names the problem, as records show instances within texts."""
+        """Whether or not the experiment names the problem: records show instances within texts."""
         problem = "tests.tasks.sentences.Sentences"
         model = {"class_path": "attnlight.tasks.AttentionTask", "init_args": {"problem": problem}}
         model, data = model if named else {"class_path": "toy.Net"}, {"class_path": "toy.Reviews"}

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from attnlight.report.study.frame import Study
 
 MIN_MODELS = 5  # trained models on each side of a claim
-MIN_JS = 0.4  # mean JS on validation that the chosen adversary should reach (Wiegreffe & Pinter, section 4)
+# Mean JS on validation that the chosen adversary should reach (Wiegreffe & Pinter, section 4).
+MIN_JS = 0.4
 ABOVE, BELOW, NOT_SHOWN, TOO_FEW, NO_RUNS = "above", "below", "not shown", "too few", "no runs"
 # What the divergence of the best adversary is compared with, in its sentences.
 BASELINES = {SEEDS: "seed variance", IMITATION: "imitation alone"}
@@ -188,8 +189,8 @@ def _lost(comparisons: Sequence[Comparison]) -> Iterator[str]:
 def collapse_note(study: Study, base: str) -> str:
     """The criterion for a collapsed adversary of a base, or why it cannot be determined.
 
-    It lies between the loss at lambda 0 and that of a model which predicts class frequencies
-    (`ignorant` in `study.json`).
+    The threshold is the midpoint of the median loss at lambda 0 and the loss of predicting class
+    frequencies (`ignorant` in `study.json`).
     """
     base_row = study.runs.loc[base]
     if base_row["threshold_error"]:
@@ -211,7 +212,7 @@ def _collapsed(study: Study) -> Iterator[str]:
 
 
 def _ranked(estimates: Estimates, comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Tau of the attention rankings with the base's, and its change at the changepoint of the loss."""
+    """Tau of attention with the base's, and its change at the changepoint of the loss."""
     named = groups.named_groups(estimates.study)
     labels = {SEEDS: SEEDS, CONTROL: f"imitation ({CONTROL})", BEST: BEST}
     taus = {name: estimates.estimate(named[group], TAU) for group, name in labels.items()}
