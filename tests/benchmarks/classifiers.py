@@ -36,11 +36,11 @@ from tests.benchmarks.scene import (
     TOKENS,
     Scene,
     arguments,
-    attached,
+    configured_tests,
     corpus_of,
-    from_states,
-    of_like_length,
+    median_length_batch,
     random_texts,
+    recompute_item_logits,
     spread_out,
 )
 
@@ -104,7 +104,7 @@ def cheap_tests(
     repetitions: int = 7, warm_ups: int = 2, batches: int = 4, **sizes: int
 ) -> dict[str, Measurement]:
     """What the cheap tests measure over the forward pass that each batch takes before them."""
-    scene, tests = Scene.drawn(batches, **sizes), attached("cheap")
+    scene, tests = Scene.drawn(batches, **sizes), configured_tests("cheap")
     names = ["forward", *(type(test).__name__ for test in tests)]
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for number in range(warm_ups + repetitions):
@@ -154,7 +154,7 @@ def shuffling(repetitions: int = 7, batches: int = 4, **sizes: int) -> dict[str,
         "theirs": partial(theirs, "sum"),
         "scored": partial(theirs, "scored"),
         "product": partial(theirs, "product"),
-        "items": lambda: [from_states(model, output) for output in outputs],
+        "items": lambda: [recompute_item_logits(model, output) for output in outputs],
         "ours": ours,
     }
     seconds = interleave(ways, repetitions, calls={"ours": 3})
@@ -194,13 +194,13 @@ def erasing(repetitions: int = 7, batches: int = 4, **sizes: int) -> dict[str, M
         raise RuntimeError(f"of {len(equal)} texts only {int(equal.sum())} flip after as many")
     ways: dict[str, Callable[[], object]] = {
         "theirs": theirs,
-        "leaving": partial(each, partial(rivals.erased_until_flip, model, leaving=True)),
-        "items": lambda: [from_states(model, output) for output in outputs],
+        "drop_flipped": partial(each, partial(rivals.erased_until_flip, model, drop_flipped=True)),
+        "items": lambda: [recompute_item_logits(model, output) for output in outputs],
         "ours": partial(each, flipped_after),
     }
     seconds = interleave(ways, repetitions, calls={"ours": 20})
     details = scene.details(seconds) | {
-        "theirs, texts leaving once their decision has changed": _also(seconds, "leaving"),
+        "theirs, texts leaving once their decision has changed": _also(seconds, "drop_flipped"),
         "items erased when the decision changes, median": f"{statistics.median(found.tolist()):g}",
         "texts on which both agree": f"{int(equal.sum())} of {len(equal)}",
     }
@@ -238,7 +238,7 @@ def adversary(
     exact, _ = ours(), search(3)
     ways: dict[str, Callable[[], object]] = {
         "theirs": lambda: searched.append(search(steps)),
-        "items": lambda: [from_states(model, output) for output in outputs],
+        "items": lambda: [recompute_item_logits(model, output) for output in outputs],
         "ours": ours,
     }
     seconds = interleave(ways, repetitions, warm_ups=0, calls={"ours": 20})
@@ -294,7 +294,7 @@ def leave_one_out(
     rows = np.random.default_rng(0).choice(len(test), texts, replace=False)
     batches = {
         "drawn at random": test[sorted(rows.tolist())],
-        "sorted by length": of_like_length(test, texts),
+        "sorted by length": median_length_batch(test, texts),
         "of equal length": random_texts(0, texts, tokens, data.vocab_size),
     }
     model = spread_out(FlatClassifier(data.vocab_size, num_classes=2).eval(), [*batches.values()])

@@ -78,19 +78,19 @@ def shuffled_distance(
 
 
 def erased_until_flip(
-    model: FlatClassifier, output: AttentionOutput, order: Tensor, *, leaving: bool = False
+    model: FlatClassifier, output: AttentionOutput, order: Tensor, *, drop_flipped: bool = False
 ) -> Tensor:
     """Items erased when the decision first changes, (B,), -1 if it never does.
 
-    Serrano and Smith (2019), 5: set the next item's weight to zero, divide what is left by its sum,
-    read out, compare the decision.
+    Serrano and Smith (2019), 5: set the next item's weight to zero, renormalise the others, read
+    out, and compare the decision.
 
     Args:
         model: The model.
-        output: What it said of B texts of N items.
+        output: Its output for B texts of N items.
         order: Items from the first to be erased to the last, (B, N).
-        leaving: Texts leave the batch when their decision has changed, as in the released code;
-            otherwise all take N steps.
+        drop_flipped: Drop texts from the batch when their decision has changed, as in the released
+            code; otherwise all take N steps.
     """
     counts = torch.full_like(order[:, 0], -1)
     texts = torch.arange(len(order))
@@ -103,7 +103,7 @@ def erased_until_flip(
         flipped = (decisions != own).squeeze(1)
         now = texts[flipped]
         counts[now] = torch.where(counts[now] < 0, step + 1, counts[now])
-        if leaving and len(now):
+        if drop_flipped and len(now):
             weights, states, own, order, texts = (
                 values[~flipped] for values in (weights, states, own, order, texts)
             )

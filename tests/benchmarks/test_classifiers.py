@@ -1,4 +1,4 @@
-"""The benchmarks of classifiers run at small sizes, where ours and theirs must agree."""
+"""The benchmarks of classifiers at small sizes, where ours and theirs must agree."""
 
 from collections import Counter
 from typing import Any
@@ -13,7 +13,13 @@ from attnlight.functional import leave_one_out, ranking, search_adversary
 from attnlight.functional.adversary.gradient_search import _normal
 from attnlight.models import FlatClassifier
 from tests.benchmarks import classifiers, rivals
-from tests.benchmarks.scene import Scene, attached, from_states, of_like_length, random_texts
+from tests.benchmarks.scene import (
+    Scene,
+    configured_tests,
+    median_length_batch,
+    random_texts,
+    recompute_item_logits,
+)
 from tests.benchmarks.suite import GROUPS
 
 WORDS, TEXTS, TOKENS = 30, 12, 9
@@ -34,7 +40,7 @@ def padded(boundary: bool = False) -> TextBatch:
 
 @pytest.fixture(scope="module")
 def model() -> FlatClassifier:
-    """In double precision, with peaked attention and decisions that hang on single words."""
+    """In double precision, with peaked attention and decisions that depend on single words."""
     torch.manual_seed(0)
     model = FlatClassifier(WORDS, 2, embedding_size=6, hidden_size=4).double().eval()
     with torch.no_grad():
@@ -51,13 +57,13 @@ def output(model: FlatClassifier) -> AttentionOutput:
     return output
 
 
-@pytest.mark.parametrize("leaving", [False, True])
-def test_decisions_change_after_as_many_erasures(
-    model: FlatClassifier, output: AttentionOutput, leaving: bool
+@pytest.mark.parametrize("drop_flipped", [False, True])
+def test_decisions_change_after_the_same_number_of_erasures(
+    model: FlatClassifier, output: AttentionOutput, drop_flipped: bool
 ) -> None:
     order = ranking(output.weights.squeeze(1), output.mask)
     ours = classifiers.flipped_after(output, order)
-    theirs = rivals.erased_until_flip(model, output, order, leaving=leaving)
+    theirs = rivals.erased_until_flip(model, output, order, drop_flipped=drop_flipped)
     assert theirs.tolist() == ours.tolist()
     assert len(set(ours.tolist())) > 3
     assert -1 in ours.tolist()
@@ -100,19 +106,21 @@ class TestSearch:
         torch.testing.assert_close(searched, ours.squeeze(1), rtol=0, atol=1e-6)
         assert searched.max() > 0.1
 
-    def test_what_moves_the_prediction_does_not_count(self, output: AttentionOutput) -> None:
-        own, items = output.weights, output.item_logits
+    def test_attention_that_moves_the_prediction_does_not_count(
+        self, output: AttentionOutput
+    ) -> None:
+        original, items = output.weights, output.item_logits
         assert items is not None
-        top = torch.zeros_like(own).scatter(-1, own.argmax(-1, keepdim=True), 1.0)
-        moved = (torch.cat([own, top], 1) @ items.squeeze(1)).softmax(-1)
+        top = torch.zeros_like(original).scatter(-1, original.argmax(-1, keepdim=True), 1.0)
+        moved = (torch.cat([original, top], 1) @ items.squeeze(1)).softmax(-1)
         kept = (moved[:, 0] - moved[:, 1]).abs().amax(-1) <= classifiers.EPSILON
-        js = classifiers.feasible_js(output, torch.cat([own, top], dim=1))
+        js = classifiers.feasible_js(output, torch.cat([original, top], dim=1))
         assert ((js > 0) == kept).all()
         assert 0 < kept.sum() < len(kept)
 
 
 @pytest.mark.parametrize("boundary", [False, True])
-def test_deletions_move_predictions_as_far(model: FlatClassifier, boundary: bool) -> None:
+def test_deletions_move_predictions_equally_far(model: FlatClassifier, boundary: bool) -> None:
     batch = padded(boundary)
     output = model(batch)
     ours: Tensor = leave_one_out(model, batch, output)
@@ -122,12 +130,14 @@ def test_deletions_move_predictions_as_far(model: FlatClassifier, boundary: bool
     assert ours.max() > 0.1
 
 
-def test_the_scene_is_as_after_training(model: FlatClassifier, output: AttentionOutput) -> None:
+def test_the_scene_resembles_a_trained_model(
+    model: FlatClassifier, output: AttentionOutput
+) -> None:
     (drawn,) = Scene.drawn(1, texts=16, tokens=60).outputs()
     assert 0.1 < drawn.weights.amax(-1).mean() < 0.6
     assert 6 <= (drawn.logits[:, 1] > 0).sum() <= 10
-    again = from_states(model, output)
-    torch.testing.assert_close(again.item_logits, output.item_logits)
+    recomputed = recompute_item_logits(model, output)
+    torch.testing.assert_close(recomputed.item_logits, output.item_logits)
 
 
 SIZES = {"repetitions": 2, "batches": 1, "texts": 3, "tokens": 6}
@@ -143,13 +153,13 @@ SIZES = {"repetitions": 2, "batches": 1, "texts": 3, "tokens": 6}
     ],
 )
 def test_a_benchmark_runs(group: str, sizes: dict[str, Any], detail: str) -> None:
-    (found,) = GROUPS[group].function(**SIZES, **sizes).values()
-    assert len(found.values) == 2
-    assert found.details["texts"] == "1 batches of 3 texts of 6 tokens"
-    assert detail in found.details
+    (measurement,) = GROUPS[group].function(**SIZES, **sizes).values()
+    assert len(measurement.values) == 2
+    assert measurement.details["texts"] == "1 batches of 3 texts of 6 tokens"
+    assert detail in measurement.details
 
 
-def test_a_search_above_the_exact_answer_is_no_measurement(
+def test_a_search_above_the_exact_answer_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(classifiers, "feasible_js", lambda output, _: torch.ones(len(output.rows)))
@@ -157,7 +167,7 @@ def test_a_search_above_the_exact_answer_is_no_measurement(
         classifiers.adversary(**SIZES, steps=2)
 
 
-def test_ways_that_disagree_are_no_measurement() -> None:
+def test_implementations_that_disagree_are_refused() -> None:
     one = torch.tensor([0.5, 0.25])
     assert classifiers.require_close(one, one + 2**-20) == 2**-20
     for other in (one + 0.001, one / 0):
@@ -168,11 +178,11 @@ def test_ways_that_disagree_are_no_measurement() -> None:
 def test_benchmarks_on_a_corpus() -> None:
     corpus = PlantedEvidence(train_size=70, validation_size=8, test_size=19, eval_batch_size=3)
     corpus.prepare()
-    found = classifiers.leave_one_out(2, corpus, texts=3, tokens=5)
-    assert [len(measurement.values) for measurement in found.values()] == [2, 2]
+    measurements = classifiers.leave_one_out(2, corpus, texts=3, tokens=5)
+    assert [len(measurement.values) for measurement in measurements.values()] == [2, 2]
     names = ["3 texts drawn at random", "3 texts sorted by length", "3 texts of equal length"]
-    assert list(found["leave_one_out_imdb"].details) == names
-    batch = of_like_length(corpus.dataset("test"), 3)
+    assert list(measurements["leave_one_out_imdb"].details) == names
+    batch = median_length_batch(corpus.dataset("test"), 3)
     assert batch.index.tolist() in [each.index.tolist() for each in corpus.test_dataloader()]
     (added,) = classifiers.permutation(2, corpus).values()
     assert len(added.values) == 2
@@ -181,4 +191,4 @@ def test_benchmarks_on_a_corpus() -> None:
 
 def test_the_cheap_tests_are_those_of_the_configuration() -> None:
     names = "Predictions AttentionPermutation AdversarialAttention SingleErasure DecisionFlip"
-    assert [type(test).__name__ for test in attached("cheap")] == names.split()
+    assert [type(test).__name__ for test in configured_tests("cheap")] == names.split()

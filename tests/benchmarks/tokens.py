@@ -25,7 +25,7 @@ from attnlight.models import SelfAttentionTagger
 from attnlight.tasks import ChunkTagger
 from tests.bases import trainer
 from tests.benchmarks.measuring import Measurement, clock, interleave, spread
-from tests.benchmarks.scene import arguments, attached, of_like_length
+from tests.benchmarks.scene import arguments, configured_tests, median_length_batch
 from tests.benchmarks.training import tagging_epoch
 from tests.callbacks.token_loops import Found, Loop, Sentence, loops, paired, searched
 
@@ -101,7 +101,7 @@ def tagging(
     found = {"tagging_epoch": epoch()}
     for readout, data, task, about in fitted(corpus, epochs):
         with torch.no_grad():
-            scene = TokenScene.of(task.model, of_like_length(data.dataset("test"), sentences))  # type: ignore[arg-type]
+            scene = TokenScene.of(task.model, median_length_batch(data.dataset("test"), sentences))  # type: ignore[arg-type]
         for test in configured():
             name = type(test).__name__
             speed = speedup(scene, test, f"{readout} `{name}`", repetitions, steps)
@@ -118,7 +118,7 @@ def cheap_tests(
     """
     found = {}
     for readout, data, task, about in fitted(corpus, epochs):
-        tests = attached("cheap")
+        tests = configured_tests("cheap")
         seconds = {type(test).__name__: watched(test) for test in tests}
         with tempfile.TemporaryDirectory(prefix="attnlight-tagging-") as folder:
             plain, whole = (
@@ -167,7 +167,7 @@ def watched(test: InterpretabilityTest) -> list[float]:
 
 def configured() -> list[InterpretabilityTest]:
     """The tests that stand against loops, the cheap ones as configs/tests/cheap.yaml sets them."""
-    cheap = [test for test in attached("cheap") if type(test).__name__ != "Predictions"]
+    cheap = [test for test in configured_tests("cheap") if type(test).__name__ != "Predictions"]
     return [*cheap, ImportanceCorrelation()]
 
 
