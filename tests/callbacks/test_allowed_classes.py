@@ -24,7 +24,14 @@ from attnlight.callbacks.adversarial_attention import GradientSearch
 from attnlight.functional import input_gradient, leave_one_out, max_js
 from attnlight.models import FlatClassifier
 from tests.callbacks.handmade import Hidden, batch_of, random_output
-from tests.functional.test_allowed_classes import CLASSES, SETS, chosen, removed, restricted
+from tests.functional.test_allowed_classes import (
+    CLASSES,
+    SETS,
+    allowed_of,
+    chosen,
+    removed,
+    restricted,
+)
 
 Columns = dict[str, Any]
 
@@ -89,11 +96,10 @@ def texts() -> TextBatch:
     tokens = torch.randint(4, 30, (40, 9), generator=random)
     lengths = torch.randint(1, 10, (40, 1), generator=random)
     tokens = tokens.masked_fill(torch.arange(9) >= lengths, 0)
-    allowed = torch.zeros(40, CLASSES, dtype=torch.bool)
-    for number, classes in enumerate(SETS):
-        allowed[number :: len(SETS), classes] = True
     labels = torch.tensor([SETS[row % len(SETS)][0] for row in range(40)])
-    return TextBatch(torch.arange(40) + 7, tokens, tokens != 0, labels, allowed_classes=allowed)
+    return TextBatch(
+        torch.arange(40) + 7, tokens, tokens != 0, labels, allowed_classes=allowed_of(40)
+    )
 
 
 SEARCH = GradientSearch(steps=20)
@@ -127,7 +133,7 @@ def require_equal(mixed: Columns, alone: Columns, rows: Tensor, classes: list[in
             expected = torch.tensor(classes)[expected]
         atol = 2e-6 if found.dtype == torch.float32 else 1e-9
         torch.testing.assert_close(
-            found, expected, rtol=0, atol=atol, equal_nan=True, msg=lambda m: f"{name}: {m}"
+            found, expected, rtol=0, atol=atol, equal_nan=True, msg=f"{name}: {{}}".format
         )
 
 

@@ -37,12 +37,18 @@ IMPOSSIBLE = -1000.0
 EPSILON = 0.02
 
 
+def allowed_of(rows: int) -> Tensor:
+    """The classes that each row allows, (R, C) bool."""
+    allowed = torch.zeros(rows, CLASSES, dtype=torch.bool)
+    for number, classes in enumerate(SETS):
+        allowed[number :: len(SETS), classes] = True
+    return allowed
+
+
 def restricted(output: AttentionOutput) -> AttentionOutput:
     """An output each of whose rows allows the classes of its set only."""
     assert output.item_logits is not None
-    allowed = torch.zeros(len(output.rows), CLASSES, dtype=torch.bool)
-    for number, classes in enumerate(SETS):
-        allowed[number :: len(SETS), classes] = True
+    allowed = allowed_of(len(output.rows))
     items = output.item_logits.masked_fill(
         ~allowed[:, None, None], NOT_ALLOWED / output.item_logits.shape[1]
     )
