@@ -71,16 +71,15 @@ def worst_case_attention(
     logits = read(original, items)
     nonfinite = ~logits.isfinite().all(-1)
     items = items.masked_fill(nonfinite[:, None, None], 0.0)
-    allowed = allowed_classes(logits)
-    counts = allowed.sum(-1).clamp(min=2)
     if items.shape[-1] == 2:
         q, p = read(original, items).softmax(-1).unbind(-1)
         low, high = log_ratio_bounds(p, q, epsilon)
         e = items[..., 1] - items[..., 0]
         adversary, _ = max_js_attention(original, e, low[:, None], high[:, None], reach)
         js = upper = js_from(original, adversary)
-    elif (counts < items.shape[-1]).any():
+    elif not (allowed := allowed_classes(logits)).all():
         # Without the other classes, rows with equally many allowed ones together.
+        counts = allowed.sum(-1).clamp(min=2)
         adversary, js = torch.empty_like(original), torch.empty_like(original[:, 0])
         upper = js.clone()
         classes = allowed.byte().argsort(dim=-1, descending=True, stable=True).unsqueeze(1)
