@@ -11,7 +11,9 @@ from torch import Tensor
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
-NOT_ALLOWED = -1e4  # logit of a class that a text may not be answered with: finite, of probability 0
+NOT_ALLOWED = (
+    -1e4
+)  # logit of a class that a text may not be answered with: finite, of probability 0
 MARKED = "marked"  # key of `TextBatch.extras`: tokens that are rows of a tagger, unless all are
 
 
@@ -71,8 +73,19 @@ class TextBatch(_Tensors):
         return self.apply(lambda tensor: tensor.pin_memory())
 
     def select(self, texts: Tensor) -> TextBatch:
-        """The texts where `texts` (B,) bool is true."""
+        """The texts where `texts` (B,) bool is true, or those of these indices, long."""
         return self.apply(lambda tensor: tensor[texts])
+
+    def trim(self, items: int) -> TextBatch:
+        """The first `items` places of each text; `labels` of texts, query and classes stay."""
+        labels = self.labels
+        return replace(
+            self,
+            tokens=self.tokens[:, :items],
+            mask=self.mask[:, :items],
+            labels=labels if labels is None or labels.ndim == 1 else labels[:, :items],
+            extras={name: values[:, :items] for name, values in self.extras.items()},
+        )
 
     def attendable(self) -> Tensor:
         """Tokens that attention may reach: all but padding and boundary tokens, shape of mask."""
