@@ -54,7 +54,7 @@ class PlantedPairs(Planted):
 
     @property
     def spec(self) -> dict[str, Any]:
-        return super().spec | {"pairs": True}
+        return super().spec | {"query": True}
 
     def dataset(self, split: str) -> Any:
         return WithQueries(super().dataset(split), self.choices)

@@ -89,31 +89,23 @@ class AttentionTask(pl.LightningModule):
         """The tokenizer of the training corpus, see `RawText`."""
         return self.raw.parsed_tokenizer
 
-    def encode(
-        self,
-        texts: Sequence[str],
-        pos: Sequence[Sequence[str]] | None = None,
-        queries: Sequence[str] | None = None,
-    ) -> TextBatch:
+    def encode(self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None) -> TextBatch:
         """An unlabelled batch of raw texts on the task's device, see `RawText.encode`."""
-        return self.problem.mark_instances(self.raw.encode(texts, pos, queries)).to(self.device)
+        return self.problem.mark_instances(self.raw.encode(texts, pos)).to(self.device)
 
     @torch.no_grad()
     def read(
-        self,
-        texts: Sequence[str],
-        pos: Sequence[Sequence[str]] | None = None,
-        queries: Sequence[str] | None = None,
+        self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None
     ) -> AttentionOutput:
         """The model's output for raw texts, in evaluation mode; arguments of `encode`."""
         training = self.training
-        output: AttentionOutput = self.eval().model(self.encode(texts, pos, queries))
+        output: AttentionOutput = self.eval().model(self.encode(texts, pos))
         self.train(training)
         return output
 
-    def classify(self, texts: Sequence[str], queries: Sequence[str] | None = None) -> Tensor:
+    def classify(self, texts: Sequence[str]) -> Tensor:
         """Class probabilities of raw texts' instances, (R, C), in the order of `classes`."""
-        return self.read(texts, queries=queries).probabilities
+        return self.read(texts).probabilities
 
     def tag(
         self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None
