@@ -14,9 +14,11 @@ import yaml
 
 from attnlight.__main__ import main
 from attnlight.batch import UNK
+from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.tasks import AttentionClassifier
 from tests.commands import CONFIGS, CPU, QUIET
+from tests.data.local import write_corpus
 
 GOOD = ["good", "fine", "lovely", "great"]
 BAD = ["bad", "awful", "dull", "poor"]
@@ -207,6 +209,23 @@ def test_other_classes_are_refused(
     assert told in error
     assert "negative, positive" in error
     assert {path.name for path in run.iterdir()} == before
+
+
+def test_pairs_are_refused_by_a_model_of_single_texts(
+    there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = {"passage": ["a", "b"], "query": ["c", "d"], "label": ["negative", "positive"]}
+    data = tmp_path / "pairs.yaml"
+    settings = {"path": str(write_corpus(tmp_path / "pairs", test=columns))}
+    kind = "attnlight.datamodules.PairDataModule"
+    data.write_text(yaml.safe_dump({"class_path": kind, "init_args": settings}))
+    assert evaluate(there / "e/base", "test", f"--data={data}", *attached("predictions")) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "was trained on single texts, but" in error
+    assert "holds passages with queries" in error
+    task = AttentionClassifier.load_from_checkpoint(there / "e/base/best.ckpt")
+    with pytest.raises(InputError, match="the model reads texts without `queries`"):
+        task.read(["a good film"], queries=["good?"])
 
 
 def test_two_corpora_of_one_name_are_told_apart(

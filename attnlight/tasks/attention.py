@@ -28,7 +28,7 @@ from attnlight.foreign import require_trusted_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
-from attnlight.models.options import CustomNetwork, group_of
+from attnlight.models.options import CustomNetwork, PairNet, group_of
 from attnlight.problems import problem_class
 from attnlight.tasks.options import CLASS_WEIGHTS, GROUPS, PLATEAU_MONITOR, Loss, Optimizer, Vectors
 from attnlight.tasks.restoring import require_same
@@ -36,15 +36,15 @@ from attnlight.tasks.text import RawText
 
 
 class AttentionTask(pl.LightningModule):
-    """Train a custom network on a problem.
+    """Train a classifier of pairs, or a custom network, on a problem.
 
     `validation_step` and `test_step` return `{"loss", "output"}`, which is all that the
     interpretability tests see.
 
     Args:
         spec: Description of the corpus, see `Problem`; the command line supplies it.
-        problem: `classification`, `tagging`, or the import path of a custom problem.
-        net: The network by `class_path` and `init_args`.
+        problem: `pairs`, `classification`, `tagging`, or the import path of a custom problem.
+        net: The options of the network of `pairs`, or any network by `class_path` and `init_args`.
         optimizer: The optimiser.
         loss: Reduction and class weights of the loss.
         vectors: Initial word vectors, and whether word embeddings are trained.
@@ -66,7 +66,7 @@ class AttentionTask(pl.LightningModule):
         self,
         spec: dict[str, Any],
         problem: str,
-        net: CustomNetwork,
+        net: PairNet | CustomNetwork = PairNet(),
         optimizer: Optimizer = Optimizer(),
         loss: Loss = Loss(),
         vectors: Vectors = Vectors(),
