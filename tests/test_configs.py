@@ -87,11 +87,11 @@ def sources(
 
     def prepare(data: Path) -> None:
         if not read(data)["class_path"].endswith(
-            ("TextDataModule", "PairDataModule", "ChunkingDataModule")
+            ("TextDataModule", "PairDataModule", "BabiStories", "ChunkingDataModule")
         ):
             return
         folder = request.getfixturevalue("corpora")
-        if read(data)["init_args"]["local"] == "yahoo_answers_topics":  # nowhere here as a whole
+        if read(data)["init_args"].get("local") == "yahoo_answers_topics":  # nowhere here as a whole
             folder = request.getfixturevalue("tmp_path") / "corpora"
             write_yahoo(folder)
         monkeypatch.setenv("ATTNLIGHT_DATA", str(folder))
