@@ -54,6 +54,8 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "none": ("three", {"encoder": "none", "attention": "dot", "dropout": 0.2}),
     "frozen": ("three", {"encoder": "average", "freeze_embeddings": True}),
     "hierarchical": ("sentences", {"encoder": "bigru", "sentence_dropout": 0.1}),
+    "pair tanh": ("pairs", {"encoder": "bilstm", "net": {"decoder": "tanh"}}),
+    "pair affine": ("pairs", {"encoder": "cnn", "net": {"decoder": "affine", "share": True}}),
     "study": ("tokens", {"readout": "study"}),
     "residual": ("tokens", {"readout": "residual", "layers": 2, "heads": 4}),
     "bilstm": ("tokens", {"encoder": "bilstm", "layers": 2}),
