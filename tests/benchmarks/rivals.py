@@ -11,9 +11,8 @@ two classes, whose decoder has one logit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from copy import deepcopy
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +24,6 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.models import FlatClassifier
 from attnlight.models.encoders import BiLSTM, Encoder
 
-Readout = Literal["sum", "scored", "product"]
-
 # Where the released code keeps logarithms and quotients finite.
 _LOG, _SUM = 1e-10, 1e-12
 
@@ -37,78 +34,47 @@ def decode(model: FlatClassifier, states: Tensor, weights: Tensor) -> Tensor:
     return linear(weights @ states, weight, bias).squeeze(-1)
 
 
-def random_orders(mask: Tensor, draws: int) -> Iterator[Tensor]:
-    """Uniform random orders (B, N) of the items of each text; padding stays behind them."""
-    for _ in range(draws):
-        yield torch.rand(mask.shape).masked_fill_(~mask, 2.0).argsort(-1)
-
-
 def shuffled_distance(
-    model: FlatClassifier,
-    output: AttentionOutput,
-    orders: Iterable[Tensor],
-    readout: Readout = "sum",
+    model: FlatClassifier, output: AttentionOutput, orders: Iterable[Tensor]
 ) -> Tensor:
     """Median distance between the predictions with own and with shuffled attention, (B,).
 
-    Jain and Wallace (2019), 4.2.1: draw, shuffle, read out, once for each of the orders.
+    Jain and Wallace (2019), 4.2.1: draw, shuffle, weight all states and add them up, read out, once
+    for each of the orders.
 
     Args:
         model: The model.
         output: What it said of B texts; what attention may reach comes first in each.
         orders: Item `[b, n]` of an order (B, N) is what comes to place n.
-        readout: `sum` weights all states and adds them up, as the released code does; `scored`
-            also scores attention anew before each shuffle, as it does too; `product` is one matrix
-            product, which it does not use.
     """
-    states, weights = output.states, output.weights.squeeze(1)
-    own = decode(model, states, output.weights).sigmoid()
+    weights = output.weights.squeeze(1)
+    own = decode(model, output.states, output.weights).sigmoid()
     distances = []
     for order in orders:
-        if readout == "scored":
-            weights = model.attention(states, output.mask)
-        shuffled = weights.gather(-1, order)
-        if readout == "product":
-            logits = decode(model, states, shuffled.unsqueeze(1))
-        else:
-            mean = (shuffled.unsqueeze(-1) * states).sum(1, keepdim=True)
-            logits = model.decoder(mean).squeeze(-1)
-        distances.append((logits.sigmoid() - own).abs())
+        mean = (weights.gather(-1, order).unsqueeze(-1) * output.states).sum(1, keepdim=True)
+        distances.append((model.decoder(mean).squeeze(-1).sigmoid() - own).abs())
     return torch.cat(distances, dim=1).quantile(0.5, dim=-1)
 
 
-def erased_until_flip(
-    model: FlatClassifier, output: AttentionOutput, order: Tensor, *, leaving: bool = False
-) -> Tensor:
+def erased_until_flip(model: FlatClassifier, output: AttentionOutput, order: Tensor) -> Tensor:
     """Items erased when the decision first changes, (B,), -1 if it never does.
 
     Serrano and Smith (2019), 5: set the next item's weight to zero, divide what is left by its sum,
-    read out, compare the decision.
+    read out, compare the decision. All texts take N steps.
 
     Args:
         model: The model.
         output: What it said of B texts of N items.
         order: Items from the first to be erased to the last, (B, N).
-        leaving: Texts leave the batch when their decision has changed, as in the released code;
-            otherwise all take N steps.
     """
     counts = torch.full_like(order[:, 0], -1)
-    texts = torch.arange(len(order))
-    weights, states = output.weights.squeeze(1), output.states
-    own = decode(model, states, output.weights) > 0
+    weights, own = output.weights.squeeze(1), decode(model, output.states, output.weights) > 0
     for step in range(order.shape[1]):
         weights = weights.scatter(-1, order[:, step, None], 0.0)
         weights = weights / weights.sum(-1, keepdim=True).clamp(min=_SUM)
-        decisions = decode(model, states, weights.unsqueeze(1)) > 0
+        decisions = decode(model, output.states, weights.unsqueeze(1)) > 0
         flipped = (decisions != own).squeeze(1)
-        now = texts[flipped]
-        counts[now] = torch.where(counts[now] < 0, step + 1, counts[now])
-        if leaving and len(now):
-            weights, states, own, order, texts = (
-                values[~flipped] for values in (weights, states, own, order, texts)
-            )
-            if not len(texts):
-                break
+        counts = torch.where(flipped & (counts < 0), step + 1, counts)
     return counts
 
 

@@ -10,7 +10,7 @@ from attnlight.compatibility import arguments
 from attnlight.datamodules import CorpusDataModule, PlantedEvidence
 from attnlight.tasks import AttentionClassifier, AttentionTask, ChunkTagger
 from tests.bases import trainer
-from tests.benchmarks.training import PlainLoop, tagging_epoch, variants
+from tests.benchmarks.training import PlainLoop
 from tests.tasks import tagged
 
 CLASSIFIER: dict[str, Any] = {
@@ -80,18 +80,3 @@ def test_default_adam_reads_every_text_once_whatever_its_length(planted: Planted
     lengths = planted.dataset("train").lengths
     assert min(np.ptp(lengths[index.numpy()]) for index in first[:-1]) > 10  # sorted: about 5
     plain.epoch()
-
-
-def test_epochs_are_taken_in_turn(tmp_path: Path) -> None:
-    data = tagged.corpus(tagged.written(tmp_path / "corpus"))
-    found = tagging_epoch(2, *tagged.arguments(data), f"--data.cache_dir={tmp_path}/cache")
-    assert len(found.values) == 2
-    assert set(found.details) == {"attnlight fit, an epoch", "plain loop, an epoch"}
-
-
-def test_variants(planted: PlantedEvidence) -> None:
-    found = variants(2, planted)
-    assert {name: len(taken.values) for name, taken in found.items()} == {
-        "adversarial_epoch": 2,
-        "guided_epoch": 2,
-    }
