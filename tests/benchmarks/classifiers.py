@@ -162,7 +162,9 @@ def adversary(repetitions: int = 5, batches: int = 2, steps: int = 500, **sizes:
     searched: list[list[Tensor]] = []
 
     def search(steps: int) -> list[Tensor]:
-        return [rivals.searched_attention(model, o, EPSILON, steps=steps) for o in outputs]
+        """The released code's attentions (B, K, N) of each batch."""
+        parts = [(o.weights, o.mask, rivals.moved_by(model, o)) for o in outputs]
+        return [rivals.searched_attention(*part, EPSILON, steps=steps) for part in parts]
 
     def ours() -> Tensor:
         return torch.cat([worst_js(output) for output in outputs])

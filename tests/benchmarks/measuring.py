@@ -55,13 +55,8 @@ def clock(
     return (timer() - start) / calls
 
 
-def spread(values: Sequence[float], digits: int = 2, unit: str = "s") -> str:
-    """Median and range in words: "4.10 s (4.02 to 4.31)"; short times are in milliseconds."""
-    scale = 1
-    if unit == "s" and statistics.median(values) < 0.1:
-        scale, unit = 1000, "ms"
-    middle, low, high = (
-        f"{scale * value:.{digits}f}"
-        for value in (statistics.median(values), min(values), max(values))
-    )
-    return f"{middle} {unit}".rstrip() + f" ({low} to {high})"
+def spread(seconds: Sequence[float]) -> str:
+    """Median and range of times in words: "4.10 s (4.02 to 4.31)", or in milliseconds."""
+    middle, low, high = statistics.median(seconds), min(seconds), max(seconds)
+    scale, unit = (1, "s") if middle >= 0.1 else (1000, "ms")
+    return f"{scale * middle:.2f} {unit} ({scale * low:.2f} to {scale * high:.2f})"

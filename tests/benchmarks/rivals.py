@@ -11,12 +11,11 @@ two classes, whose decoder has one logit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from typing_extensions import override
 
@@ -30,8 +29,8 @@ _LOG, _SUM = 1e-10, 1e-12
 
 def decode(model: FlatClassifier, states: Tensor, weights: Tensor) -> Tensor:
     """Logits (B, K) of K attentions (B, K, N): their mean states (B, K, D), then the decoder."""
-    weight, bias = model.decoder.weight.detach(), model.decoder.bias.detach()
-    return linear(weights @ states, weight, bias).squeeze(-1)
+    logits: Tensor = model.decoder(weights @ states).squeeze(-1)
+    return logits
 
 
 def shuffled_distance(
@@ -78,9 +77,16 @@ def erased_until_flip(model: FlatClassifier, output: AttentionOutput, order: Ten
     return counts
 
 
+def moved_by(model: FlatClassifier, output: AttentionOutput) -> Callable[[Tensor], Tensor]:
+    """How far attentions (B, K, N) move the predictions from the model's, (B, K)."""
+    own = decode(model, output.states, output.weights).sigmoid()
+    return lambda attentions: (decode(model, output.states, attentions).sigmoid() - own).abs()
+
+
 def searched_attention(
-    model: FlatClassifier,
-    output: AttentionOutput,
+    weights: Tensor,
+    mask: Tensor,
+    moved: Callable[[Tensor], Tensor],
     epsilon: float,
     starts: int = 5,
     steps: int = 500,
@@ -88,32 +94,30 @@ def searched_attention(
     """The attentions (B, K, N) that Jain and Wallace's search ends with.
 
     Jain and Wallace (2019), 4.2.2, with the constants of their released code: Adam on the scores of
-    K attentions, each read out from the states at every step. The selection that follows it is left
-    out.
+    K attentions, each read out at every step. The selection that follows it is left out.
 
     Args:
-        model: The model.
-        output: What it said of B texts.
+        weights: The model's attention (B, 1, N).
+        mask: Items that attention may reach, (B, N) bool.
+        moved: How far attentions (B, K, N) move the predictions, (B, K).
         epsilon: Distance between predictions that is not penalised.
         starts: Number of attentions K.
         steps: Steps of Adam.
     """
-    states, weights = output.states, output.weights
-    off = ~output.mask.unsqueeze(1)
-    own = decode(model, states, weights).sigmoid()
+    off = ~mask.unsqueeze(1)
     one, other = torch.triu_indices(starts, starts, 1)
-    noise = 3 * torch.randn(len(off), starts, off.shape[-1], dtype=states.dtype)
-    scores = nn.Parameter(noise - output.mask.sum(-1)[:, None, None].log())
+    noise = torch.randn(len(off), starts, off.shape[-1], dtype=weights.dtype)
+    scores = nn.Parameter(3 * noise)
     optimizer = torch.optim.Adam([scores], lr=0.01, amsgrad=True)
-    with torch.enable_grad():
-        for _ in range(steps):
+    for _ in range(steps):
+        with torch.enable_grad():
             found = scores.masked_fill(off, -math.inf).softmax(-1)
-            moved = (decode(model, states, found).sigmoid() - own).abs()
-            gain = _js(found, weights) - 500 * (moved - epsilon).relu()
+            gain = _js(found, weights) - 500 * (moved(found) - epsilon).relu()
             between = 2 * _js(found[:, one], found[:, other]) / starts**2
-            optimizer.zero_grad()
-            torch.autograd.backward(-gain.sum() - between.sum())
-            optimizer.step()
+            loss = -gain.sum() - between.sum()
+        # Not backward(), which would accumulate gradients in the model's parameters.
+        (scores.grad,) = torch.autograd.grad(loss, scores)
+        optimizer.step()
     return scores.detach().masked_fill(off, -math.inf).softmax(-1)
 
 

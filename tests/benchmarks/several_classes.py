@@ -86,11 +86,13 @@ def several_classes(
             f"{found['now_ms'] / rows:.1f} ms a row"
         )
     taken = [compare(*readouts(*most)) for _ in range(repetitions)]
-    old_ms, now_ms = ([each[key] / most[0] for each in taken] for key in ("before_ms", "now_ms"))
+    seconds = {
+        way: [each[f"{way}_ms"] / 1000 / most[0] for each in taken] for way in ("before", "now")
+    }
     details[f"{most[2]} classes, {most[1]} items, processor time a row"] = (
-        f"{spread(now_ms, unit='ms')}, without programs {spread(old_ms, unit='ms')}"
+        f"{spread(seconds['now'])}, without programs {spread(seconds['before'])}"
     )
-    return Measured({"several_classes": now_ms}, details)
+    return Measured({"several_classes": [1000 * each for each in seconds["now"]]}, details)
 
 
 def compare_run(run: Path) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import yaml
 
-from tests.benchmarks.measuring import spread
 from tests.commands import ROOT
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -45,16 +44,14 @@ def row(benchmark: Mapping[str, Any], values: Sequence[float]) -> str:
     """The row of a benchmark in the table of bounds."""
     side = "least" if "at_least" in benchmark else "most"
     bound, unit = benchmark[f"at_{side}"], benchmark.get("unit", "")
-    digits = {"": 3, "times": 2}.get(unit, 1)
-    met, *each = (
-        value >= bound if side == "least" else value <= bound for value in (median(values), *values)
-    )
-    measured, verdict = (
-        f"{median(values):.{digits}f} {unit}".rstrip(),
-        "met" if met else "**missed**",
-    )
+    digits, middle = {"": 3, "times": 2}.get(unit, 1), median(values)
+    measured = f"{middle:.{digits}f} {unit}".rstrip()
     if len(values) > 1:
-        measured = f"{spread(values, digits, unit)[:-1]} over {len(values)})"
+        measured += f" ({min(values):.{digits}f} to {max(values):.{digits}f} over {len(values)})"
+    met, *each = (
+        value >= bound if side == "least" else value <= bound for value in (middle, *values)
+    )
+    verdict = "met" if met else "**missed**"
     if len(set(each)) > 1:
         verdict += " by the median; the repetitions disagree"
     stated = f"at {side} {bound:g} {unit}".rstrip()

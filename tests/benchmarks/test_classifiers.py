@@ -70,7 +70,8 @@ class TestSearch:
         _, ours = search_adversary(output.weights, items, output.mask, 0.01, output.rows, steps=100)
         starts = _normal(0, output.rows, 1, 5, output.mask)
         monkeypatch.setattr(torch, "randn", lambda *size, dtype: starts)
-        theirs = rivals.searched_attention(model, output, 0.01, steps=100)
+        moved = rivals.moved_by(model, output)
+        theirs = rivals.searched_attention(output.weights, output.mask, moved, 0.01, steps=100)
         searched = classifiers.feasible_js(output, theirs)
         torch.testing.assert_close(searched, ours.squeeze(1), rtol=0, atol=1e-6)
         assert searched.max() > 0.1

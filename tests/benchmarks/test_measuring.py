@@ -31,4 +31,3 @@ def test_ways_take_turns_in_turning_order() -> None:
 def test_numbers_in_words() -> None:
     assert spread([4.0, 9.0, 5.0]) == "5.00 s (4.00 to 9.00)"
     assert spread([0.004, 0.125, 0.005]) == "5.00 ms (4.00 to 125.00)"
-    assert spread([15.0, 14.25, 17.5], 1, "times") == "15.0 times (14.2 to 17.5)"
