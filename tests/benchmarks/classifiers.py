@@ -19,14 +19,14 @@ from attnlight.callbacks import AttentionPermutation, InterpretabilityTest
 from attnlight.datamodules import CorpusDataModule
 from attnlight.functional import (
     erase_ranking,
-    js_divergence,
     permutations,
     ranking,
     read,
-    total_variation,
     worst_case_attention,
 )
 from attnlight.functional import leave_one_out as importances
+from attnlight.functional.adversary.worst_case import best_of
+from attnlight.functional.readout.heads import flatten_heads
 from attnlight.models import FlatClassifier
 from attnlight.tasks import AttentionClassifier
 from tests.bases import trainer
@@ -198,12 +198,10 @@ def feasible_js(output: AttentionOutput, attentions: Tensor) -> Tensor:
     In double precision and from item logits: what the exact answer is exact for.
     """
     assert output.item_logits is not None
-    both = torch.cat([output.weights, attentions], dim=1).double()
-    both = both / both.sum(-1, keepdim=True)
-    predictions = read(both, output.item_logits.squeeze(1).double()).softmax(-1)
-    moved = total_variation(predictions[:, 1:], predictions[:, :1])
-    js = js_divergence(both[:, 1:], both[:, :1])
-    return js.masked_fill(moved > EPSILON, 0.0).amax(-1)
+    own, _ = flatten_heads(output.weights, output.mask)
+    readout = partial(read, item_logits=output.item_logits.squeeze(1).double())
+    found = attentions.double() / attentions.double().sum(-1, keepdim=True)
+    return best_of(readout, own, EPSILON, found.unbind(1))[1]
 
 
 @torch.no_grad()

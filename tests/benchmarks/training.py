@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 from typing_extensions import override
 
+from attnlight.batch import TextBatch
 from attnlight.cli import run
 from attnlight.datamodules import CorpusDataModule
 from attnlight.models.build import build_model
@@ -99,7 +100,8 @@ class Epochs(EpochClock):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
         self.seconds["ours"] = self.taken
-        self._loops = {n: PlainLoop(trainer, pl_module, fused=n == "fused") for n in self.rivals}
+        corpus = trainer.datamodule  # type: ignore[attr-defined]
+        self._loops = {n: PlainLoop(corpus, pl_module, fused=n == "fused") for n in self.rivals}
 
     @override
     def on_train_epoch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
@@ -113,13 +115,13 @@ class PlainLoop:
     """What one writes without a framework: the same model, loss, optimiser and schedule.
 
     Args:
-        trainer: Whose corpus is read.
+        corpus: What is read.
         task: Whose model and settings are copied; weights are drawn anew.
         fused: Fused Adam and batches of similar lengths as ours, not default Adam and batches in
             random order, of whatever lengths fall together.
     """
 
-    def __init__(self, trainer: pl.Trainer, task: pl.LightningModule, *, fused: bool) -> None:
+    def __init__(self, corpus: CorpusDataModule, task: pl.LightningModule, *, fused: bool) -> None:
         own = task.hparams
         self.model = build_model(own["problem"], own["net"], own["spec"])
         self.loss = own["loss"]["reduction"]
@@ -129,8 +131,7 @@ class PlainLoop:
         self.optimizer, self.schedule = built, None
         if isinstance(built, dict):
             self.optimizer, self.schedule = built["optimizer"], built["lr_scheduler"]["scheduler"]
-        corpus: Any = trainer.datamodule  # type: ignore[attr-defined]
-        self.loader = corpus.train_dataloader()
+        self.loader: DataLoader[TextBatch] = corpus.train_dataloader()
         if not fused:
             texts = corpus.dataset("train")
             drawn = BatchSampler(RandomSampler(texts), corpus.batch_size, drop_last=False)
