@@ -217,6 +217,7 @@ def leave_one_out(
         AssertionError: The two ways disagree.
     """
     data = corpus or corpus_of("imdb", subset=None)
+    data.prepare()
     test = data.dataset("test")
     torch.manual_seed(0)
     rows = np.random.default_rng(0).choice(len(test), texts, replace=False)
@@ -230,19 +231,16 @@ def leave_one_out(
     for name, batch in batches.items():
         speed = {n: min(clock(lambda: way(batch)) for _ in range(4)) for n, way in encoders.items()}  # noqa: B023
         encoder = min(speed, key=speed.__getitem__)
-        output = model(batch)
+        output, rival = model(batch), encoders[encoder]
         few = batch.select(torch.arange(len(batch)) < 2)
         importances(model, few, model(few))
-        ways = {
-            "theirs": partial(rivals.deleted_distance, encoders[encoder], batch, output),
-            "ours": partial(importances, model, batch, output),
-        }
         results: dict[str, Tensor] = {}
-
-        def timed(way: str) -> float:
-            return clock(lambda: results.update({way: ways[way]()}))  # noqa: B023
-
-        seconds = interleave({way: partial(timed, way) for way in ways}, repetitions, warm_ups=0)
+        ways: dict[str, Callable[[], object]] = {
+            "theirs": lambda: results.update(theirs=rivals.deleted_distance(rival, batch, output)),  # noqa: B023
+            "ours": lambda: results.update(ours=importances(model, batch, output)),  # noqa: B023
+        }
+        timed = {way: partial(clock, call) for way, call in ways.items()}
+        seconds = interleave(timed, repetitions, warm_ups=0)
         require_close(results["ours"], results["theirs"])
         found[name], lengths = ratios(seconds["theirs"], seconds["ours"]), batch.mask.sum(-1)
         details[f"{texts} texts {name}"] = (

@@ -13,7 +13,14 @@ from attnlight.functional.adversary.gradient_search import _normal
 from attnlight.models import FlatClassifier
 from tests.benchmarks import classifiers, rivals
 from tests.benchmarks.measuring import Measured
-from tests.benchmarks.scene import Scene, attached, from_states, of_like_length, random_texts
+from tests.benchmarks.scene import (
+    Scene,
+    attached,
+    from_states,
+    of_like_length,
+    random_texts,
+    spread_out,
+)
 
 WORDS, TEXTS, TOKENS = 30, 12, 9
 
@@ -33,15 +40,10 @@ def padded(boundary: bool = False) -> TextBatch:
 
 @pytest.fixture(scope="module")
 def model() -> FlatClassifier:
-    """In double precision, with peaked attention and decisions that hang on single words."""
+    """In double precision, with decisions that hang on single words."""
     torch.manual_seed(0)
-    model = FlatClassifier(WORDS, 2, embedding_size=6, hidden_size=4).double().eval()
-    with torch.no_grad():
-        model.embedding.weight *= 10
-        model.attention.get_parameter("value.weight").mul_(20)
-        model.decoder.weight.mul_(40)
-        model.decoder.bias.sub_(model(padded()).logits[:, 1].median())
-    return model.requires_grad_(False)
+    model = FlatClassifier(WORDS, 2, embedding_size=12, hidden_size=8).double().eval()
+    return spread_out(model, [padded()]).requires_grad_(False)
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ def tagging(
     values, details = dict(first.values), dict(first.details)
     for readout, data, task, _ in fitted(corpus, epochs):
         batch = of_like_length(data.dataset("test"), sentences)
-        # The tests that stand against loops, the cheap ones as configs/tests/cheap.yaml sets them.
+        # What stands against loops: the cheap tests as they are configured, but `Predictions`.
         for test in (*attached("cheap")[1:], ImportanceCorrelation()):
             name = type(test).__name__
             found, text = speedup(task.model, batch, test, repetitions, steps)  # type: ignore[arg-type]
