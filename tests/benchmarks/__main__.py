@@ -54,7 +54,7 @@ def measure(name: str) -> None:
     found = asdict(resolve_name(f"tests.benchmarks.{group['run']}")()) | {"circumstances": now}
     results = suite.read_results() | {name: found}
     suite.RESULTS.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    print(suite.with_tables(suite.BEGIN + suite.END, {name: found}), flush=True)
+    print(suite.tables({name: found}), flush=True)
 
 
 if __name__ == "__main__":

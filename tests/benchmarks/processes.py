@@ -36,16 +36,8 @@ def growth() -> Measured:
 def run_peaks(size: int, folder: Path) -> dict[str, int]:
     """Peak of each verb in bytes, over a corpus of `size` texts."""
     run = folder / "checkpoints" / "memory" / str(size)
-    fit = [
-        *experiment("planted_none"),
-        *PREDICTIONS,
-        *QUIET,
-        *CPU,
-        *sizes(size),
-        "--run",
-        str(size),
-    ]
-    fit += ["--root", str(folder / "checkpoints"), "--experiment", "memory"]
+    fit = [*experiment("planted_none"), *PREDICTIONS, *QUIET, *CPU, *sizes(size)]
+    fit += ["--root", str(folder / "checkpoints"), "--experiment", "memory", "--run", str(size)]
     again = ["-c", str(run / "fit.yaml"), *PREDICTIONS, "--ckpt_path", str(run / "best.ckpt")]
     verbs = {"fit": [*fit, "--trainer.max_epochs=1"], "validate": again, "test": again}
     cache = str(folder / "cache")

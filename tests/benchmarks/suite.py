@@ -64,17 +64,21 @@ def read_results() -> dict[str, dict[str, Any]]:
     return results
 
 
-def with_tables(page: str, results: Mapping[str, Mapping[str, Any]]) -> str:
-    """The page with its part between the markers made anew: bounds, then a section per group."""
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
+def tables(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """The bounds of the groups that were measured, then a section per group."""
     rows, sections = ["| what | bound | measured | |", "|---|---|---|---|"], []
     for name in (name for name in GROUPS if name in results):
         result, benchmarks = results[name], GROUPS[name]["benchmarks"]
         rows += [row(benchmark, result["values"][key]) for key, benchmark in benchmarks.items()]
         details = [f"{title}: {text}" for title, text in result["details"].items()]
         lines = [f"* {line}" for line in (*details, *result["circumstances"])]
-        sections.append(
-            "\n".join([f"### {name}", "", f"`python -m tests.benchmarks {name}`", "", *lines])
-        )
-    return "\n\n".join([before + BEGIN, "\n".join(rows), *sections, END + after])
+        heading = [f"### {name}", "", f"`python -m tests.benchmarks {name}`", ""]
+        sections.append("\n".join([*heading, *lines]))
+    return "\n\n".join(["\n".join(rows), *sections])
+
+
+def with_tables(page: str, results: Mapping[str, Mapping[str, Any]]) -> str:
+    """The page with its part between the markers made anew."""
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n\n{tables(results)}\n\n{END}{after}"
