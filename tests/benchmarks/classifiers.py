@@ -37,9 +37,9 @@ from tests.benchmarks.scene import (
     TOKENS,
     Scene,
     arguments,
-    attached,
+    configured_tests,
     corpus_of,
-    of_like_length,
+    median_length_batch,
     random_texts,
     spread_out,
 )
@@ -79,7 +79,7 @@ def cheap_tests(
     repetitions: int = 7, warm_ups: int = 2, batches: int = 4, **sizes: int
 ) -> Measured:
     """What the cheap tests measure over the forward pass that each batch takes before them."""
-    scene, tests = Scene.drawn(batches, **sizes), attached("cheap")
+    scene, tests = Scene.drawn(batches, **sizes), configured_tests("cheap")
     forward, together = np.zeros((2, warm_ups + repetitions))
     for number in range(warm_ups + repetitions):
         for batch in scene.batches:
@@ -223,7 +223,7 @@ def leave_one_out(
     rows = np.random.default_rng(0).choice(len(test), texts, replace=False)
     batches = {
         "drawn at random": test[sorted(rows.tolist())],
-        "sorted by length": of_like_length(test, texts),
+        "sorted by length": median_length_batch(test, texts),
         "of equal length": random_texts(0, texts, tokens, data.vocab_size),
     }
     model = spread_out(FlatClassifier(data.vocab_size, num_classes=2).eval(), [*batches.values()])

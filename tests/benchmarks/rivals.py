@@ -58,12 +58,12 @@ def shuffled_distance(
 def erased_until_flip(model: FlatClassifier, output: AttentionOutput, order: Tensor) -> Tensor:
     """Items erased when the decision first changes, (B,), -1 if it never does.
 
-    Serrano and Smith (2019), 5: set the next item's weight to zero, divide what is left by its sum,
-    read out, compare the decision. All texts take N steps.
+    Serrano and Smith (2019), 5: set the next item's weight to zero, renormalise the others, read
+    out, and compare the decision. All texts take N steps.
 
     Args:
         model: The model.
-        output: What it said of B texts of N items.
+        output: Its output for B texts of N items.
         order: Items from the first to be erased to the last, (B, N).
     """
     counts = torch.full_like(order[:, 0], -1)

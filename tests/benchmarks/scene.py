@@ -1,4 +1,4 @@
-"""Models, texts and corpora that the tests are measured on."""
+"""Models, texts and corpora on which benchmarks measure the tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.benchmarks.measuring import Measured, clock, interleave, ratios, spre
 from tests.commands import CONFIGS
 
 TEXTS, TOKENS, WORDS = 32, 200, 10_000
-# What makes attention and predictions of parameters as they are drawn as spread as trained ones.
+# Factors of the last layers, with which an untrained model is about as peaked as a trained one.
 _PEAKED, _SPREAD = 200, 300
 
 
@@ -78,7 +78,9 @@ class Scene:
         """
         ways = {
             "theirs": partial(clock, theirs),
-            "items": partial(clock, lambda: [from_states(self.model, o) for o in self.outputs]),
+            "items": partial(
+                clock, lambda: [recompute_item_logits(self.model, o) for o in self.outputs]
+            ),
             "ours": partial(clock, ours, calls),
         }
         seconds = interleave(ways, repetitions, warm_ups)
@@ -108,10 +110,9 @@ def random_texts(number: int, texts: int, tokens: int, words: int) -> TextBatch:
 def spread_out(model: FlatClassifier, batches: Sequence[TextBatch]) -> FlatClassifier:
     """The model with attention and predictions about as spread as after training.
 
-    Untrained attention is all but uniform and no decision is ever in doubt, which could make tests
-    easier than they are, and differences too small to see. The last layers are therefore scaled, and
-    the bias is moved: the largest weight of a text is about 0.2 and about half of the texts of the
-    batches are of either class.
+    Untrained attention is almost uniform and every decision is clear, which could make tests too
+    easy and differences too small to see. The last layers are therefore scaled, and the bias is
+    moved: the largest weight of a text is about 0.2, and each class has about half of the texts.
     """
     model.attention.get_parameter("value.weight").mul_(_PEAKED)
     model.decoder.weight.mul_(_SPREAD)
@@ -119,8 +120,8 @@ def spread_out(model: FlatClassifier, batches: Sequence[TextBatch]) -> FlatClass
     return model
 
 
-def from_states(model: FlatClassifier, output: AttentionOutput) -> AttentionOutput:
-    """The output with its item logits computed once more from its hidden states."""
+def recompute_item_logits(model: FlatClassifier, output: AttentionOutput) -> AttentionOutput:
+    """The output with its item logits recomputed from its hidden states."""
     return replace(output, item_logits=pad(model.decoder(output.states), (1, 0)).unsqueeze(1))
 
 
@@ -141,10 +142,10 @@ def corpus_of(name: str, **changes: object) -> TextDataModule:
     return TextDataModule(**arguments(f"data/{name}") | changes)
 
 
-def attached(name: str) -> list[InterpretabilityTest]:
-    """The tests that a file of configs/tests/ attaches, as it sets them, without linear programs.
+def configured_tests(name: str) -> list[InterpretabilityTest]:
+    """The tests that a file of configs/tests/ configures, without linear programs.
 
-    What these cost with more than two classes is measured by itself, in the group several_classes.
+    Their cost with more than two classes is measured in its own group, several_classes.
     """
     entries = read_config(f"tests/{name}")["trainer"]["callbacks+"]
     for entry in entries:
@@ -153,8 +154,8 @@ def attached(name: str) -> list[InterpretabilityTest]:
     return [instantiate_class((), entry) for entry in entries]
 
 
-def of_like_length(dataset: TokenDataset, texts: int) -> TextBatch:
-    """A batch as evaluation loads it, sorted by length: the one of median length."""
+def median_length_batch(dataset: TokenDataset, texts: int) -> TextBatch:
+    """The batch of median length among those that evaluation loads, sorted by length."""
     batches = list(OnceSampler(dataset.lengths, texts))
     batches.sort(key=lambda rows: int(dataset.lengths[rows].max()))
     return dataset[batches[len(batches) // 2]]

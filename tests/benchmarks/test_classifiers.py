@@ -1,4 +1,4 @@
-"""The benchmarks of classifiers run at small sizes, where ours and theirs must agree."""
+"""The benchmarks of classifiers at small sizes, where ours and theirs must agree."""
 
 from collections.abc import Callable
 
@@ -15,10 +15,10 @@ from tests.benchmarks import classifiers, rivals
 from tests.benchmarks.measuring import Measured
 from tests.benchmarks.scene import (
     Scene,
-    attached,
-    from_states,
-    of_like_length,
+    configured_tests,
+    median_length_batch,
     random_texts,
+    recompute_item_logits,
     spread_out,
 )
 
@@ -40,7 +40,7 @@ def padded(boundary: bool = False) -> TextBatch:
 
 @pytest.fixture(scope="module")
 def model() -> FlatClassifier:
-    """In double precision, with decisions that hang on single words."""
+    """In double precision, with decisions that depend on single words."""
     torch.manual_seed(0)
     model = FlatClassifier(WORDS, 2, embedding_size=12, hidden_size=8).double().eval()
     return spread_out(model, [padded()]).requires_grad_(False)
@@ -52,7 +52,7 @@ def output(model: FlatClassifier) -> AttentionOutput:
     return output
 
 
-def test_decisions_change_after_as_many_erasures(
+def test_decisions_change_after_the_same_number_of_erasures(
     model: FlatClassifier, output: AttentionOutput
 ) -> None:
     order = ranking(output.weights.squeeze(1), output.mask)
@@ -81,7 +81,7 @@ def test_a_search_ends_where_ours_does_from_the_same_starts(
 
 
 @pytest.mark.parametrize("boundary", [False, True])
-def test_deletions_move_predictions_as_far(model: FlatClassifier, boundary: bool) -> None:
+def test_deletions_move_predictions_equally_far(model: FlatClassifier, boundary: bool) -> None:
     batch = padded(boundary)
     output = model(batch)
     ours: Tensor = leave_one_out(model, batch, output)
@@ -91,12 +91,14 @@ def test_deletions_move_predictions_as_far(model: FlatClassifier, boundary: bool
     assert ours.max() > 0.1
 
 
-def test_the_scene_is_as_after_training(model: FlatClassifier, output: AttentionOutput) -> None:
+def test_the_scene_resembles_a_trained_model(
+    model: FlatClassifier, output: AttentionOutput
+) -> None:
     (drawn,) = Scene.drawn(1, texts=16, tokens=60).outputs
     assert 0.1 < drawn.weights.amax(-1).mean() < 0.6
     assert 6 <= (drawn.logits[:, 1] > 0).sum() <= 10
-    again = from_states(model, output)
-    torch.testing.assert_close(again.item_logits, output.item_logits)
+    recomputed = recompute_item_logits(model, output)
+    torch.testing.assert_close(recomputed.item_logits, output.item_logits)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_the_scene_is_as_after_training(model: FlatClassifier, output: Attention
         ("flipped_after", classifiers.erasing, "only 0 of 2"),
     ],
 )
-def test_ways_that_disagree_are_no_measurement(
+def test_implementations_that_disagree_are_refused(
     monkeypatch: pytest.MonkeyPatch, name: str, group: Callable[..., Measured], error: str
 ) -> None:
     monkeypatch.setattr(classifiers, name, lambda *_: torch.tensor([9, 9]))
@@ -117,10 +119,10 @@ def test_ways_that_disagree_are_no_measurement(
 def test_the_batch_of_median_length_is_one_that_evaluation_loads() -> None:
     corpus = PlantedEvidence(train_size=70, validation_size=8, test_size=19, eval_batch_size=3)
     corpus.prepare()
-    batch = of_like_length(corpus.dataset("test"), 3)
+    batch = median_length_batch(corpus.dataset("test"), 3)
     assert batch.index.tolist() in [each.index.tolist() for each in corpus.test_dataloader()]
 
 
 def test_the_cheap_tests_are_those_of_the_configuration() -> None:
     names = "Predictions AttentionPermutation AdversarialAttention SingleErasure DecisionFlip"
-    assert [type(test).__name__ for test in attached("cheap")] == names.split()
+    assert [type(test).__name__ for test in configured_tests("cheap")] == names.split()

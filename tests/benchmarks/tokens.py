@@ -20,7 +20,7 @@ from attnlight.models import SelfAttentionTagger
 from attnlight.tasks import ChunkTagger
 from tests.bases import trainer
 from tests.benchmarks.measuring import Measured, clock, interleave, ratios, spread
-from tests.benchmarks.scene import arguments, attached, of_like_length
+from tests.benchmarks.scene import arguments, configured_tests, median_length_batch
 from tests.benchmarks.training import tagging_epoch
 from tests.callbacks.token_loops import Found, loop_of, measured, paired, searched, tokens_of
 
@@ -55,9 +55,9 @@ def tagging(
     first = epoch()
     values, details = dict(first.values), dict(first.details)
     for readout, data, task, _ in fitted(corpus, epochs):
-        batch = of_like_length(data.dataset("test"), sentences)
+        batch = median_length_batch(data.dataset("test"), sentences)
         # What stands against loops: the cheap tests as they are configured, but `Predictions`.
-        for test in (*attached("cheap")[1:], ImportanceCorrelation()):
+        for test in (*configured_tests("cheap")[1:], ImportanceCorrelation()):
             name = type(test).__name__
             found, text = speedup(task.model, batch, test, repetitions, steps)  # type: ignore[arg-type]
             values[f"tokens_{name}_{readout}"] = found
@@ -73,7 +73,7 @@ def cheap_tests(corpus: ChunkingDataModule | None = None, epochs: int = EPOCHS) 
     values, details = {}, {}
     for readout, data, task, f1 in fitted(corpus, epochs):
         with tempfile.TemporaryDirectory(prefix="attnlight-tagging-") as folder:
-            tester = trainer(Path(folder), *attached("cheap"))
+            tester = trainer(Path(folder), *configured_tests("cheap"))
             seconds = clock(partial(tester.test, task, data, verbose=False))
         values[f"tagging_cheap_{readout}"] = [seconds / 60]
         details[f"{readout}, epochs of training"] = f"{epochs}; F1 {f1:.3f} on validation"

@@ -24,7 +24,7 @@ from attnlight.tasks import (
 )
 from attnlight.tasks.from_base import FromBase
 from attnlight.tasks.text import RawText
-from tests.bases import Planted, batch_of, running, save, save_base, trainer
+from tests.bases import Planted, attach_stub_trainer, batch_of, save, save_base, trainer
 from tests.tasks.conftest import Scene
 from tests.tasks.tagged import corpus, save_tagger
 
@@ -378,7 +378,7 @@ def test_stand_in_reads_each_split(scene: Scene, base: Path) -> None:
     task = make("imitation", scene, base).eval()
     task.model.load_state_dict(read_base(base).model.state_dict())  # type: ignore[attr-defined]
     for split in ("train", "validation", "test"):
-        running(task, scene.corpus, split)
+        attach_stub_trainer(task, scene.corpus, split)
         task.eval()
         batch = batch_of(scene.corpus, split, 5)
         output = task.model(batch)
