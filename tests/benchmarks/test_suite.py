@@ -85,9 +85,9 @@ def small(group: str, folder: Path) -> dict[str, Any]:
     planted = PlantedEvidence(train_size=70, validation_size=8, test_size=19, eval_batch_size=3)
     chunks = tagged.corpus(tagged.written(folder), cache_dir=str(folder / "cache"))
     chunking = [*tagged.arguments(chunks), f"--data.cache_dir={folder}/cache"]
-    sizes = {"repetitions": 2, "batches": 1, "texts": 3, "tokens": 6}
+    sizes: dict[str, Any] = {"repetitions": 2, "batches": 1, "texts": 3, "tokens": 6}
     epoch = partial(tagging_epoch, 2, *chunking)
-    return {
+    every: dict[str, dict[str, Any]] = {
         "permutation": {"repetitions": 2, "corpus": planted},
         "cheap_tests": sizes | {"warm_ups": 0},
         "adversary": sizes | {"steps": 20},
@@ -96,7 +96,8 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "variants": {"repetitions": 2, "corpus": planted},
         "tagging": {"corpus": chunks, "epochs": 1, "sentences": 3, "steps": 3, "epoch": epoch},
         "tagging_cheap": {"corpus": chunks, "epochs": 1},
-    }.get(group, sizes)
+    }
+    return every.get(group, sizes)
 
 
 # The others take minutes: their parts are tested by themselves.

@@ -59,7 +59,7 @@ def tagging(
         # What stands against loops: the cheap tests as they are configured, but `Predictions`.
         for test in (*configured_tests("cheap")[1:], ImportanceCorrelation()):
             name = type(test).__name__
-            found, text = speedup(task.model, batch, test, repetitions, steps)  # type: ignore[arg-type]
+            found, text = speedup(task.model, batch, test, repetitions, steps)
             values[f"tokens_{name}_{readout}"] = found
             details[f"{readout} `{name}`, time a token"] = text
     return Measured(values, details)

@@ -15,7 +15,6 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 from typing_extensions import override
 
-from attnlight.batch import TextBatch
 from attnlight.cli import run
 from attnlight.datamodules import CorpusDataModule
 from attnlight.models.build import build_model
@@ -131,7 +130,7 @@ class PlainLoop:
         self.optimizer, self.schedule = built, None
         if isinstance(built, dict):
             self.optimizer, self.schedule = built["optimizer"], built["lr_scheduler"]["scheduler"]
-        self.loader: DataLoader[TextBatch] = corpus.train_dataloader()
+        self.loader: Any = corpus.train_dataloader()
         if not fused:
             texts = corpus.dataset("train")
             drawn = BatchSampler(RandomSampler(texts), corpus.batch_size, drop_last=False)
