@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
+from functools import partial
+from statistics import median
 from typing import Any
 
 import torch
 import yaml
+from lightning.pytorch.cli import instantiate_class
 from torch.nn.functional import pad
 
 from attnlight.batch import SPECIAL_TOKENS, AttentionOutput, TextBatch
@@ -17,7 +19,7 @@ from attnlight.data.dataset import TokenDataset
 from attnlight.data.samplers import OnceSampler
 from attnlight.datamodules import TextDataModule
 from attnlight.models import FlatClassifier
-from tests.benchmarks.measuring import Measurement, spread
+from tests.benchmarks.measuring import Measured, clock, interleave, ratios, spread
 from tests.commands import CONFIGS
 
 TEXTS, TOKENS, WORDS = 32, 200, 10_000
@@ -33,10 +35,12 @@ class Scene:
         model: Jain & Wallace's BiLSTM, in evaluation mode: embeddings of 300, 128 states in each
             direction, additive attention, two classes.
         batches: Batches of texts of equal length.
+        outputs: The model's output of each batch.
     """
 
     model: FlatClassifier
     batches: list[TextBatch]
+    outputs: list[AttentionOutput]
 
     @classmethod
     @torch.no_grad()
@@ -44,7 +48,8 @@ class Scene:
         """The model and texts that the tests without re-encoding share."""
         torch.manual_seed(0)
         every = [random_texts(number, texts, tokens, WORDS) for number in range(batches)]
-        return cls(spread_out(FlatClassifier(WORDS, num_classes=2).eval(), every), every)
+        model = spread_out(FlatClassifier(WORDS, num_classes=2).eval(), every)
+        return cls(model, every, [model(batch) for batch in every])
 
     @property
     def size(self) -> str:
@@ -52,23 +57,43 @@ class Scene:
         texts, tokens = self.batches[0].tokens.shape
         return f"{len(self.batches)} batches of {texts} texts of {tokens} tokens"
 
-    def outputs(self) -> list[AttentionOutput]:
-        """The model's output of each batch."""
-        return [self.model(batch) for batch in self.batches]
+    def speedup(
+        self,
+        name: str,
+        ours: Callable[[], object],
+        theirs: Callable[[], object],
+        repetitions: int,
+        calls: int,
+        warm_ups: int = 1,
+    ) -> Measured:
+        """How many times as fast ours is as theirs, and the time of the item logits it starts from.
 
-    def details(self, seconds: Mapping[str, Sequence[float]]) -> dict[str, str]:
-        """Texts and times; "items" is the time of item logits, which the forward pass computes."""
-        counted = [
-            ours + items for ours, items in zip(seconds["ours"], seconds["items"], strict=True)
-        ]
-        with_items = Measurement.of_ratios(seconds["theirs"], counted, {}).median
-        return {
+        Args:
+            name: The benchmark.
+            ours: What a test computes from the outputs.
+            theirs: What the released code does instead.
+            repetitions: Rounds that count.
+            calls: Calls of ours in a row.
+            warm_ups: Rounds before them that do not.
+        """
+        ways = {
+            "theirs": partial(clock, theirs),
+            "items": partial(
+                clock, lambda: [recompute_item_logits(self.model, o) for o in self.outputs]
+            ),
+            "ours": partial(clock, ours, calls),
+        }
+        seconds = interleave(ways, repetitions, warm_ups)
+        counted = [a + b for a, b in zip(seconds["ours"], seconds["items"], strict=True)]
+        with_items = median(ratios(seconds["theirs"], counted))
+        details = {
             "texts": self.size,
             "ours": spread(seconds["ours"]),
             "theirs": spread(seconds["theirs"]),
             "item logits, which come with the forward pass": f"{spread(seconds['items'])}; with "
             f"them theirs takes {with_items:.2f} times ours",
         }
+        return Measured({name: ratios(seconds["theirs"], seconds["ours"])}, details)
 
 
 def random_texts(number: int, texts: int, tokens: int, words: int) -> TextBatch:
@@ -100,10 +125,15 @@ def recompute_item_logits(model: FlatClassifier, output: AttentionOutput) -> Att
     return replace(output, item_logits=pad(model.decoder(output.states), (1, 0)).unsqueeze(1))
 
 
+def read_config(name: str) -> dict[str, Any]:
+    """What a file of configs/ holds."""
+    found: dict[str, Any] = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
+    return found
+
+
 def arguments(name: str) -> dict[str, Any]:
-    """The arguments in a file of configs."""
-    text = (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)["init_args"]
+    """The arguments in a file of configs/."""
+    found: dict[str, Any] = read_config(name)["init_args"]
     return found
 
 
@@ -117,15 +147,11 @@ def configured_tests(name: str) -> list[InterpretabilityTest]:
 
     Their cost with more than two classes is measured in its own group, several_classes.
     """
-    text = (CONFIGS / "tests" / f"{name}.yaml").read_text(encoding="utf-8")
-    tests = []
-    for entry in yaml.safe_load(text)["trainer"]["callbacks+"]:
-        module, _, kind = entry["class_path"].rpartition(".")
-        options = entry.get("init_args", {})
-        if kind == "AdversarialAttention":
-            options |= {"program_instances": 0}
-        tests.append(getattr(import_module(module), kind)(**options))
-    return tests
+    entries = read_config(f"tests/{name}")["trainer"]["callbacks+"]
+    for entry in entries:
+        if entry["class_path"].endswith(".AdversarialAttention"):
+            entry.setdefault("init_args", {})["program_instances"] = 0
+    return [instantiate_class((), entry) for entry in entries]
 
 
 def median_length_batch(dataset: TokenDataset, texts: int) -> TextBatch:
