@@ -11,7 +11,7 @@ from torch import Tensor
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
-NOT_ALLOWED = -1e4  # logit of a class that a text may not be answered with: finite, of probability 0
+NOT_ALLOWED = -1e4  # logit of a class that a text may not be answered with; finite, probability 0
 MARKED = "marked"  # key of `TextBatch.extras`: tokens that are rows of a tagger, unless all are
 
 

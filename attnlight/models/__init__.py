@@ -21,6 +21,7 @@ from attnlight.models.encoders import (
     NoEncoder,
 )
 from attnlight.models.hierarchical import HierarchicalClassifier
+from attnlight.models.pair import PairClassifier
 from attnlight.models.tagger import SelfAttentionTagger
 from attnlight.models.vectors import WordVectors, read_vectors
 
@@ -41,6 +42,7 @@ __all__ = [
     "FlatClassifier",
     "HierarchicalClassifier",
     "NoEncoder",
+    "PairClassifier",
     "ScaledDotAttention",
     "SelfAttentionTagger",
     "UniformAttention",

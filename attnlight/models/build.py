@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from inspect import Parameter, signature
 from typing import Any
 
@@ -14,15 +15,19 @@ from attnlight.foreign import import_class
 from attnlight.models.classifier import FlatClassifier
 from attnlight.models.guided import apply_guide, leave_one_out_guided, no_guide
 from attnlight.models.hierarchical import HierarchicalClassifier
-from attnlight.models.options import ClassifierNet, TaggerNet, group_of
+from attnlight.models.options import ClassifierNet, PairNet, TaggerNet, group_of
+from attnlight.models.pair import PairClassifier
 from attnlight.models.tagger import SelfAttentionTagger
 
 Options = Mapping[str, Any]
 CUSTOM = "network"  # the plain option that names the class of a custom network
-_NETS: dict[str, type[ClassifierNet | TaggerNet]] = {
+Group = ClassifierNet | PairNet | TaggerNet
+_NETS: dict[str, type[Group]] = {
     "classification": ClassifierNet,
+    "pairs": PairNet,
     "tagging": TaggerNet,
 }
+_CLASSES: dict[str, type[nn.Module]] = {"pairs": PairClassifier, "tagging": SelfAttentionTagger}
 
 
 def network(problem: str, net: Options) -> type[Any]:
@@ -37,21 +42,24 @@ def network(problem: str, net: Options) -> type[Any]:
     """
     if CUSTOM in net:
         return import_class(net[CUSTOM], nn.Module)
-    if problem == "tagging":
-        return SelfAttentionTagger
+    if problem in _CLASSES:
+        return _CLASSES[problem]
     if problem != "classification":
         raise InputError(f"{problem} has no default network: name one, `net: {{class_path: }}`.")
     return HierarchicalClassifier if net.get("hierarchical") else FlatClassifier
 
 
-def plain_net(
-    problem: str, net: ClassifierNet | TaggerNet | Mapping[str, object]
-) -> dict[str, Any]:
+def plain_net(problem: str, net: Group | Mapping[str, object]) -> dict[str, Any]:
     """All options of a network as plain values; of a custom one `network` and `options`.
 
     Raises:
-        InputError: An option is unknown.
+        InputError: An option is unknown, or the options are those of another problem's network.
     """
+    if not isinstance(net, Mapping) and not isinstance(net, _NETS.get(problem, Mapping)):
+        raise InputError(
+            f"net has options of {type(net).__name__}, which {problem} does not take: name a network "
+            "by its class_path, or choose the task of that problem."
+        )
     options: dict[str, Any] = dict(net) if isinstance(net, Mapping) else asdict(net)
     if "class_path" in options:  # jsonargparse would instantiate a dict that has this key
         return {CUSTOM: options["class_path"], "options": dict(options.get("init_args") or {})}
@@ -105,7 +113,7 @@ def build_model(problem: str, net: Options, spec: Options, *, guided: bool = Fal
     if guided:
         if not hasattr(model, "guide"):
             model.register_forward_pre_hook(apply_guide, with_kwargs=True)
-            model.leave_one_out = leave_one_out_guided  # type: ignore[assignment]
+            model.leave_one_out = partial(leave_one_out_guided, model)  # type: ignore[assignment]
         model.guide = no_guide  # type: ignore[assignment]
     return model
 

@@ -17,7 +17,7 @@ from attnlight.models.attention import Attention
 from attnlight.models.encoders import Encoder
 from attnlight.models.recurrence import Recurrence
 
-# Deletions per item of the budget: one stores C + 1 numbers per token, a re-encoded text thousands.
+# Deletions per item of the budget: one stores P + 1 numbers per token, a re-encoded text thousands.
 _DELETIONS = 8
 
 
@@ -43,25 +43,27 @@ def resumable(encoder: nn.Module, attention: Attention) -> bool:
 def leave_out(
     encoder: Encoder,
     attention: Attention,
-    classify: Callable[[Tensor], Tensor],
+    project: Callable[[Tensor], Tensor],
     embeddings: Tensor,
     text: Tensor,
     mask: Tensor,
     budget: int,
+    query: Tensor | None = None,
 ) -> Tensor:
-    """Logits after each item is deleted and attention is recomputed.
+    """Projection of the context after each item is deleted and attention is recomputed.
 
     Args:
         encoder: Embeddings, or sentence vectors, to states.
         attention: States to weights; `resumable` with the encoder.
-        classify: States (..., D) to logits (..., C), affine.
+        project: States (..., D) to values (..., P), affine: logits, or what a decoder reads.
         embeddings: (B, N, E).
         text: Items that the encoder sees, (B, N) bool.
         mask: Items that attention may reach, (B, N) bool.
         budget: Items encoded at once, at least one text.
+        query: Query vectors of the attention, (B, Q), or None; a deletion does not change them.
 
     Returns:
-        (B, N, C); NaN off the mask and for the only item of a text.
+        (B, N, P); NaN off the mask and for the only item of a text.
     """
     lengths, recurrences = text.sum(-1), []
     if encoder.reach is None:
@@ -70,18 +72,19 @@ def leave_out(
         states = torch.cat([recurrence.hidden for recurrence in recurrences], dim=-1)
     else:
         states = encoder(embeddings, text)
-    scores, items = attention.score(states, None), classify(states)
-    logits = torch.full_like(items, torch.nan)
+    scores, items = attention.score(states, query), project(states)
+    values = torch.full_like(items, torch.nan)
     for texts, places in deletions(mask, lengths, _DELETIONS * budget):
         size = int(lengths[texts].max())
         remaining = mask[texts, :size].scatter(1, places[:, None], False)
         new_scores, new_items = scores[texts, :size], items[texts, :size]
         changes = _changed_states(encoder, recurrences, embeddings, lengths, budget, texts, places)
         for deletion, place, changed in changes:
-            new_scores[deletion, place] = attention.score(changed[None], None)[0]
-            new_items[deletion, place] = classify(changed)
-        logits[texts, places] = read(masked_softmax(new_scores, remaining), new_items)
-    return logits
+            asked = None if query is None else query[texts[deletion]]
+            new_scores[deletion, place] = attention.score(changed[:, None], asked)[:, 0]
+            new_items[deletion, place] = project(changed)
+        values[texts, places] = read(masked_softmax(new_scores, remaining), new_items)
+    return values
 
 
 def _changed_states(

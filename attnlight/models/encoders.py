@@ -29,6 +29,21 @@ class Encoder(nn.Module):
     output_size: int
     reach: int | None = None
 
+    def final(self, states: Tensor, mask: Tensor, items: Tensor) -> Tensor:
+        """A text's vector (B, D), as of a query: by default the mean state of its items.
+
+        Recurrent encoders give the last state of each direction, convolutions the maximum over the
+        items. It depends on neither padding nor the rest of the batch; a text without items has
+        zeros.
+
+        Args:
+            states: Result of `forward`, (B, N, D).
+            mask: Tokens that the encoder has read, (B, N) bool.
+            items: Those that are no boundary tokens, (B, N) bool.
+        """
+        total = states.masked_fill(~items.unsqueeze(-1), 0.0).sum(1)
+        return total / items.sum(1, keepdim=True).clamp(min=1)
+
 
 class _Recurrent(Encoder):
     """Two recurrent networks, one over the text and one over the reversed text.
@@ -58,6 +73,14 @@ class _Recurrent(Encoder):
         backwards, _ = self.backwards(reversed_texts)
         backwards = backwards.flatten(0, 1).index_select(0, reversal).view_as(forwards)
         return torch.cat([forwards, backwards], dim=-1)
+
+    @override
+    def final(self, states: Tensor, mask: Tensor, items: Tensor) -> Tensor:
+        last = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, -1, states.shape[-1])
+        forwards, backwards = states.gather(1, last).squeeze(1), states[:, 0]
+        size = states.shape[-1] // 2
+        both = torch.cat([forwards[:, :size], backwards[:, size:]], dim=-1)
+        return both.masked_fill(~mask.any(1, keepdim=True), 0.0)
 
 
 class BiLSTM(_Recurrent):
@@ -105,6 +128,10 @@ class _Convolutional(Encoder):
         channels = self.dropout(embeddings).masked_fill(padding, 0.0).transpose(1, 2)
         states = torch.cat([layer(channels) for layer in self.convolutions], dim=1)
         return states.relu().transpose(1, 2).masked_fill(padding, 0.0)
+
+    @override
+    def final(self, states: Tensor, mask: Tensor, items: Tensor) -> Tensor:
+        return states.masked_fill(~items.unsqueeze(-1), 0.0).amax(1)  # no state is negative
 
 
 class CNN(_Convolutional):

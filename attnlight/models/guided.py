@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional import erase_each
+from attnlight.models.readout import readout_of
 
 # Attention (R, H, N) for a batch of texts, identified by their dataset index.
 Guide = Callable[[TextBatch], Tensor]
@@ -28,19 +28,24 @@ def no_guide(batch: TextBatch) -> Tensor:
     )
 
 
-def leave_one_out_guided(batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
+def leave_one_out_guided(
+    model: Any,  # noqa: ANN401
+    batch: TextBatch,
+    output: AttentionOutput,
+    budget: int,
+) -> Tensor:
     """Logits (R, N, C) without each item; NaN off the mask and for the only item of a row.
 
     A guide has attention for complete texts only: its weights of the other items are renormalised.
     The model must encode each item alone, so that a deletion changes nothing else.
 
     Args:
+        model: The model, whose readout is asked where it is not affine.
         batch: The texts.
         output: The model's output for them.
         budget: Not used: no text is encoded again.
     """
-    assert output.item_logits is not None
-    logits = erase_each(output.weights, output.item_logits, output.bias, output.mask)
+    logits = readout_of(batch, output, model).erase()
     alone = output.mask.sum(-1, keepdim=True) < 2
     return logits.masked_fill((~output.mask | alone).unsqueeze(-1), torch.nan)
 

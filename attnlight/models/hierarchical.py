@@ -12,7 +12,8 @@ from typing_extensions import override
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.models.attention import Attention
-from attnlight.models.classifier import AffineClassifier, Items
+from attnlight.models.classifier import AffineClassifier
+from attnlight.models.context import Items
 from attnlight.models.encoders import Encoder
 
 

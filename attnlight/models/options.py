@@ -12,6 +12,7 @@ from attnlight.models.encoders import EncoderName
 
 Initialization = Literal["default", "xavier"]
 DropoutOn = Literal["context", "logits"]
+PairDecoder = Literal["tanh", "affine"]
 TaggerEncoder = Literal["transformer", "bilstm", "tokens"]
 ReadoutName = Literal["study", "text", "residual"]
 
@@ -60,6 +61,40 @@ class ClassifierNet:
     dropout: float = 0.0
     dropout_on: DropoutOn = "context"
     initialization: Initialization = "default"
+
+
+@dataclass(frozen=True)
+class PairNet:
+    """A classifier of pairs, whose query attends over the words of a passage.
+
+    Args:
+        encoder: The encoder that turns the passage's embeddings into the states attended to.
+        attention: The scoring function of a state and the query.
+        decoder: The layers after attention. `tanh`, as Jain & Wallace: a hidden layer of half a
+            state's size that reads the passage and the query, not affine in attention; `affine`: the
+            sum of an affine layer over each.
+        share: Encode the query with the passage's embeddings and encoder; otherwise, as published,
+            it has its own.
+        query_encoder: The encoder of the query; null: one like the passage's.
+        embedding_size: Size E of a token embedding.
+        hidden_size: Size of the encoders' states, per direction for the recurrent ones.
+        attention_size: Size of additive attention's hidden layer; null: half a state.
+        embedding_scale: Standard deviation of randomly drawn embeddings.
+        embedding_dropout: Dropout on token embeddings.
+        dropout: Dropout of the decoder's context.
+    """
+
+    encoder: EncoderName = "bilstm"
+    attention: AttentionName = "additive"
+    decoder: PairDecoder = "tanh"
+    share: bool = False
+    query_encoder: EncoderName | None = None
+    embedding_size: int = 300
+    hidden_size: int = 128
+    attention_size: int | None = None
+    embedding_scale: float = 1.0
+    embedding_dropout: float = 0.0
+    dropout: float = 0.0
 
 
 @dataclass(frozen=True)

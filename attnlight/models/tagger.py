@@ -14,6 +14,7 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional.attribution.leave_one_out import reencode
 from attnlight.functional.readout.instances import texts_of_rows
+from attnlight.models.context import refuse_queries
 from attnlight.models.decoder import Decoder
 from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import BiLSTM
@@ -134,11 +135,12 @@ class SelfAttentionTagger(nn.Module):
             where the bias of `study` is NaN.
 
         Raises:
-            InputError: The batch has texts of sentences, or the guide has no attention for its
+            InputError: The batch has texts of sentences or queries, or the guide has no attention for its
                 sentences.
         """
         if batch.tokens.ndim != 2:
             raise InputError("a tagger reads single sentences: set `sentences` to none.")
+        refuse_queries(batch)
         mask = batch.attendable()
         text, position = batch.instances().nonzero().unbind(-1)
         states, layers = self._encode(batch, embeddings)

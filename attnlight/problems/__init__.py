@@ -3,12 +3,13 @@
 from attnlight.foreign import import_class
 from attnlight.problems.base import Problem
 from attnlight.problems.classification import Classification
+from attnlight.problems.pairs import Pairs
 from attnlight.problems.tagging import Tagging
 from attnlight.problems.words import Words
 
-__all__ = ["PROBLEMS", "Classification", "Problem", "Tagging", "Words", "problem_class"]
+__all__ = ["PROBLEMS", "Classification", "Pairs", "Problem", "Tagging", "Words", "problem_class"]
 
-PROBLEMS: dict[str, type[Problem]] = {kind.name: kind for kind in (Classification, Tagging)}
+PROBLEMS: dict[str, type[Problem]] = {kind.name: kind for kind in (Classification, Pairs, Tagging)}
 
 
 def problem_class(name: str) -> type[Problem]:

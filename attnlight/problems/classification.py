@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from torchmetrics import MetricCollection
@@ -20,7 +22,7 @@ from typing_extensions import override
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.problems.base import Problem
-from attnlight.problems.released import WIEGREFFE_PINTER
+from attnlight.problems.released import WIEGREFFE_PINTER, ReleasedLoss
 from attnlight.problems.words import Words
 
 
@@ -46,7 +48,7 @@ class Classification(Problem):
     """
 
     name = "classification"
-    released = WIEGREFFE_PINTER
+    released: ClassVar[ReleasedLoss | None] = WIEGREFFE_PINTER
     instances = staticmethod(attended_items)
 
     @override

@@ -27,7 +27,7 @@ from attnlight.foreign import require_trusted_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
-from attnlight.models.options import CustomNetwork, group_of
+from attnlight.models.options import CustomNetwork, PairNet, group_of
 from attnlight.problems import problem_class
 from attnlight.tasks.options import CLASS_WEIGHTS, GROUPS, PLATEAU_MONITOR, Loss, Optimizer, Vectors
 from attnlight.tasks.restoring import require_same
@@ -35,15 +35,15 @@ from attnlight.tasks.text import RawText
 
 
 class AttentionTask(pl.LightningModule):
-    """Train a custom network on a problem.
+    """Train a classifier of pairs, or a custom network, on a problem.
 
     `validation_step` and `test_step` return `{"loss", "output"}`, which is all that the
     interpretability tests see.
 
     Args:
         spec: Description of the corpus, see `Problem`; the command line supplies it.
-        problem: `classification`, `tagging`, or the import path of a custom problem.
-        net: The network by `class_path` and `init_args`.
+        problem: `pairs`, `classification`, `tagging`, or the import path of a custom problem.
+        net: The options of the network of `pairs`, or any network by `class_path` and `init_args`.
         optimizer: The optimiser.
         loss: Reduction and class weights of the loss.
         vectors: Initial word vectors, and whether word embeddings are trained.
@@ -65,7 +65,7 @@ class AttentionTask(pl.LightningModule):
         self,
         spec: dict[str, Any],
         problem: str,
-        net: CustomNetwork,
+        net: PairNet | CustomNetwork = PairNet(),
         optimizer: Optimizer = Optimizer(),
         loss: Loss = Loss(),
         vectors: Vectors = Vectors(),
@@ -89,23 +89,31 @@ class AttentionTask(pl.LightningModule):
         """The tokenizer of the training corpus, see `RawText`."""
         return self.raw.parsed_tokenizer
 
-    def encode(self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None) -> TextBatch:
+    def encode(
+        self,
+        texts: Sequence[str],
+        pos: Sequence[Sequence[str]] | None = None,
+        queries: Sequence[str] | None = None,
+    ) -> TextBatch:
         """An unlabelled batch of raw texts on the task's device, see `RawText.encode`."""
-        return self.problem.mark_instances(self.raw.encode(texts, pos)).to(self.device)
+        return self.problem.mark_instances(self.raw.encode(texts, pos, queries)).to(self.device)
 
     @torch.no_grad()
     def read(
-        self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None
+        self,
+        texts: Sequence[str],
+        pos: Sequence[Sequence[str]] | None = None,
+        queries: Sequence[str] | None = None,
     ) -> AttentionOutput:
         """The model's output for raw texts, in evaluation mode; arguments of `encode`."""
         training = self.training
-        output: AttentionOutput = self.eval().model(self.encode(texts, pos))
+        output: AttentionOutput = self.eval().model(self.encode(texts, pos, queries))
         self.train(training)
         return output
 
-    def classify(self, texts: Sequence[str]) -> Tensor:
+    def classify(self, texts: Sequence[str], queries: Sequence[str] | None = None) -> Tensor:
         """Class probabilities of raw texts' instances, (R, C), in the order of `classes`."""
-        return self.read(texts).probabilities
+        return self.read(texts, queries=queries).probabilities
 
     def tag(
         self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -67,16 +67,23 @@ class RawText:
             raise InputError("this task has no tokenizer yet: train it or load a checkpoint.")
         return Tokenizer.from_str(self.tokenizer)
 
-    def encode(self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None) -> TextBatch:
+    def encode(
+        self,
+        texts: Sequence[str],
+        pos: Sequence[Sequence[str]] | None = None,
+        queries: Sequence[str] | None = None,
+    ) -> TextBatch:
         """Split and tokenise raw texts as the corpus's test split was.
 
         Args:
             texts: B texts; an empty one becomes one unknown token. If tokens have features, texts are
                 split at white space.
             pos: Part-of-speech tags of each text's tokens, if they are a feature.
+            queries: The query of each text, if the model reads pairs.
 
         Raises:
-            InputError: The model uses part-of-speech tags, and `pos` does not have one per token.
+            InputError: The model uses part-of-speech tags, and `pos` does not have one per token; or
+                there is not one query per text.
         """
         if self.sentences is None:
             batch = collate_ids(encode_texts(self.parsed_tokenizer, texts)[0])
@@ -93,4 +100,9 @@ class RawText:
                 columns = features.encode(words, None if pos is None else pos[number])
                 for name, values in columns.items():
                     batch.extras[name][number, : len(words)] = torch.from_numpy(values)
-        return batch
+        if queries is None:
+            return batch
+        if len(queries) != len(texts):
+            raise InputError(f"there are {len(queries)} queries for {len(texts)} texts.")
+        asked = collate_ids(encode_texts(self.parsed_tokenizer, queries)[0])
+        return replace(batch, query=asked.tokens, query_mask=asked.mask)

@@ -190,5 +190,6 @@ def delete_items(batch: TextBatch, texts: Tensor, places: Tensor, items: int) ->
         mask=batch.mask[source],
         query=None if batch.query is None else batch.query[texts],
         query_mask=None if batch.query_mask is None else batch.query_mask[texts],
+        allowed_classes=None if batch.allowed_classes is None else batch.allowed_classes[texts],
         extras={name: values[source] for name, values in batch.extras.items()},
     )

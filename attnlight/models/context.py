@@ -1,0 +1,220 @@
+"""Base of the classifiers: one row per text, decoded from the weighted mean of its states."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, pad
+from typing_extensions import override
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.errors import InputError
+from attnlight.functional import reencode
+from attnlight.functional.attribution.leave_one_out import blocks
+from attnlight.models.deletion import leave_out, resumable
+from attnlight.models.embedding import Embedding
+from attnlight.models.guided import Guide, leave_one_out_guided
+from attnlight.models.options import DropoutOn
+
+if TYPE_CHECKING:
+    from attnlight.models.options import ClassifierNet, PairNet
+
+# Input of the last encoder, (B, N, E); its real items, and those that attention may reach, (B, N)
+# bool; indices (B, N, 1) that restore the batch's order of the states, None if it is unchanged; and
+# the attention of the levels below.
+Items = tuple[Tensor, Tensor, Tensor, Tensor | None, tuple[Tensor, ...] | None]
+PARTS = ("encoder", "attention")
+# In `AttentionOutput.memory`: state of each query; classes that each text may be answered with;
+# product of states and decoder weights, if what follows is not affine.
+QUERY, ALLOWED_CLASSES, PROJECTED = "query", "allowed_classes", "projected"
+
+
+def refuse_queries(batch: TextBatch) -> None:
+    """Check that a batch is of single texts.
+
+    Raises:
+        InputError: It has queries.
+    """
+    if batch.query is not None:
+        raise InputError(
+            "the model reads single texts, but the corpus gives pairs of a passage and a query: set "
+            "`problem: pairs` in `model` (AttentionTask has it), or give a corpus of single texts."
+        )
+
+
+class ContextClassifier(nn.Module, ABC):
+    """Base of the classifiers that decode the attention-weighted mean of a text's states.
+
+    For two classes the decoder has one logit z, and the output is (0, z). Each level is an encoder
+    and attention; a subclass names the levels, makes them and a `decoder`, an affine map of states,
+    and computes what attention and decoder read beside the states.
+
+    Args:
+        vocab_size: Number of token ids V.
+        num_classes: Number of classes C.
+        net: Options of the network.
+
+    Attributes:
+        levels: Prefix of the names of each level's `encoder` and `attention`.
+        affine: Whether logits are affine in attention; else `_finish` is not affine.
+        guide: Source of the attention that tests see; None: the model's attention. A model with a
+            guide must encode each item alone: encoder `average` or `none`.
+
+    Raises:
+        InputError: There are fewer than two classes.
+    """
+
+    levels: ClassVar[tuple[str, ...]] = ("",)
+    affine: bool = True
+    dropout_on: DropoutOn = "context"
+    decoder: nn.Linear
+
+    def __init__(self, vocab_size: int, num_classes: int, net: ClassifierNet | PairNet) -> None:
+        super().__init__()
+        if num_classes < 2:
+            raise InputError(f"num_classes is {num_classes}; a classifier needs at least 2")
+        self.embedding = Embedding(vocab_size, net.embedding_size, net.embedding_scale)
+        self.embedding_dropout = nn.Dropout(net.embedding_dropout)
+        self.dropout = nn.Dropout(net.dropout)
+        self.guide: Guide | None = None
+
+    @staticmethod
+    def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
+        """Options of the same classifier with uniform attention, see `models.build`."""
+        if head is not None:
+            raise InputError(f"head is {head}, but the attention of a classifier has one head.")
+        return net | {"attention": "uniform"}
+
+    @staticmethod
+    def guided_net(
+        net: dict[str, Any], guide: str, context: str | None, query_key: bool
+    ) -> dict[str, Any]:
+        """Options of a classifier that encodes each word alone: the MLP of Wiegreffe & Pinter."""
+        if context == "full" or query_key:
+            raise InputError(
+                "a guided classifier reads words alone: context full and query_key "
+                "are options of a tagger."
+            )
+        attention = "additive" if guide == "learned" else "uniform"
+        return net | {"encoder": "average", "attention": attention, "attention_size": None}
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        """Embeddings of the batch's tokens, (B, N, E) or (B, S, N, E), zero on padding."""
+        embeddings: Tensor = self.embedding(batch.tokens)
+        return embeddings
+
+    @override
+    def forward(
+        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+    ) -> AttentionOutput:
+        """Read a batch.
+
+        Boundary tokens are encoded but never attended to. A text with nothing to attend to has
+        weights of zero and the logits of an empty context.
+
+        Args:
+            batch: B texts of N tokens, or of S sentences of tokens, which then are the N items.
+            weights: Attention over the items that replaces the model's, (B, 1, N).
+            embeddings: Token embeddings that replace `embed(batch)`, of the same shape.
+
+        Returns:
+            One row per text, R = B, and one head; `states` are (B, N, D). `item_logits` is None in
+            training mode; at padding it is finite and arbitrary.
+
+        Raises:
+            InputError: The batch has sentences and the model reads none, or the reverse; it has
+                queries and the model reads none, or the reverse; or the guide has no attention for
+                its texts.
+        """
+        memory = self._memory(batch)
+        items, seen, mask, places, layers = self._items(batch, embeddings)
+        encoder, attention = (getattr(self, self.levels[-1] + part) for part in PARTS)
+        # Under autocast, states and logits are in half precision; tests need the full one.
+        states: Tensor = encoder(items, seen).to(items.dtype)
+        if places is not None:
+            states = states.gather(1, places.expand_as(states))
+            mask = mask.gather(1, places.squeeze(-1))
+        if weights is None:
+            guide, query = self.guide, memory.get(QUERY)
+            weights = attention(states, mask, query).unsqueeze(1) if guide is None else guide(batch)
+        context = (weights @ states).squeeze(1)
+        if self.dropout_on == "logits":
+            logits = self.dropout(self._finish(self._project(context), memory))
+        else:
+            logits = self._finish(self._project(self.dropout(context)), memory)
+        bias, item_logits = self._finish(self.decoder.bias, memory), None
+        if not self.training and self.affine:
+            item_logits = self._finish(self._project(states), memory).unsqueeze(1)
+        elif not self.training:
+            memory[PROJECTED] = linear(states, self.decoder.weight).to(states.dtype)
+        return AttentionOutput(
+            rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
+            logits=logits,
+            weights=weights,
+            item_logits=item_logits,
+            bias=bias,
+            mask=mask,
+            states=states,
+            layers=layers,
+            memory=memory,
+        )
+
+    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
+        """Logits (B, K, C) of K candidate attentions (B, 1, K, N) over the states of `output`."""
+        weights, projected = weights.squeeze(1), output.memory.get(PROJECTED)
+        if projected is None:
+            return self._finish(self._project(weights @ output.states), output.memory)
+        return self._finish(weights @ projected + self.decoder.bias, output.memory)
+
+    def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
+        """Logits (B, N, C) after each item is deleted, as `functional.reencode` returns them."""
+        if self.guide is not None:
+            return leave_one_out_guided(self, batch, output, budget)
+        encoder, attention = (getattr(self, self.levels[-1] + part) for part in PARTS)
+        overridden = type(self).forward is not ContextClassifier.forward
+        if overridden or not resumable(encoder, attention):
+            return reencode(self, batch, output, budget)
+        # Words in blocks of texts of similar length; sentences, whose words are read once, are few.
+        flat = batch.mask.ndim == 2
+        lengths = batch.mask.sum(-1) if flat else batch.index.new_zeros(len(batch))
+        lengths, order = lengths.sort(stable=True)
+        memory, parts = self._memory(batch), []  # of queries, each is encoded once
+        query = memory.get(QUERY)
+        for block in blocks(lengths.tolist(), budget):
+            texts, size = order[block], int(lengths[block][-1]) if flat else batch.mask.shape[1]
+            tokens, seen_tokens = (values[texts, :size] for values in (batch.tokens, batch.mask))
+            part = TextBatch(batch.index[texts], tokens, seen_tokens)
+            items, seen, mask, places, _ = self._items(part)
+            asked = None if query is None else query[texts]
+            values = leave_out(encoder, attention, self._project, items, seen, mask, budget, asked)
+            if places is not None:
+                values = values.gather(1, places.expand_as(values))
+            parts.append(pad(values, (0, 0, 0, output.mask.shape[1] - size), value=torch.nan))
+        values = torch.cat(parts)[order.argsort()]
+        return self._finish(values, memory).masked_fill(values[..., :1].isnan(), torch.nan)
+
+    def _project(self, states: Tensor) -> Tensor:
+        """The decoder's affine map (..., P) of states (..., D)."""
+        values: Tensor = self.decoder(states).to(self.decoder.weight.dtype)
+        return values
+
+    def _finish(self, values: Tensor, memory: dict[str, Tensor]) -> Tensor:
+        """Logits (..., C) from values of the decoder, (P,) or (B, ..., P)."""
+        return values if values.shape[-1] > 1 else pad(values, (1, 0))
+
+    def _items(self, batch: TextBatch, embeddings: Tensor | None = None) -> Items:
+        """Input of the last encoder for a batch, see `Items`."""
+        if batch.tokens.ndim != 2:
+            raise InputError(
+                "the model reads flat texts, but the corpus gives sentences: set `sentences: "
+                "false` in `data`, or `hierarchical: true` in `model`."
+            )
+        embeddings = self.embed(batch) if embeddings is None else embeddings
+        return self.embedding_dropout(embeddings), batch.mask, batch.attendable(), None, None
+
+    @abstractmethod
+    def _memory(self, batch: TextBatch) -> dict[str, Tensor]:
+        """What attention and decoder read beside the states of a batch."""

@@ -1,0 +1,46 @@
+"""A class for each pair of a passage and a query: answers and inferences."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+from typing_extensions import override
+
+from attnlight.batch import AttentionOutput
+from attnlight.problems.classification import Classification
+from attnlight.problems.words import Words
+
+
+class Pairs(Classification):
+    """A class for each pair, answered by the query's attention over the passage.
+
+    Classes are the answers, or the relations of a hypothesis to a premise. Macro F1 is the mean over
+    the classes that occur in labels or predictions.
+    """
+
+    name = "pairs"
+    released = None
+    pairs = True
+
+    @override
+    def metrics(self) -> MetricCollection:
+        classes = len(self.classes)
+        return MetricCollection(
+            {
+                "accuracy": MulticlassAccuracy(classes, average="micro"),
+                "f1_macro": MulticlassF1Score(classes, average="macro"),
+            }
+        )
+
+    @override
+    def update(
+        self, metrics: MetricCollection, output: AttentionOutput, labels: Tensor, real: Tensor
+    ) -> None:
+        # Classes, not probabilities: of two classes too both metrics are of several classes.
+        metrics.update(output.logits.argmax(-1)[real], labels[real])
+
+    @classmethod
+    @override
+    def words(cls, classes: list[str], target: str = "tokens") -> Words:
+        return Words(cls.name, "pair", "pair", "accuracy", "accuracy", "an MLP")
