@@ -166,7 +166,9 @@ class AttnlightCLI(LightningCLI):
         data: CorpusDataModule = parser.instantiate_classes(corpus).data
         config.corpus, name = None, config.corpus
         if self.subcommand != "fit":
-            encoding = Encoding.from_checkpoint(read_checkpoint(config.ckpt_path)[CHECKPOINT_KEY])
+            checkpoint = read_checkpoint(config.ckpt_path)
+            spec = checkpoint["hyper_parameters"].get("spec")
+            encoding = Encoding.from_checkpoint(checkpoint[CHECKPOINT_KEY], spec)
             if encoding is not None and not data.matches_fingerprint(encoding.corpus):
                 config.corpus = corpus_name(name, self._corpus or data.corpus_name)
                 data.evaluate_as(encoding, config.corpus)

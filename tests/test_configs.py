@@ -86,7 +86,9 @@ def sources(
     """Ask for the real corpora where a file of data/ reads one, and only then."""
 
     def prepare(data: Path) -> None:
-        if not read(data)["class_path"].endswith(("TextDataModule", "ChunkingDataModule")):
+        if not read(data)["class_path"].endswith(
+            ("TextDataModule", "PairDataModule", "ChunkingDataModule")
+        ):
             return
         folder = request.getfixturevalue("corpora")
         if read(data)["init_args"]["local"] == "yahoo_answers_topics":  # nowhere here as a whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attnlight.batch import TextBatch
+
+Ids = Sequence[int] | NDArray[np.integer]
 
 
 def pad_ragged(flat: NDArray[np.generic], lengths: NDArray[np.integer]) -> Tensor:
@@ -73,3 +76,30 @@ def collate_ids(
         counts = np.fromiter(map(len, sizes), np.int64)
         lengths = pad_ragged(np.fromiter(chain.from_iterable(sizes), np.int64), counts).numpy()
     return collate(np.arange(len(ids)), lengths, np.fromiter(chain.from_iterable(ids), np.int64))
+
+
+def with_queries(batch: TextBatch, queries: Sequence[Ids]) -> TextBatch:
+    """The batch with its `query` and `query_mask`, (B, M).
+
+    Args:
+        batch: B passages.
+        queries: Ids of the query of each.
+    """
+    lengths = np.fromiter(map(len, queries), np.int64)
+    query = pad_ragged(np.fromiter(chain.from_iterable(queries), np.int64), lengths)
+    mask = torch.from_numpy(np.arange(lengths.max(initial=0)) < lengths[:, None])
+    return replace(batch, query=query, query_mask=mask)
+
+
+def allow_classes(batch: TextBatch, allowed: Sequence[Ids], classes: int) -> TextBatch:
+    """The batch with its `allowed_classes`, (B, C).
+
+    Args:
+        batch: B texts.
+        allowed: Numbers of the classes that each may be answered with.
+        classes: Number C of classes.
+    """
+    marks = np.zeros((len(allowed), classes), np.bool_)
+    rows = np.repeat(np.arange(len(allowed)), np.fromiter(map(len, allowed), np.int64))
+    marks[rows, np.fromiter(chain.from_iterable(allowed), np.int64)] = True
+    return replace(batch, allowed_classes=torch.from_numpy(marks))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,14 +18,23 @@ if TYPE_CHECKING:
 READ_ROWS = 1000
 
 
-def require_columns(rows: Dataset, source: Source, names: Sequence[str]) -> None:
+def require_columns(
+    rows: Dataset, source: Source, names: Sequence[str], options: Mapping[str, str] | None = None
+) -> None:
     """Check that a source has these columns.
+
+    Args:
+        rows: The source's rows.
+        source: The source.
+        names: The columns.
+        options: Options that name columns, by column, if they are not those of `source`.
 
     Raises:
         InputError: A column is missing; the message names it, the available ones and the option.
     """
-    options = {name: "tokens" if source.tokens else "text" for name in source.columns}
-    options[str(source.label)] = "label"
+    if options is None:
+        options = {name: "tokens" if source.tokens else "text" for name in source.columns}
+        options[str(source.label)] = "label"
     for name in names:
         if name not in rows.column_names:
             available = ", ".join(rows.column_names)
@@ -60,8 +69,6 @@ def read_columns(
         chosen: Numbers of the rows to read, ascending.
     """
     stored = rows.select_columns(list(columns)).with_format("arrow")
-    for chunk, table in enumerate(stored.iter(READ_ROWS)):
-        start = chunk * READ_ROWS
-        first, last = np.searchsorted(chosen, (start, start + READ_ROWS))
-        if first < last:
-            yield chosen[first:last], table.take(chosen[first:last] - start)
+    for start in (np.unique(chosen // READ_ROWS) * READ_ROWS).tolist():
+        inside = chosen[slice(*np.searchsorted(chosen, (start, start + READ_ROWS)))]
+        yield inside, stored[start : start + READ_ROWS].take(inside - start)

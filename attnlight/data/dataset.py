@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from attnlight.batch import BOS, SPECIAL_TOKENS, TextBatch
-from attnlight.data.collate import collate, pad_ragged
+from attnlight.data.collate import allow_classes, collate, pad_ragged, with_queries
 from attnlight.data.sources import silent
 from attnlight.data.targets import IGNORED
 from attnlight.errors import InputError
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     import pyarrow
     from tokenizers import Tokenizer
 
-COLUMNS = ("index", "label", "length", "tokens", "sentences", "text", "words")
+PAIR_COLUMNS = ("query", "query_text", "allowed")
+COLUMNS = ("index", "label", "length", "tokens", "sentences", "text", "words", *PAIR_COLUMNS)
 TAGS = "tags"  # in place of "label" where each token has a label
 
 
@@ -72,7 +74,10 @@ class _RaggedColumn:
 
 
 class TokenDataset(Dataset[TextBatch]):
-    """Texts of one split; `dataset[[3, 1, 4]]` is a batch.
+    """Texts or pairs of one split; `dataset[[3, 1, 4]]` is a batch.
+
+    Texts of pairs are the passages. Batches of pairs have `query` and `query_mask` and, where the
+    corpus restricts the answers, `allowed_classes`.
 
     Where tokens have labels, those of a batch are (B, N), -100 on padding and on tokens that are
     not predicted.
@@ -87,6 +92,7 @@ class TokenDataset(Dataset[TextBatch]):
     Attributes:
         index: Row of each text in its source, before filtering, (n,) int64.
         lengths: Number of ids of each text, (n,) int32.
+        paired: Whether each text has a query.
         labels: Class of each text, (n,) int64, or None where texts have no labels.
         extras: Names of the columns aligned with the tokens.
         table: All columns, read by memory map.
@@ -116,6 +122,9 @@ class TokenDataset(Dataset[TextBatch]):
             raise InputError(f"{folder} was prepared without sentences.")
         if "sentences" in names:
             self._sentences = _RaggedColumn(self.table["sentences"])
+        self.paired = "query" in names
+        pair_columns = [name for name in ("query", "allowed") if name in names]
+        self._pair = {name: _RaggedColumn(self.table[name]) for name in pair_columns}
         self._extras = {name: _RaggedColumn(self.table[name]) for name in self.extras}
         self._has_token_labels = self.labels is None and TAGS in names
         if self._has_token_labels:
@@ -140,8 +149,13 @@ class TokenDataset(Dataset[TextBatch]):
     def shapes(self) -> NDArray[np.int32]:
         """The sizes of each text that determine padding, the costliest first.
 
-        Number of ids, (n,), or, if nested, of sentences and of ids in the longest one, (n, 2).
+        Number of ids, (n,), of pairs of passage and query, (n, 2), or, if nested, of sentences and
+        of ids in the longest one, (n, 2).
         """
+        if self.paired:
+            sizes = [np.diff(offsets) for offsets in self._pair["query"].offsets]
+            queries = np.concatenate([np.zeros(0, np.int32), *sizes])
+            return np.stack([self.lengths, queries], axis=1)
         if not self.nested:
             return self.lengths
         parts = [np.zeros((0, 2), np.int32)]
@@ -172,11 +186,18 @@ class TokenDataset(Dataset[TextBatch]):
         )
         if self._has_token_labels:
             batch.labels = batch.extras.pop(TAGS).long().masked_fill(~batch.mask, IGNORED)
+        pair = {name: [column[row] for row in listed] for name, column in self._pair.items()}
+        if "query" in pair:
+            batch = with_queries(batch, pair["query"])
+        if "allowed" in pair:
+            batch = allow_classes(batch, pair["allowed"], self._num_classes)
         return batch
 
     def sentences(self, position: int) -> list[list[int]]:
-        """Ids of each sentence of a text; a text that was not split is one sentence."""
+        """Ids of each sentence of a text; a text that was not split is one, and so is a query."""
         ids = self._tokens[position].tolist()
+        if self.paired:
+            return [ids, self._pair["query"][position].tolist()]
         if "sentences" not in self.table.column_names:
             return [ids]
         stops = np.cumsum(self._sentences[position]).tolist()
@@ -188,13 +209,17 @@ class TokenDataset(Dataset[TextBatch]):
 
         return Tokenizer.from_file(str(self.folder.parent / "tokenizer.json"))
 
+    @cached_property
+    def _num_classes(self) -> int:
+        corpus = (self.folder.parent / "corpus.json").read_text(encoding="utf-8")
+        return len(json.loads(corpus)["classes"])
+
     def words(self, position: int) -> list[str]:
         """Surface form of each id of a text, as in the source where that is stored, (length,)."""
         names, ids = self.table.column_names, self._tokens[position].tolist()
         if self._has_token_labels:  # each word is one token
             words: list[str] = self.table["words"][position].as_py()
             return [SPECIAL_TOKENS[BOS]] * (len(ids) - len(words)) + words
-        # The strings that were encoded separately, with the number of ids kept of each.
         parts: list[tuple[str, int | None]] = []
         if "words" in names:
             parts = [(" ".join(self.table["words"][position].as_py()), None)]
@@ -202,6 +227,15 @@ class TokenDataset(Dataset[TextBatch]):
             text = self.table["text"][position].as_py()
             sizes = [None] if isinstance(text, str) else self._sentences[position].tolist()
             parts = list(zip([text] if isinstance(text, str) else text, sizes, strict=True))
+        return self._surface_forms(ids, parts)
+
+    def query_words(self, position: int) -> list[str]:
+        """Surface form of each id of the query of a text, as in the source."""
+        query = self.table["query_text"][position].as_py()
+        return self._surface_forms(self._pair["query"][position].tolist(), [(query, None)])
+
+    def _surface_forms(self, ids: list[int], parts: list[tuple[str, int | None]]) -> list[str]:
+        """Surface form of each id, from the strings encoded separately and the ids kept of each."""
         ids_of_source, surface = [], []
         for part, size in parts:
             encoding = self._tokenizer.encode(part)

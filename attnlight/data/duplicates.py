@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -29,6 +29,37 @@ def text_keys(texts: Iterable[Sequence[str]], rows: Rows, size: int) -> Keys:
     digests = (blake2b(text, digest_size=8).digest() if text else bytes(8) for text in words)
     keys[rows] = np.frombuffer(b"".join(digests), "<u8")
     return keys
+
+
+def story_keys(passages: Iterable[Sequence[Sequence[str]]], rows: Rows, size: int) -> Keys:
+    """A number for the story of each row of a source, (size,): equal for passages of one story.
+
+    The story of a passage is the shortest passage of the source whose sentences it begins with; it
+    may be the passage itself. White space is ignored. The number is 0 for passages without a word
+    and for rows that are not read.
+
+    Args:
+        passages: Sentences of the passages of `rows`, in chunks.
+        rows: Rows that are read.
+        size: Rows of the source.
+    """
+    beginnings = [
+        np.frombuffer(b"".join(_beginnings(passage)), "<u8").tolist()
+        for chunk in passages
+        for passage in chunk
+    ]
+    whole = {found[-1] for found in beginnings if found}
+    keys = np.zeros(size, np.uint64)
+    keys[rows] = [next((key for key in found if key in whole), 0) for found in beginnings]
+    return keys
+
+
+def _beginnings(sentences: Sequence[str]) -> Iterator[bytes]:
+    """A digest of the first sentence, of the first two, and so on."""
+    digest = blake2b(digest_size=8)
+    for words in filter(None, (" ".join(sentence.split()) for sentence in sentences)):
+        digest.update(f"{words}\n".encode("utf-8", "surrogatepass"))
+        yield digest.digest()
 
 
 def also_in(keys: Mapping[str, Keys]) -> dict[str, dict[str, dict[str, int]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from attnlight.data.bio import check_tags
 from attnlight.data.dataset import TAGS, split_writer
 from attnlight.data.documents import DocumentReader, Documents
 from attnlight.data.features import CHARACTERS, TokenFeatures
+from attnlight.data.pairs import EVIDENCE, encode_queries
 from attnlight.data.parts import Part
 from attnlight.data.sentences import SentenceRules, encode_sentences
 from attnlight.data.tagged import TaggedReader
@@ -45,8 +46,12 @@ def write_split(
             `sentences` holds the number of ids of each, and `text` is a list of sentences.
 
     Returns:
-        Number of documents without a token, which are stored as one unknown token (`empty`), and
-        what the limits on sentences cut (`SentenceIds.cut`).
+        Number of documents without a token, which are stored as one unknown token (`empty`), what
+        the limits on sentences cut (`SentenceIds.cut`) and, of pairs with evidence, the number of
+        passages that were cut before the end of a supporting sentence (`evidence_cut`).
+
+    Raises:
+        InputError: A query has no token.
     """
     import pyarrow
 
@@ -57,8 +62,12 @@ def write_split(
     if sentences is not None:
         kinds |= {"sentences": numbers, "text": strings}
     else:
-        ready = part.reader.source.tokens is not None
+        ready = part.reader.source.tokens is not None and part.queries is None
         kinds |= {"words": strings} if ready else {"text": pyarrow.string()}
+    if part.queries is not None:
+        kinds |= {"query": numbers, "query_text": pyarrow.string()}
+    if part.allowed is not None:
+        kinds |= {"allowed": pyarrow.list_(pyarrow.int16())}
     counts = Counter(empty=0)
     with split_writer(folder, kinds) as write:
         for documents in part.reader(part.rows):
@@ -77,8 +86,17 @@ def write_split(
             else:
                 ids, empty = encode_texts(tokenizer, documents.texts)
                 columns |= {"tokens": ids, "text": documents.texts, "words": documents.words}
-                columns |= _follow_tokens(documents, tokenizer, ids)
+                aligned, cut = _follow_tokens(documents, tokenizer, ids)
+                columns |= aligned
                 counts.update(empty=int(empty.sum()))
+                if part.queries is not None and EVIDENCE in cut:
+                    counts.update(evidence_cut=cut[EVIDENCE])
+            if part.queries is not None:
+                queries = list(chain.from_iterable(part.queries.texts(documents.rows)))
+                found = encode_queries(tokenizer, queries, documents.rows, part.reader.source)
+                columns |= {"query": found, "query_text": queries}
+            if part.allowed is not None:
+                columns["allowed"] = part.allowed.take(pyarrow.array(documents.rows))
             columns["length"] = [len(row) for row in columns["tokens"]]
             write(columns)
     return dict(counts)
@@ -86,24 +104,32 @@ def write_split(
 
 def _follow_tokens(
     documents: Documents, tokenizer: Tokenizer, ids: list[list[int]]
-) -> dict[str, Any]:
-    """Give each token the value of the word it begins in; 0 on boundaries and in empty texts."""
+) -> tuple[dict[str, Any], Counter[str]]:
+    """The per-token columns, and of each the number of documents cut before a value that is not 0.
+
+    A token has the value of the word it begins in, boundary tokens and empty texts have 0.
+    """
     extras: dict[str, list[NDArray[np.float64]]] = {name: [] for name in documents.extras}
+    cut = Counter(dict.fromkeys(extras, 0))
     if not extras:
-        return {}
+        return {}, cut
     with rust_threads():
         encodings = tokenizer.encode_batch(documents.texts)
     for document, words in enumerate(documents.words or ()):
-        encoding = encodings[document]
         starts = np.cumsum([0] + [len(word) + 1 for word in words])[:-1]
-        offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)[:, 0]
-        real = np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
-        origin = np.searchsorted(starts, offsets[real], side="right") - 1
-        for name, values in documents.extras.items():
+        pieces = []
+        for piece in (encodings[document], *encodings[document].overflowing):
+            offsets = np.array(piece.offsets, np.int64).reshape(-1, 2)[:, 0]
+            real = np.flatnonzero(np.array(piece.special_tokens_mask) == 0)
+            pieces.append((real, np.searchsorted(starts, offsets[real], side="right") - 1))
+        (real, origin), *removed = pieces
+        for name, column in documents.extras.items():
+            values = np.asarray(column[document], np.float64)
             aligned = np.zeros(len(ids[document]))
-            aligned[real] = np.asarray(values[document], np.float64)[origin]
+            aligned[real] = values[origin]
             extras[name].append(aligned)
-    return dict(extras)
+            cut[name] += any(values[origin].any() for _, origin in removed)
+    return dict(extras), cut
 
 
 def write_tagged(

@@ -23,20 +23,30 @@ class Encoding:
         tokenizer_json: Its tokenizer as JSON text.
         classes: Its class names, in the order of the model's outputs.
         sentences: `SentenceRules.identity` and `nested`; None where texts are not split.
+        paired: Whether texts are passages with a query each.
     """
 
     corpus: str
     tokenizer_json: str
     classes: tuple[str, ...]
     sentences: Mapping[str, Any] | None = None
+    paired: bool = False
 
     @classmethod
-    def from_checkpoint(cls, metadata: Mapping[str, Any]) -> Self | None:
-        """The encoding in the metadata of a checkpoint; None where the model had no corpus."""
+    def from_checkpoint(
+        cls, metadata: Mapping[str, Any], spec: Mapping[str, Any] | None = None
+    ) -> Self | None:
+        """The encoding in a checkpoint; None where the model had no corpus.
+
+        Args:
+            metadata: The checkpoint's metadata.
+            spec: The model's spec.
+        """
         if metadata["corpus"] is None:
             return None
         classes = tuple(map(str, metadata["classes"]))
-        return cls(metadata["corpus"], metadata["tokenizer"], classes, metadata.get("sentences"))
+        sentences, paired = metadata.get("sentences"), bool((spec or {}).get("query"))
+        return cls(metadata["corpus"], metadata["tokenizer"], classes, sentences, paired)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.data.conll import load_columns
 from attnlight.data.documents import DocumentReader
-from attnlight.data.duplicates import also_in, text_keys
+from attnlight.data.duplicates import Keys, also_in, story_keys, text_keys
 from attnlight.data.selection import SelectedRows, Selection
 from attnlight.data.sources import Source
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.tagged import TaggedReader
 from attnlight.data.tokenization import TextRules, count_tokens
 from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow
 
 AnyReader = TypeVar("AnyReader", DocumentReader, TaggedReader)
 
@@ -30,14 +34,29 @@ class Part(SelectedRows, Generic[AnyReader]):
     Attributes:
         reader: Reads the source.
         labels: Class of each row of the source, (rows,).
+        queries: Reads the queries of pairs, whose passages `reader` reads; None for single texts.
+        allowed: Classes that each row of the source may be answered with, (rows,); None: all.
     """
 
     reader: AnyReader
     labels: NDArray[np.int64]
+    queries: DocumentReader | None = None
+    allowed: pyarrow.ListArray | None = None
 
     def texts(self) -> Iterator[list[str]]:
-        """The texts of the split, in chunks."""
-        return self.reader.texts(self.rows)
+        """The texts of the split, in chunks; of pairs, the passages and then the queries."""
+        queries = () if self.queries is None else self.queries.texts(self.rows)
+        return chain(self.reader.texts(self.rows), queries)
+
+    def keys(self) -> Keys:
+        """`text_keys` of the rows of the source; of pairs, of passage and query together."""
+        rows, size = self.rows, len(self.labels)
+        keys = text_keys(self.reader.texts(rows), rows, size)
+        if self.queries is None:
+            return keys
+        return keys * np.uint64(0x9E3779B97F4A7C15) + text_keys(
+            self.queries.texts(rows), rows, size
+        )
 
 
 def open_documents(
@@ -58,7 +77,7 @@ def open_documents(
     part.keep(np.flatnonzero(labels >= 0), "classes", reader.source.classes)
     low, high = selection.min_tokens, selection.max_tokens
     if (low, high) != (None, None):
-        tokens = count_tokens(rules, part.texts())
+        tokens = count_tokens(rules, reader.texts(part.rows))
         if low is not None:
             part.keep(part.rows[tokens >= low], "min_tokens", low)
             tokens = tokens[tokens >= low]
@@ -112,6 +131,9 @@ def select_splits(
 ) -> tuple[dict[str, Part[AnyReader]], dict[str, dict[str, dict[str, int]]]]:
     """All splits after selection, in order, and how many of their texts also occur in another one.
 
+    Of pairs, test and validation splits are split off so that no passage is divided from another
+    that it continues (`story_keys`): questions asked in the course of one story stay together.
+
     Args:
         parts: The splits with a source; others are split off the training texts.
         selection: Which texts are split off and chosen.
@@ -123,11 +145,15 @@ def select_splits(
     Raises:
         InputError: No text can be split off, or `subset` exceeds the number of texts.
     """
-    keys = {
-        split: text_keys(part.texts(), part.rows, len(part.labels)) for split, part in parts.items()
-    }
-    if train := parts.get("train"):
-        moved = selection.split_off(train, train.labels, keys["train"])
+    keys = {split: part.keys() for split, part in parts.items()}
+    cut = (selection.validation_fraction, selection.test_fraction) != (None, None)
+    if cut and (train := parts.get("train")):
+        groups, reader, paired = keys["train"], train.reader, train.queries is not None
+        if paired and isinstance(reader, DocumentReader):
+            documents = reader(train.rows)
+            passages = (some.words or [[text] for text in some.texts] for some in documents)
+            groups = story_keys(passages, train.rows, len(train.labels))
+        moved = selection.split_off(train, train.labels, groups, together=paired)
         parts, keys = {**parts, **moved}, keys | dict.fromkeys(moved, keys["train"])
     parts = {split: parts[split] for split in MISSING_SPLIT_ADVICE if split in parts}
     selection.apply_subsets(parts, complete)
@@ -142,5 +168,7 @@ def describe_counts(split: str, counts: dict[str, Any]) -> str:
     if counts.get("cut"):
         removed = f"{counts['cut_sentences']:,} sentences and {counts['cut_tokens']:,} tokens"
         notes.append(f"{counts['cut']:,} cut by {removed}")
+    if counts.get("evidence_cut"):
+        notes.append(f"{counts['evidence_cut']:,} cut before the end of their evidence")
     notes += [f"{n:,} also in {other}" for other, n in counts.get("also_in", {}).items()]
     return f"{split} {counts['rows']:,}" + (f" ({'; '.join(notes)})" if notes else "")

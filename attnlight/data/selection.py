@@ -163,7 +163,7 @@ class Selection:
         return options
 
     def split_off(
-        self, train: AnyRows, labels: Rows, texts: NDArray[np.uint64]
+        self, train: AnyRows, labels: Rows, texts: NDArray[np.uint64], together: bool = False
     ) -> dict[str, AnyRows]:
         """Split test and validation texts off the training texts where fractions are given.
 
@@ -171,13 +171,18 @@ class Selection:
             train: The training texts.
             labels: Class of each row of the source, (rows,).
             texts: Text of each row of the source as a number (`text_keys`), (rows,).
+            together: Choose validation texts as test texts are chosen: the same fraction of each
+                class, equal texts together.
+
+        Raises:
+            InputError: No text can be split off.
         """
         moved: dict[str, AnyRows] = {}
         for split in ("test", "validation"):
             fraction = getattr(self, f"{split}_fraction")
             if fraction is None:
                 continue
-            if split == "test":
+            if split == "test" or together:
                 groups = texts[train.rows]  # a copy
                 empty = groups == 0  # texts without a word, which form no group
                 groups[empty] = np.arange(empty.sum(), dtype=np.uint64)
@@ -186,9 +191,9 @@ class Selection:
                 )
             else:
                 rows = choose(train.rows, round(fraction * len(train.rows)), self.seed)
-            if split == "test" and not len(rows):
+            if (split == "test" or together) and not len(rows):
                 raise InputError(
-                    f"no text of {train.name} can be split off by test_fraction: {fraction}: equal "
+                    f"no text of {train.name} can be split off by {split}_fraction: {fraction}: equal "
                     "texts stay together, and each text occurs too often or is alone in its class"
                 )
             name = f"the {split} texts split off {train.name}"

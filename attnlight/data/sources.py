@@ -62,9 +62,8 @@ class Source:
             set_fields.update(PLACE)
         if set_fields & {"text", "tokens"}:
             set_fields.update(("text", "tokens"))
-        return replace(
-            replace(main, split=split), **{name: getattr(self, name) for name in set_fields}
-        )
+        defaults = {f.name: getattr(main, f.name) for f in fields(main)} | {"split": split}
+        return replace(self, **{n: defaults[n] for n in defaults.keys() - set_fields})
 
     def __str__(self) -> str:
         return f"split {self.split} of {self.folder or self.path}"

@@ -2,7 +2,14 @@
 
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.datamodules.chunking import ChunkingDataModule
+from attnlight.datamodules.pair import PairDataModule
 from attnlight.datamodules.planted import PlantedEvidence
 from attnlight.datamodules.text import TextDataModule
 
-__all__ = ["ChunkingDataModule", "CorpusDataModule", "PlantedEvidence", "TextDataModule"]
+__all__ = [
+    "ChunkingDataModule",
+    "CorpusDataModule",
+    "PairDataModule",
+    "PlantedEvidence",
+    "TextDataModule",
+]

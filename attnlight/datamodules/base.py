@@ -46,7 +46,9 @@ class CorpusDataModule(LightningDataModule, ABC):
     `tokenizer.json` and one `datasets` folder per split with the columns `index`, `label` (absent
     where the split has none), `length`, `tokens`, one list per extra and, optionally, the source
     (`text` or `words`). Where texts were split into sentences, `sentences` lists the number of ids
-    of each, and `text` the sentences.
+    of each, and `text` the sentences. Where texts are passages with queries (`paired`), `query`
+    lists the ids of the query, `query_text` is its source, and `allowed` lists the classes that the
+    row may be answered with, unless every one is.
 
     Args:
         batch_size: Texts per training batch on each device.
@@ -63,6 +65,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         max_pairs: Pairs of tokens at which `OnceSampler` divides a batch; None: no limit.
         sentence_rules: How raw and test texts become sentences; None where they are not split.
         nested: Whether batches keep sentences separate, (B, S, N).
+        paired: Whether texts are passages with a query each.
         target: What a tagger predicts, where a corpus has a choice.
         encoding: Encoding of a trained model, used in place of the corpus's own.
         recorded_as: Name of this corpus in records of a model that was trained on another one.
@@ -75,6 +78,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     max_pairs: int | None = None
     sentence_rules: SentenceRules | None = None
     nested: bool = False
+    paired: bool = False
     target: TargetName = "tokens"
     encoding: Encoding | None = None
     recorded_as: str | None = None
@@ -139,8 +143,15 @@ class CorpusDataModule(LightningDataModule, ABC):
             name: Name of this corpus in records.
 
         Raises:
-            InputError: The class names differ, or this corpus cannot be encoded in this way.
+            InputError: The class names differ, this corpus cannot be encoded in this way, or only
+                one of the two has queries.
         """
+        if encoding.paired != self.paired:
+            kinds = ["single texts", "passages with queries"]
+            raise InputError(
+                f"the checkpoint was trained on {kinds[encoding.paired]}, but {self.corpus_name} "
+                f"holds {kinds[self.paired]}: give `data` of the same kind."
+            )
         self.encoding, self.recorded_as = encoding, name
         sentences = encoding.sentences
         self.sentence_rules = (
@@ -260,12 +271,13 @@ class CorpusDataModule(LightningDataModule, ABC):
     def spec(self) -> dict[str, Any]:
         """The properties of the corpus that a model needs, see `attnlight.problems.Problem`."""
         features = self.token_features
-        return {
+        spec = {
             "vocab_size": self.vocab_size,
             "classes": self.classes,
             "features": {} if features is None else features.sizes,
             "target": self.target,
         }
+        return spec | ({"query": True} if self.paired else {})
 
     @property
     def label_counts(self) -> list[int]:

@@ -42,7 +42,8 @@ def check_splits(folder: Path, corpus_name: str, *, count_unknown: bool) -> dict
             )
         if count_unknown:
             counts |= {"tokens": 0, "unknown_tokens": 0}
-            for chunk in dataset.table["tokens"].chunks:
+            names = ["tokens", *(["query"] if dataset.paired else [])]
+            for chunk in (chunk for name in names for chunk in dataset.table[name].chunks):
                 ids = chunk.flatten().to_numpy()
                 counts["tokens"] += int(((ids != BOS) & (ids != EOS)).sum())
                 counts["unknown_tokens"] += int((ids == UNK).sum())

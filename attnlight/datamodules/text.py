@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
@@ -15,7 +15,7 @@ from attnlight.data.documents import DocumentReader
 from attnlight.data.encode import write_split
 from attnlight.data.encoding import Encoding
 from attnlight.data.labels import read_labels
-from attnlight.data.parts import open_documents, select_splits
+from attnlight.data.parts import Part, open_documents, select_splits
 from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceRules, Sentences
 from attnlight.data.sources import Classes, Source
@@ -24,6 +24,9 @@ from attnlight.data.tokenization import Splitting, TextRules, make_tokenizer
 from attnlight.data.vocabulary import learn_vocabulary
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError, require_at_least
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 class TextDataModule(CorpusDataModule):
@@ -247,13 +250,10 @@ class TextDataModule(CorpusDataModule):
     def build(self, folder: Path) -> None:
         with TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as scratch:
             classes = None if self.encoding is None else list(self.encoding.classes)
-            joint = " " if self.sentence_rules is None else "\n\n"
             parts = {}
             for split, source in self._prepared_sources.items():
                 rows = source.load(Path(scratch), MISSING_SPLIT_ADVICE[split])
-                classes, labels = read_labels(rows, source, classes)
-                reader = DocumentReader(rows, source, self.extras, joint, self.line_breaks)
-                parts[split] = open_documents(reader, labels, self.rules, self.selection)
+                classes, parts[split] = self.open_split(rows, source, classes)
             # `subset` may name training texts, which are not read with a given encoding.
             parts, shared = select_splits(parts, self.selection, complete=self.encoding is None)
             rules = self.sentence_rules  # of the test split
@@ -273,3 +273,21 @@ class TextDataModule(CorpusDataModule):
                 counts[split] |= {} if name in (split, "train") else {"split": name}
         tokenizer_json = tokenizer.to_str(pretty=True)
         self.describe(folder, tokenizer_json, classes=classes, splits=counts, extras=self.extras)
+
+    def open_split(
+        self, rows: Dataset, source: Source, classes: list[str] | None
+    ) -> tuple[list[str], Part[DocumentReader]]:
+        """The classes, and the split of the rows that have a class and a length within the limits.
+
+        Args:
+            rows: The source's rows.
+            source: The source of the split.
+            classes: The corpus's classes, as set by the training split; None for that split.
+
+        Raises:
+            InputError: A column is missing or of another type, or no row is left.
+        """
+        joint = " " if self.sentence_rules is None else "\n\n"
+        classes, labels = read_labels(rows, source, classes)
+        reader = DocumentReader(rows, source, self.extras, joint, self.line_breaks)
+        return classes, open_documents(reader, labels, self.rules, self.selection)

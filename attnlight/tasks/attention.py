@@ -23,6 +23,7 @@ from attnlight.checkpoints import (
     read_checkpoint,
 )
 from attnlight.data.word2vec import Word2VecSettings
+from attnlight.errors import InputError
 from attnlight.foreign import require_trusted_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding, read_vectors
@@ -94,9 +95,20 @@ class AttentionTask(pl.LightningModule):
         texts: Sequence[str],
         pos: Sequence[Sequence[str]] | None = None,
         queries: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
     ) -> TextBatch:
-        """An unlabelled batch of raw texts on the task's device, see `RawText.encode`."""
-        return self.problem.mark_instances(self.raw.encode(texts, pos, queries)).to(self.device)
+        """An unlabelled batch of raw texts on the task's device, see `RawText.encode`.
+
+        Raises:
+            InputError: The corpus has queries and none are given, or the reverse; or `RawText.encode`
+                refuses the texts.
+        """
+        expected = bool(self.problem.spec.get("query"))
+        if expected != (queries is not None):
+            reads = "passages with queries: give one for each in" if expected else "texts without"
+            raise InputError(f"the model reads {reads} `queries`.")
+        batch = self.raw.encode(texts, pos, queries, candidates)
+        return self.problem.mark_instances(batch).to(self.device)
 
     @torch.no_grad()
     def read(
@@ -104,16 +116,22 @@ class AttentionTask(pl.LightningModule):
         texts: Sequence[str],
         pos: Sequence[Sequence[str]] | None = None,
         queries: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
     ) -> AttentionOutput:
         """The model's output for raw texts, in evaluation mode; arguments of `encode`."""
         training = self.training
-        output: AttentionOutput = self.eval().model(self.encode(texts, pos, queries))
+        output: AttentionOutput = self.eval().model(self.encode(texts, pos, queries, candidates))
         self.train(training)
         return output
 
-    def classify(self, texts: Sequence[str], queries: Sequence[str] | None = None) -> Tensor:
+    def classify(
+        self,
+        texts: Sequence[str],
+        queries: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
+    ) -> Tensor:
         """Class probabilities of raw texts' instances, (R, C), in the order of `classes`."""
-        return self.read(texts, queries=queries).probabilities
+        return self.read(texts, None, queries, candidates).probabilities
 
     def tag(
         self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None

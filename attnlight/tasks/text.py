@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
 from attnlight.batch import TextBatch
-from attnlight.data.collate import collate_ids
+from attnlight.data.collate import allow_classes, collate_ids, with_queries
 from attnlight.data.features import TokenFeatures
+from attnlight.data.pairs import encode_queries
 from attnlight.data.sentences import SentenceRules, encode_sentences
 from attnlight.data.tokenization import encode_texts
-from attnlight.errors import InputError
+from attnlight.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -72,6 +73,7 @@ class RawText:
         texts: Sequence[str],
         pos: Sequence[Sequence[str]] | None = None,
         queries: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
     ) -> TextBatch:
         """Split and tokenise raw texts as the corpus's test split was.
 
@@ -79,12 +81,19 @@ class RawText:
             texts: B texts; an empty one becomes one unknown token. If tokens have features, texts are
                 split at white space.
             pos: Part-of-speech tags of each text's tokens, if they are a feature.
-            queries: The query of each text, if the model reads pairs.
+            queries: The query of each text, if the corpus has queries.
+            candidates: Names of the classes that each text may be answered with; None: all.
 
         Raises:
             InputError: The model uses part-of-speech tags, and `pos` does not have one per token; or
-                there is not one query per text.
+                queries or candidates are not one for each text, a query has no token, or a candidate
+                is not a class.
         """
+        for name, column in (("queries", queries), ("candidates", candidates)):
+            if column is not None and len(column) != len(texts):
+                raise InputError(
+                    f"{len(texts)} texts have {len(column)} {name}; expected one for each."
+                )
         if self.sentences is None:
             batch = collate_ids(encode_texts(self.parsed_tokenizer, texts)[0])
         else:
@@ -100,9 +109,19 @@ class RawText:
                 columns = features.encode(words, None if pos is None else pos[number])
                 for name, values in columns.items():
                     batch.extras[name][number, : len(words)] = torch.from_numpy(values)
-        if queries is None:
-            return batch
-        if len(queries) != len(texts):
-            raise InputError(f"there are {len(queries)} queries for {len(texts)} texts.")
-        asked = collate_ids(encode_texts(self.parsed_tokenizer, queries)[0])
-        return replace(batch, query=asked.tokens, query_mask=asked.mask)
+        if queries is not None:
+            rows, given = range(len(queries)), "the given texts"
+            ids = encode_queries(self.parsed_tokenizer, queries, rows, given)
+            batch = with_queries(batch, ids)
+        if candidates is not None:
+            if not all(candidates):
+                raise InputError("a text has no candidates; give at least one for each.")
+            numbers = {name: number for number, name in enumerate(self.classes)}
+            for name in (name for names in candidates for name in names if name not in numbers):
+                raise InputError(
+                    f"the candidate {name!r} is not among the model's classes "
+                    f"{', '.join(self.classes)}{did_you_mean(name, self.classes)}."
+                )
+            allowed = [[numbers[name] for name in names] for names in candidates]
+            batch = allow_classes(batch, allowed, len(numbers))
+        return batch

@@ -1,0 +1,159 @@
+"""The columns of pairs: queries, allowed answers and supporting sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.data.columns import is_text, list_element
+from attnlight.data.sources import Source
+from attnlight.data.tokenization import encode_texts
+from attnlight.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow
+    from datasets import Dataset
+    from tokenizers import Tokenizer
+
+EVIDENCE = "evidence"  # per-token column: 1 on the tokens of supporting sentences
+
+
+def mark_evidence(rows: Dataset, source: Source, passage: str, evidence: str) -> Dataset:
+    """The rows with the column `evidence`: a number for each sentence, 1 if it supports the answer.
+
+    Args:
+        rows: The source's rows.
+        source: The source.
+        passage: Column of lists of sentences.
+        evidence: Column of the positions of supporting sentences.
+
+    Raises:
+        InputError: The passages or the positions are no lists, or a position is outside its passage.
+    """
+    import pyarrow
+
+    schema = rows.features.arrow_schema
+    for column, holds, expected in (
+        (passage, is_text, "lists of sentences, as evidence needs them"),
+        (evidence, pyarrow.types.is_integer, "lists of positions of sentences"),
+    ):
+        kind = schema.field(column).type
+        if not holds(list_element(kind)):
+            raise InputError(f"column {column} of {source} holds {kind}; expected {expected}")
+    sizes, _ = _ragged(rows, passage)
+    counts, positions = _ragged(rows, evidence)
+    owner = np.repeat(np.arange(len(rows)), counts)
+    places = np.array([-1 if place is None else place for place in positions.to_pylist()], np.int64)
+    for wrong in np.flatnonzero((places < 0) | (places >= sizes[owner]))[:1]:
+        raise InputError(
+            f"row {owner[wrong]} of {source} has {sizes[owner[wrong]]} sentences; its {evidence} "
+            f"names sentence {positions[int(wrong)]} (from 0)"
+        )
+    starts = np.concatenate([[0], sizes]).cumsum()
+    marks = np.zeros(starts[-1], np.int8)
+    marks[starts[owner] + places] = 1
+    lists = pyarrow.LargeListArray.from_arrays(pyarrow.array(starts), pyarrow.array(marks))
+    others = [name for name in rows.column_names if name != EVIDENCE]
+    return rows.select_columns(others).add_column(EVIDENCE, lists)
+
+
+def read_candidates(
+    rows: Dataset,
+    source: Source,
+    column: str,
+    classes: Sequence[str],
+    labels: NDArray[np.int64],
+    extend: bool,
+) -> tuple[list[str], pyarrow.ListArray]:
+    """The classes, and the numbers of those that each row may be answered with, (rows,).
+
+    Args:
+        rows: The source's rows.
+        source: The source, which names its `label` column and its `classes`.
+        column: Column of lists of answers: labels, or names of classes.
+        classes: Names of the classes.
+        labels: Class of each row, -1 for rows that are dropped, (rows,).
+        extend: Add candidates that are not yet classes, in alphabetical order, to the classes.
+
+    Raises:
+        InputError: The column holds no lists of answers, or a row has a candidate that is not a
+            class or an answer that is not a candidate.
+    """
+    import pandas
+    import pyarrow
+
+    kind = rows.features.arrow_schema.field(column).type
+    element = list_element(kind)
+    if not (is_text(element) or pyarrow.types.is_integer(element)):
+        raise InputError(f"column {column} of {source} holds {kind}; expected lists of answers")
+    counts, values = _ragged(rows, column)
+    codes, distinct = pandas.factorize(values.to_pandas(), use_na_sentinel=False)
+    label_names = dict(enumerate(getattr(rows.features[str(source.label)], "names", None) or ()))
+    renamed = {
+        value: name
+        for name, listed in (source.classes or {}).items()
+        for value in (listed if isinstance(listed, list) else [listed])
+    }
+    names = [str(label_names.get(value, value)) for value in distinct.tolist()]
+    names = [
+        renamed.get(value, renamed.get(name, name))
+        for value, name in zip(distinct.tolist(), names, strict=True)
+    ]
+    if extend:
+        classes = [*classes, *sorted(set(names) - set(classes))]
+    numbers = {name: number for number, name in enumerate(classes)}
+    allowed = np.array([numbers.get(name, -1) for name in names], np.int16)[codes]
+    owner = np.repeat(np.arange(len(rows)), counts)
+    for wrong in np.flatnonzero((allowed < 0) & (labels[owner] >= 0))[:1]:
+        name = names[codes[wrong]]
+        raise InputError(
+            f"row {owner[wrong]} of {source} has the candidate {name!r}, which is not among the "
+            f"classes {', '.join(classes)}{did_you_mean(name, classes)}"
+        )
+    answered = np.bincount(owner[allowed == labels[owner]], minlength=len(rows)) > 0
+    for wrong in np.flatnonzero(~answered & (labels >= 0))[:1]:
+        candidates = [names[code] for code in codes[owner == wrong]]
+        raise InputError(
+            f"row {wrong} of {source} has the {source.label} {classes[labels[wrong]]!r}, which is "
+            f"not among its {column}: {', '.join(candidates) or 'there are none'}"
+        )
+    offsets = np.concatenate([[0], counts]).cumsum(dtype=np.int32)
+    return list(classes), pyarrow.ListArray.from_arrays(
+        pyarrow.array(offsets), pyarrow.array(allowed)
+    )
+
+
+def encode_queries(
+    tokenizer: Tokenizer, queries: Sequence[str], rows: Iterable[int], source: object
+) -> list[list[int]]:
+    """Ids of queries.
+
+    Args:
+        tokenizer: Tokenizer of the corpus.
+        queries: The queries.
+        rows: Row of each in its source.
+        source: The source in messages.
+
+    Raises:
+        InputError: A query has no token.
+    """
+    ids, empty = encode_texts(tokenizer, queries)
+    for row, query, without in zip(rows, queries, empty.tolist(), strict=True):
+        if without:
+            raise InputError(
+                f"row {row} of {source} has the query {query!r}, which has no token; remove the row "
+                "or give it a query"
+            )
+    return ids
+
+
+def _ragged(rows: Dataset, column: str) -> tuple[NDArray[np.int64], pyarrow.Array]:
+    """Lengths of the lists of a column, 0 for missing ones, and their concatenated values."""
+    import pyarrow.compute
+
+    lists = rows.select_columns([column]).with_format("arrow")[:][column].combine_chunks()
+    lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(lists), 0)
+    return lengths.to_numpy(zero_copy_only=False).astype(np.int64), lists.flatten()

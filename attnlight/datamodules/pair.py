@@ -1,0 +1,112 @@
+"""Any corpus of passages with queries that `datasets` can read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from attnlight.data.columns import is_text, list_element, require_columns
+from attnlight.data.documents import DocumentReader
+from attnlight.data.pairs import EVIDENCE, mark_evidence, read_candidates
+from attnlight.data.parts import Part
+from attnlight.data.sources import Source
+from attnlight.datamodules.text import TextDataModule
+from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+class PairDataModule(TextDataModule):
+    """Passages with a query each: questions over a text, hypotheses over a premise.
+
+    A row is a passage, a query and the answer or relation that `label` names. Passage and query are
+    encoded by one tokenizer, and its vocabulary is learned from both: a word's document frequency
+    counts passages and queries alike. `truncate` applies to both, the length limits to passages. A
+    query without a token is refused.
+
+    The passage is a text or a list of sentences, which are joined with spaces; with `splitting:
+    punctuation` the full stop of each is a token. Passages that are lists may have `evidence`: the
+    positions of the sentences that support the answer become `evidence` in `TextBatch.extras`, 1 on
+    all tokens of these sentences. Passages from which `truncate` removed a token of a supporting
+    sentence are counted (`evidence_cut` in `corpus.json`).
+
+    `validation_fraction` and `test_fraction` choose whole stories, the same fraction of each class:
+    a passage stays with all others that it continues or that continue it (questions asked in the
+    course of one story), and with equal ones. `also_in` counts pairs.
+
+    A batch has `query` and `query_mask` (B, M) and, with `candidates`, `allowed_classes` (B, C).
+    Batches hold pairs of similar length, of passages first.
+
+    Rows that are generated rather than read come from a subclass of `Source`, given as `train`,
+    `validation` and `test`: `load` returns them as a `datasets.Dataset` with these columns, and
+    `identity` returns what determines them, as plain JSON. A corpus of such rows is a
+    `CorpusDataModule` with `paired = True` that holds a `PairDataModule` and delegates `sources`,
+    `recipe`, `build` and `evaluate_as` to it.
+
+    Args:
+        path: Hub id, or a local folder or file that `datasets` can read.
+        passage: Column of passages, strings or lists of sentences, or several columns of strings.
+        query: Column of queries, or several to be joined with spaces.
+        candidates: Column of lists of the answers that a row allows, which must contain its label.
+            Null: every class is allowed.
+        evidence: Column of lists of the positions, from 0, of supporting sentences.
+        **kwargs: Arguments of `TextDataModule`, except `text` and `sentences`.
+
+    Raises:
+        InputError: Options are out of range or mutually exclusive.
+    """
+
+    paired = True
+
+    def __init__(
+        self,
+        path: str,
+        passage: str | list[str] = "passage",
+        query: str | list[str] = "query",
+        candidates: str | None = None,
+        evidence: str | None = None,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(path=path, text=passage, sentences="none", **kwargs)
+        self.query = query
+        self.candidates = candidates
+        self.evidence = evidence
+        if evidence is not None:
+            if EVIDENCE in self.extras or EVIDENCE in (passage, query):
+                raise InputError(
+                    f"{EVIDENCE} is a reserved column of prepared corpora with evidence: rename the "
+                    "column that passage, query or extras names"
+                )
+            self.extras.append(EVIDENCE)
+
+    @override
+    def recipe(self) -> dict[str, Any]:
+        return super().recipe() | {"pairs": [self.query, self.candidates, self.evidence]}
+
+    @override
+    def open_split(
+        self, rows: Dataset, source: Source, classes: list[str] | None
+    ) -> tuple[list[str], Part[DocumentReader]]:
+        queries = replace(source, text=self.query, tokens=None)
+        options = dict.fromkeys(source.columns, "passage") | {str(source.label): "label"}
+        options |= dict.fromkeys(queries.columns, "query")
+        named = {"candidates": self.candidates, "evidence": self.evidence}
+        options |= {column: option for option, column in named.items() if column is not None}
+        require_columns(rows, source, list(options), options)
+        passage = source.columns[0]
+        if is_text(list_element(rows.features.arrow_schema.field(passage).type)):
+            source = replace(source, text=None, tokens=passage)
+        if self.evidence is not None:
+            rows = mark_evidence(rows, source, passage, self.evidence)
+        unnamed = getattr(rows.features[str(source.label)], "names", None) is None
+        extend = classes is None and source.classes is None and unnamed
+        classes, part = super().open_split(rows, source, classes)
+        part.queries = DocumentReader(rows, queries, line_breaks=self.line_breaks)
+        if self.candidates is not None:
+            classes, part.allowed = read_candidates(
+                rows, source, self.candidates, classes, part.labels, extend
+            )
+        return classes, part
