@@ -411,27 +411,46 @@ HOSTILE = [
 LONG = "word " * 20_000 + "good"
 
 
+@pytest.mark.parametrize("paired", [False, True])
 def test_hostile_texts_names_and_paths_go_through(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paired: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("attnlight.report.texts._TEXTS", 100)
     folder = corpus(tmp_path / "a corpus ü\U0001f600")
     names = ["\u202eevil", "<b>good"]
     rows = [{"text": text, "label": names[i % 2]} for i, text in enumerate(HOSTILE * 3)]
     long = {"text": LONG, "label": names[1]}
+    if paired:  # each text also asks, but for the empty one, which is refused
+        asked = [text for text in HOSTILE if text]
+        rows = [row | {"query": asked[i % len(asked)]} for i, row in enumerate(rows)]
+        long["query"] = LONG
     for split, more in (("train", []), ("validation", []), ("test", [long])):
         (folder / f"{split}.csv").unlink()
         lines = "".join(json.dumps(row) + "\n" for row in [*rows, *more])
         (folder / f"{split}.jsonl").write_text(lines)
     described(tmp_path / "corpus.yaml", str(folder), classes={name: [name] for name in names})
-    given = [*FIT, "--root=runs \u202eü", "--run=\u05e9 \U0001f600"]
+    fit = FIT
+    if paired:
+        content = yaml.safe_load(Path("corpus.yaml").read_text(encoding="utf-8"))
+        content["class_path"] = "attnlight.datamodules.PairDataModule"
+        content["init_args"] |= {"passage": "text", "query": "query"}
+        Path("corpus.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+        fit = [word.replace("bilstm_additive", "pair_average_additive") for word in FIT]
+        fit = [word for word in fit if not word.startswith("--model.vectors")]
+    given = [*fit, "--root=runs \u202eü", "--run=\u05e9 \U0001f600"]
     assert main(given) == 0
     run = "runs \u202eü/new/\u05e9 \U0001f600"
     attached = ["-c", f"{CONFIGS}/tests/cheap.yaml", f"--ckpt_path={run}/best.ckpt"]
     assert main(["test", "-c", f"{run}/fit.yaml", *attached]) == 0
+    assert main(["predict", "-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt"]) == 0
     assert main(["report", run]) == 0
     record = read_record(Path(run, "records/test/predictions.parquet"))
     assert len(record.columns["index"]) == len(rows) + 1
     page = Path(run, "report/index.html").read_text(encoding="utf-8")
+    assert page.count("<h4>text ") == len(rows) + 1
+    assert page.count('<p class="query">') == paired * (len(rows) + 1)
+    assert "&lt;script&gt;alert(1)" in page
     assert "<script" not in page
+    assert len(page) < 2_000_000  # long texts and words are cut
     assert "<bdi>\u202eevil</bdi>" in page

@@ -5,6 +5,7 @@ from attnlight.callbacks.attention_permutation import AttentionPermutation
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.base_divergence import BaseDivergence
 from attnlight.callbacks.decision_flip import DecisionFlip
+from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
 from attnlight.callbacks.predictions import Predictions
 from attnlight.callbacks.single_erasure import SingleErasure
@@ -14,6 +15,7 @@ __all__ = [
     "AttentionPermutation",
     "BaseDivergence",
     "DecisionFlip",
+    "EvidenceMass",
     "GradientSearch",
     "ImportanceCorrelation",
     "InterpretabilityTest",

@@ -23,7 +23,8 @@ class PredictionWriter(RecordingCallback):
     Columns: index, position, tokens (list of str), items ([start, end) in tokens per attended
     item, a word or a sentence), label (or null), probabilities, attention (per head, one weight per
     item), item_logits (per head, per item, C; null if the readout is not affine), bias (C), and each
-    of the corpus's per-token extras under its name, one value per token.
+    of the corpus's per-token extras under its name, one value per token. Texts with a query also
+    have query (its tokens, list of str) and allowed (numbers of the classes that may be answered).
     """
 
     @override
@@ -82,6 +83,14 @@ class PredictionWriter(RecordingCallback):
             "item_logits": item_logits,
             "bias": output.bias.expand(rows, -1),
         }
+        if batch.query is not None:
+            queries = [self._dataset.query_words(int(place)) for place in places]
+            allowed = torch.ones(rows, output.logits.shape[1], dtype=torch.bool)
+            if batch.allowed_classes is not None:
+                allowed = batch.allowed_classes[text]
+            columns["query"] = pa.array(queries, pa.list_(pa.string()))
+            numbers = allowed.nonzero()[:, 1].numpy()
+            columns["allowed"] = list_column(numbers, allowed.sum(dim=-1).numpy())
         extras = {name: values[text].numpy()[seen] for name, values in batch.extras.items()}
         columns |= {name: list_column(values, counts) for name, values in extras.items()}
         self._recorder.add(output.rows, columns)

@@ -8,6 +8,10 @@ from attnlight.functional.adversary.worst_case import worst_case_attention, wors
 from attnlight.functional.attribution.input_gradient import input_gradient
 from attnlight.functional.attribution.leave_one_out import leave_one_out, left_out_logits, reencode
 from attnlight.functional.attribution.weight_gradient import weight_gradient
+from attnlight.functional.average_precision import (
+    average_precision,
+    expected_average_precision,
+)
 from attnlight.functional.correlation import kendall_tau
 from attnlight.functional.divergence import (
     js_divergence,
@@ -22,13 +26,16 @@ from attnlight.functional.masking import attention_entropy, masked_softmax
 from attnlight.functional.random import draw_keys, permutations
 from attnlight.functional.ranking import dense_ranks, random_rankings, ranking
 from attnlight.functional.readout.affine import permuted_logits, permuted_weights, read
+from attnlight.functional.swaps import swap_flips
 
 __all__ = [
     "attention_entropy",
+    "average_precision",
     "dense_ranks",
     "draw_keys",
     "erase_each",
     "erase_ranking",
+    "expected_average_precision",
     "first_flip",
     "input_gradient",
     "js_divergence",
@@ -49,6 +56,7 @@ __all__ = [
     "read",
     "reencode",
     "search_adversary",
+    "swap_flips",
     "total_variation",
     "weight_gradient",
     "worst_case_attention",

@@ -34,7 +34,11 @@ def read_record(path: Path, columns: Sequence[str] | None = None) -> Record:
 
 
 def read_pieces(
-    path: Path, columns: Sequence[str], *, measured: bool = False
+    path: Path,
+    columns: Sequence[str],
+    *,
+    measured: bool = False,
+    texts: NDArray[np.int64] | None = None,
 ) -> Iterator[dict[str, NDArray[Any]]]:
     """Read some columns of a record in pieces of bounded size, in key order.
 
@@ -42,6 +46,7 @@ def read_pieces(
         path: A parquet file that `merge_shards` wrote.
         columns: The columns to read.
         measured: Leave out rows that were not measured; `prediction` must be among the columns.
+        texts: Only rows of these dataset indices; `index` must be among the columns. None: all.
 
     Raises:
         RecordError: The file is missing, is not a record or lacks a column.
@@ -56,6 +61,8 @@ def read_pieces(
         for batch in file.iter_batches(batch_size=PIECE_ROWS, columns=list(columns)):
             if measured:
                 batch = batch.filter(pc.not_equal(batch.column("prediction"), EXCLUDED))
+            if texts is not None:
+                batch = batch.filter(pc.is_in(batch.column("index"), pa.array(texts)))
             yield {name: _column(pa.chunked_array([batch.column(name)])) for name in columns}
 
 

@@ -21,6 +21,7 @@ from attnlight.report.markup import render
 from attnlight.report.run import VERBS, Run, load_run, require_one_run
 from attnlight.report.style import PALETTE, canvas, inline_svg, save_figure
 from attnlight.report.summary import RecordSummary, summarise, to_texts
+from attnlight.report.texts import shown_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +53,13 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
         "configuration written by": re.findall(r"\A# (.*==.*)", run.config_text),
     }
     sentence, facts = describe_run(run, summaries)
+    texts = {
+        corpus: shown_texts(
+            folder / f"predictions{f'-{corpus}' if corpus else ''}.parquet",
+            facts["Classes"] or None,
+        )
+        for corpus in run.metrics
+    }
     page = render(
         "run.html.jinja",
         title="/".join(folder.resolve().parts[-2:]),
@@ -61,6 +69,7 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
         summaries=summaries,
         sections={summary.record: _section(summary, target, figures) for summary in summaries},
         curves=_curves(run, figures),
+        texts=texts,
         commands=commands(run, summaries),
         versions=versions,
     )

@@ -13,6 +13,7 @@ from attnlight.callbacks import (
     AttentionPermutation,
     BaseDivergence,
     DecisionFlip,
+    EvidenceMass,
     GradientSearch,
     ImportanceCorrelation,
     InterpretabilityTest,
@@ -27,6 +28,7 @@ TESTS: list[InterpretabilityTest] = [
     AdversarialAttention(frontier=True, search=GradientSearch(starts=2, steps=3)),
     AttentionPermutation(),
     DecisionFlip(),
+    EvidenceMass(),
     ImportanceCorrelation(),
     Predictions(),
     SingleErasure(),
@@ -46,6 +48,7 @@ class Frozen:
 
 
 def compare(test: InterpretabilityTest, model: AttentionModel, batch: TextBatch) -> None:
+    batch.extras["evidence"] = (batch.tokens % 3 == 0).to(torch.int8)
     output: AttentionOutput = model(batch)
     assert output.logits.requires_grad
     by_hand = test.measure(batch, output, model)

@@ -17,6 +17,7 @@ from attnlight.callbacks import (
     AttentionPermutation,
     BaseDivergence,
     DecisionFlip,
+    EvidenceMass,
     GradientSearch,
     ImportanceCorrelation,
     InterpretabilityTest,
@@ -37,6 +38,7 @@ TESTS = (
     AdversarialAttention(epsilon=0.05, frontier=True, search=GradientSearch(starts=1, steps=3)),
     SingleErasure(compat=True),
     DecisionFlip(),
+    EvidenceMass(),
 )
 _UNNAMED = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 
@@ -84,6 +86,7 @@ SCENES = {
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)
 def test_a_measure_is_few_frames_deep(test: InterpretabilityTest, scene: str) -> None:
     model, batch = SCENES[scene]()
+    batch.extras["evidence"] = batch.tokens % 2
     depth = Depth(test)
     with torch.set_grad_enabled(test.needs_gradients):
         output = model(batch)

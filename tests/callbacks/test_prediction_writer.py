@@ -1,5 +1,6 @@
 """What tests and predictions say of a model that attends to sentences."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from torch import Tensor, nn
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import AttentionPermutation, Predictions
 from attnlight.callbacks.prediction_writer import PredictionWriter
-from attnlight.datamodules import PlantedEvidence
+from attnlight.datamodules import PairDataModule, PlantedEvidence
 from attnlight.functional import masked_softmax
 from attnlight.records import read_record
+from attnlight.tasks import AttentionTask
 from tests.callbacks.test_base import trainer
 
 SIZES = {"train_size": 20, "validation_size": 10, "test_size": 41}
 LENGTH = 6
+PLACES = ("garden", "office", "kitchen")
 
 
 class OverSentences(nn.Module):
@@ -114,6 +117,51 @@ def test_items_are_spans_of_the_tokens(tmp_path: Path, length: int | None) -> No
         total = np.einsum("hn,hnc->c", attention, logits)
         odds = np.exp(total - total.max())
         np.testing.assert_allclose(odds / odds.sum(), row["probabilities"], atol=1e-5)
+
+
+def test_single_texts_have_no_columns_of_pairs(tmp_path: Path) -> None:
+    row = predicted(tmp_path, corpus())[0]
+    assert list(row) == [
+        *("index", "position", "tokens", "items", "label", "probabilities", "attention"),
+        *("item_logits", "bias", "evidence"),
+    ]
+
+
+def write_pairs(path: Path) -> PairDataModule:
+    """A corpus of pairs in which each question has two or three candidates."""
+    path.mkdir()
+    rows = [
+        {
+            "passage": f"Ann is in the {PLACES[n % 3]}",
+            "query": f"where is {'Ann' if n % 2 else 'the <b>'} ?",
+            "answer": PLACES[n % 3],
+            "candidates": [PLACES[n % 3], PLACES[(n + 1) % 3]] + [PLACES[n % 3 - 1]] * (n % 2),
+        }
+        for n in range(12)
+    ]
+    for split in ("train", "validation", "test"):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (path / f"{split}.jsonl").write_text(lines)
+    options: dict[str, Any] = {"label": "answer", "candidates": "candidates", "eval_batch_size": 5}
+    return PairDataModule(str(path), cache_dir=str(path.parent / "cache"), **options)
+
+
+def test_pairs_have_the_words_of_the_query_and_the_allowed_answers(tmp_path: Path) -> None:
+    data = write_pairs(tmp_path / "pairs")
+    net = {"embedding_size": 5, "hidden_size": 8, "encoder": "average"}
+    task = AttentionTask(data.spec, "pairs", net)  # type: ignore[arg-type]
+    started = trainer(tmp_path, PredictionWriter())  # type: ignore[arg-type]
+    started.predict(task, datamodule=data, return_predictions=False)
+    rows = pq.read_table(tmp_path / "predictions.parquet").to_pylist()
+    for n, row in enumerate(rows):
+        assert row["index"] == n
+        words = ["where", "is", *(["Ann"] if n % 2 else ["the", "<b>"]), "?"]
+        assert row["query"] == ["[BOS]", *words, "[EOS]"]
+        names = {PLACES[n % 3], PLACES[(n + 1) % 3], *([PLACES[n % 3 - 1]] if n % 2 else [])}
+        assert {data.classes[number] for number in row["allowed"]} == names
+        assert row["allowed"] == sorted(row["allowed"])
+        impossible = set(range(3)) - set(row["allowed"])
+        assert all(row["probabilities"][number] == 0 for number in impossible)
 
 
 def test_predictions_do_not_depend_on_batches(tmp_path: Path) -> None:

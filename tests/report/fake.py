@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.callbacks import EvidenceMass
 from attnlight.records import ShardWriter, merge_shards
 from tests.report import erased
 
@@ -26,6 +27,7 @@ MEASURES["importance_correlation"] = [
     for pair in ("attention_input_gradient", "attention_loo", "input_gradient_loo")
     for measure in ("tau", "p")
 ]
+MEASURES["evidence_mass"] = list(EvidenceMass(swap=True).measures)
 WRITTEN = ("predictions", "attention_permutation")  # what a run of `write_run` holds
 CONFIG = """\
 # lightning.pytorch==2.6.6
@@ -62,7 +64,10 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
         }
     if test in ("single_erasure", "decision_flip"):
         return rows | getattr(erased, test)(random, n)
-    return rows | {name: random.random(n, dtype=np.float32) for name in MEASURES[test]}
+    rows |= {name: random.random(n, dtype=np.float32) for name in MEASURES[test]}
+    if "proven" in rows:
+        rows["proven"] = np.where(rows["proven"] < 0.1, np.nan, np.round(rows["proven"]))
+    return rows
 
 
 def write_record(path: Path, rows: Mapping[str, NDArray[Any]], **metadata: object) -> Path:

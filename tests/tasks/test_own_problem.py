@@ -52,8 +52,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# Groups of tests, what needs a base, and other names of one test.
-OTHERS = ("all", "cheap", "base_divergence", "adversarial_search", "importance_scores")
+# Groups of tests, what needs a base or a label for each text, and other names of one test.
+OTHERS = (
+    *("all", "cheap", "base_divergence"),
+    *("adversarial_search", "evidence_swap", "importance_scores"),
+)
 PLACE = ["--root=runs", "--experiment=e"]
 
 

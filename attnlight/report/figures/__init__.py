@@ -131,10 +131,7 @@ def figure_rows(
         indices = [np.unique(piece["index"]) for piece in read_pieces(path, ["index"])]
         all_texts = np.unique(np.concatenate(indices))
         texts = choose(all_texts, max(1, int(max_rows / rows * len(all_texts))), seed=0)
-    pieces = []
-    for piece in read_pieces(path, names, measured="prediction" in available):
-        chosen = slice(None) if texts is None else np.isin(piece["index"], texts)
-        pieces.append({name: values[chosen] for name, values in piece.items()})
+    pieces = list(read_pieces(path, names, measured="prediction" in available, texts=texts))
     selected = {n: np.concatenate([piece[n] for piece in pieces] or [np.empty(0)]) for n in names}
     note = f"Shows {len(selected['index']):,} of {rows:,} rows, those of texts chosen by a hash."
     return selected, "" if texts is None else note

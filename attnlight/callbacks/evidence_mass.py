@@ -1,0 +1,195 @@
+"""Is attention on the evidence of the corpus, and is that evidence the model's own?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.batch import UNK, AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.predictions import row_texts
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.errors import InputError
+from attnlight.functional import average_precision, expected_average_precision, swap_flips
+from attnlight.functional.ranking import TIE, dense_ranks
+from attnlight.models.readout import Readout
+
+EVIDENCE = "evidence"  # key of `TextBatch.extras`
+_MEASURES = ("mass", "top_in_evidence", "auprc", "chance", "chance_auprc")
+_SWAPS = ("flips_with_evidence", "flips_with_others", "proven", "without_answer")
+
+
+class EvidenceMass(InterpretabilityTest):
+    """Compare attention with the evidence that the corpus marks, beside chance.
+
+    An item is evidence if the corpus's column `evidence` is positive for it or, if items are
+    sentences, for any of its words. With w the attention (mean over heads), m of n attended items
+    being evidence:
+
+    * `mass`: sum of w over the evidence.
+    * `top_in_evidence`: whether the item of largest w is evidence; if several are tied (within 1e-5
+      of the largest), the share of these that is.
+    * `auprc`: average precision of w against the evidence, tied items at one threshold.
+    * `chance`: m / n. It is exactly the mass and the average precision of uniform attention, and the
+      probability that a random item is evidence.
+    * `chance_auprc`: the exact expectation of the average precision of a random order, which is
+      above m / n in short texts and converges to it in long ones.
+    * `evidence_items`: m; `without_evidence`: whether m is 0. The other columns are undefined then.
+
+    With several heads, `mass_by_head`, `top_in_evidence_by_head` and `auprc_by_head` (R, H) are of
+    each head alone.
+
+    The evidence of a corpus is the reason of the task, not necessarily of the model. `swap` measures
+    whether it is the model's, for corpora whose class names are words of the texts (bAbI's places).
+    Swappable classes of a text are those that it may be answered with and that its query does not
+    name; with S of them in a cycle by their numbers there are S - 1 swaps, swap k replacing a class
+    by the k-th after it:
+
+    * `flips_with_evidence`: share of the swaps that change the prediction when each token of the
+      evidence (of its sentences, if sentences are kept apart) that names the text's label is
+      replaced by the name of the other class.
+    * `flips_with_others`: the same share when, in place of that, each token outside the evidence
+      that names a swappable class is replaced.
+    * `proven`: whether the first is 1 and the second 0, so that the answer depends on what the
+      evidence says and not on what the rest says.
+    * `<column>_proven` of the first five columns: their values where `proven` is 1, else undefined.
+    * `without_answer`: whether the swaps are undefined: the evidence does not name the label, the
+      text has no label or fewer than two swappable classes, or its label is not one of them. The
+      columns before are undefined then.
+
+    Query, allowed classes and all else stay as they are.
+
+    Args:
+        swap: Measure the columns from `flips_with_evidence` on, for models of one row per text. Each
+            swap encodes the texts twice more.
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
+        seed: Seed of the choice of instances.
+        figures: Draw `mass` and `auprc` beside chance, of all instances and of the proven ones.
+    """
+
+    measures = (*_MEASURES, "without_evidence")
+
+    def __init__(
+        self,
+        swap: bool = False,
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        self.swap = swap
+        self.metadata = {"tie": TIE, "swap": swap}
+        self._names: Tensor | None = None
+        if swap:
+            of_proven = (f"{name}_proven" for name in _MEASURES)
+            self.measures = (*type(self).measures, *_SWAPS, *of_proven)  # type: ignore[misc, assignment]
+
+    @override
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        corpus = getattr(trainer, "datamodule", None)
+        if stage == "predict":
+            return
+        if isinstance(corpus, CorpusDataModule):
+            texts = corpus.dataset("test" if stage == "test" else "validation")
+            self._require_evidence(texts.extras)
+            if self.swap and texts.labels is None:
+                raise InputError(f"swap of {self.name} needs a corpus with a label for each text.")
+            if self.swap:
+                self._names = class_tokens(corpus, f"swap of {self.name}")
+        elif self.swap:
+            raise InputError(
+                f"swap of {self.name} takes the names of classes from a corpus of "
+                "attnlight.datamodules; give one as the trainer's datamodule."
+            )
+
+    def _require_evidence(self, columns: Sequence[str]) -> None:
+        if EVIDENCE not in columns:
+            named = ", ".join(columns) or "none"
+            raise InputError(
+                f"{self.name} needs a corpus with a column `{EVIDENCE}` along the tokens, such as "
+                f"PlantedEvidence; the columns of this one: {named}."
+            )
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Tensor]:
+        self._require_evidence(list(batch.extras))
+        tokens, mask = batch.extras[EVIDENCE] > 0, output.mask
+        if tokens.ndim == 3:  # items are sentences
+            tokens = tokens.any(-1, keepdim=True).expand_as(tokens)
+        items = (tokens if tokens.ndim == 2 else tokens[..., 0])[row_texts(batch, output)] & mask
+        count = items.sum(-1)
+        columns = _on_evidence(readout.weights, items, mask) | {
+            "chance": count / readout.lengths.double(),
+            "chance_auprc": expected_average_precision(count, readout.lengths),
+        }
+        heads = output.weights.shape[1]
+        if heads > 1:
+            each = partial(torch.repeat_interleave, repeats=heads, dim=0)
+            by_head = _on_evidence(readout.head_weights.flatten(0, 1), each(items), each(mask))
+            columns |= {f"{name}_by_head": by_head[name].view(-1, heads) for name in by_head}
+        undefined = count == 0
+        columns = {
+            name: torch.where(undefined.view(-1, *(1,) * (values.ndim - 1)), torch.nan, values)
+            for name, values in columns.items()
+        }
+        columns |= {"evidence_items": count, "without_evidence": undefined.double()}
+        if not self.swap:
+            return columns
+        assert self._names is not None  # since `setup`
+        names = self._names.to(batch.tokens.device)
+        flips = swap_flips(readout.model, batch, tokens, names)
+        proven = torch.where(flips[0].isnan(), torch.nan, (flips[0] == 1) & (flips[1] == 0))
+        columns |= dict(zip(_SWAPS, (*flips, proven, proven.isnan().double()), strict=True))
+        kept = {name: torch.where(proven == 1, columns[name], torch.nan) for name in _MEASURES}
+        return columns | {f"{name}_proven": values for name, values in kept.items()}
+
+
+def _on_evidence(weights: Tensor, evidence: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """`mass`, `top_in_evidence` and `auprc` of weights (R, N), each (R,)."""
+    ranks = dense_ranks(weights, mask)
+    top = mask & (ranks == ranks.amax(-1, keepdim=True))
+    return {
+        "mass": (weights * evidence).sum(-1),
+        "top_in_evidence": (top & evidence).sum(-1).double() / top.sum(-1),
+        "auprc": average_precision(weights, evidence, mask),
+    }
+
+
+def class_tokens(corpus: CorpusDataModule, reader: str) -> Tensor:
+    """Token id of each class's name in a corpus's vocabulary, (C,) long.
+
+    Args:
+        corpus: The corpus.
+        reader: What needs them, for messages.
+
+    Raises:
+        InputError: A name is not one token of the vocabulary, or two names are the same token.
+    """
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(corpus.tokenizer_json)
+    tokens: dict[int, str] = {}
+    for name in corpus.classes:
+        ids = tokenizer.encode(name, add_special_tokens=False).ids
+        if len(ids) != 1 or ids[0] == UNK:
+            raise InputError(
+                f"{reader} needs class names that are words of the texts, and {name!r} is not one "
+                f"token of the vocabulary of {corpus.corpus_name}."
+            )
+        if ids[0] in tokens:
+            raise InputError(
+                f"{reader} needs class names that differ as tokens of the texts, and {name!r} and "
+                f"{tokens[ids[0]]!r} of {corpus.corpus_name} are one token."
+            )
+        tokens[ids[0]] = name
+    return torch.tensor(list(tokens))

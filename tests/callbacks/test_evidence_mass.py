@@ -1,0 +1,305 @@
+"""Attention on evidence against plain loops, and models whose reasons are known."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score
+from torch import Tensor, nn
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks import EvidenceMass
+from attnlight.callbacks.evidence_mass import class_tokens
+from attnlight.data.tokenization import TextRules, make_tokenizer
+from attnlight.datamodules import PlantedEvidence, TextDataModule
+from attnlight.errors import InputError
+from attnlight.functional import expected_average_precision
+from attnlight.records import read_record
+from tests.callbacks.handmade import Hidden, batch_of, random_output
+from tests.callbacks.test_base import run_test, trainer
+from tests.callbacks.test_prediction_writer import SIZES, SentenceTask, corpus, task_of
+
+COLUMNS = ("mass", "top_in_evidence", "auprc", "chance", "chance_auprc")
+
+
+def measured(batch: TextBatch, output: AttentionOutput, **options: Any) -> dict[str, Tensor]:
+    test = EvidenceMass(**options)
+    with torch.no_grad():
+        return dict(test.measure(batch, output, Hidden(output)))
+
+
+def marked(output: AttentionOutput, seed: int = 0) -> TextBatch:
+    """A batch with random evidence for, against and of no side, on padding too."""
+    batch = batch_of(output)
+    random = torch.Generator().manual_seed(seed)
+    signs = torch.randint(-1, 2, output.mask.shape, generator=random).to(torch.int8)
+    signs[5] = -1
+    return replace(batch, extras={"evidence": signs})
+
+
+def naive(weights: list[float], evidence: list[bool]) -> dict[str, float]:
+    """The columns of one row from its items alone, with ties that are exact."""
+    count, items = sum(evidence), len(evidence)
+    if not count:
+        return dict.fromkeys(COLUMNS, float("nan"))
+    top = [gold for w, gold in zip(weights, evidence, strict=True) if w == max(weights)]
+    return {
+        "mass": sum(w for w, gold in zip(weights, evidence, strict=True) if gold),
+        "top_in_evidence": sum(top) / len(top),
+        "auprc": average_precision_score(evidence, weights),
+        "chance": count / items,
+        "chance_auprc": float(expected_average_precision(torch.tensor(count), torch.tensor(items))),
+    }
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_equals_plain_loops(heads: int) -> None:
+    output = random_output(heads)
+    # Weights of few values, some of which are tied: halves, quarters, none.
+    output.weights = (output.weights * 8).round() / 8
+    batch = marked(output)
+    found = measured(batch, output)
+    assert set(found) - {f"{name}_by_head" for name in COLUMNS} == {
+        *COLUMNS,
+        "evidence_items",
+        "without_evidence",
+    }
+    evidence = batch.extras["evidence"]
+    without = 0
+    for row, mask in enumerate(output.mask):
+        gold = [sign > 0 for sign in evidence[row, mask].tolist()]
+        each = output.weights[row][:, mask]
+        expected = naive(each.mean(0).tolist(), gold)
+        for name, value in expected.items():
+            assert float(found[name][row]) == pytest.approx(value, abs=1e-12, nan_ok=True), name
+        assert found["evidence_items"][row] == sum(gold)
+        assert found["without_evidence"][row] == (sum(gold) == 0)
+        without += not sum(gold)
+        for head in range(heads if heads > 1 else 0):
+            of_head = naive(each[head].tolist(), gold)
+            for name in COLUMNS[:3]:
+                value = float(found[f"{name}_by_head"][row, head])
+                assert value == pytest.approx(of_head[name], abs=1e-12, nan_ok=True)
+    assert 2 <= without < 20
+
+
+def test_tied_tops_count_in_part() -> None:
+    output = random_output(rows=1, items=4, zeros=0.0)
+    output.mask = torch.ones(1, 4, dtype=torch.bool)
+    output.weights = torch.tensor([[[0.3, 0.3 + 1e-6, 0.3, 0.1]]], dtype=torch.float64)
+    batch = replace(batch_of(output), extras={"evidence": torch.tensor([[0, 1, 0, 1]])})
+    assert float(measured(batch, output)["top_in_evidence"]) == pytest.approx(1 / 3)
+
+
+def test_uniform_attention_is_at_chance() -> None:
+    output = random_output()
+    output.weights = (output.mask / output.mask.sum(-1, keepdim=True)).double().unsqueeze(1)
+    found = measured(marked(output), output)
+    for name in ("mass", "top_in_evidence", "auprc"):
+        torch.testing.assert_close(found[name], found["chance"], equal_nan=True)
+    defined = ~found["chance"].isnan()
+    assert (found["chance_auprc"] >= found["chance"] - 1e-12)[defined].all()
+
+
+class Counting(nn.Module):
+    """A bag of words: the class whose name has the most attention is the answer.
+
+    Attention is on the evidence alone, on all else alone, or on everything alike.
+    """
+
+    def __init__(self, names: Tensor, reads: str) -> None:
+        super().__init__()
+        self.names, self.reads = names, reads
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        return (batch.tokens.unsqueeze(-1) == self.names).double()
+
+    def forward(
+        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+    ) -> AttentionOutput:
+        evidence, mask = batch.extras["evidence"] > 0, batch.attendable()
+        read = {"evidence": evidence, "others": mask & ~evidence, "all": mask}[self.reads]
+        states = self.embed(batch)
+        attention = (read / read.sum(-1, keepdim=True)).double().unsqueeze(1)
+        return AttentionOutput(
+            rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
+            logits=(attention @ states).squeeze(1),
+            weights=attention,
+            item_logits=states.unsqueeze(1),
+            bias=torch.zeros(len(self.names), dtype=torch.float64),
+            mask=mask,
+            states=states,
+        )
+
+    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
+        return weights.squeeze(1) @ output.states
+
+
+PLACES = torch.tensor([10, 11, 12, 13])
+
+
+def stories(count: int = 50) -> TextBatch:
+    """Sentences "<1> <2> <place>", one of which is evidence and names the label."""
+    random = torch.Generator().manual_seed(0)
+    places = torch.randint(len(PLACES), (count, 3), generator=random)
+    chosen = torch.randint(3, (count, 1), generator=random)
+    fillers = torch.full((count, 3, 2), 5)
+    tokens = torch.cat([fillers, PLACES[places].unsqueeze(-1)], dim=-1).flatten(1)
+    evidence = (torch.arange(3) == chosen).unsqueeze(-1).expand(-1, -1, 3).flatten(1)
+    return TextBatch(
+        index=torch.arange(count),
+        tokens=tokens,
+        mask=torch.ones_like(tokens).bool(),
+        labels=places.gather(1, chosen).squeeze(1),
+        extras={"evidence": evidence.to(torch.int8)},
+    )
+
+
+def swapped(model: Counting, batch: TextBatch) -> dict[str, Tensor]:
+    test = EvidenceMass(swap=True)
+    test._names = PLACES
+    with torch.no_grad():
+        columns = dict(test.measure(batch, model(batch), model))
+    assert set(test.measures) <= columns.keys()
+    return columns
+
+
+class TestKnownReasons:
+    def test_a_model_of_the_evidence_alone_is_proven_everywhere(self) -> None:
+        found = swapped(Counting(PLACES, "evidence"), stories())
+        assert (found["flips_with_evidence"] == 1).all()
+        assert (found["flips_with_others"] == 0).all()
+        assert (found["proven"] == 1).all()
+        for name in COLUMNS:
+            assert torch.equal(found[f"{name}_proven"], found[name])
+        torch.testing.assert_close(found["mass_proven"], torch.ones(50).double())
+        torch.testing.assert_close(found["auprc_proven"], torch.ones(50).double())
+
+    def test_a_model_of_all_else_is_proven_nowhere(self) -> None:
+        found = swapped(Counting(PLACES, "others"), stories())
+        assert (found["flips_with_evidence"] == 0).all()
+        assert (found["flips_with_others"] > 0).all()
+        assert (found["proven"] == 0).all()
+        assert (found["mass"] == 0).all()
+        for name in COLUMNS:
+            assert found[f"{name}_proven"].isnan().all()
+
+    def test_a_model_of_everything_is_proven_where_nothing_else_decides(self) -> None:
+        batch = stories()
+        found = swapped(Counting(PLACES, "all"), batch)
+        assert 0 < found["flips_with_evidence"].mean() < 1
+        assert 0 < found["flips_with_others"].mean() < 1
+        # Proven needs all of one and nothing of the other.
+        both = (found["flips_with_evidence"] == 1) & (found["flips_with_others"] == 0)
+        assert torch.equal(found["proven"] == 1, both)
+
+    def test_evidence_without_the_answer_is_undefined_and_counted(self) -> None:
+        batch = stories()
+        assert batch.labels is not None
+        batch.labels[:7] = (batch.labels[:7] + 1) % len(PLACES)
+        batch.extras["evidence"][7] = 0
+        found = swapped(Counting(PLACES, "evidence"), batch)
+        unknown = [True] * 8 + [False] * 42
+        assert (found["without_answer"] == 1).tolist() == unknown
+        for name in ("flips_with_evidence", "flips_with_others", "proven", "mass_proven"):
+            assert found[name].isnan().tolist() == unknown
+        assert found["mass"].isnan().tolist() == [False] * 7 + [True] + [False] * 42
+        assert found["without_evidence"].sum() == 1
+
+
+@pytest.mark.parametrize("length", [None, 6])
+def test_planted_evidence(tmp_path: Path, length: int | None) -> None:
+    """From corpus to record, words and sentences, against the corpus's own columns."""
+    data = corpus(length)
+    task = task_of(data)
+    started = trainer(tmp_path, EvidenceMass())
+    started.test(task, datamodule=data, verbose=False)
+    record = read_record(tmp_path / "records/test/evidence_mass.parquet")
+    assert record.metadata["measures"] == [*COLUMNS, "without_evidence"]
+    texts = data.dataset("test")
+    for row in range(len(texts)):
+        batch = texts[[row]]
+        with torch.no_grad():
+            output = task.model(batch)
+        signs = batch.extras["evidence"][0]
+        gold = [
+            bool((sentence > 0).any()) if length else bool(sentence > 0)
+            for sentence in signs[: int(output.mask.sum())]
+        ]
+        for name, value in naive(output.weights[0, 0].tolist(), gold).items():
+            assert record.columns[name][row] == pytest.approx(value, abs=1e-5), name
+    mean = float(started.callback_metrics["test/evidence_mass/mass"])
+    assert mean == pytest.approx(record.columns["mass"].mean(), rel=1e-5)
+    assert list((tmp_path / "figures/test").glob("evidence_mass.*"))
+
+
+def test_batches_and_padding_change_nothing(tmp_path: Path) -> None:
+    records = []
+    for size in (41, 3):
+        data = corpus(None, batch_size=size)
+        trainer(tmp_path / str(size), EvidenceMass(figures=False)).test(
+            task_of(data), datamodule=data, verbose=False
+        )
+        path = tmp_path / f"{size}/records/test/evidence_mass.parquet"
+        records.append(read_record(path).columns)
+    for name in (*COLUMNS, "evidence_items"):
+        np.testing.assert_allclose(records[0][name], records[1][name], atol=2e-6)
+
+
+class TestRefusals:
+    def refused(self, folder: Path, data: Any, sentence: str, **options: Any) -> None:
+        task = SentenceTask(60)
+        with pytest.raises(InputError, match=sentence) as error:
+            trainer(folder, EvidenceMass(**options)).test(task, datamodule=data, verbose=False)
+        assert str(error.value).count(". ") == 0
+        assert not list(folder.rglob("*.parquet"))
+
+    def test_a_corpus_without_evidence(self, tmp_path: Path) -> None:
+        folder = tmp_path / "corpus"
+        folder.mkdir()
+        for split in ("train", "validation", "test"):
+            with (folder / f"{split}.csv").open("w", newline="") as file:
+                rows = [(f"it was {name}", name) for name in ("bad", "good") * 4]
+                csv.writer(file).writerows([("text", "label"), *rows])
+        data = TextDataModule(str(folder), cache_dir=str(tmp_path / "cache"))
+        self.refused(tmp_path / "run", data, "a column `evidence` along the tokens.*: none")
+
+    def test_batches_without_evidence(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="a column `evidence` along the tokens"):
+            run_test(tmp_path, EvidenceMass())
+
+    def test_swaps_of_names_that_are_no_words(self, tmp_path: Path) -> None:
+        sentence = "'bad' is not one token of the vocabulary of PlantedEvidence"
+        self.refused(tmp_path, PlantedEvidence(**SIZES), sentence, swap=True)
+
+    def test_swaps_without_a_corpus(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="give one as the trainer's datamodule"):
+            run_test(tmp_path, EvidenceMass(swap=True))
+
+
+class TestClassTokens:
+    def corpus(self, *classes: str, **rules: Any) -> Any:
+        tokenizer = make_tokenizer(TextRules(**rules), ["garden", "office", "dining", "room"])
+        text = tokenizer.to_str()
+        return SimpleNamespace(classes=list(classes), tokenizer_json=text, corpus_name="stories")
+
+    @pytest.mark.parametrize("boundary", [True, False])
+    def test_are_ids_of_the_vocabulary(self, boundary: bool) -> None:
+        data = self.corpus("Office", "garden", boundary_tokens=boundary)
+        assert class_tokens(data, "x").tolist() == [5, 4]
+
+    @pytest.mark.parametrize("name", ["dining room", "cellar", ""])
+    def test_refuse_what_is_not_one_token(self, name: str) -> None:
+        with pytest.raises(InputError, match=rf"{name!r} is not one token of .* of stories"):
+            class_tokens(self.corpus("office", name), "x")
+
+    def test_refuse_two_names_of_one_token(self) -> None:
+        with pytest.raises(InputError, match="'OFFICE' and 'office' of stories are one token"):
+            class_tokens(self.corpus("office", "OFFICE"), "x")

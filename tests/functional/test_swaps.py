@@ -1,0 +1,229 @@
+"""Swapped class names against texts that are rewritten word by word and read one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnlight.batch import NOT_ALLOWED, AttentionOutput, TextBatch
+from attnlight.functional import masked_softmax, swap_flips
+
+VOCABULARY, CLASSES, SIZE = 30, 5, 6
+NAMES = torch.tensor([17, 4, 21, 9, 12])  # token ids of the classes, in no order
+
+
+class QueryNet(nn.Module):
+    """Attention of a query over a passage whose order matters, without padding's influence."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        random = torch.Generator().manual_seed(seed)
+        self.table = torch.randn(VOCABULARY, SIZE, generator=random)
+        self.table[0] = 0
+        self.table[NAMES] *= 3
+        self.order = 1 + torch.randn(200, SIZE, generator=random) / 3
+        self.values = 2 * torch.randn(SIZE, CLASSES, generator=random)
+        self.read: list[TextBatch] = []
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        return self.table[batch.tokens]
+
+    def forward(
+        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+    ) -> AttentionOutput:
+        self.read.append(batch)
+        tokens, mask = batch.tokens.flatten(1), batch.mask.flatten(1)
+        places = (mask.cumsum(-1) - 1).clamp(min=0)
+        states = self.table[tokens] * self.order[places]
+        query = tokens.new_zeros(len(batch), SIZE).float()
+        if batch.query is not None:
+            query = self.table[batch.query].sum(1)
+        weights = masked_softmax((states * (1 + query[:, None])).sum(-1), mask).unsqueeze(1)
+        logits = (3 * (weights @ states).squeeze(1) + query / 3).tanh() @ self.values
+        if batch.allowed_classes is not None:
+            logits = logits.masked_fill(~batch.allowed_classes, NOT_ALLOWED)
+        return AttentionOutput(
+            rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
+            logits=logits,
+            weights=weights,
+            item_logits=None,
+            bias=logits.new_zeros(CLASSES),
+            mask=mask,
+            states=states,
+        )
+
+    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+def pad(rows: list[list[int]]) -> Tensor:
+    longest = max(map(len, rows))
+    return torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+
+
+def texts(seed: int, count: int = 80, query: bool = True, allowed: bool = True) -> TextBatch:
+    """Texts of sentences of four words; half of the words name classes, one sentence is evidence."""
+    random = torch.Generator().manual_seed(seed)
+
+    def draw(high: int, size: int = 1) -> list[int]:
+        return torch.randint(high, (size,), generator=random).tolist()
+
+    tokens, evidence, queries = [], [], []
+    for _ in range(count):
+        sentences = 2 + draw(3)[0]
+        words = [
+            int(NAMES[draw(CLASSES)[0]]) if draw(2)[0] else 22 + draw(8)[0]
+            for _ in range(4 * sentences)
+        ]
+        chosen = draw(sentences)[0]
+        tokens.append(words)
+        evidence.append([int(place // 4 == chosen) for place in range(4 * sentences)])
+        queries.append([22 + word for word in draw(8, 2)] + [int(NAMES[draw(CLASSES)[0]])])
+    # Some labels are named by the evidence, some not; some are absent.
+    labels = torch.tensor([draw(CLASSES)[0] for _ in range(count)])
+    labels[3] = -1
+    batch = TextBatch(
+        index=torch.arange(count),
+        tokens=pad(tokens),
+        mask=pad(tokens) > 0,
+        labels=labels,
+        extras={"evidence": pad(evidence).to(torch.int8)},
+    )
+    if query:
+        batch.query = pad(queries)
+        batch.query_mask = batch.query > 0
+    if allowed:
+        batch.allowed_classes = torch.rand(count, CLASSES, generator=random) < 0.8
+        batch.allowed_classes[torch.arange(count), labels.clamp(min=0)] = True
+        batch.allowed_classes[5] = torch.arange(CLASSES) == labels[5]  # a single answer
+    return batch
+
+
+def naive(model: QueryNet, batch: TextBatch, text: int) -> tuple[float, float] | None:
+    """The shares of one text, from lists of words."""
+    names = NAMES.tolist()
+    length = int(batch.mask[text].sum())
+    words = batch.tokens[text, :length].tolist()
+    inside = [value > 0 for value in batch.extras["evidence"][text, :length].tolist()]
+    assert batch.labels is not None
+    label = int(batch.labels[text])
+    classes = list(range(CLASSES))
+    if batch.allowed_classes is not None:
+        classes = [c for c in classes if batch.allowed_classes[text, c]]
+    if batch.query is not None:
+        classes = [c for c in classes if names[c] not in batch.query[text].tolist()]
+    named = {word for word, within in zip(words, inside, strict=True) if within}
+    if label not in classes or len(classes) < 2 or names[label] not in named:
+        return None
+
+    def predicted(changed: list[int]) -> int:
+        one = TextBatch(
+            index=batch.index[text : text + 1],
+            tokens=torch.tensor([changed]),
+            mask=torch.ones(1, length, dtype=torch.bool),
+            query=None if batch.query is None else batch.query[text : text + 1],
+            allowed_classes=None
+            if batch.allowed_classes is None
+            else batch.allowed_classes[text : text + 1],
+        )
+        return int(model(one).logits.argmax())
+
+    before, flips = predicted(words), [0, 0]
+    for k in range(1, len(classes)):
+        other = {names[c]: names[classes[(classes.index(c) + k) % len(classes)]] for c in classes}
+        copies = [list(words), list(words)]
+        for place, word in enumerate(words):
+            if inside[place] and word == names[label]:
+                copies[0][place] = other[word]
+            if not inside[place]:
+                copies[1][place] = other.get(word, word)
+        for kind, copy in enumerate(copies):
+            flips[kind] += predicted(copy) != before
+    return flips[0] / (len(classes) - 1), flips[1] / (len(classes) - 1)
+
+
+@pytest.mark.parametrize("query", [True, False])
+@pytest.mark.parametrize("allowed", [True, False])
+def test_equals_texts_rewritten_word_by_word(query: bool, allowed: bool) -> None:
+    model, batch = QueryNet(), texts(1, query=query, allowed=allowed)
+    found = torch.stack(swap_flips(model, batch, batch.extras["evidence"] > 0, NAMES), dim=1)
+    expected = [naive(model, batch, text) for text in range(len(batch))]
+    assert [row is None for row in expected] == found[:, 0].isnan().tolist()
+    assert [row is None for row in expected] == found[:, 1].isnan().tolist()
+    defined = [text for text, row in enumerate(expected) if row is not None]
+    assert 12 < len(defined) < len(batch) - 9
+    pairs = torch.tensor([row for row in expected if row is not None], dtype=torch.float64)
+    torch.testing.assert_close(found[defined], pairs, rtol=0, atol=1e-12)
+    # Swaps change some predictions and not all, within and outside.
+    assert all(0.05 < float(column.mean()) < 0.95 for column in pairs.T)
+
+
+def test_order_batches_and_padding_change_nothing() -> None:
+    model, batch = QueryNet(), texts(2)
+    whole = swap_flips(model, batch, batch.extras["evidence"] > 0, NAMES)
+    order = torch.randperm(len(batch), generator=torch.Generator().manual_seed(0))
+    for part in (order[:7], order[7:8], order[8:]):
+        chosen = batch.select(part)
+        chosen.tokens = torch.cat([chosen.tokens, torch.zeros(len(part), 9).long()], dim=1)
+        chosen.mask = chosen.tokens > 0
+        evidence = torch.cat([chosen.extras["evidence"], torch.zeros(len(part), 9)], dim=1) > 0
+        for values, expected in zip(swap_flips(model, chosen, evidence, NAMES), whole, strict=True):
+            torch.testing.assert_close(values, expected[part], equal_nan=True)
+
+
+def test_the_batch_stays_and_copies_are_never_more_than_its_texts() -> None:
+    model, batch = QueryNet(), texts(3)
+    kept = batch.apply(torch.clone)
+    swap_flips(model, batch, batch.extras["evidence"] > 0, NAMES)
+    for name in ("tokens", "mask", "labels", "query", "query_mask", "allowed_classes"):
+        assert torch.equal(getattr(batch, name), getattr(kept, name))
+    assert torch.equal(batch.extras["evidence"], kept.extras["evidence"])
+    assert len(model.read) > 3
+    for copy in model.read:
+        assert len(copy) <= len(batch)
+        place = copy.index
+        assert torch.equal(copy.query, batch.query[place])  # type: ignore[arg-type, index]
+        assert torch.equal(copy.allowed_classes, batch.allowed_classes[place])  # type: ignore[arg-type, index]
+        assert torch.equal(copy.mask, batch.mask[place])
+
+
+def test_sentences_kept_apart_are_read_alike() -> None:
+    batch = texts(4)
+    nested = replace(
+        batch,
+        tokens=batch.tokens.unflatten(1, (-1, 4)),
+        mask=batch.mask.unflatten(1, (-1, 4)),
+        extras={"evidence": batch.extras["evidence"].unflatten(1, (-1, 4))},
+    )
+    model = QueryNet()
+    flat = swap_flips(model, batch, batch.extras["evidence"] > 0, NAMES)
+    apart = swap_flips(model, nested, nested.extras["evidence"] > 0, NAMES)
+    for one, other in zip(flat, apart, strict=True):
+        torch.testing.assert_close(one, other, equal_nan=True)
+
+
+def test_a_class_that_the_query_names_is_neither_source_nor_target() -> None:
+    words = [[23, 4, 24, 17], [25, 21, 26, 9]]  # the evidence names class 1 and the queried class 0
+    batch = TextBatch(
+        index=torch.tensor([0]),
+        tokens=torch.tensor([words[0] + words[1]]),
+        mask=torch.ones(1, 8, dtype=torch.bool),
+        labels=torch.tensor([1]),
+        query=torch.tensor([[27, 17]]),
+        query_mask=torch.ones(1, 2, dtype=torch.bool),
+    )
+    model = QueryNet()
+    swap_flips(model, batch, torch.tensor([[True] * 4 + [False] * 4]), NAMES)
+    copies = [copy.tokens[0].tolist() for copy in model.read[1:]]
+    # Classes 1 to 4 (tokens 4, 21, 9, 12) in a cycle: within, then outside, for each of three swaps.
+    assert copies == [
+        [23, 21, 24, 17, 25, 21, 26, 9],
+        [23, 4, 24, 17, 25, 9, 26, 12],
+        [23, 9, 24, 17, 25, 21, 26, 9],
+        [23, 4, 24, 17, 25, 12, 26, 4],
+        [23, 12, 24, 17, 25, 21, 26, 9],
+        [23, 4, 24, 17, 25, 4, 26, 21],
+    ]

@@ -1,0 +1,158 @@
+"""Texts on the page of a run, from a file of predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from attnlight.data.selection import choose
+from attnlight.errors import InputError
+from attnlight.records import ShardWriter, merge_shards
+from attnlight.report.texts import ShownText, shown_texts
+from tests.report.fake import write_run
+from tests.report.test_command import ATTACK, TURNED, page_of
+
+CLASSES = ["garden", "office", "kitchen"]
+SPANS = pa.list_(pa.list_(pa.int32(), 2))
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Rows as `attnlight predict` writes them, with the columns of pairs where the rows have them."""
+    kinds = {
+        "tokens": pa.list_(pa.string()),
+        "items": SPANS,
+        "attention": pa.list_(pa.list_(pa.float32())),
+        "probabilities": pa.list_(pa.float32(), len(rows[0]["probabilities"])),
+        "label": pa.int64(),
+        "query": pa.list_(pa.string()),
+        "allowed": pa.list_(pa.int64()),
+        "evidence": pa.list_(pa.int8()),
+    }
+    columns = {
+        name: pa.array([row[name] for row in rows], kind)
+        for name, kind in kinds.items()
+        if name in rows[0]
+    }
+    keys = np.array([[row["index"], row.get("position", 0)] for row in rows])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = ShardWriter(path.with_suffix(".arrow"))
+    writer.add(keys, columns)
+    writer.close()
+    merge_shards([writer.path], path, metadata={"test": "predict", "stage": "predict"})
+    return path
+
+
+def row(index: int = 3, **changes: Any) -> dict[str, Any]:
+    """A passage of six tokens, four of which are attended to by two heads."""
+    return {
+        "index": index,
+        "tokens": ["[BOS]", "Mary", "left", "the", "garden", "[EOS]"],
+        "items": [[1, 2], [2, 3], [3, 4], [4, 5]],
+        "attention": [[0.1, 0.2, 0.1, 0.6], [0.3, 0.2, 0.3, 0.2]],
+        "probabilities": [0.7, 0.2, 0.1],
+        "label": 1,
+    } | changes
+
+
+def only(tmp_path: Path, **changes: Any) -> ShownText:
+    (shown,) = shown_texts(write(tmp_path / "predictions.parquet", [row(**changes)]), CLASSES)
+    return shown
+
+
+def test_shows_attention_relative_to_the_largest(tmp_path: Path) -> None:
+    shown = only(tmp_path)
+    assert (shown.name, shown.prediction, shown.label) == ("text 3", "garden (0.70)", "office")
+    assert (shown.query, shown.allowed, shown.hidden) == ("", [], 0)
+    # The means are .2, .2, .2 and .4.
+    assert [(token.word, token.share) for token in shown.tokens] == [
+        *(("Mary", 50), ("left", 50), ("the", 50)),
+        ("garden", 100),
+    ]
+    assert not any(token.evidence for token in shown.tokens)
+
+
+def test_shows_query_allowed_answers_and_evidence(tmp_path: Path) -> None:
+    asked = ["[BOS]", "Where", "is", "Mary", "?", "[EOS]"]
+    shown = only(tmp_path, query=asked, allowed=[0, 2], evidence=[0, 0, 1, -1, 1, 0])
+    assert (shown.query, shown.allowed) == ("Where is Mary ?", ["garden", "kitchen"])
+    assert [token.evidence for token in shown.tokens] == [False, True, False, True]
+    assert only(tmp_path, query=asked, allowed=[0, 1, 2]).allowed == []
+
+
+def test_a_sentence_gives_its_attention_to_its_words(tmp_path: Path) -> None:
+    shown = only(tmp_path, items=[[0, 3], [3, 6]], attention=[[0.8, 0.2]])
+    assert [token.share for token in shown.tokens] == [100, 100, 25, 25]
+
+
+def test_a_token_has_a_position_and_labels_may_be_missing(tmp_path: Path) -> None:
+    shown = only(tmp_path, position=4, label=None)
+    assert (shown.name, shown.label) == ("text 3, position 4", "")
+
+
+def test_long_texts_queries_and_words_are_cut(tmp_path: Path) -> None:
+    size = 1000
+    shown = only(
+        tmp_path,
+        tokens=["w" * 1_000_000, *["word"] * (size - 1)],
+        items=[[n, n + 1] for n in range(size)],
+        attention=[[1 / size] * size],
+        query=["why"] * size,
+        allowed=[0, 1, 2],
+    )
+    assert (len(shown.tokens), shown.hidden) == (400, 600)
+    assert shown.tokens[0].word == "w" * 59 + "…"
+    assert shown.query == "why " * 400 + "…"
+
+
+def test_texts_are_chosen_by_a_hash_and_each_once(tmp_path: Path) -> None:
+    rows = [row(index, position=place) for index in range(40) for place in (0, 1)]
+    shown = shown_texts(write(tmp_path / "predictions.parquet", rows), None)
+    expected = choose(np.arange(40), 6, 0).tolist()
+    assert [text.name for text in shown] == [f"text {index}" for index in expected]
+    assert {text.prediction for text in shown} == {"class 0 (0.70)"}
+
+
+def test_without_predictions_or_with_those_of_others_there_are_none(tmp_path: Path) -> None:
+    assert shown_texts(tmp_path / "predictions.parquet", None) == []
+    other = {name: values for name, values in row().items() if name != "items"}
+    assert shown_texts(write(tmp_path / "other.parquet", [other]), None) == []
+
+
+def test_a_damaged_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    path = write(tmp_path / "predictions.parquet", [row()])
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(InputError, match="not a readable record"):
+        shown_texts(path, None)
+
+
+def test_the_page_shows_the_query_beside_its_passage_as_text(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "babi" / "seed0", epochs=())
+    asked = ["Where", f"<b>{ATTACK}", TURNED, "?"]
+    rows = [
+        row(query=asked, allowed=[1], evidence=[0, 0, 0, 0, 1, 0]),
+        row(7, tokens=[ATTACK, TURNED, "</p>", "&amp;", "x", "y"], query=["?"], allowed=[0, 1])
+        | {"evidence": [0] * 6},
+    ]
+    for place, item in enumerate(rows):
+        item["probabilities"] = [0.25, 0.75]
+        item["label"] = place
+    write(folder / "predictions.parquet", rows)
+    page = page_of(folder)
+    assert not page.tags & {"b", "img", "script"}
+    assert set(page.turned) == {"bdi"}
+    shown = page.text.split("Some texts")[1].split("To repeat it")[0]
+    parts = shown.split("text 7")
+    assert f"Where <b>{ATTACK[:20]}" in parts[0]
+    assert "Mary left the garden" in " ".join(parts[0].split())
+    assert "label negative" in parts[0]
+    assert "allowed positive" in " ".join(parts[0].split())
+    assert ATTACK[:59] in parts[1]
+    assert '<span style="--share: 100%" class="evidence">garden</span>' in page.html
+
+
+def test_a_page_without_predictions_has_no_such_part(tmp_path: Path) -> None:
+    assert "Some texts" not in page_of(write_run(tmp_path / "a" / "b", epochs=())).text
