@@ -91,9 +91,8 @@ def sources(
         ):
             return
         folder = request.getfixturevalue("corpora")
-        if (
-            read(data)["init_args"].get("local") == "yahoo_answers_topics"
-        ):  # nowhere here as a whole
+        local = read(data)["init_args"].get("local")
+        if local == "yahoo_answers_topics":  # nowhere here as a whole
             folder = request.getfixturevalue("tmp_path") / "corpora"
             write_yahoo(folder)
         monkeypatch.setenv("ATTNLIGHT_DATA", str(folder))
@@ -238,7 +237,8 @@ def test_corpus_without_an_experiment_runs(
     options = read(file).get("init_args", {})
     nested = options.get("sentences") == "nested" or "sentence_length" in options
     model = CONFIGS / "models" / ("han_none.yaml" if nested else "none_additive.yaml")
-    if read(file)["class_path"].endswith("PairDataModule"):
+    if read(file)["class_path"].endswith(("PairDataModule", "BabiStories")):
         model = CONFIGS / "models/pair_average_additive.yaml"
     command = ["fit", "-c", f"{CONFIGS}/trainer.yaml", "--model", str(model), "--data", str(file)]
-    assert main([*command, *TINY, *ONE_BATCH]) == 0
+    sizes = SMALL if "train_size" in options else []
+    assert main([*command, *TINY, *sizes, *ONE_BATCH]) == 0

@@ -1,14 +1,17 @@
 import re
+import sys
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import jsonargparse
+import numpy as np
 import pyarrow.parquet
 import pytest
 import yaml
 from tokenizers import Tokenizer
 
+from attnlight.__main__ import main
 from attnlight.batch import BOS, EOS
 from attnlight.data.babi import PLACES, BabiTask, Question, generate_questions
 from attnlight.data.dataset import TokenDataset
@@ -16,7 +19,9 @@ from attnlight.data.encoding import Encoding
 from attnlight.data.sources import Source
 from attnlight.datamodules import BabiStories, CorpusDataModule, PairDataModule
 from attnlight.errors import InputError
-from tests.commands import CONFIGS
+from attnlight.records import read_record
+from attnlight.tasks import AttentionTask
+from tests.commands import CONFIGS, CPU, QUIET
 from tests.data.local import write_corpus
 
 TASKS: tuple[BabiTask, ...] = (1, 2, 3)
@@ -121,6 +126,36 @@ def test_a_model_of_generated_stories_reads_real_ones(task: BabiTask, corpora: P
         assert len(data.dataset("test")) == len(wanted)
         for index, question in enumerate(wanted):
             assert read(data.dataset("test"), index, vocabulary) == expected(question, index)
+
+
+def test_a_run_on_generated_stories_is_tested_on_real_ones(
+    corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the command line: `test RUN` reads all 2,000, `--data babi_1` those of its test split."""
+    monkeypatch.setattr(sys, "argv", ["attnlight"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATTNLIGHT_DATA", str(corpora))
+    sizes = [f"--data.{name}={size}" for name, size in SIZES.items()]
+    small = ["--model.net.embedding_size=6", "--model.net.hidden_size=4", "--trainer.max_epochs=1"]
+    command = ["fit", "--model=pair_average_additive", "--data=babi_stories_1", *small, *sizes]
+    run = tmp_path / "e/r"
+    place = ["--root=.", "--experiment=e", "--run=r", "-c", f"{CONFIGS}/trainer.yaml"]
+    assert main([*command, *place, *CPU, *QUIET]) == 0
+    task = AttentionTask.load_from_checkpoint(run / "best.ckpt")
+    questions = real_questions(corpora, 1)
+    for options, name, wanted in (
+        ([], "test", questions),
+        (["--data=babi_1"], "test-babi_1", questions[1000:]),
+    ):
+        again = ["test", "-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *options]
+        assert main([*again, "-c", f"{CONFIGS}/tests/predictions.yaml", *CPU, *QUIET]) == 0
+        record = read_record(run / f"records/{name}/predictions.parquet")
+        assert [task.classes[label] for label in record.columns["label"]] == [
+            question.answer for question in wanted
+        ]
+        passages = [" ".join(question.passage) for question in wanted]
+        probabilities = task.classify(passages, [question.query for question in wanted])
+        np.testing.assert_allclose(record.columns["probabilities"], probabilities, atol=2e-6)
 
 
 def test_more_questions_leave_the_first_as_they_are() -> None:
