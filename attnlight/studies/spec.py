@@ -38,11 +38,17 @@ class Group(Configured):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bases(Group):
-    """The bases, and tests for them only; variants of a single base use the first."""
+class TestedGroup(Group):
+    """Runs of one role, and tests for them only."""
+
+    tests: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bases(TestedGroup):
+    """The bases; variants of a single base use the first."""
 
     seeds: Seeds = (0,)
-    tests: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +82,14 @@ class Adversaries(Configured):
 
 @dataclass(frozen=True, kw_only=True)
 class Condition(Configured):
-    """Options added to all runs and to the bases only, and adversaries that replace the study's."""
+    """Options and tests added to the study's, and what replaces the study's if it is given.
 
-    base: Configured = Configured()
+    Options are of all runs or, in `base`, of the bases only, as tests are. The experiment, the seeds
+    of the bases, and adversaries replace the study's.
+    """
+
+    experiment: Path | None = None
+    base: TestedGroup = TestedGroup()
     adversaries: dict[Literal["lambdas", "seeds"], Any] = field(default_factory=dict)
 
 
@@ -165,6 +176,9 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
         terms = grid.get("lambdas")
         grid["seeds"] = dict.fromkeys(terms, grid["seeds"]) if isinstance(terms, dict) else {}
     file = read_value(StudyFile, content | {"adversaries": grid}, str(path), path.parent)
+    seeds, tests = condition.base.seeds or file.base.seeds, file.base.tests + condition.base.tests
+    base = replace(file.base, seeds=seeds, tests=tests)
+    file = replace(file, experiment=condition.experiment or file.experiment, base=base)
     settings = dict(vars(file))
     for key, group in settings.items():
         if isinstance(group, Configured):

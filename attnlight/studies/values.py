@@ -54,7 +54,9 @@ def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
     if not isinstance(content, dict):
         raise InputError(f"{place} is {given!r}; expected a mapping.")
     if is_group:
-        kinds = get_type_hints(kind)
+        kinds = {
+            key: Path if hint == Path | None else hint for key, hint in get_type_hints(kind).items()
+        }
     else:
         keys, inner = get_args(kind)
         kinds = dict.fromkeys(get_args(keys) or content, inner)
