@@ -379,6 +379,7 @@ class TestRawPairs:
             r"^row 1 of split train .* has 3 sentences; its facts names sentence 3 \(from 0\)$",
         ),
         ({"facts": [[0], [-1], [0], [1]]}, {}, r"row 1 .* names sentence -1 \(from 0\)$"),
+        ({}, {"passage": ["story", "query"]}, "column story of .* holds list.*; expected text$"),
         ({}, {"line_breaks": True}, "line_breaks needs raw text; column story of .* holds lists"),
     ],
 )
