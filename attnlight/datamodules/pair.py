@@ -98,7 +98,8 @@ class PairDataModule(TextDataModule):
         options |= {column: option for option, column in named.items() if column is not None}
         require_columns(rows, source, list(options), options)
         passage = source.columns[0]
-        if is_text(list_element(rows.features.arrow_schema.field(passage).type)):
+        kind = list_element(rows.features.arrow_schema.field(passage).type)
+        if is_text(kind) and len(source.columns) == 1:
             if self.line_breaks:
                 raise InputError(
                     f"line_breaks needs raw text; column {passage} of {source} holds lists"

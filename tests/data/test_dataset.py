@@ -254,3 +254,47 @@ def test_words_of_sentences_are_those_of_the_source(tmp_path: Path, nested: bool
     dataset = TokenDataset(tmp_path / "test", nested)
     assert dataset.words(0) == ["A", "Good", "FILM", "good", "Indeed"]
     assert dataset.words(1) == ["[UNK]"]
+
+
+@pytest.fixture(params=[1, 3], ids=["one file", "three files"])
+def pairs(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TokenDataset, dict[str, list]]:
+    columns, features = random_columns()
+    rng = np.random.default_rng(4)
+    columns["query"] = [rng.integers(1, 500, n).tolist() for n in rng.integers(1, 9, ROWS)]
+    columns["query_text"] = [f"row {row}" for row in range(ROWS)]
+    columns["allowed"] = [
+        [label, *rng.integers(0, 3, n).tolist()]
+        for label, n in zip(columns["label"], rng.integers(0, 4, ROWS), strict=True)
+    ]
+    features |= {"query": datasets.List(datasets.Value("int32"))}
+    features |= {"query_text": datasets.Value("string")}
+    features |= {"allowed": datasets.List(datasets.Value("int16"))}
+    write(tmp_path / "train", columns, datasets.Features(features), num_shards=request.param)
+    (tmp_path / "corpus.json").write_text('{"classes": ["a", "b", "c", "d"]}')
+    return TokenDataset(tmp_path / "train"), columns
+
+
+@pytest.mark.parametrize("size", [1, 2, 32, ROWS])
+def test_a_batch_of_pairs_holds_the_rows_asked_for(pairs: Stored, size: int) -> None:
+    dataset, columns = pairs
+    assert dataset.extras == ["evidence", "score"]
+    positions = np.random.default_rng(size).permutation(ROWS)[:size].tolist()
+    batch = pickle.loads(pickle.dumps(dataset))[[-1 - positions[0], *positions[1:]]]
+    assert batch.query is not None
+    assert batch.query_mask is not None
+    assert batch.allowed_classes is not None
+    longest = max(len(columns["query"][p]) for p in positions)
+    assert batch.query.shape == batch.query_mask.shape == (size, longest)
+    for row, position in enumerate(positions):
+        ids, allowed = columns["query"][position], columns["allowed"][position]
+        assert batch.query[row].tolist() == ids + [0] * (longest - len(ids))
+        assert batch.query_mask[row].tolist() == [n < len(ids) for n in range(longest)]
+        assert batch.allowed_classes[row].tolist() == [n in allowed for n in range(4)]
+        assert batch.tokens[row][batch.mask[row]].tolist() == columns["tokens"][position]
+
+
+def test_shapes_of_pairs_are_of_passage_and_query(pairs: Stored) -> None:
+    dataset, columns = pairs
+    lengths = zip(columns["tokens"], columns["query"], strict=True)
+    assert dataset.shapes.tolist() == [[len(tokens), len(query)] for tokens, query in lengths]
+    assert dataset.shapes.dtype == np.int32

@@ -379,6 +379,7 @@ class TestRawPairs:
             r"^row 1 of split train .* has 3 sentences; its facts names sentence 3 \(from 0\)$",
         ),
         ({"facts": [[0], [-1], [0], [1]]}, {}, r"row 1 .* names sentence -1 \(from 0\)$"),
+        ({}, {"passage": ["story", "query"]}, "column story of .* holds list.*; expected text$"),
         ({}, {"line_breaks": True}, "line_breaks needs raw text; column story of .* holds lists"),
     ],
 )
@@ -406,6 +407,45 @@ def test_dropped_rows_need_no_candidate(tmp_path: Path) -> None:
     data = module(changed(tmp_path / "c", **columns), classes={"place": "home", "person": ["Bob"]})
     assert data.dataset("train").index.tolist() == [0, 1, 2]
     assert prepared(data, "train")["allowed"][:] == [[0, 1], [1], [1, 1]]
+
+
+def test_columns_stay_aligned_over_chunks_and_dropped_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnlight.data.columns.READ_ROWS", 7)
+    monkeypatch.setattr("attnlight.data.documents.ENCODE_CHARACTERS", 40)
+    random = np.random.default_rng(8)
+    names = ["a", "b", "c", "other"]
+    answers = random.choice(names, 50).tolist()
+    columns: dict[str, list[Any]] = {
+        "story": [[f"s{row} w ."] * random.integers(1, 5) for row in range(50)],
+        "query": [f"q{row} " * random.integers(1, 9) for row in range(50)],
+        "answer": answers,
+        "facts": [[0]] * 50,
+        "options": [[answer, *random.choice(names[:3], 2)] for answer in answers],
+    }
+    folder = write_corpus(tmp_path / "corpus", train=columns)
+    data = module(folder, test=None, classes={name: name for name in names[:3]})
+    kept = [row for row in range(50) if answers[row] != "other"]
+    stored = prepared(data, "train")[:]
+    assert stored["index"] == kept != list(range(50))
+    assert stored["text"] == [" ".join(columns["story"][row]) for row in kept]
+    assert stored["query_text"] == [columns["query"][row] for row in kept]
+    for position, row in enumerate(kept):
+        assert stored["query"][position][1:-1] == ids_of(data, columns["query"][row].split())
+        assert [data.classes[n] for n in stored["allowed"][position]] == columns["options"][row]
+        assert sum(stored["evidence"][position]) == 3
+
+
+def test_pairs_that_occur_in_two_splits_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = {"passage": list("aabb"), "query": list("xyxy"), "label": [0, 1, 0, 1]}
+    test = {"passage": ["a", "a ", "x", "b", "c"], "query": ["x", "z", "a", " y", "x"]}
+    folder = write_corpus(tmp_path / "c", train=train, test=test | {"label": [0, 1, 0, 1, 0]})
+    data = PairDataModule(str(folder), cache_dir=str(tmp_path / "cache"))
+    assert summary(data)["splits"]["test"]["also_in"] == {"train": 2}
+    assert "test 5 (2 also in train)" in capsys.readouterr().err
 
 
 def test_candidates_are_labels_or_names_of_classes(tmp_path: Path) -> None:
