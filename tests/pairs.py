@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.functional import one_hot
 
 from attnlight.batch import TextBatch
 from attnlight.compatibility import arguments
@@ -24,7 +25,7 @@ SMALL: dict[str, Any] = {
 
 
 class WithQueries:
-    """A split whose texts have queries of one to four tokens and, if `choices`, two answers."""
+    """A split whose texts have queries of one to four tokens and, if `choices`, one answer or two."""
 
     def __init__(self, texts: TokenDataset, choices: bool) -> None:
         self.texts, self.choices = texts, choices
@@ -47,6 +48,8 @@ class WithQueries:
             answers = torch.stack([batch.labels, other], dim=1)
             batch.allowed_classes = torch.zeros(len(batch), classes, dtype=torch.bool)
             batch.allowed_classes.scatter_(1, answers, True)
+            alone = batch.index % 5 == 0
+            batch.allowed_classes[alone] = one_hot(batch.labels, classes).bool()[alone]
         return batch
 
 

@@ -23,7 +23,7 @@ class GuidedVariant(FromBase):
     For a classifier this is the MLP of Wiegreffe & Pinter: each word is encoded alone, by an affine
     map and tanh of the base's embedding and hidden size, and averaged with the guide's attention; in
     a hierarchical model the guide supplies the attention over sentences, and a sentence is the mean
-    of its words.
+    of its words. Of pairs the words are the passage's; the query is encoded as by the base.
 
     For a tagger the guide supplies each token's attention in each head of the last layer, joined by
     sentence and token; the layers below are not guided. In Yang's (2020) released code the probe's

@@ -496,6 +496,21 @@ def test_the_loss_reaches_every_parameter(attention: str, decoder: str, share: b
         assert parameter.grad.abs().max() > 0, name
 
 
+def test_shared_embeddings_have_the_same_gradient_if_it_is_sparse() -> None:
+    """A sparse gradient is the sum of the passage's and the query's."""
+    gradients = []
+    for sparse in (False, True):
+        made = model("average", share=True).train()
+        made.embedding.sparse = sparse
+        for _ in range(2):
+            made.zero_grad()
+            made(collate(corpus())).logits.softmax(-1).square().sum().backward()
+            made.embedding.densify_gradient()
+        gradients.append(made.embedding.weight.grad)
+    torch.testing.assert_close(*gradients)
+    assert gradients[0].abs().max() > 1e-3
+
+
 def test_embeddings_are_of_the_passage_and_start_from_the_normal_distribution() -> None:
     made, batch = model(), collate(corpus(), (2, 2))
     embeddings = made.embed(batch).detach().requires_grad_()

@@ -69,9 +69,18 @@ def test_fit_and_test_by_names(decoder: str, here: Path) -> None:
     assert allowed is not None
     assert (output.probabilities[~allowed] == 0).all()
     assert allowed[torch.arange(23), output.logits.argmax(-1)].all()
-    tau = read_record(Path("runs/e/base/records/test/importance_correlation.parquet")).columns
-    assert np.isfinite(tau["tau_attention_loo"]).all()
     assert scores.isfinite().all()
+    single = (allowed.sum(-1) == 1).numpy()
+    assert single.sum() == 5
+    assert (output.probabilities[single].amax(-1) == 1).all()
+    for test in ("attention_permutation", "single_erasure", "adversarial_attention"):
+        columns = read_record(Path(f"runs/e/base/records/test/{test}.parquet")).columns
+        for name, values in columns.items():
+            if values.dtype.kind == "f" and np.isfinite(values[~single]).all():
+                assert np.isfinite(values[single]).all(), name
+    tau = read_record(Path("runs/e/base/records/test/importance_correlation.parquet")).columns
+    for name in ("tau_attention_loo", "tau_attention_input_gradient"):  # undefined: all are 0
+        assert np.isnan(tau[name]).tolist() == single.tolist()
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
