@@ -1,4 +1,4 @@
-"""The command line: Lightning's verbs, and those that are not the Trainer's."""
+"""The command line: the verbs of Lightning's Trainer, and the others."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Train attention models and test whether their attention explains their predictio
   validate     evaluate a checkpoint, and run the attached tests, on the validation split
   test         evaluate a checkpoint, and run the attached tests, on the test split
   predict      write attention, item logits and probabilities of every instance
-  report       tables, vector figures and one HTML page from a run's records
-  study        run a plan of runs, and write a paper's tables and figures
-  reliability  how far runs of several seeds agree on which words matter
+  report       write tables, vector figures and one HTML page from a run's records
+  study        train and test all runs of a study, and write its tables and figures
+  reliability  measure how far runs of several seeds agree on which words matter
   vectors      train word vectors on the text of one or several corpora
   configs      list the shipped configuration files, or print one
   demo         train, test and report on a generated corpus, in a few minutes
@@ -34,8 +34,8 @@ Train attention models and test whether their attention explains their predictio
   attnlight test RUN --tests all
   attnlight report RUN
 
-attnlight VERB --help lists a verb's options; attnlight fit --model.help AttentionClassifier and
-attnlight fit --data.help TextDataModule those of a model and of a corpus.
+attnlight VERB --help lists the options of a verb, attnlight fit --model.help AttentionClassifier
+those of a model, and attnlight fit --data.help TextDataModule those of a corpus.
 """
 _EVALUATION = """\
 usage: attnlight {verb} RUN [-c FILE ...] [options]
@@ -55,8 +55,9 @@ usage: attnlight fit NAME [-c FILE ...] [--tests NAME,...] [options]
   attnlight fit sst_bilstm --tests cheap --run seed0
   attnlight fit --model cnn_additive --data sst
 
-NAME is an experiment that `attnlight configs` lists, or -c FILE one of your own; attnlight fit --help
-lists the options.
+NAME is one of the experiments that `attnlight configs` lists; -c FILE gives one of your own.
+
+attnlight fit --help lists the options.
 """,
     "validate": _EVALUATION.format(verb="validate", tests=_TESTS),
     "test": _EVALUATION.format(verb="test", tests=_TESTS),
@@ -70,8 +71,8 @@ OTHER_VERBS = {
     "configs": "attnlight.shipped",
     "demo": "attnlight.demo",
 }
-# What a disk, a folder's rights or a name may be: not what the program does wrong.
-_MENDABLE = frozenset(
+# Errors that the user can resolve: a full or read-only disk, missing permissions, a long name.
+_USER_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
     | {errno.ENAMETOOLONG}
 )
@@ -124,7 +125,7 @@ def _sentence(error: Exception) -> str | None:
         if isinstance(cause, InputError):
             return str(cause)
         cause = cause.__cause__ or cause.__context__
-    if isinstance(error, OSError) and error.errno in _MENDABLE:
+    if isinstance(error, OSError) and error.errno in _USER_ERRORS:
         return ": ".join(filter(None, [str(error.filename or ""), error.strerror]))
     # By name: importing Lightning for this would take seconds.
     if any(kind.__name__ == "MisconfigurationException" for kind in type(error).__mro__):

@@ -71,8 +71,19 @@ class TextBatch(_Tensors):
         return self.apply(lambda tensor: tensor.pin_memory())
 
     def select(self, texts: Tensor) -> TextBatch:
-        """The texts where `texts` (B,) bool is true."""
+        """The texts where `texts` (B,) bool is true, or those of these indices, long."""
         return self.apply(lambda tensor: tensor[texts])
+
+    def trim(self, items: int) -> TextBatch:
+        """The first `items` places of each text; `labels` of texts, query and classes stay."""
+        labels = self.labels
+        return replace(
+            self,
+            tokens=self.tokens[:, :items],
+            mask=self.mask[:, :items],
+            labels=labels if labels is None or labels.ndim == 1 else labels[:, :items],
+            extras={name: values[:, :items] for name, values in self.extras.items()},
+        )
 
     def attendable(self) -> Tensor:
         """Tokens that attention may reach: all but padding and boundary tokens, shape of mask."""

@@ -82,7 +82,7 @@ class AttnlightCLI(LightningCLI):
         parser.add_argument(
             "--corpus",
             type=str | None,
-            help="name in records of a corpus that the model was not trained on (default: stem of "
+            help="name, in records, of a corpus other than that of training (default: stem of "
             "its data file, or last part of its path)",
         )
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
@@ -104,7 +104,7 @@ class AttnlightCLI(LightningCLI):
             raise InputError(f"--seed_everything is {seed}; expected 0 to {_LARGEST_SEED}.")
         self._corpus = composed.corpus
         if not composed.tests and verb in ("validate", "test") and is_rank_zero():
-            print("No test is named, so only metrics are measured: --tests all adds all tests.")
+            print("No test is selected, so only metrics are measured: --tests all adds all tests.")
 
     @override
     def _parse_ckpt_path(self) -> None:
@@ -136,8 +136,8 @@ class AttnlightCLI(LightningCLI):
         resuming = fitting and not self._new
         if resuming and OPTIMIZER_STATES not in read_checkpoint(config.ckpt_path):
             raise InputError(
-                f"{config.ckpt_path} holds weights and no state of the optimizer, so that training "
-                "cannot resume from it: give --ckpt_path last."
+                f"{config.ckpt_path} contains weights but no optimizer state, so training cannot "
+                "resume from it: give --ckpt_path last."
             )
         if self.current_run.folder.is_dir():
             self._lock_folder()

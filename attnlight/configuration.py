@@ -1,4 +1,4 @@
-"""Changes to a parsed configuration before anything is instantiated."""
+"""Changes to a parsed configuration before its classes are instantiated."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN
 
 
 def resolve_callbacks(trainer: Namespace) -> None:
-    """Keep the last of repeated tests and EarlyStopping; drop callbacks that flags disable.
+    """Keep only the last test or EarlyStopping of each class; drop disabled callbacks.
 
-    Under `fast_dev_run`, Lightning 2.6 does not save the best epochs but still saves the last one
-    when training ends.
+    `enable_progress_bar: false` disables progress bars. `fast_dev_run` disables checkpoints: with
+    it, Lightning 2.6 does not save the best epochs, but still saves the last one at the end.
     """
     seen: set[str] = set()
     remaining = []
     for callback in reversed(trainer.callbacks or ()):
         path = callback["class_path"]
         kind = import_class(path, object)
-        hidden = trainer.enable_progress_bar is False and issubclass(kind, ProgressBar)
-        hidden |= bool(trainer.fast_dev_run) and issubclass(kind, Checkpoint)
+        disabled = trainer.enable_progress_bar is False and issubclass(kind, ProgressBar)
+        disabled |= bool(trainer.fast_dev_run) and issubclass(kind, Checkpoint)
         repeated = path in seen and issubclass(kind, InterpretabilityTest | EarlyStopping)
-        if not (hidden or repeated):
+        if not (disabled or repeated):
             remaining.append(callback)
         seen.add(path)
     trainer.callbacks = remaining[::-1]
 
 
 def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401
-    """Keep Weights & Biases offline without an API key, and print one line about it."""
+    """Put Weights & Biases into offline mode if there is no API key, and print that it is."""
     used = "WandbLogger" in str(loggers)
     if not used or os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY"):
         return

@@ -12,7 +12,7 @@ from typing import Any
 from attnlight.errors import InputError, did_you_mean, one_line
 
 # Glob, by file name, of the temporary files that a killed process leaves.
-LEFTOVER = ".{}.????????"
+LEFTOVER_GLOB = ".{}.????????"
 _MAX_DEPTH, _MAX_VALUES = 100, 1_000_000  # of a configuration
 
 

@@ -14,17 +14,20 @@ from pathlib import Path
 from filelock import FileLock, SoftFileLock, Timeout
 
 from attnlight.errors import InputError
-from attnlight.files import LEFTOVER, named_errors
+from attnlight.files import LEFTOVER_GLOB, named_errors
 
 _LOCK = ".lock"
 _SHARD = ".*.rank*.arrow"
 _LEFTOVERS = (
-    *(LEFTOVER.format(name) for name in ("*.ckpt", "*.yaml", "status.json", "wandb_id")),
-    *(LEFTOVER.format("predictions.parquet"), _SHARD),
-    *(f"records/*/{LEFTOVER.format('*.parquet')}", f"records/*/{_SHARD}"),
+    *(LEFTOVER_GLOB.format(name) for name in ("*.ckpt", "*.yaml", "status.json", "wandb_id")),
+    *(LEFTOVER_GLOB.format("predictions.parquet"), _SHARD),
+    *(f"records/*/{LEFTOVER_GLOB.format('*.parquet')}", f"records/*/{_SHARD}"),
 )
 # `attnlight report` also writes there, without a lock, each file within seconds.
-_LEFTOVERS_OF_REPORTS = (f"figures/**/{LEFTOVER.format('*')}", f"report/**/{LEFTOVER.format('*')}")
+_LEFTOVERS_OF_REPORTS = (
+    f"figures/**/{LEFTOVER_GLOB.format('*')}",
+    f"report/**/{LEFTOVER_GLOB.format('*')}",
+)
 _HOUR = 3600.0
 # Results for which the folder of a failed run is kept.
 _RESULTS = ("*.ckpt", "records/*/*.parquet", "predictions.parquet", "logs/*/metrics.csv")

@@ -18,6 +18,7 @@ from lightning.fabric.utilities.rank_zero import _get_rank, rank_zero_only
 from attnlight.errors import InputError
 from attnlight.files import named_errors, suggest_file, write_text
 
+# Configuration keys that do not change the name of a run.
 NOT_HASHED = (
     "config",
     "experiment",
@@ -28,6 +29,7 @@ NOT_HASHED = (
     "ckpt_path",
     "seed_everything",
 )
+# What a run writes into its folder: removed when the run is trained again.
 PRODUCTS = (
     "*.ckpt",
     "*.yaml",
@@ -39,8 +41,8 @@ PRODUCTS = (
     "logs",
     "report",
 )
-# Invalid folder names: empty, hidden (as attnlight's own files beside runs), or paths.
-_NO_NAME = re.compile(r"|\..*|.*[/\\\x00-\x1f\x7f\ud800-\udfff].*", re.DOTALL)
+# Empty, hidden (as attnlight's own files beside runs), or a path.
+_INVALID_NAME = re.compile(r"|\..*|.*[/\\\x00-\x1f\x7f\ud800-\udfff].*", re.DOTALL)
 _LONGEST_NAME = 255  # bytes, on every common file system
 
 
@@ -59,15 +61,16 @@ class Run:
     name: str
 
     @classmethod
-    def of_fit(cls, config: Mapping[str, Any], flattened: str) -> Run:
+    def of_fit(cls, config: Mapping[str, Any], hashed: str) -> Run:
         """The run of a `fit` configuration.
 
         Args:
             config: The parsed configuration of the verb.
-            flattened: The configuration as text, without the keys in `NOT_HASHED`.
+            hashed: The configuration as text without the keys in `NOT_HASHED`; its hash is a part
+                of the default name.
 
         Raises:
-            InputError: A name is a path or not a valid folder name.
+            InputError: A name is not a valid name of one folder.
         """
         root, experiment, name = config["root"], config["experiment"], config["run"]
         if re.search(r"[\x00\ud800-\udfff]", root):
@@ -76,7 +79,7 @@ class Run:
             paths = [Path(str(path)) for path in config.get("config") or () if path is not None]
             experiment = ["default", *(p.stem for p in paths if p.parent.name != "tests")][-1]
         if name is None:
-            digest = hashlib.sha256(flattened.encode()).hexdigest()[:8]
+            digest = hashlib.sha256(hashed.encode()).hexdigest()[:8]
             name = f"seed{config['seed_everything']}-{digest}"
         names = _folder_name("experiment", experiment), _folder_name("run", name)
         return cls(Path(root), *names)
@@ -92,8 +95,8 @@ class Run:
         if path in (None, "best", "last"):
             if config["experiment"] is None or config["run"] is None:
                 raise InputError(
-                    "which trained model? Give --ckpt_path <run>/best.ckpt, or --experiment and "
-                    "--run with --ckpt_path best."
+                    "no trained model is given: add --ckpt_path <run>/best.ckpt, or --experiment "
+                    "and --run with --ckpt_path best."
                 )
             return cls.of_fit(config, "")
         folder = Path(path).absolute().parent
@@ -140,29 +143,36 @@ class Run:
 
     @rank_zero_only
     def finish(self, **details: Any) -> None:  # noqa: ANN401
-        """Record that `fit` has finished."""
+        """Record in `status.json` that `fit` has finished.
+
+        Args:
+            details: Other facts to store, such as `seconds` and `epochs`.
+        """
         status = {"state": "finished"} | details
         write_text(self.folder / "status.json", json.dumps(status, indent=1) + "\n")
 
     def placeholders(self, corpus: str | None = None, *, another_id: bool) -> dict[str, str]:
         """Values of `{run}`, `{experiment}`, `{name}` and `{wandb_id}` in a configuration.
 
+        `{run}` is the path of the run's folder, and `{name}` is its name, with that of the corpus
+        if given.
+
         Args:
             corpus: Name of the corpus if the model was trained on another one; its curves then
-                belong to a separate run.
+                belong to a separate run in Weights & Biases.
             another_id: Whether to use a new id in Weights & Biases instead of the stored one, with
                 which a resumed run continues its curves.
 
         Raises:
-            InputError: The file that stores the id holds something else.
+            InputError: The file of the id contains something else.
         """
         path, wandb_id = self.folder / "wandb_id", secrets.token_hex(4)
         if path.is_file() and not another_id:
             wandb_id = path.read_text(encoding="ascii", errors="replace").strip()
             if not re.fullmatch(r"[\w-]{1,128}", wandb_id, re.ASCII):
                 raise InputError(
-                    f"{path} does not hold an id of Weights & Biases: delete it, and the run gets "
-                    "a new one."
+                    f"{path} does not contain a Weights & Biases run id: delete it, and the run "
+                    "gets a new one."
                 )
         suffix = "" if corpus is None else f"-{corpus}"
         return {
@@ -173,10 +183,10 @@ class Run:
         }
 
     def require_new(self) -> None:
-        """Check that the folder does not hold a run.
+        """Check that the folder does not contain a run.
 
         Raises:
-            InputError: It holds one, finished or not, or its status cannot be read.
+            InputError: It contains one, finished or not, or its status cannot be read.
         """
         path = self.folder / "status.json"
         status: object = {}
@@ -192,13 +202,13 @@ class Run:
             )
         if status.get("state") == "finished":
             raise InputError(
-                f"{self.folder} holds this run, finished: test it, or add --overwrite to replace "
-                "it."
+                f"{self.folder} already contains this run, finished: test it, or add --overwrite "
+                "to replace it."
             )
         if (self.folder / "last.ckpt").exists():
             raise InputError(
-                f"{self.folder} holds this run, not finished: add --ckpt_path last to resume it, "
-                "or --overwrite to start again."
+                f"{self.folder} already contains this run, unfinished: add --ckpt_path last to "
+                "resume it, or --overwrite to start again."
             )
 
 
@@ -210,11 +220,11 @@ def is_rank_zero() -> bool:
 
 
 def corpus_name(name: str | None, default: str) -> str:
-    """The name in records of a corpus that a model was not trained on.
+    """Name, in records, of a corpus other than that of training.
 
     Args:
         name: The value of `--corpus`.
-        default: A hub id, a path or a file stem from which to derive it otherwise.
+        default: A hub id, a path or a file stem; its last part is the name if none is given.
 
     Raises:
         InputError: The given name is not a valid folder name.
@@ -228,9 +238,9 @@ def _folder_name(option: str, name: str) -> str:
     """Return the name if it is a valid name of one folder.
 
     Raises:
-        InputError: It is a path or not a valid folder name.
+        InputError: It is not a valid name of one folder.
     """
-    if _NO_NAME.fullmatch(name) or len(os.fsencode(name)) > _LONGEST_NAME:
+    if _INVALID_NAME.fullmatch(name) or len(os.fsencode(name)) > _LONGEST_NAME:
         raise InputError(
             f"--{option} is {name!r}; expected the name of one folder: no path, no leading dot, "
             f"no control characters, at most {_LONGEST_NAME} bytes. Give another --{option}, and "

@@ -27,16 +27,16 @@ def parser() -> VerbParser:
         action="append",
         required=True,
         dest="configs",
-        help="file of a corpus, or the name of a shipped one; repeat for further ones",
+        help="corpus file, or the name of a shipped one; repeat to add corpora",
     )
     arguments.add_argument(
         "--output", metavar="FILE", type=Path, required=True, help="file to write"
     )
     for name, default, meaning in (
-        ("size", 300, "size of a vector"),
+        ("size", 300, "size of each vector"),
         ("epochs", 30, "passes over the texts"),
         ("window", 5, "maximum distance of words that predict a word"),
-        ("min_count", 5, "minimum number of occurrences of a word with a vector"),
+        ("min_count", 5, "minimum number of occurrences for a word to get a vector"),
         ("seed", 0, "random seed"),
     ):
         arguments.add_argument(

@@ -1,4 +1,4 @@
-"""Small bases and corpora for what is made from a base."""
+"""Small corpora, bases and trainers for tests of variants and of other uses of a base."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from attnlight.tasks.text import RawText
 
 SIZES: dict[str, Any] = {"train_size": 61, "validation_size": 21, "test_size": 23}
 SMALL: dict[str, Any] = {"embedding_size": 8, "hidden_size": 4}
-WORDS = 4  # of a sentence of `InSentences`
+SENTENCE_WORDS = 4  # of a sentence of `InSentences`
 
 
 class InSentences:
@@ -43,7 +43,9 @@ class InSentences:
 
     def __getitem__(self, positions: Sequence[int]) -> TextBatch:
         def cut(values: Tensor) -> Tensor:
-            return pad(values, (0, -values.shape[1] % WORDS)).unflatten(1, (-1, WORDS))
+            return pad(values, (0, -values.shape[1] % SENTENCE_WORDS)).unflatten(
+                1, (-1, SENTENCE_WORDS)
+            )
 
         batch = self.texts[positions]
         extras = {name: cut(values) for name, values in batch.extras.items()}
@@ -80,7 +82,7 @@ def trainer(folder: Path, *callbacks: pl.Callback, **options: Any) -> pl.Trainer
 
 
 def spec(vocab_size: int, classes: int | Sequence[str], **options: Any) -> dict[str, Any]:
-    """What a model must know of a corpus that is not there."""
+    """The description of a corpus that a model is built from, without the corpus."""
     names = [str(number) for number in range(classes)] if isinstance(classes, int) else classes
     return {
         "vocab_size": vocab_size,
@@ -91,9 +93,9 @@ def spec(vocab_size: int, classes: int | Sequence[str], **options: Any) -> dict[
     }
 
 
-def classifier(made: dict[str, Any], **options: Any) -> AttentionClassifier:
-    """A classifier by options without their groups, as the first format gives them."""
-    return AttentionClassifier(made, **arguments(options))
+def classifier(corpus_spec: dict[str, Any], **options: Any) -> AttentionClassifier:
+    """A classifier from ungrouped options, as in configurations of version 1."""
+    return AttentionClassifier(corpus_spec, **arguments(options))
 
 
 def save(task: AttentionTask, path: Path) -> Path:
@@ -105,7 +107,7 @@ def save(task: AttentionTask, path: Path) -> Path:
 
 
 def save_base(path: Path, corpus: PlantedEvidence, *, seed: int = 0, **options: Any) -> Path:
-    """Write the checkpoint of an untrained base with marked differences between words."""
+    """Write the checkpoint of an untrained base with large differences between embeddings."""
     torch.manual_seed(seed)
     settings = SMALL | {"encoder": "bigru", "embedding_scale": 2.0} | options
     task = AttentionClassifier(corpus.spec, **arguments(settings))
@@ -113,22 +115,24 @@ def save_base(path: Path, corpus: PlantedEvidence, *, seed: int = 0, **options: 
     return save(task, path)
 
 
-def running(task: pl.LightningModule, corpus: CorpusDataModule, split: str = "train") -> Any:
-    """Let a task read a split without a trainer's loop; what stands in for the trainer."""
+def attach_stub_trainer(
+    task: pl.LightningModule, corpus: CorpusDataModule, split: str = "train"
+) -> Any:
+    """Give a task a stub of a trainer in the stage of a split, and return the stub."""
     stage = {"train": "training", "validation": "validating", "test": "testing"}[split]
     stages = ("training", "validating", "testing", "predicting", "sanity_checking")
-    stand_in = SimpleNamespace(datamodule=corpus, **{name: name == stage for name in stages})
-    stand_in.world_size = stand_in.num_training_batches = 1
-    stand_in.current_epoch = stand_in.global_rank = 0
-    task.trainer, task._seed = stand_in, 0
+    stub = SimpleNamespace(datamodule=corpus, **{name: name == stage for name in stages})
+    stub.world_size = stub.num_training_batches = 1
+    stub.current_epoch = stub.global_rank = 0
+    task.trainer, task._seed = stub, 0
     if isinstance(task, GuidedVariant) and task._frozen is not None:
         task.model.guide = task._guide_attention
     task.train(split == "train")
-    return stand_in
+    return stub
 
 
 def batch_of(corpus: CorpusDataModule, split: str = "train", count: int = 8) -> TextBatch:
-    """The first texts of a split in another order, lengths mixed."""
+    """The first texts of a split in shuffled order, so that lengths are mixed."""
     order = np.random.default_rng(0).permutation(count)
     batch: TextBatch = corpus.dataset(split)[order.tolist()]
     return batch

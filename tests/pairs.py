@@ -9,13 +9,18 @@ from typing import Any
 import torch
 
 from attnlight.batch import TextBatch
+from attnlight.compatibility import arguments
 from attnlight.data.dataset import TokenDataset
-from attnlight.models.options import PairNet
 from attnlight.tasks import AttentionTask
 from attnlight.tasks.text import RawText
 from tests.bases import Planted, save
 
-SMALL: dict[str, Any] = {"encoder": "bigru", "embedding_size": 8, "hidden_size": 4}
+SMALL: dict[str, Any] = {
+    "encoder": "bigru",
+    "embedding_size": 8,
+    "hidden_size": 4,
+    "embedding_scale": 2.0,
+}
 
 
 class WithQueries:
@@ -48,22 +53,20 @@ class WithQueries:
 class PlantedPairs(Planted):
     """The planted corpus of three classes, whose texts have queries."""
 
+    paired = True
+
     def __init__(self, choices: bool = True, **options: Any) -> None:
         super().__init__(num_classes=3, **options)
         self.choices = choices
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        return super().spec | {"pairs": True}
 
     def dataset(self, split: str) -> Any:
         return WithQueries(super().dataset(split), self.choices)
 
 
 def pair_task(spec: dict[str, Any], seed: int = 0, **options: Any) -> AttentionTask:
-    """An untrained classifier of pairs."""
+    """An untrained classifier of pairs, by options without their groups except some of `net`."""
     torch.manual_seed(seed)
-    return AttentionTask(spec, "pairs", PairNet(**(SMALL | options)))
+    return AttentionTask(spec, "pairs", **arguments(SMALL | options))
 
 
 def save_pairs(path: Path, corpus: PlantedPairs, **options: Any) -> Path:

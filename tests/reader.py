@@ -132,7 +132,7 @@ class Reader:
         path.chmod(0o755)
 
     def write_corpora(self) -> None:
-        """The folder of reviews that the reader has, and small corpora by the names of real ones."""
+        """The reader's folders of reviews and questions, and small corpora named as real ones."""
         (self.folder / "reviews").mkdir()
         verdicts = [("a joy from start to end", "pos"), ("a bore and a waste", "neg")]
         verdicts += [("a triumph", "great"), ("it has an end", "mixed")]
@@ -140,6 +140,14 @@ class Reader:
         for split in ("train", "dev", "test"):
             with (self.folder / f"reviews/{split}.csv").open("w", newline="") as file:
                 csv.writer(file).writerows([("sentence", "verdict"), *verdicts * 40])
+        stories = {
+            "story": [["Ann went home.", "Bob sat down."], ["Eve went to the garden."]] * 20,
+            "question": ["Where is Ann?", "Where is Eve?"] * 20,
+            "answer": ["home", "garden"] * 20,
+            "options": [["home", "garden"], ["garden", "office"]] * 20,
+            "facts": [[0]] * 40,
+        }
+        write_corpus(self.folder / "questions", train=stories, validation=stories, test=stories)
         for name, labels in {"sst5": [4, 0, 3, 1], "imdb": [1, 0, 1, 0]}.items():
             rows = {"text": texts, "label": labels * 10}
             splits = dict.fromkeys(("train", "validation", "test"), rows)

@@ -1,4 +1,4 @@
-"""best.ckpt holds weights and what makes them usable, last.ckpt all that training resumes from."""
+"""best.ckpt contains weights and what they need, last.ckpt all that training resumes from."""
 
 import json
 import re
@@ -92,7 +92,7 @@ def test_training_does_not_resume_from_weights(
     assert main(["fit", *experiment("planted_bilstm"), *SMALL, *place]) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert re.fullmatch(
-        r"attnlight: \S*bilstm/best\.ckpt holds weights .* give --ckpt_path last\.", message
+        r"attnlight: \S*bilstm/best\.ckpt contains weights .* give --ckpt_path last\.", message
     )
     assert {path: path.stat().st_mtime_ns for path in runs.rglob("*")} == before
 
@@ -110,6 +110,6 @@ def test_what_best_holds_does_not_name_the_run(
     command += ["--trainer.max_epochs=1"]
     assert main([*command, "-c", "earlier.yaml"]) == 0
     assert main(command) == 2
-    assert "holds this run, finished" in capsys.readouterr().err
+    assert "already contains this run, finished" in capsys.readouterr().err
     (run,) = (tmp_path / "checkpoints/e").iterdir()
     assert OPTIMIZER_STATES in read(run / "best.ckpt"), "as its configuration says"

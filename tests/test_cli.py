@@ -162,7 +162,7 @@ def run(fitted: Path, tmp_path: Path) -> Path:
 def test_fit_yaml_gives_test_no_tests(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluated(run) == 0
     said = capsys.readouterr().out
-    assert "No test is named" in said
+    assert "No test is selected" in said
     assert "accuracy" in said
     assert not (run / "records").exists()
 

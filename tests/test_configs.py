@@ -87,11 +87,12 @@ def sources(
 
     def prepare(data: Path) -> None:
         if not read(data)["class_path"].endswith(
-            ("TextDataModule", "PairDataModule", "ChunkingDataModule")
+            ("TextDataModule", "PairDataModule", "BabiStories", "ChunkingDataModule")
         ):
             return
         folder = request.getfixturevalue("corpora")
-        if read(data)["init_args"]["local"] == "yahoo_answers_topics":  # nowhere here as a whole
+        local = read(data)["init_args"].get("local")
+        if local == "yahoo_answers_topics":  # nowhere here as a whole
             folder = request.getfixturevalue("tmp_path") / "corpora"
             write_yahoo(folder)
         monkeypatch.setenv("ATTNLIGHT_DATA", str(folder))
@@ -218,12 +219,14 @@ def test_all_tests_are_in_all() -> None:
 
 @pytest.mark.parametrize("file", left_over("model", "models"), ids=name)
 def test_model_without_an_experiment_runs(
-    here: Path, vectors: Callable[[Path], None], file: Path
+    here: Path, sources: Callable[[Path], None], vectors: Callable[[Path], None], file: Path
 ) -> None:
+    of_pairs = read(file).get("init_args", {}).get("problem") == "pairs"
+    data = CONFIGS / "data" / ("babi_1.yaml" if of_pairs else "planted.yaml")
+    sources(data)
     vectors(file)
-    planted = ["--data", str(CONFIGS / "data/planted.yaml")]
-    command = ["fit", "-c", str(CONFIGS / "trainer.yaml"), "--model", str(file), *planted]
-    assert main([*command, *SMALL, *ONE_BATCH]) == 0
+    command = ["fit", "-c", f"{CONFIGS}/trainer.yaml", "--model", str(file), "--data", str(data)]
+    assert main([*command, *([] if of_pairs else SMALL), *ONE_BATCH]) == 0
 
 
 @pytest.mark.parametrize("file", left_over("data", "data"), ids=name)
@@ -234,5 +237,8 @@ def test_corpus_without_an_experiment_runs(
     options = read(file).get("init_args", {})
     nested = options.get("sentences") == "nested" or "sentence_length" in options
     model = CONFIGS / "models" / ("han_none.yaml" if nested else "none_additive.yaml")
+    if read(file)["class_path"].endswith(("PairDataModule", "BabiStories")):
+        model = CONFIGS / "models/pair_average_additive.yaml"
     command = ["fit", "-c", f"{CONFIGS}/trainer.yaml", "--model", str(model), "--data", str(file)]
-    assert main([*command, *TINY, *ONE_BATCH]) == 0
+    sizes = SMALL if "train_size" in options else []
+    assert main([*command, *TINY, *sizes, *ONE_BATCH]) == 0

@@ -14,9 +14,11 @@ import yaml
 
 from attnlight.__main__ import main
 from attnlight.batch import UNK
+from attnlight.errors import InputError
 from attnlight.records import read_record
-from attnlight.tasks import AttentionClassifier
+from attnlight.tasks import AttentionClassifier, AttentionTask
 from tests.commands import CONFIGS, CPU, QUIET
+from tests.data.local import write_corpus
 
 GOOD = ["good", "fine", "lovely", "great"]
 BAD = ["bad", "awful", "dull", "poor"]
@@ -207,6 +209,103 @@ def test_other_classes_are_refused(
     assert told in error
     assert "negative, positive" in error
     assert {path.name for path in run.iterdir()} == before
+
+
+def pairs(size: int, people: list[str], seed: int) -> dict[str, list[Any]]:
+    """Stories of two sentences; who ran has few candidates."""
+    random = np.random.default_rng(seed)
+    columns: dict[str, list[Any]] = {"story": [], "question": [], "answer": [], "among": []}
+    for _ in range(size):
+        answer, other = random.choice(people, 2, replace=False).tolist()
+        columns["story"].append([f"{other} sat down .", f"{answer} ran ."])
+        columns["question"].append("who ran ?")
+        columns["answer"].append(answer)
+        columns["among"].append(random.permutation([answer, other]).tolist())
+    return columns
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run on pairs, `asked.yaml` of another corpus of pairs and `films.yaml` of texts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["attnlight"])
+    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
+    people = ["Ann", "Bob", "Eve"]
+    splits = {"train": pairs(30, people, 1), "validation": pairs(9, people, 2)}
+    write_corpus(tmp_path / "own", **splits, test=pairs(9, people, 3))
+    write_corpus(tmp_path / "asked", test=pairs(13, people[:2], 4))
+    settings = {"passage": "story", "query": "question", "label": "answer", "candidates": "among"}
+    for name in ("own", "asked"):
+        kind = "attnlight.datamodules.PairDataModule"
+        content = {"class_path": kind, "init_args": settings | {"path": name}}
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    (tmp_path / "films").mkdir()
+    write(tmp_path / "films", "test", texts(9, FILLERS, 5))
+    data_file(tmp_path / "films.yaml", tmp_path / "films", validation=None)
+    small = ["--model.net.embedding_size=6", "--model.net.hidden_size=4", "--trainer.max_epochs=1"]
+    command = ["fit", "--model=pair_average_additive", "--data=own.yaml", *small, *CPU, *QUIET]
+    assert (
+        main([*command, "-c", f"{CONFIGS}/trainer.yaml", "--root=.", "--experiment=e", "--run=r"])
+        == 0
+    )
+    return tmp_path
+
+
+def test_pairs_are_encoded_and_answered_as_those_of_the_model(asked: Path) -> None:
+    """Each row against the checkpoint alone, on raw passages, queries and candidates."""
+    run = asked / "e/r"
+    task = AttentionTask.load_from_checkpoint(run / "best.ckpt")
+    for data, columns, name in (
+        ([], pairs(9, ["Ann", "Bob", "Eve"], 3), "test"),
+        (["--data=asked.yaml"], pairs(13, ["Ann", "Bob"], 4), "test-asked"),
+    ):
+        assert evaluate(run, "test", *data, *attached("predictions")) == 0
+        record = read_record(run / f"records/{name}/predictions.parquet")
+        given = [" ".join(story) for story in columns["story"]], columns["question"]
+        probabilities = task.classify(*given, columns["among"]).numpy()
+        np.testing.assert_allclose(record.columns["probabilities"], probabilities, atol=2e-6)
+        names = [task.classes[label] for label in record.columns["label"]]
+        assert names == columns["answer"]
+        for row, among in zip(probabilities, columns["among"], strict=True):
+            assert {n for n, p in zip(task.classes, row, strict=True) if p} == set(among)
+        assert task.classify(*given).all()
+    assert record.metadata["unknown_words"] == 0
+    with pytest.raises(
+        InputError, match="the model reads passages with queries: give one for each"
+    ):
+        task.classify(given[0])
+
+
+@pytest.mark.parametrize(
+    ("run", "data", "trained", "held"),
+    [
+        ("e/r", "films", "passages with queries", "single texts"),
+        ("e/base", "pairs", "single texts", "passages with queries"),
+    ],
+)
+def test_pairs_and_single_texts_are_not_mixed(
+    request: pytest.FixtureRequest,
+    run: str,
+    data: str,
+    trained: str,
+    held: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder: Path = request.getfixturevalue("asked" if data == "films" else "there")
+    if data == "pairs":
+        columns = {"passage": ["a", "b"], "query": ["c", "d"], "label": ["negative", "positive"]}
+        settings = {"path": str(write_corpus(folder / "pairs", test=columns))}
+        content = {"class_path": "attnlight.datamodules.PairDataModule", "init_args": settings}
+        (folder / "pairs.yaml").write_text(yaml.safe_dump(content))
+        task = AttentionClassifier.load_from_checkpoint(folder / run / "best.ckpt")
+        with pytest.raises(InputError, match="the model reads texts without `queries`"):
+            task.read(["a good film"], queries=["good?"])
+    assert evaluate(folder / run, "test", f"--data={data}.yaml", *attached("predictions")) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.endswith(
+        f"the checkpoint was trained on {trained}, but {folder / data} holds {held}: give `data` of "
+        "the same kind."
+    )
 
 
 def test_two_corpora_of_one_name_are_told_apart(

@@ -103,7 +103,7 @@ class TestFit:
         long = [word for name in files for word in ("-c", f"{CONFIGS}/{name}.yaml")]
         assert main(["fit", *long, *SMALL, *CPU]) == 2
         folder = run.relative_to(run.parents[2])
-        assert f"{folder} holds this run, finished" in capsys.readouterr().err
+        assert f"{folder} already contains this run, finished" in capsys.readouterr().err
 
 
 class TestEvaluation:
@@ -186,4 +186,4 @@ def test_ranks_are_started_with_the_long_command_line(tmp_path: Path) -> None:
     files = ("experiments/planted_bilstm", "tests/cheap")
     long = [word for name in files for word in ("-c", f"{CONFIGS}/{name}.yaml")]
     refused = attnlight("fit", *long, *options, cwd=tmp_path, status=2)
-    assert f"{first['folder']} holds this run, finished" in refused
+    assert f"{first['folder']} already contains this run, finished" in refused

@@ -63,11 +63,12 @@ class AdversarialAttention(InterpretabilityTest):
     one too.
 
     For two classes and an affine readout `worst_js` is exact. For more classes it is a lower bound
-    from linear programs that take up to tens of milliseconds, and `upper_js` is an upper bound; then
-    one token of a tagger's sentence is measured, chosen by a seeded hash, and on validation epochs of
-    `fit` only the rows of `program_instances` texts: all columns are undefined in other rows. If the
-    readout is not affine, `worst_js` is a lower bound, the best of all attention on one item, some
-    mixtures of two items and the gradient search; `upper_js` is undefined.
+    from linear programs that take up to tens of milliseconds, and `upper_js` is an upper bound (both
+    are exact for a text that may be answered with two of them); then one token of a tagger's sentence
+    is measured, chosen by a seeded hash, and on validation epochs of `fit` only the rows of
+    `program_instances` texts: all columns are undefined in other rows. If the readout is not affine,
+    `worst_js` is a lower bound, the best of all attention on one item, some mixtures of two items
+    and the gradient search; `upper_js` is undefined.
 
     With several heads each is changed alone, the others fixed, as above; columns are means over
     heads, and `<column>_by_head` (R, H) has the values of each. `joint_js` is the mean JS over heads
@@ -77,8 +78,8 @@ class AdversarialAttention(InterpretabilityTest):
     With `search`, `search_js` and `search_tvd` are the results of Jain and Wallace's search at the
     same epsilon, and `search_gap` is `worst_js - search_js`. With `frontier`, `frontier_js` (R, 12)
     is `worst_js` at each of the record's `frontier_epsilons`, from which
-    `attnlight.statistics.frontier` bounds mean JS by mean TVD; for two classes, one head and an
-    affine readout.
+    `attnlight.statistics.frontier` bounds mean JS by mean TVD; for models of two classes, one head
+    and an affine readout.
 
     Args:
         epsilon: Largest total variation distance between the predictions; the released code's

@@ -16,7 +16,7 @@ from attnlight.records import EXCLUDED, read_metadata, read_pieces
 from attnlight.report import save_figure
 from attnlight.report.figures import describe, figure_rows
 from attnlight.report.style import figure_bytes
-from attnlight.statistics.bootstrap import IN_MEMORY, bootstrap_pieces
+from attnlight.statistics.bootstrap import MAX_EXACT_CLUSTERS, bootstrap_pieces
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
             for piece in read_pieces(path, ["index", *measures])
         ),
         len(measures),
-        in_memory=read_metadata(path)["rows"] <= IN_MEMORY,
+        in_memory=read_metadata(path)["rows"] <= MAX_EXACT_CLUSTERS,
     )
     scalars: dict[str, float] = {}
     for name, interval in zip(measures, intervals, strict=True):

@@ -1,1 +1,1 @@
-"""Readers, tokenisation, batches, samplers and the planted corpus; no Lightning."""
+"""Readers, tokenisation, batches, samplers and generated corpora; no Lightning."""

@@ -69,7 +69,7 @@ def read_labels(
     for value in values:
         if named.get(value) not in names and (value in named or source.classes is None):
             raise InputError(
-                f"{source} has label {value!r}, which is not among the classes {_some(names)}; "
+                f"{source} has label {value!r}, which is not among the classes {some(names)}; "
                 "list the labels to use in classes, and rows with others are dropped"
             )
     places = {name: place for place, name in enumerate(names)}
@@ -127,7 +127,7 @@ def _chosen(
                     hint += "truth values)"
                 raise InputError(
                     f"classes lists {label!r} for {name!r}, which is not a label of {source}{hint}; its "
-                    f"labels are {_some(map(repr, label_names))}"
+                    f"labels are {some(map(repr, label_names))}"
                 )
             if value in named:
                 raise InputError(f"classes lists label {label!r} of {source} twice")
@@ -135,6 +135,7 @@ def _chosen(
     return named
 
 
-def _some(values: Iterable[str]) -> str:
+def some(values: Iterable[str]) -> str:
+    """The first values, joined with commas."""
     shown = list(islice(values, _SHOWN + 1))
     return ", ".join(shown[:_SHOWN]) + (", ..." if len(shown) > _SHOWN else "")

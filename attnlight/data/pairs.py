@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.data.columns import is_text, list_element
+from attnlight.data.labels import some
 from attnlight.data.sources import Source
 from attnlight.data.tokenization import encode_texts
 from attnlight.errors import InputError, did_you_mean
@@ -47,10 +48,13 @@ def mark_evidence(rows: Dataset, source: Source, passage: str, evidence: str) ->
     counts, positions = _ragged(rows, evidence)
     owner = np.repeat(np.arange(len(rows)), counts)
     places = np.array([-1 if place is None else place for place in positions.to_pylist()], np.int64)
-    for wrong in np.flatnonzero((places < 0) | (places >= sizes[owner]))[:1]:
+    outside = (places < 0) | (places >= sizes[owner])
+    if outside.any():
+        first = int(outside.argmax())
+        row, place = owner[first], positions[first]
         raise InputError(
-            f"row {owner[wrong]} of {source} has {sizes[owner[wrong]]} sentences; its {evidence} "
-            f"names sentence {positions[int(wrong)]} (from 0)"
+            f"row {row} of {source} has {sizes[row]} sentences; its {evidence} names sentence {place} "
+            "(from 0)"
         )
     starts = np.concatenate([[0], sizes]).cumsum()
     marks = np.zeros(starts[-1], np.int8)
@@ -82,7 +86,6 @@ def read_candidates(
         InputError: The column holds no lists of answers, or a row has a candidate that is not a
             class or an answer that is not a candidate.
     """
-    import pandas
     import pyarrow
 
     kind = rows.features.arrow_schema.field(column).type
@@ -90,35 +93,39 @@ def read_candidates(
     if not (is_text(element) or pyarrow.types.is_integer(element)):
         raise InputError(f"column {column} of {source} holds {kind}; expected lists of answers")
     counts, values = _ragged(rows, column)
-    codes, distinct = pandas.factorize(values.to_pandas(), use_na_sentinel=False)
+    encoded = values.dictionary_encode(null_encoding="encode")
+    codes = encoded.indices.to_numpy()
     label_names = dict(enumerate(getattr(rows.features[str(source.label)], "names", None) or ()))
     renamed = {
         value: name
-        for name, listed in (source.classes or {}).items()
-        for value in (listed if isinstance(listed, list) else [listed])
+        for name, given in (source.classes or {}).items()
+        for value in (given if isinstance(given, list) else [given])
     }
-    names = [str(label_names.get(value, value)) for value in distinct.tolist()]
-    names = [
-        renamed.get(value, renamed.get(name, name))
-        for value, name in zip(distinct.tolist(), names, strict=True)
-    ]
+    names = []
+    for value in encoded.dictionary.to_pylist():
+        name = str(label_names.get(value, value))
+        names.append(renamed.get(value, renamed.get(name, name)))
     if extend:
         classes = [*classes, *sorted(set(names) - set(classes))]
     numbers = {name: number for number, name in enumerate(classes)}
     allowed = np.array([numbers.get(name, -1) for name in names], np.int16)[codes]
     owner = np.repeat(np.arange(len(rows)), counts)
-    for wrong in np.flatnonzero((allowed < 0) & (labels[owner] >= 0))[:1]:
-        name = names[codes[wrong]]
+    unknown = (allowed < 0) & (labels[owner] >= 0)
+    if unknown.any():
+        first = int(unknown.argmax())
+        name = names[codes[first]]
         raise InputError(
-            f"row {owner[wrong]} of {source} has the candidate {name!r}, which is not among the "
-            f"classes {', '.join(classes)}{did_you_mean(name, classes)}"
+            f"row {owner[first]} of {source} has the candidate {name!r}, which is not among the "
+            f"classes {some(classes)}{did_you_mean(name, classes)}"
         )
-    answered = np.bincount(owner[allowed == labels[owner]], minlength=len(rows)) > 0
-    for wrong in np.flatnonzero(~answered & (labels >= 0))[:1]:
-        candidates = [names[code] for code in codes[owner == wrong]]
+    listed = np.bincount(owner[allowed == labels[owner]], minlength=len(rows)) > 0
+    missing = ~listed & (labels >= 0)
+    if missing.any():
+        row = int(missing.argmax())
+        candidates = some(names[code] for code in codes[owner == row])
         raise InputError(
-            f"row {wrong} of {source} has the {source.label} {classes[labels[wrong]]!r}, which is "
-            f"not among its {column}: {', '.join(candidates) or 'there are none'}"
+            f"row {row} of {source} has the {source.label} {classes[labels[row]]!r}, which is not "
+            f"among its {column}: {candidates or 'there are none'}"
         )
     offsets = np.concatenate([[0], counts]).cumsum(dtype=np.int32)
     return list(classes), pyarrow.ListArray.from_arrays(

@@ -156,7 +156,10 @@ class Selection:
                 )
 
     def identity(self) -> dict[str, Any]:
-        """All options as plain JSON; `test_fraction`, a later addition, only where it is used."""
+        """All options as plain JSON, part of the recipe that identifies a prepared corpus.
+
+        `test_fraction`, a later addition, is left out if it is None.
+        """
         options = asdict(self)
         if self.test_fraction is None:
             del options["test_fraction"]
@@ -193,8 +196,8 @@ class Selection:
                 rows = choose(train.rows, round(fraction * len(train.rows)), self.seed)
             if (split == "test" or together) and not len(rows):
                 raise InputError(
-                    f"no text of {train.name} can be split off by {split}_fraction: {fraction}: equal "
-                    "texts stay together, and each text occurs too often or is alone in its class"
+                    f"{split}_fraction: {fraction} cannot split any text off {train.name}: equal "
+                    "texts stay together, and each occurs too often or is the only one of its class"
                 )
             name = f"the {split} texts split off {train.name}"
             moved[split] = replace(train, name=name, dropped={})
@@ -208,7 +211,8 @@ class Selection:
 
         Args:
             splits: The corpus's splits.
-            complete: Refuse a subset of a split that the corpus lacks.
+            complete: Whether these are all splits of the corpus, so that a subset of another one is
+                refused; False if only some were read.
 
         Raises:
             InputError: The corpus lacks the split, or it has fewer texts.

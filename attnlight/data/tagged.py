@@ -31,7 +31,7 @@ class Tagged(NamedTuple):
 
     Attributes:
         row: Its row in the source.
-        place: Name of the sentence in messages.
+        place: Description of the sentence in messages: its row, or its line in a file.
         words: (T,).
         tags: (T,).
         pos: Part-of-speech tags (T,), or None where they are not read.
@@ -139,17 +139,17 @@ def corpus_tags(
             that occur.
 
     Raises:
-        InputError: A tag is not of the scheme, or every tag is O.
+        InputError: A tag is not a BIO tag, or every tag is O.
     """
     if chunks is not None:
         return tags_of(list(chunks))
     named = reader.names[reader.columns[1]]
     if named is not None:
-        check_tags(f"the tags of {reader.source}", named, named, strict=False)
+        check_tags(f"the tags of {reader.source}", named, valid=named, strict=False)
         return named
     types = set()
     for sentence in reader(rows):
-        check_tags(sentence.place, sentence.tags, sentence.tags, strict=False)
+        check_tags(sentence.place, sentence.tags, valid=sentence.tags, strict=False)
         types |= {split_tag(tag)[1] for tag in sentence.tags}
     if not types - {""}:
         raise InputError(f"{reader.source} has no chunk: every tag is O.")

@@ -1,5 +1,6 @@
 """Corpora as LightningDataModules."""
 
+from attnlight.datamodules.babi import BabiStories
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.datamodules.chunking import ChunkingDataModule
 from attnlight.datamodules.pair import PairDataModule
@@ -7,6 +8,7 @@ from attnlight.datamodules.planted import PlantedEvidence
 from attnlight.datamodules.text import TextDataModule
 
 __all__ = [
+    "BabiStories",
     "ChunkingDataModule",
     "CorpusDataModule",
     "PairDataModule",

@@ -33,9 +33,10 @@ class PairDataModule(TextDataModule):
     all tokens of these sentences. Passages from which `truncate` removed a token of a supporting
     sentence are counted (`evidence_cut` in `corpus.json`).
 
-    `validation_fraction` and `test_fraction` choose whole stories, the same fraction of each class:
-    a passage stays with all others that it continues or that continue it (questions asked in the
-    course of one story), and with equal ones. `also_in` counts pairs.
+    `validation_fraction` and `test_fraction` choose whole stories: a passage stays with equal ones
+    and, if it is a list, with those that it continues or that continue it, such as the questions
+    asked in the course of one story. Of each class at most the fraction is chosen. `subset` chooses
+    single pairs, and `also_in` counts them.
 
     A batch has `query` and `query_mask` (B, M) and, with `candidates`, `allowed_classes` (B, C).
     Batches hold pairs of similar length, of passages first.
@@ -98,6 +99,10 @@ class PairDataModule(TextDataModule):
         require_columns(rows, source, list(options), options)
         passage = source.columns[0]
         if is_text(list_element(rows.features.arrow_schema.field(passage).type)):
+            if self.line_breaks:
+                raise InputError(
+                    f"line_breaks needs raw text; column {passage} of {source} holds lists"
+                )
             source = replace(source, text=None, tokens=passage)
         if self.evidence is not None:
             rows = mark_evidence(rows, source, passage, self.evidence)

@@ -1,9 +1,14 @@
-"""Softmax and entropy over the items that attention may reach."""
+"""Items that attention may reach, and classes that are allowed."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from attnlight.batch import NOT_ALLOWED
+
+# Largest error of `NOT_ALLOWED` in half precision and in weighted means.
+_ROUNDING = 20.0
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -44,3 +49,13 @@ def attention_entropy(weights: Tensor) -> Tensor:
     """
     positive = weights.clamp(min=torch.finfo(weights.dtype).tiny)
     return -(weights * positive.log()).sum(-1)
+
+
+def allowed_classes(logits: Tensor) -> Tensor:
+    """Which classes are allowed, (..., C) bool: those whose logit (..., C) is not `NOT_ALLOWED`.
+
+    Example:
+        >>> allowed_classes(torch.tensor([[0.0, NOT_ALLOWED, 2.5]]))
+        tensor([[ True, False,  True]])
+    """
+    return ~((logits - NOT_ALLOWED).abs() <= _ROUNDING)  # NaN counts as allowed

@@ -28,7 +28,7 @@ from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
 _CPU_BLOCK, _ACCELERATOR_BLOCK = 1 << 18, 1 << 22
 _VALUES = "values"  # in `AttentionOutput.memory`: values of the last attention
 # Columns of `TextBatch.extras` with the origin of each token of a shortened sentence.
-_TEXT, _PLACE = "text of the batch", "place in the text"
+_TEXT, _POSITION = "text of the batch", "position in the text"
 
 
 class SelfAttentionTagger(nn.Module):
@@ -131,12 +131,12 @@ class SelfAttentionTagger(nn.Module):
             One row per token of `TextBatch.instances`. `states` (B, N, D) are the tokens' states
             before the layer norm of the attention. `item_logits` is an expanded view if the batch
             is one sentence and the readout is `text`, since a sentence's tokens share them; rows of
-            several sentences have copies. It is None if the readout is `study`, and in training,
-            where the bias of `study` is NaN.
+            several sentences have copies. It is None if the readout is `study`, and in training;
+            in training, the `bias` of the `study` readout is NaN.
 
         Raises:
-            InputError: The batch has texts of sentences or queries, or the guide has no attention for its
-                sentences.
+            InputError: The batch has texts of sentences or queries, or the guide has no attention for
+                its sentences.
         """
         if batch.tokens.ndim != 2:
             raise InputError("a tagger reads single sentences: set `sentences` to none.")
@@ -171,9 +171,9 @@ class SelfAttentionTagger(nn.Module):
         token_states = output.states[text, position].unsqueeze(1)
         cost = weights.shape[1:].numel() + values.shape[1:].numel()
         block = _CPU_BLOCK if text.device.type == "cpu" else _ACCELERATOR_BLOCK
-        places = torch.arange(len(text), device=text.device)
+        row_numbers = torch.arange(len(text), device=text.device)
         logits = []
-        for rows in torch.split(places, max(1, block // cost)):
+        for rows in torch.split(row_numbers, max(1, block // cost)):
             contexts = weights[rows] @ values[text[rows]]  # (r, H, K, D / H)
             logits.append(self.decoder(contexts.transpose(1, 2).flatten(2), token_states[rows]))
         return torch.cat(logits).to(token_states.dtype)
@@ -183,22 +183,23 @@ class SelfAttentionTagger(nn.Module):
         """Logits (R, N, C) without each item, as `functional.left_out_logits` returns them.
 
         A guide has attention for complete sentences only: its weights of the remaining items are
-        renormalised.
+        renormalised. `budget` is the number of tokens to encode at once.
         """
         if self.guide is None:
             return reencode(self, batch, output, budget)
         text, position = texts_of_rows(output.rows), output.rows[:, 1]
         guide, grid = self.guide, on_grid(self.guide(batch), text, position, batch.attendable())
-        places = torch.arange(batch.tokens.shape[1], device=text.device).expand_as(batch.tokens)
+        positions = torch.arange(batch.tokens.shape[1], device=text.device).expand_as(batch.tokens)
         texts = torch.arange(len(batch), device=text.device)[:, None].expand_as(batch.tokens)
-        traced = replace(batch, extras=batch.extras | {_TEXT: texts, _PLACE: places})
+        traced = replace(batch, extras=batch.extras | {_TEXT: texts, _POSITION: positions})
 
         def renormalized(shortened: TextBatch) -> Tensor:
-            short, place = shortened.instances().nonzero().unbind(-1)
-            full = shortened.extras[_TEXT][short, place]
-            rows = grid[full, :, shortened.extras[_PLACE][short, place]]  # (r, H, N)
-            items = shortened.extras[_PLACE][short].unsqueeze(1).expand(-1, rows.shape[1], -1)
-            weights = rows.gather(-1, items) * shortened.attendable()[short].unsqueeze(1)
+            short_text, short_position = shortened.instances().nonzero().unbind(-1)
+            full_text = shortened.extras[_TEXT][short_text, short_position]
+            full_positions = shortened.extras[_POSITION]
+            rows = grid[full_text, :, full_positions[short_text, short_position]]  # (r, H, N)
+            items = full_positions[short_text].unsqueeze(1).expand(-1, rows.shape[1], -1)
+            weights = rows.gather(-1, items) * shortened.attendable()[short_text].unsqueeze(1)
             return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
 
         self.guide = renormalized

@@ -1,5 +1,6 @@
 """Prediction problems: instances, labels, loss, metrics, and words for the pages."""
 
+from attnlight.errors import InputError, did_you_mean
 from attnlight.foreign import import_class
 from attnlight.problems.base import Problem
 from attnlight.problems.classification import Classification
@@ -18,4 +19,9 @@ def problem_class(name: str) -> type[Problem]:
     Raises:
         InputError: There is no such problem.
     """
-    return PROBLEMS[name] if name in PROBLEMS else import_class(name, Problem)  # type: ignore[type-abstract]
+    if name in PROBLEMS:
+        return PROBLEMS[name]
+    if "." in name:
+        return import_class(name, Problem)  # type: ignore[type-abstract]
+    expected = f"expected one of: {', '.join(PROBLEMS)}, or the import path of another"
+    raise InputError(f"there is no problem {name!r}{did_you_mean(name, PROBLEMS)}; {expected}.")

@@ -27,8 +27,8 @@ class Problem(ABC):
 
     Args:
         spec: Description of the corpus: `vocab_size`, `classes` (their names), `features` (number
-            of ids of each feature of a token), `target`, and `pairs`, whether each text has a query,
-            if it is known.
+            of ids of each feature of a token), `target`, and `query`, true if each text has a
+            query.
 
     Attributes:
         name: Name of the problem in checkpoints and on pages.
@@ -37,7 +37,7 @@ class Problem(ABC):
         released: The adversary's loss in the paper's released code; None: no code was released.
         tags: Whether classes are of tokens: model and corpus must then agree on the names of the
             classes, the target and the features of tokens, not only on the number of classes.
-        pairs: Whether a query attends over each text.
+        query: Whether a query attends over each text.
 
     Raises:
         InputError: The texts of the corpus have queries and the problem has none, or the reverse.
@@ -48,14 +48,14 @@ class Problem(ABC):
     adversary_terms: ClassVar[tuple[str, str]] = ("tvd", "kl")
     released: ClassVar[ReleasedLoss | None] = None
     tags: ClassVar[bool] = False
-    pairs: ClassVar[bool] = False
+    query: ClassVar[bool] = False
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
-        if spec.get("pairs", self.pairs) != self.pairs:
+        if bool(spec.get("query")) != self.query:
             kinds = "single texts", "pairs of a passage and a query"
             raise InputError(
-                f"the model is for {kinds[self.pairs]}, but the corpus in `data` has "
-                f"{kinds[not self.pairs]}: give the `data` of its own fit.yaml, or another model."
+                f"the model is for {kinds[self.query]}, but the corpus in `data` has "
+                f"{kinds[not self.query]}: give the `data` of its own fit.yaml, or another model."
             )
         self.spec = spec
         self.classes: list[str] = list(spec["classes"])

@@ -21,7 +21,7 @@ class Pairs(Classification):
 
     name = "pairs"
     released = None
-    pairs = True
+    query = True
 
     @override
     def metrics(self) -> MetricCollection:

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 For each text, Kendall's tau-b between two runs of the same corpus: of their attention, of their
 gradients and of their leave-one-out scores over the words. Agreement between seeds is the scale on
-which to read how well attention agrees with other scores. `shuffled attention` is one run's
-attention against the other's in random order, which is 0 on average. Reads RUN/records/test/importance_correlation.parquet, written by
-`ImportanceCorrelation` with keep_scores: true."""
+which to judge how well attention agrees with other scores. `shuffled attention` is one run's
+attention against the other's in random order, which is 0 on average. The input is
+RUN/records/test/importance_correlation.parquet, written by `ImportanceCorrelation` with
+keep_scores: true."""
 _NULL = "tau_shuffled_attention"
 _RECORD = Path("records", "test", "importance_correlation.parquet")
 _PREFIX = "scores_"

@@ -37,13 +37,13 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
         output: Where to write; None: `report` and `figures` in the run folder.
 
     Raises:
-        InputError: The folder is missing, holds no records, a damaged file or records of several
+        InputError: The folder is missing, has no records, a damaged file or records of several
             runs, or a file cannot be written.
     """
     target, figures = output or folder / "report", (output or folder) / "figures"
     run = load_run(folder)
-    for corpus in run.metrics:
-        stored = [*run.records, *run.epochs]
+    for corpus in run.test_metrics:
+        stored = [*run.records, *run.epoch_records]
         require_one_run([record.path for record in stored if record.corpus == corpus])
     summaries = [summarise(record) for record in run.records]
     versions = {
@@ -82,7 +82,7 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
 def _section(summary: RecordSummary, target: Path, figures: Path) -> Markup:
     """A record on the page; writes its figure and tables if the record has all measures."""
     record, description = summary.record, describe(summary.record.test)
-    stem = f"tables/{record.place}-{record.test}"
+    stem = f"tables/{record.folder_name}-{record.test}"
     picture, test_tables = None, []
     # Archived runs, as in docs/results, have only some columns of each record.
     if set(summary.metadata.get("measures", ())) <= record_columns(record.path).keys():
@@ -90,7 +90,7 @@ def _section(summary: RecordSummary, target: Path, figures: Path) -> Markup:
         figure = draw(record.test, rows, summary.metadata.get("classes"))
         if figure is not None:
             caption = f"{description.caption} {note}".rstrip()
-            picture = _picture(figure, Path(record.place, record.test), figures, caption)
+            picture = _picture(figure, Path(record.folder_name, record.test), figures, caption)
         test_tables = tables(record.test, rows, summary.metadata.get("classes"))
     for number, table in enumerate(test_tables, start=1):
         for ending, text in table.to_texts().items():
@@ -113,7 +113,7 @@ def _curves(run: Run, figures: Path) -> list[dict[str, str]]:
     points: list[tuple[object, ...]] = []
     for name, logged in run.curves.items():
         points += [("metrics", name, *point, np.nan, np.nan) for point in logged.items()]
-    for record in run.epochs:
+    for record in run.epoch_records:
         captions[record.test] = (
             f"{describe(record.test).title}: mean of each measure on the validation split after "
             "each epoch; the band is its 95 % bootstrap interval."
@@ -164,19 +164,19 @@ def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dic
     """Describe the run's model, corpus and tests.
 
     Returns:
-        A sentence, and the values of each fact; an empty list if it is not known.
+        A sentence, and the values of each fact, an empty list if they are not known.
     """
     model, data = (run.configs["fit"].get(name) for name in ("model", "data"))
-    trained = _class(model) or "A model whose configuration is not in the run folder"
+    model_text = _class(model) or "A model whose configuration is not in the run folder"
     if _class(model) and isinstance(model, dict):
         net = _config_value(section(model), "init_args", "net")
         named = {option: _class(_config_value(net, option)) for option in ("encoder", "attention")}
         settings = ", ".join(f"{option} {name}" for option, name in named.items() if name)
-        trained += f" ({settings})" if settings else ""
+        model_text += f" ({settings})" if settings else ""
     options = [_config_value(data, "init_args", option) for option in ("path", "name")]
     corpus = " ".join(value for value in options if isinstance(value, str)) or _class(data)
     tested = "no record of the test split yet"
-    if sizes := {s.metadata["rows"] for s in summaries if s.record.place == "test"}:
+    if sizes := {s.metadata["rows"] for s in summaries if s.record.folder_name == "test"}:
         amount = f"{'up to ' if len(sizes) > 1 else ''}{max(sizes):,}"
         tested = f"tested on {amount} instances of the test split"
     metadata = [summary.metadata for summary in summaries]
@@ -188,7 +188,7 @@ def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dic
         "Checkpoint": sorted({entry.get("checkpoint") or "" for entry in metadata}),
         "Partial records": sorted({p.record.test for p in summaries if p.metadata.get("partial")}),
     }
-    sentence = f"{trained}{f', trained on {corpus}' if corpus else ''}; {tested}."
+    sentence = f"{model_text}{f', trained on {corpus}' if corpus else ''}; {tested}."
     return sentence, {name: [value for value in values if value] for name, values in facts.items()}
 
 
@@ -211,22 +211,22 @@ def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
     tests: dict[tuple[str, str, str], list[str]] = {}
     if run.configs["fit"]:
         experiment, name = run.folder.resolve().parts[-2:]
-        repetition = ["--experiment", experiment, "--run", f"{name}-again"]
-        lines.append(["fit", "-c", str(run.folder / "fit.yaml"), *repetition])
+        names = ["--experiment", experiment, "--run", f"{name}-again"]
+        lines.append(["fit", "-c", str(run.folder / "fit.yaml"), *names])
         for summary in summaries:
             record = summary.record
             key = VERBS[record.stage], record.corpus, summary.metadata.get("checkpoint") or ""
             tests.setdefault(key, []).append(record.test)
-    for (verb, corpus, checkpoint), names in tests.items():
+    for (verb, corpus, checkpoint), test_names in tests.items():
         config_name = f"{verb}-{corpus}" if corpus else verb
         if corpus and config_name not in run.configs:
-            continue  # the path of that corpus is not recorded
+            continue  # without its configuration, the path of that corpus is unknown
         callbacks = _config_value(run.configs, config_name, "trainer", "callbacks")
         listed = callbacks if isinstance(callbacks, list) else [callbacks]
         attached = {_class(callback).lower() for callback in listed}
         config = run.folder / f"{config_name if config_name in run.configs else 'fit'}.yaml"
         line = [verb, "-c", str(config)]
-        for name in names:
+        for name in test_names:
             if name.replace("_", "") not in attached:
                 line += ["-c", f"configs/tests/{name}.yaml"]
         line += ["--ckpt_path", str(run.folder / checkpoint)] if checkpoint else []

@@ -37,8 +37,8 @@ class StoredRecord:
     corpus: str = ""
 
     @property
-    def place(self) -> str:
-        """The folder of the record."""
+    def folder_name(self) -> str:
+        """Name of the record's folder in `records`: its stage and, if it has one, its corpus."""
         return f"{self.stage}-{self.corpus}" if self.corpus else self.stage
 
 
@@ -52,19 +52,19 @@ class Run:
             `test` and `validate` that ran.
         config_text: The file of `fit`'s configuration; empty if the run has none.
         records: Records outside fit, tests first, in order of stage and name.
-        epochs: Records of validation epochs, by test and epoch.
+        epoch_records: Records of validation epochs, by test and epoch.
         curves: The task's metrics on the validation split, by metric and epoch of fit.
-        metrics: The task's last metrics on the test split, by corpus and metric; "" is the corpus
-            of training. Metrics of the tests are read from records.
+        test_metrics: The task's last metrics on the test split, by corpus and metric; "" is the
+            corpus of training. Metrics of the tests are read from records.
     """
 
     folder: Path
     configs: dict[str, dict[str, Any]]
     config_text: str
     records: list[StoredRecord]
-    epochs: list[StoredRecord]
+    epoch_records: list[StoredRecord]
     curves: Mapping[str, Mapping[int, float]]
-    metrics: Mapping[str, Mapping[str, float]]
+    test_metrics: Mapping[str, Mapping[str, float]]
 
 
 def load_run(folder: Path) -> Run:
@@ -94,9 +94,9 @@ def load_run(folder: Path) -> Run:
         configs=configs,
         config_text=fit.read_text(encoding="utf-8") if fit.is_file() else "",
         records=[record for record in records if record.epoch is None],
-        epochs=[record for record in records if record.epoch is not None],
+        epoch_records=[record for record in records if record.epoch is not None],
         curves=logged[""][0],
-        metrics={corpus: tested for corpus, (_, tested) in logged.items()},
+        test_metrics={corpus: tested for corpus, (_, tested) in logged.items()},
     )
 
 

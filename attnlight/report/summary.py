@@ -46,7 +46,7 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     Raises:
         RecordError: The file is not a readable record.
     """
-    from attnlight.statistics.bootstrap import IN_MEMORY, bootstrap_pieces
+    from attnlight.statistics.bootstrap import MAX_EXACT_CLUSTERS, bootstrap_pieces
 
     metadata = read_metadata(record.path)
     schema = pq.read_schema(record.path)
@@ -64,7 +64,7 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
         predicted = {int(c) for piece in pieces for c in np.unique(piece["prediction"])}
         groups += sorted(predicted - {EXCLUDED})  # rows that were not measured have no prediction
     keys = [(measure, group) for measure in measures for group in groups]
-    in_memory = int(metadata["rows"]) <= IN_MEMORY
+    in_memory = int(metadata["rows"]) <= MAX_EXACT_CLUSTERS
     columns = _columns(record.path, schema.names, measures, groups)
     means = bootstrap_pieces(columns, len(keys), in_memory=in_memory) if keys else []
     return RecordSummary(record, metadata, dict(zip(keys, means, strict=True)))
@@ -95,14 +95,14 @@ def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
 
     full, shown = [], []
     for summary in summaries:
-        place, test = summary.record.place, summary.record.test
+        folder, test = summary.record.folder_name, summary.record.test
         partial = bool(summary.metadata.get("partial"))
         for (measure, predicted), mean in summary.means.items():
             name = class_name(predicted, summary.metadata.get("classes"))
             class_cell = "" if predicted is None else name
-            full.append([place, test, measure, class_cell, *mean, str(partial).lower()])
+            full.append([folder, test, measure, class_cell, *mean, str(partial).lower()])
             cells = [number(mean.mean), interval(mean), f"{mean.defined:,}"]
-            shown.append([place, f"{test}{' (partial)' * partial}", measure, name, *cells])
+            shown.append([folder, f"{test}{' (partial)' * partial}", measure, name, *cells])
     head = ["stage", "test", "measure", "predicted_class", "mean", "low", "high", "n", "partial"]
     words = ["split", "test", "measure", "predicted class", "mean", "95 % interval", "n"]
     return {

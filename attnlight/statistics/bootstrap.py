@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 RESAMPLES = 1_000
 CONFIDENCE = 0.95
-IN_MEMORY = 100_000
-_PIECE = 2_048
+MAX_EXACT_CLUSTERS = 100_000  # with more clusters, Poisson weights replace exact draws
+_POISSON_BLOCK = 2_048  # clusters weighted at once
 Floats = NDArray[np.float64]
 
 
@@ -33,7 +33,7 @@ class MeanInterval(NamedTuple):
 
 
 _BLOCK = 64  # resamples per matrix product
-_CACHED = 2**25  # largest size in bytes of counts that are cached
+_MAX_CACHED = 2**25  # bytes; larger counts are not cached
 
 
 @functools.lru_cache(maxsize=8)
@@ -41,7 +41,7 @@ def resampled_counts(clusters: int, resamples: int = RESAMPLES, seed: int = 0) -
     """Number of times each bootstrap resample draws each of n clusters, (B, n).
 
     Means, ratios and quantiles follow from these counts, so that all statistics of one set of
-    clusters share their draws. A count above 255 is practically impossible, so they are 8-bit.
+    clusters share their draws. Counts are 8-bit, as one above 255 is practically impossible.
     """
     random = np.random.default_rng(seed)
     counts = np.empty((resamples, clusters), dtype=np.uint8)
@@ -81,7 +81,7 @@ def bootstrap_means(
         resamples=resamples,
         confidence=confidence,
         seed=seed,
-        in_memory=len(np.unique(clusters)) <= IN_MEMORY,
+        in_memory=len(np.unique(clusters)) <= MAX_EXACT_CLUSTERS,
     )
 
 
@@ -145,9 +145,9 @@ def resampled_sums(
     if in_memory:
         by_cluster = np.concatenate([np.empty((0, 2 * columns)), *sums])
         observed = by_cluster.sum(axis=0)
-        cacheable = resamples * len(by_cluster) <= _CACHED
-        count = resampled_counts if cacheable else resampled_counts.__wrapped__
-        counts = count(len(by_cluster), resamples, seed)
+        cacheable = resamples * len(by_cluster) <= _MAX_CACHED
+        draw = resampled_counts if cacheable else resampled_counts.__wrapped__
+        counts = draw(len(by_cluster), resamples, seed)
         for start in range(0, resamples, _BLOCK):
             block = counts[start : start + _BLOCK].astype(np.float64)
             replicates[start : start + _BLOCK] = block @ by_cluster
@@ -155,8 +155,8 @@ def resampled_sums(
         random = np.random.default_rng(seed)
         for piece in sums:
             observed += piece.sum(axis=0)
-            for start in range(0, len(piece), _PIECE):
-                part = piece[start : start + _PIECE]
+            for start in range(0, len(piece), _POISSON_BLOCK):
+                part = piece[start : start + _POISSON_BLOCK]
                 shape = (resamples, len(part))
                 replicates += _POISSON[random.integers(0, 65_536, shape, dtype=np.uint16)] @ part
     return replicates, observed
@@ -178,7 +178,7 @@ def resampled_rows(
         seed: Seed of the draws.
     """
     clusters = np.arange(len(values)) if clusters is None else clusters
-    in_memory = len(np.unique(clusters)) <= IN_MEMORY
+    in_memory = len(np.unique(clusters)) <= MAX_EXACT_CLUSTERS
     return resampled_sums(
         [(values, clusters)], values.shape[1], resamples=resamples, seed=seed, in_memory=in_memory
     )
@@ -209,15 +209,17 @@ def _cluster_sums(
         yield carried
 
 
-# Quantiles of Poisson(1) at k / 65,536: a lookup is many times as fast as NumPy's generator.
+# Quantiles of Poisson(1) at k / 65,536: a lookup is many times faster than NumPy's generator.
 _FACTORIALS = np.cumprod([1, *range(1, 9)])
-_ENDS = np.round(np.cumsum(np.exp(-1.0) / _FACTORIALS) * 65_536)
-_POISSON = np.searchsorted(_ENDS, np.arange(65_536), side="right").astype(np.float64)
+_CUMULATIVE = np.round(np.cumsum(np.exp(-1.0) / _FACTORIALS) * 65_536)
+_POISSON = np.searchsorted(_CUMULATIVE, np.arange(65_536), side="right").astype(np.float64)
 
 
-def divide(top: Floats, bottom: NDArray[Any]) -> Floats:
-    """Ratios top / bottom of arrays of one shape, NaN where `bottom` is not above 0."""
-    ratios: Floats = np.divide(top, bottom, out=np.full(np.shape(top), np.nan), where=bottom > 0)
+def divide(numerator: Floats, denominator: NDArray[Any]) -> Floats:
+    """Ratios of arrays of one shape, NaN where the denominator is not above 0."""
+    ratios: Floats = np.divide(
+        numerator, denominator, out=np.full(np.shape(numerator), np.nan), where=denominator > 0
+    )
     return ratios
 
 
@@ -243,32 +245,37 @@ def percentile_interval(
 
 
 def resampled_ratios(
-    tops: Floats, bottoms: Floats, *, resamples: int = RESAMPLES, seed: int = 0
+    numerators: Floats, denominators: Floats, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[Floats, Floats]:
     """Ratios of the sums of pairs of columns, all on the same resamples of the instances.
 
     An instance is excluded from a pair if either of its two values is undefined.
 
     Args:
-        tops: Terms of the numerators, (n, M), NaN where undefined.
-        bottoms: Terms of the denominators, (n, M).
+        numerators: Each instance's term of the M numerators, (n, M), NaN where undefined.
+        denominators: Each instance's term of the M denominators, (n, M).
         resamples: Number of bootstrap resamples B.
-        seed: Seed of the draws, which are those of `attnlight.statistics.seed_bootstrap`.
+        seed: Seed of the draws. `statistics.seed_bootstrap` draws the same instances from the same
+            seed.
 
     Returns:
         The observed ratios, (M,), and their bootstrap replicates, (B, M); NaN where a denominator
         is not above 0.
 
     Example:
-        >>> tops, bottoms = np.array([[2.0], [1.0]]), np.array([[2.0], [4.0]])
-        >>> observed, replicates = resampled_ratios(tops, bottoms)
+        >>> numerators, denominators = np.array([[2.0], [1.0]]), np.array([[2.0], [4.0]])
+        >>> observed, replicates = resampled_ratios(numerators, denominators)
         >>> observed, sorted(set(replicates[:, 0].round(2).tolist()))
         (array([0.5]), [0.25, 0.5, 1.0])
     """
-    undefined = np.isnan(tops) | np.isnan(bottoms)
-    pairs = np.where(np.tile(undefined, 2), np.nan, np.concatenate([tops, bottoms], axis=1))
+    undefined = np.isnan(numerators) | np.isnan(denominators)
+    pairs = np.where(
+        np.tile(undefined, 2), np.nan, np.concatenate([numerators, denominators], axis=1)
+    )
     replicates, observed = resampled_rows(pairs, resamples=resamples, seed=seed)
     # Sums of the M numerators, then of the M denominators, then their counts.
-    tops, bottoms, _ = np.split(observed, [tops.shape[1], pairs.shape[1]])
-    top_replicates, bottom_replicates, _ = np.split(replicates, [len(tops), pairs.shape[1]], axis=1)
-    return divide(tops, bottoms), divide(top_replicates, bottom_replicates)
+    numerators, denominators, _ = np.split(observed, [numerators.shape[1], pairs.shape[1]])
+    numerator_replicates, denominator_replicates, _ = np.split(
+        replicates, [len(numerators), pairs.shape[1]], axis=1
+    )
+    return divide(numerators, denominators), divide(numerator_replicates, denominator_replicates)

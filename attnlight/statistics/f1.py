@@ -51,7 +51,8 @@ def resampled_f1(
         label: True class of each instance, (n,); instances with a negative value are excluded.
         classes: Number of classes.
         resamples: Number of bootstrap resamples B.
-        seed: Seed of the draws, which are those of `attnlight.statistics.seed_bootstrap`.
+        seed: Seed of the draws. `statistics.seed_bootstrap` draws the same instances from the same
+            seed.
 
     Example:
         >>> resampled_f1(np.array([[1, 1, 0, 0]]), np.array([1, 0, 1, 0]), classes=2)[0]

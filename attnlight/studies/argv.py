@@ -20,10 +20,10 @@ VARIANTS = {"uniform": "Uniform", "seed": "Seed", "guide": "Guided", "adversary"
 BEST = "best.ckpt"
 
 
-def recorded(
+def evaluations(
     study: Study, run: PlannedRun
 ) -> tuple[dict[Stage, tuple[Path, ...]], tuple[str, ...]]:
-    """The splits to evaluate after training, with their tests files, and the records of a study.
+    """The evaluations of a trained run: test files by split, and records that every one writes.
 
     `fit` records the validation split, unless an instance is a part of a text: several rows per text
     and epoch would take too much space.
@@ -55,7 +55,7 @@ def fit_command(
         "context": None if run.context == "query_key" else run.context,
         "compat": "true" if run.term == COMPAT else None,
     }
-    splits, names = recorded(study, run)
+    splits, names = evaluations(study, run)
     configs = (study.trainer, study.experiment, *study.tests)
     return [
         "fit",
@@ -76,7 +76,7 @@ def fit_command(
 
 def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[list[str]]:
     """The arguments of `attnlight` that evaluate a trained run: `validate` if needed, and `test`."""
-    run_folder, (splits, names) = folder / run.name, recorded(study, run)
+    run_folder, (splits, names) = folder / run.name, evaluations(study, run)
     # The study draws the figures of a tagger.
     shared: dict[str, bool] = {"figures": False} if study.setup.target else {}
     options = {PREDICTIONS: shared, DIVERGENCE: shared and shared | {"rankings": True}}

@@ -1,4 +1,4 @@
-"""`attnlight study`: run a plan of runs and write a paper's tables."""
+"""`attnlight study`: train and test the runs of a study and write its tables and figures."""
 
 from __future__ import annotations
 
@@ -19,50 +19,54 @@ from attnlight.studies.state import StudyFolder
 
 DESCRIPTION = """\
 Train and test every run of a study (Wiegreffe & Pinter 2019: base, uniform attention, other seeds,
-guided models, adversaries), collect what they say into study.json and study.parquet, and write the
-paper's tables and figures; a file with conditions is one study for each. What is done is not done
-again: after an interruption the same command goes on. Each run is an ordinary folder with a fit.yaml
-of its own."""
+guided models, adversaries), collect their results in study.json and study.parquet, and write the
+paper's tables and figures. A file with conditions describes one study per condition. Finished runs
+are not repeated: after an interruption, the same command continues the study. Each run has
+an ordinary run folder with its own fit.yaml."""
 EPILOG = """\
-On several machines, or as a SLURM array, with one ROOT that all see: first `attnlight study FILE
---only base`, then `attnlight study FILE --shard I/N` for each I from 1 to N, and last `attnlight
-study FILE`, which does what had to wait for others and collects. Exit status: 0 all is done, 1 a
-run failed, 2 a mistake in the input, 3 runs wait for those of another shard or role."""
+On several machines, or in a SLURM array, with a ROOT that all of them share: start with `attnlight
+study FILE --only base`, continue with `attnlight study FILE --shard I/N` for each I from 1 to N,
+and finish with `attnlight study FILE`, which does the runs that waited for others and collects the
+results. Exit status: 0 all selected runs are finished, 1 a run failed, 2 the input is invalid,
+3 runs wait for those of another shard or role."""
 
 
 def parser() -> VerbParser:
     """The arguments of the command."""
     arguments = VerbParser("study", description=DESCRIPTION, epilog=EPILOG)
     arguments.add_argument(
-        "file", metavar="FILE", type=Path, help="a study file, or a shipped one: planted"
+        "file",
+        metavar="FILE",
+        type=Path,
+        help="a study file, or the name of a shipped one, such as planted",
     )
     arguments.add_argument(
         "--root", metavar="DIR", type=Path, default=Path("checkpoints"), help="folder of all runs"
     )
-    arguments.add_argument("--name", help="folder of the study in it (default: the file's stem)")
+    arguments.add_argument("--name", help="folder of the study in DIR (default: the file's stem)")
     arguments.add_argument(
-        "--dry-run", action="store_true", help="list the plan and estimate its time"
+        "--dry-run", action="store_true", help="list the planned runs and estimate their time"
     )
     arguments.add_argument(
-        "--shard", metavar="I/N", default="1/1", help="do the I-th of N parts of the plan only"
+        "--shard", metavar="I/N", default="1/1", help="run only the I-th of N parts of the plan"
     )
     arguments.add_argument(
-        "--jobs", metavar="N", type=int, help="runs at a time (default: one a GPU, or else a core)"
+        "--jobs", metavar="N", type=int, help="runs at a time (default: one per GPU, or per core)"
     )
     arguments.add_argument(
         "--slurm",
         metavar="KEY=VALUE",
         nargs="+",
-        help="do runs as jobs of SLURM: partition=gpu gpus_per_node=1 timeout_min=240",
+        help="submit runs as SLURM jobs: partition=gpu gpus_per_node=1 timeout_min=240",
     )
     arguments.add_argument(
-        "--only", metavar="ROLE,...", default="", help=f"do these only: {', '.join(ROLES)}"
+        "--only", metavar="ROLE,...", default="", help=f"run only these roles: {', '.join(ROLES)}"
     )
     return arguments
 
 
 def main(argv: list[str]) -> int:
-    """Run a study, or list its plan; the exit status is as `EPILOG` says, 130 if interrupted.
+    """Run a study, or list its plan; return the exit status: that of `EPILOG`, 130 if interrupted.
 
     Raises:
         InputError: The study file or an option is wrong, a base is damaged, the folder holds
@@ -77,11 +81,11 @@ def main(argv: list[str]) -> int:
     if part is None or not 1 <= int(part[1]) <= int(part[2]):
         raise InputError(f"--shard is {options.shard!r}; expected I/N with I from 1 to N.")
     if unknown:
-        raise InputError(f"--only has {unknown[0]!r}; expected roles of {', '.join(ROLES)}.")
+        raise InputError(f"--only has {unknown[0]!r}; expected one of: {', '.join(ROLES)}.")
     # W&B's group and a folder; jsonargparse would read a name of digits as a number.
     if not re.fullmatch(r"[A-Za-z_][\w.+-]*", name):
-        expected = "a letter and then letters, digits, and any of _.+-"
-        raise InputError(f"{name!r} is no name of a study: give one in --name, {expected}.")
+        expected = "a letter followed by letters, digits and any of _.+-"
+        raise InputError(f"{name!r} is not a valid study name: give one with --name, {expected}.")
     shard = int(part[1]), int(part[2])
     if options.slurm and not options.dry_run:
         place = options.root / name / "slurm"
@@ -100,7 +104,7 @@ def main(argv: list[str]) -> int:
             options.file, options.root, name, roles=roles, shard=shard, executor=executor
         ).values()
     except KeyboardInterrupt:
-        print(f"interrupted{'' if options.dry_run else ': the same command goes on where it was'}.")
+        print(f"interrupted{'' if options.dry_run else ': the same command continues the study'}.")
         return 130
     finally:
         executor.shutdown(cancel_futures=True)
@@ -109,7 +113,7 @@ def main(argv: list[str]) -> int:
 
 
 def _table(folder: StudyFolder, asked: Sequence[PlannedRun], executor: Executor) -> str:
-    """The plan as a table, with what is there of it and how long the rest takes."""
+    """The plan as a table, with the state of each run and an estimate of the remaining time."""
     from tabulate import tabulate
 
     left = [run for run in asked if folder.state(run) != "finished"]
@@ -122,7 +126,7 @@ def _table(folder: StudyFolder, asked: Sequence[PlannedRun], executor: Executor)
         lines.append((run.name, run.role, folder.state(run), needs, takes))
     heading = ("run", "role", "state", "needs", "estimate")
     table = tabulate(lines, heading, "plain", disable_numparse=True)
-    total = f"{len(asked)} runs of {len(folder.runs)}; one after the other: {expected.words(left)}"
+    total = f"{len(asked)} runs of {len(folder.runs)}; one at a time: {expected.words(left)}"
     jobs: int = getattr(executor, "jobs", 1)
     if jobs > 1:
         total += f"; {jobs} at a time: {expected.words(left, jobs)}"

@@ -83,9 +83,9 @@ def estimate(folder: StudyFolder, runs: Sequence[PlannedRun], executor: Executor
     """
     finished: dict[str, list[float]] = defaultdict(list)
     for run in folder.runs.values():
-        note = folder.note(run)
-        if note.get("state") == "finished":
-            finished[run.role].append(float(note["seconds"]))
+        result = folder.job_result(run)
+        if result.get("state") == "finished":
+            finished[run.role].append(float(result["seconds"]))
     estimates = Estimate({role: median(seconds) for role, seconds in finished.items()})
     unknown = {run.role: run for run in runs if run.role not in finished}
     if not unknown:

@@ -151,7 +151,7 @@ def perform(job: Job) -> None:
                 state = folder.state(run)
             finally:
                 if commands:
-                    folder.write_note(run, state, time.monotonic() - began)
+                    folder.write_job_result(run, state, time.monotonic() - began)
             if state == "finished":  # with the optimizer's state, and no longer needed
                 (folder.path / run.name / "last.ckpt").unlink(missing_ok=True)
     except InputError as error:

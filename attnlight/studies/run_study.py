@@ -167,7 +167,9 @@ class _Schedule:
         status = _LOST if error else future.result()
         if status == 0 and self._is_done(run.name):
             self.outcome.finished.append(run.name)
-            self._report(run, f"finished in {minutes(self.folder.note(run).get('seconds', 0))}")
+            self._report(
+                run, f"finished in {minutes(self.folder.job_result(run).get('seconds', 0))}"
+            )
             return
         if error:
             reason = f"its worker failed: {one_line(error)}"
@@ -182,10 +184,10 @@ class _Schedule:
         if (status < 0 or status == _LOST) and run.name not in self._retried:
             self._retried.add(run.name)
             self._pending.insert(0, run)
-            self._report(run, f"{reason}: it is retried once")
+            self._report(run, f"{reason}; retrying once")
             return
-        if self.folder.note(run).get("state") != "failed":
-            self.folder.write_note(run, "failed", 0)
+        if self.folder.job_result(run).get("state") != "failed":
+            self.folder.write_job_result(run, "failed", 0)
         self.outcome.failed[run.name] = reason
         self._report(run, f"failed: {reason} ({log})")
 
@@ -203,7 +205,7 @@ class _Schedule:
             print(f"failed: {name}: {reason}")
         if outcome.waiting:
             names = ", ".join(outcome.waiting[:3]) + ", ..." * (len(outcome.waiting) > 3)
-            print(f"{names} wait for runs of another shard or role: run this again after them.")
+            print(f"{names} wait for runs of another shard or role: run this again after those.")
         with exclusive(folder.path / ".lock-collect", leftovers="study.*"):
             if collect(folder):
                 from attnlight.report.study import write_study

@@ -78,4 +78,4 @@ def chosen_epoch(best: Path) -> int:
         content = torch.load(best, map_location="cpu", weights_only=True, mmap=True)
         return int(content["epoch"])
     except Exception as error:  # torch raises many types on a damaged file
-        raise InputError(f"{best} is no readable checkpoint: it is damaged.") from error
+        raise InputError(f"{best} is not a readable checkpoint: it is damaged.") from error

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from attnlight.compatibility import section
 from attnlight.errors import InputError
-from attnlight.files import LEFTOVER, named_errors, read_yaml, write_text
+from attnlight.files import LEFTOVER_GLOB, named_errors, read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
-from attnlight.studies.argv import BEST, PREDICTIONS, Stage, recorded
+from attnlight.studies.argv import BEST, PREDICTIONS, Stage, evaluations
 from attnlight.studies.plan import PlannedRun
 from attnlight.studies.selection import chosen_epoch
 from attnlight.studies.spec import Study
@@ -39,14 +39,14 @@ class StudyFolder:
         """The file that holds what a run's process prints."""
         return self.path / "logs" / f"{run}.log"
 
-    def note(self, run: PlannedRun) -> dict[str, Any]:
-        """The final `state` of a run's process, and its `seconds`; empty if none has ended."""
+    def job_result(self, run: PlannedRun) -> dict[str, Any]:
+        """The `state` in which a run's last job ended, and its `seconds`; empty if none has."""
         return read_json(self.log(run.name).with_suffix(".json"))
 
-    def write_note(self, run: PlannedRun, state: State, seconds: float) -> None:
-        """Write the final state of a run, and its duration."""
-        note = {"state": state, "seconds": round(seconds, 1)}
-        write_text(self.log(run.name).with_suffix(".json"), json.dumps(note) + "\n")
+    def write_job_result(self, run: PlannedRun, state: State, seconds: float) -> None:
+        """Write the state in which a run's job ended, and its duration, beside its log."""
+        result = {"state": state, "seconds": round(seconds, 1)}
+        write_text(self.log(run.name).with_suffix(".json"), json.dumps(result) + "\n")
 
     def state(self, run: PlannedRun) -> State:
         """`finished` if a run is trained and all its records are readable.
@@ -56,7 +56,7 @@ class StudyFolder:
         with suppress(RecordError):
             if self.fitted(run) and all(read_metadata(path) for path in self.records(run)):
                 return "finished"
-        return "failed" if self.note(run).get("state") == "failed" else "missing"
+        return "failed" if self.job_result(run).get("state") == "failed" else "missing"
 
     def fitted(self, run: PlannedRun) -> bool:
         """Whether `fit` finished and the checkpoint of its best epoch exists."""
@@ -65,7 +65,7 @@ class StudyFolder:
 
     def records(self, run: PlannedRun) -> list[Path]:
         """Paths of the records of a finished run."""
-        splits, names = recorded(self.study, run)
+        splits, names = evaluations(self.study, run)
         paths = [self.record(run.name, stage, name) for stage in splits for name in names]
         for stage, tests in splits.items():
             for path in tests:
@@ -78,10 +78,11 @@ class StudyFolder:
     def record(self, run: str, stage: Stage, name: str) -> Path:
         """Path of a record of a run's best epoch.
 
-        `fit` numbers records of validation by epoch; `validate` does not.
+        `fit` numbers records of validation by epoch; `validate`, which a study runs if an instance
+        is a part of a text (the experiment has a `target`), does not.
 
         Raises:
-            InputError: The checkpoint, which has the epoch, cannot be read.
+            InputError: The checkpoint, from which the epoch is read, cannot be read.
         """
         if stage == "val" and not self.study.setup.target:
             name = f"{name}-{chosen_epoch(self.path / run / BEST)}"
@@ -120,8 +121,8 @@ class StudyFolder:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
             if read_metadata(path).get("checkpoint_hash") != digest:
                 raise InputError(
-                    f"{best} is not the file that was tested, it is damaged or another one: delete "
-                    f"{best.parent}, and the same command trains it again."
+                    f"{best} is not the checkpoint that was tested: it was damaged or replaced; "
+                    f"delete {best.parent}, and the same command trains it again."
                 )
 
 
@@ -149,7 +150,7 @@ def exclusive(path: Path, leftovers: str | None = None) -> Iterator[None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(path.open("ab"))
             fcntl.flock(file, fcntl.LOCK_EX)
-        for temporary in path.parent.glob(LEFTOVER.format(leftovers)) if leftovers else ():
+        for temporary in path.parent.glob(LEFTOVER_GLOB.format(leftovers)) if leftovers else ():
             temporary.unlink()
         yield
 
@@ -184,10 +185,10 @@ def require_same_plan(folder: Path, digests: Mapping[str, str]) -> dict[str, str
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is not what `attnlight study` writes: {error}.") from error
+        raise InputError(f"{path} is not a plan of `attnlight study`: {error}.") from error
     different = [name for name, digest in digests.items() if existing.get(name, digest) != digest]
     if different or (existing and digests and not existing.keys() & digests.keys()):
-        detail = f"{different[0]} differs" if different else "no run is the same"
+        detail = f"{different[0]} differs" if different else "they have no run in common"
         raise InputError(
             f"{folder} contains another study, or this one with other settings ({detail}): give "
             "another --name or --root, or delete the folder."

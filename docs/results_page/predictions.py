@@ -160,5 +160,5 @@ def chunk_f1(experiment: Experiment) -> Resampled:
         gold, predicted, correct = chunks(label, prediction, starts, classes, "tokens")
         counts_by_token = np.stack([2.0 * correct, np.add(gold, predicted, dtype=float)])
         counts.append(np.add.reduceat(counts_by_token, starts, axis=1))
-    tops, bottoms = np.stack(counts, axis=2)
-    return resampled_ratios(tops, bottoms)
+    numerators, denominators = np.stack(counts, axis=2)
+    return resampled_ratios(numerators, denominators)

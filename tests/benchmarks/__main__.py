@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
+from pkgutil import resolve_name
 
 import torch
 
-from tests.benchmarks.suite import (
-    GROUPS,
-    PAGE,
-    Result,
-    circumstances,
-    details,
-    read_results,
-    with_tables,
-    write_results,
-)
+from tests.benchmarks import suite
+from tests.benchmarks.suite import GROUPS, PAGE
 from tests.conftest import CORPORA
 
 
@@ -30,20 +25,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--page-only", action="store_true", help="write the page from old results")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    unknown = sorted(set(options.groups) - set(GROUPS))
-    if unknown:
+    if unknown := sorted(set(options.groups) - set(GROUPS)):
         parser.error(f"there is no group {unknown[0]!r}")
     if not options.page_only:
         for name in options.groups or GROUPS:
             measure(name) if options.here else start(name)
     if not options.here:
-        page = with_tables(PAGE.read_text(encoding="utf-8"), read_results())
+        page = suite.with_tables(PAGE.read_text(encoding="utf-8"), suite.read_results())
         PAGE.write_text(page, encoding="utf-8")
 
 
 def start(name: str) -> None:
     """Measure a group in a new process, whose libraries start with the group's threads."""
-    threads = str(GROUPS[name].threads)
+    threads = str(GROUPS[name]["threads"])
     settings = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "WANDB_MODE": "disabled"}
     # Threads that wait in a loop would fight what else runs on the machine for its cores.
     settings["OMP_WAIT_POLICY"] = "ACTIVE"
@@ -54,17 +48,13 @@ def start(name: str) -> None:
 
 def measure(name: str) -> None:
     """Measure a group here, print it and keep the results."""
-    group, now = GROUPS[name], circumstances()
-    torch.set_num_threads(group.threads)
-    measured = {
-        benchmark: Result(list(found.values), dict(found.details), group.threads, **now)
-        for benchmark, found in group.function().items()
-    }
-    write_results(read_results() | measured)
-    for benchmark in group.benchmarks:
-        print(benchmark.row(measured[benchmark.name]), flush=True)
-    for title, text in details(measured.values()).items():
-        print(f"  {title}: {text}", flush=True)
+    group = GROUPS[name]
+    now = suite.circumstances(group["threads"])
+    torch.set_num_threads(group["threads"])
+    found = asdict(resolve_name(f"tests.benchmarks.{group['run']}")()) | {"circumstances": now}
+    results = suite.read_results() | {name: found}
+    suite.RESULTS.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    print(suite.tables({name: found}), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,11 @@ two classes, whose decoder has one logit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from copy import deepcopy
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from typing_extensions import override
 
@@ -25,96 +23,70 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.models import FlatClassifier
 from attnlight.models.encoders import BiLSTM, Encoder
 
-Readout = Literal["sum", "scored", "product"]
-
 # Where the released code keeps logarithms and quotients finite.
 _LOG, _SUM = 1e-10, 1e-12
 
 
 def decode(model: FlatClassifier, states: Tensor, weights: Tensor) -> Tensor:
     """Logits (B, K) of K attentions (B, K, N): their mean states (B, K, D), then the decoder."""
-    weight, bias = model.decoder.weight.detach(), model.decoder.bias.detach()
-    return linear(weights @ states, weight, bias).squeeze(-1)
-
-
-def random_orders(mask: Tensor, draws: int) -> Iterator[Tensor]:
-    """Uniform random orders (B, N) of the items of each text; padding stays behind them."""
-    for _ in range(draws):
-        yield torch.rand(mask.shape).masked_fill_(~mask, 2.0).argsort(-1)
+    logits: Tensor = model.decoder(weights @ states).squeeze(-1)
+    return logits
 
 
 def shuffled_distance(
-    model: FlatClassifier,
-    output: AttentionOutput,
-    orders: Iterable[Tensor],
-    readout: Readout = "sum",
+    model: FlatClassifier, output: AttentionOutput, orders: Iterable[Tensor]
 ) -> Tensor:
     """Median distance between the predictions with own and with shuffled attention, (B,).
 
-    Jain and Wallace (2019), 4.2.1: draw, shuffle, read out, once for each of the orders.
+    Jain and Wallace (2019), 4.2.1: draw, shuffle, weight all states and add them up, read out, once
+    for each of the orders.
 
     Args:
         model: The model.
         output: What it said of B texts; what attention may reach comes first in each.
         orders: Item `[b, n]` of an order (B, N) is what comes to place n.
-        readout: `sum` weights all states and adds them up, as the released code does; `scored`
-            also scores attention anew before each shuffle, as it does too; `product` is one matrix
-            product, which it does not use.
     """
-    states, weights = output.states, output.weights.squeeze(1)
-    own = decode(model, states, output.weights).sigmoid()
+    weights = output.weights.squeeze(1)
+    own = decode(model, output.states, output.weights).sigmoid()
     distances = []
     for order in orders:
-        if readout == "scored":
-            weights = model.attention(states, output.mask)
-        shuffled = weights.gather(-1, order)
-        if readout == "product":
-            logits = decode(model, states, shuffled.unsqueeze(1))
-        else:
-            mean = (shuffled.unsqueeze(-1) * states).sum(1, keepdim=True)
-            logits = model.decoder(mean).squeeze(-1)
-        distances.append((logits.sigmoid() - own).abs())
+        mean = (weights.gather(-1, order).unsqueeze(-1) * output.states).sum(1, keepdim=True)
+        distances.append((model.decoder(mean).squeeze(-1).sigmoid() - own).abs())
     return torch.cat(distances, dim=1).quantile(0.5, dim=-1)
 
 
-def erased_until_flip(
-    model: FlatClassifier, output: AttentionOutput, order: Tensor, *, leaving: bool = False
-) -> Tensor:
+def erased_until_flip(model: FlatClassifier, output: AttentionOutput, order: Tensor) -> Tensor:
     """Items erased when the decision first changes, (B,), -1 if it never does.
 
-    Serrano and Smith (2019), 5: set the next item's weight to zero, divide what is left by its sum,
-    read out, compare the decision.
+    Serrano and Smith (2019), 5: set the next item's weight to zero, renormalise the others, read
+    out, and compare the decision. All texts take N steps.
 
     Args:
         model: The model.
-        output: What it said of B texts of N items.
+        output: Its output for B texts of N items.
         order: Items from the first to be erased to the last, (B, N).
-        leaving: Texts leave the batch when their decision has changed, as in the released code;
-            otherwise all take N steps.
     """
     counts = torch.full_like(order[:, 0], -1)
-    texts = torch.arange(len(order))
-    weights, states = output.weights.squeeze(1), output.states
-    own = decode(model, states, output.weights) > 0
+    weights, own = output.weights.squeeze(1), decode(model, output.states, output.weights) > 0
     for step in range(order.shape[1]):
         weights = weights.scatter(-1, order[:, step, None], 0.0)
         weights = weights / weights.sum(-1, keepdim=True).clamp(min=_SUM)
-        decisions = decode(model, states, weights.unsqueeze(1)) > 0
+        decisions = decode(model, output.states, weights.unsqueeze(1)) > 0
         flipped = (decisions != own).squeeze(1)
-        now = texts[flipped]
-        counts[now] = torch.where(counts[now] < 0, step + 1, counts[now])
-        if leaving and len(now):
-            weights, states, own, order, texts = (
-                values[~flipped] for values in (weights, states, own, order, texts)
-            )
-            if not len(texts):
-                break
+        counts = torch.where(flipped & (counts < 0), step + 1, counts)
     return counts
 
 
+def moved_by(model: FlatClassifier, output: AttentionOutput) -> Callable[[Tensor], Tensor]:
+    """How far attentions (B, K, N) move the predictions from the model's, (B, K)."""
+    own = decode(model, output.states, output.weights).sigmoid()
+    return lambda attentions: (decode(model, output.states, attentions).sigmoid() - own).abs()
+
+
 def searched_attention(
-    model: FlatClassifier,
-    output: AttentionOutput,
+    weights: Tensor,
+    mask: Tensor,
+    moved: Callable[[Tensor], Tensor],
     epsilon: float,
     starts: int = 5,
     steps: int = 500,
@@ -122,32 +94,30 @@ def searched_attention(
     """The attentions (B, K, N) that Jain and Wallace's search ends with.
 
     Jain and Wallace (2019), 4.2.2, with the constants of their released code: Adam on the scores of
-    K attentions, each read out from the states at every step. The selection that follows it is left
-    out.
+    K attentions, each read out at every step. The selection that follows it is left out.
 
     Args:
-        model: The model.
-        output: What it said of B texts.
+        weights: The model's attention (B, 1, N).
+        mask: Items that attention may reach, (B, N) bool.
+        moved: How far attentions (B, K, N) move the predictions, (B, K).
         epsilon: Distance between predictions that is not penalised.
         starts: Number of attentions K.
         steps: Steps of Adam.
     """
-    states, weights = output.states, output.weights
-    off = ~output.mask.unsqueeze(1)
-    own = decode(model, states, weights).sigmoid()
+    off = ~mask.unsqueeze(1)
     one, other = torch.triu_indices(starts, starts, 1)
-    noise = 3 * torch.randn(len(off), starts, off.shape[-1], dtype=states.dtype)
-    scores = nn.Parameter(noise - output.mask.sum(-1)[:, None, None].log())
+    noise = torch.randn(len(off), starts, off.shape[-1], dtype=weights.dtype)
+    scores = nn.Parameter(3 * noise)
     optimizer = torch.optim.Adam([scores], lr=0.01, amsgrad=True)
-    with torch.enable_grad():
-        for _ in range(steps):
+    for _ in range(steps):
+        with torch.enable_grad():
             found = scores.masked_fill(off, -math.inf).softmax(-1)
-            moved = (decode(model, states, found).sigmoid() - own).abs()
-            gain = _js(found, weights) - 500 * (moved - epsilon).relu()
+            gain = _js(found, weights) - 500 * (moved(found) - epsilon).relu()
             between = 2 * _js(found[:, one], found[:, other]) / starts**2
-            optimizer.zero_grad()
-            torch.autograd.backward(-gain.sum() - between.sum())
-            optimizer.step()
+            loss = -gain.sum() - between.sum()
+        # Not backward(), which would accumulate gradients in the model's parameters.
+        (scores.grad,) = torch.autograd.grad(loss, scores)
+        optimizer.step()
     return scores.detach().masked_fill(off, -math.inf).softmax(-1)
 
 

@@ -1,14 +1,16 @@
-"""Models, texts and corpora that the tests are measured on."""
+"""Models, texts and corpora on which benchmarks measure the tests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
+from functools import partial
+from statistics import median
 from typing import Any
 
 import torch
 import yaml
+from lightning.pytorch.cli import instantiate_class
 from torch.nn.functional import pad
 
 from attnlight.batch import SPECIAL_TOKENS, AttentionOutput, TextBatch
@@ -17,11 +19,11 @@ from attnlight.data.dataset import TokenDataset
 from attnlight.data.samplers import OnceSampler
 from attnlight.datamodules import TextDataModule
 from attnlight.models import FlatClassifier
-from tests.benchmarks.measuring import Measurement, spread
+from tests.benchmarks.measuring import Measured, clock, interleave, ratios, spread
 from tests.commands import CONFIGS
 
 TEXTS, TOKENS, WORDS = 32, 200, 10_000
-# What makes attention and predictions of parameters as they are drawn as spread as trained ones.
+# Factors of the last layers, with which an untrained model is about as peaked as a trained one.
 _PEAKED, _SPREAD = 200, 300
 
 
@@ -33,10 +35,12 @@ class Scene:
         model: Jain & Wallace's BiLSTM, in evaluation mode: embeddings of 300, 128 states in each
             direction, additive attention, two classes.
         batches: Batches of texts of equal length.
+        outputs: The model's output of each batch.
     """
 
     model: FlatClassifier
     batches: list[TextBatch]
+    outputs: list[AttentionOutput]
 
     @classmethod
     @torch.no_grad()
@@ -44,7 +48,8 @@ class Scene:
         """The model and texts that the tests without re-encoding share."""
         torch.manual_seed(0)
         every = [random_texts(number, texts, tokens, WORDS) for number in range(batches)]
-        return cls(spread_out(FlatClassifier(WORDS, num_classes=2).eval(), every), every)
+        model = spread_out(FlatClassifier(WORDS, num_classes=2).eval(), every)
+        return cls(model, every, [model(batch) for batch in every])
 
     @property
     def size(self) -> str:
@@ -52,23 +57,43 @@ class Scene:
         texts, tokens = self.batches[0].tokens.shape
         return f"{len(self.batches)} batches of {texts} texts of {tokens} tokens"
 
-    def outputs(self) -> list[AttentionOutput]:
-        """The model's output of each batch."""
-        return [self.model(batch) for batch in self.batches]
+    def speedup(
+        self,
+        name: str,
+        ours: Callable[[], object],
+        theirs: Callable[[], object],
+        repetitions: int,
+        calls: int,
+        warm_ups: int = 1,
+    ) -> Measured:
+        """How many times as fast ours is as theirs, and the time of the item logits it starts from.
 
-    def details(self, seconds: Mapping[str, Sequence[float]]) -> dict[str, str]:
-        """Texts and times; "items" is the time of item logits, which the forward pass computes."""
-        counted = [
-            ours + items for ours, items in zip(seconds["ours"], seconds["items"], strict=True)
-        ]
-        with_items = Measurement.of_ratios(seconds["theirs"], counted, {}).median
-        return {
+        Args:
+            name: The benchmark.
+            ours: What a test computes from the outputs.
+            theirs: What the released code does instead.
+            repetitions: Rounds that count.
+            calls: Calls of ours in a row.
+            warm_ups: Rounds before them that do not.
+        """
+        ways = {
+            "theirs": partial(clock, theirs),
+            "items": partial(
+                clock, lambda: [recompute_item_logits(self.model, o) for o in self.outputs]
+            ),
+            "ours": partial(clock, ours, calls),
+        }
+        seconds = interleave(ways, repetitions, warm_ups)
+        counted = [a + b for a, b in zip(seconds["ours"], seconds["items"], strict=True)]
+        with_items = median(ratios(seconds["theirs"], counted))
+        details = {
             "texts": self.size,
             "ours": spread(seconds["ours"]),
             "theirs": spread(seconds["theirs"]),
             "item logits, which come with the forward pass": f"{spread(seconds['items'])}; with "
             f"them theirs takes {with_items:.2f} times ours",
         }
+        return Measured({name: ratios(seconds["theirs"], seconds["ours"])}, details)
 
 
 def random_texts(number: int, texts: int, tokens: int, words: int) -> TextBatch:
@@ -85,10 +110,9 @@ def random_texts(number: int, texts: int, tokens: int, words: int) -> TextBatch:
 def spread_out(model: FlatClassifier, batches: Sequence[TextBatch]) -> FlatClassifier:
     """The model with attention and predictions about as spread as after training.
 
-    Untrained attention is all but uniform and no decision is ever in doubt, which could make tests
-    easier than they are, and differences too small to see. The last layers are therefore scaled, and
-    the bias is moved: the largest weight of a text is about 0.2 and about half of the texts of the
-    batches are of either class.
+    Untrained attention is almost uniform and every decision is clear, which could make tests too
+    easy and differences too small to see. The last layers are therefore scaled, and the bias is
+    moved: the largest weight of a text is about 0.2, and each class has about half of the texts.
     """
     model.attention.get_parameter("value.weight").mul_(_PEAKED)
     model.decoder.weight.mul_(_SPREAD)
@@ -96,15 +120,20 @@ def spread_out(model: FlatClassifier, batches: Sequence[TextBatch]) -> FlatClass
     return model
 
 
-def from_states(model: FlatClassifier, output: AttentionOutput) -> AttentionOutput:
-    """The output with its item logits computed once more from its hidden states."""
+def recompute_item_logits(model: FlatClassifier, output: AttentionOutput) -> AttentionOutput:
+    """The output with its item logits recomputed from its hidden states."""
     return replace(output, item_logits=pad(model.decoder(output.states), (1, 0)).unsqueeze(1))
 
 
+def read_config(name: str) -> dict[str, Any]:
+    """What a file of configs/ holds."""
+    found: dict[str, Any] = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
+    return found
+
+
 def arguments(name: str) -> dict[str, Any]:
-    """The arguments in a file of configs."""
-    text = (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)["init_args"]
+    """The arguments in a file of configs/."""
+    found: dict[str, Any] = read_config(name)["init_args"]
     return found
 
 
@@ -113,24 +142,20 @@ def corpus_of(name: str, **changes: object) -> TextDataModule:
     return TextDataModule(**arguments(f"data/{name}") | changes)
 
 
-def attached(name: str) -> list[InterpretabilityTest]:
-    """The tests that a file of configs/tests/ attaches, as it sets them, without linear programs.
+def configured_tests(name: str) -> list[InterpretabilityTest]:
+    """The tests that a file of configs/tests/ configures, without linear programs.
 
-    What these cost with more than two classes is measured by itself, in the group several_classes.
+    Their cost with more than two classes is measured in its own group, several_classes.
     """
-    text = (CONFIGS / "tests" / f"{name}.yaml").read_text(encoding="utf-8")
-    tests = []
-    for entry in yaml.safe_load(text)["trainer"]["callbacks+"]:
-        module, _, kind = entry["class_path"].rpartition(".")
-        options = entry.get("init_args", {})
-        if kind == "AdversarialAttention":
-            options |= {"program_instances": 0}
-        tests.append(getattr(import_module(module), kind)(**options))
-    return tests
+    entries = read_config(f"tests/{name}")["trainer"]["callbacks+"]
+    for entry in entries:
+        if entry["class_path"].endswith(".AdversarialAttention"):
+            entry.setdefault("init_args", {})["program_instances"] = 0
+    return [instantiate_class((), entry) for entry in entries]
 
 
-def of_like_length(dataset: TokenDataset, texts: int) -> TextBatch:
-    """A batch as evaluation loads it, sorted by length: the one of median length."""
+def median_length_batch(dataset: TokenDataset, texts: int) -> TextBatch:
+    """The batch of median length among those that evaluation loads, sorted by length."""
     batches = list(OnceSampler(dataset.lengths, texts))
     batches.sort(key=lambda rows: int(dataset.lengths[rows].max()))
     return dataset[batches[len(batches) // 2]]

@@ -6,11 +6,10 @@ what `attnlight predict` wrote, and writes `RUN/worst_case.parquet`, which docs/
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable, Sequence
+import sys
 from pathlib import Path
-from typing import TypeVar
+from time import process_time
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +21,7 @@ from attnlight.files import replacing
 from attnlight.functional import read, worst_case_attention
 from attnlight.functional.adversary.worst_case import best_of
 from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
-from tests.benchmarks.measuring import Measurement, spread
+from tests.benchmarks.measuring import Measured, spread
 from tests.benchmarks.tilting import tilted_attentions
 
 EPSILON = 0.01
@@ -31,23 +30,22 @@ CLASSES, ITEMS = (3, 4, 6, 9, 12, 16, 20), 60
 MOST = (12, 200, 20)
 # Classes from which attentions with the same logits were not looked for.
 _MANY = 10
+# Texts of a run that are compared on, chosen by a hash with this seed.
+_TEXTS, _SEED = 500, 0
 
-Instance = tuple[Tensor, Tensor, Tensor]
-T = TypeVar("T")
 
-
-def readouts(rows: int, items: int, classes: int, seed: int = 0) -> Instance:
-    """Random affine readouts: attention (R, N), item logits (R, N, C) and the mask."""
-    random = torch.Generator().manual_seed(seed)
+def readouts(rows: int, items: int, classes: int) -> tuple[Tensor, Tensor]:
+    """Random affine readouts: attention (R, N) and item logits (R, N, C)."""
+    random = torch.Generator().manual_seed(0)
     scores = torch.randn(rows, items, dtype=torch.float64, generator=random)
     logits = 2 * torch.randn(rows, items, classes, dtype=torch.float64, generator=random)
-    return scores.softmax(-1), logits, torch.ones(rows, items, dtype=torch.bool)
+    return scores.softmax(-1), logits
 
 
 def before(weights: Tensor, items: Tensor, mask: Tensor) -> Tensor:
     """JS (R,) of the best candidate without programs, with attentions of the same logits."""
     js = worst_case_attention(weights, items, mask, EPSILON, programs=False)[1]
-    if items.shape[-1] >= _MANY or not len(js):
+    if items.shape[-1] >= _MANY:
         return js
     own, reach = flatten_heads(weights, mask)
     logits = flatten_item_logits(own, items, reach)
@@ -55,97 +53,64 @@ def before(weights: Tensor, items: Tensor, mask: Tensor) -> Tensor:
     return torch.maximum(js, best_of(lambda a: read(a, logits), own, EPSILON, tried)[1])
 
 
-def now(weights: Tensor, items: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """JS (R,) with programs, and its bound (R,)."""
-    _, js, upper = worst_case_attention(weights, items, mask, EPSILON)
-    return js, upper
+def compare(weights: Tensor, items: Tensor) -> dict[str, Any]:
+    """JS (R,) without and with programs, its bound, and milliseconds of processor time of each.
 
-
-def several_classes(
-    classes: Sequence[int] = CLASSES,
-    rows: int = 24,
-    most: tuple[int, int, int] = MOST,
-    repetitions: int = 3,
-) -> dict[str, Measurement]:
-    """Milliseconds of processor time a row of `worst_case_attention`, bound included, for `most`.
+    On one thread other jobs on the machine hardly change this time.
 
     Raises:
         RuntimeError: An answer is below that without programs, or above its bound.
     """
+    mask = torch.ones_like(weights, dtype=torch.bool)
+    start = process_time()
+    old = before(weights, items, mask)
+    middle = process_time()
+    _, js, upper = worst_case_attention(weights, items, mask, EPSILON)
+    times = {"before_ms": 1000 * (middle - start), "now_ms": 1000 * (process_time() - middle)}
+    if (js < old - 1e-12).any() or (js > upper).any():
+        raise RuntimeError("an answer is below that without programs, or above its bound")
+    return {"before": old, "now": js, "upper": upper} | times
+
+
+def several_classes(
+    rows: int = 24, most: tuple[int, int, int] = MOST, repetitions: int = 3
+) -> Measured:
+    """Milliseconds of processor time a row of `worst_case_attention`, bound included, for `most`."""
     details = {}
-    for count in classes:
-        before(*readouts(1, 4, count)), now(*readouts(1, 4, count))
-        instances = readouts(rows, ITEMS, count)
-        old, old_seconds = _timed(before, instances)
-        (js, upper), seconds = _timed(now, instances)
-        if (js < old - 1e-12).any() or (js > upper).any():
-            raise RuntimeError("an answer is below that without programs, or above its bound")
-        improved = (js > old + 1e-6).double().mean()
+    for count in CLASSES:
+        compare(*readouts(1, 4, count))
+        found = compare(*readouts(rows, ITEMS, count))
         details[f"{count} classes, {ITEMS} items"] = (
-            f"mean JS {old.mean():.3f} before, {js.mean():.3f} now, bound {upper.mean():.3f}; "
-            f"{improved:.0%} of {rows} rows improved, by {(js - old).mean():.3f} on average; "
-            f"{1000 * old_seconds / rows:.1f} and {1000 * seconds / rows:.1f} ms a row"
+            f"mean JS {found['before'].mean():.3f} before, {found['now'].mean():.3f} now, bound "
+            f"{found['upper'].mean():.3f}; {found['before_ms'] / rows:.1f} and "
+            f"{found['now_ms'] / rows:.1f} ms a row"
         )
-    largest, taken = readouts(*most), {"before": [], "now": []}
-    for _ in range(repetitions):
-        for name, way in (("before", before), ("now", now)):
-            taken[name].append(_timed(way, largest)[1] / most[0])
+    taken = [compare(*readouts(*most)) for _ in range(repetitions)]
+    seconds = {
+        way: [each[f"{way}_ms"] / 1000 / most[0] for each in taken] for way in ("before", "now")
+    }
     details[f"{most[2]} classes, {most[1]} items, processor time a row"] = (
-        f"{spread(taken['now'])}, without programs {spread(taken['before'])}"
+        f"{spread(seconds['now'])}, without programs {spread(seconds['before'])}"
     )
-    return {"several_classes": Measurement([1000 * each for each in taken["now"]], details)}
+    return Measured({"several_classes": [1000 * each for each in seconds["now"]]}, details)
 
 
-def _timed(way: Callable[..., T], instances: Instance) -> tuple[T, float]:
-    """What it finds, and its seconds of processor time: on one thread other jobs hardly change it."""
-    start = time.process_time()
-    found = way(*instances)
-    return found, time.process_time() - start
-
-
-def compare_run(run: Path, texts: int, seed: int = 0) -> None:
-    """Write `run/worst_case.parquet`: JS before and now, bound and milliseconds, one row a text.
-
-    Args:
-        run: A run folder with `predictions.parquet`.
-        texts: How many texts to compare on, chosen by a seeded hash.
-        seed: Seed of the choice.
-    """
+def compare_run(run: Path) -> None:
+    """Write `run/worst_case.parquet` from `run/predictions.parquet`, one row a text."""
     file = pq.ParquetFile(run / "predictions.parquet")
     index = file.read(columns=["index"])["index"].to_numpy()
-    chosen, compared = set(choose(index, texts, seed).tolist()), []
+    chosen, compared = set(choose(index, _TEXTS, _SEED).tolist()), []
     for batch in file.iter_batches(64, columns=["index", "attention", "item_logits"]):
         for row in (row for row in batch.to_pylist() if row["index"] in chosen):
             weights, items = (torch.tensor([row[name]]) for name in ("attention", "item_logits"))
-            instance = weights.double(), items.double(), torch.ones(1, weights.shape[-1]).bool()
-            old, old_seconds = _timed(before, instance)
-            (js, upper), seconds = _timed(now, instance)
-            compared.append(
-                {
-                    "index": float(row["index"]),
-                    "items": float(weights.shape[-1]),
-                    "before": float(old.mean()),
-                    "now": float(js.mean()),
-                    "upper": float(upper.mean()),
-                    "before_ms": 1000 * old_seconds,
-                    "now_ms": 1000 * seconds,
-                }
-            )
+            found = compare(weights.double(), items.double())
+            numbers = {name: float(value) for name, value in found.items()}
+            compared.append({"index": row["index"], "items": weights.shape[-1]} | numbers)
     with replacing(run / "worst_case.parquet") as temporary:
         pq.write_table(pa.Table.from_pylist(compared), temporary)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Compare on the texts of trained models."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    parser.add_argument("--texts", type=int, default=500, help="of each, chosen by a seeded hash")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    for run in options.runs:
-        compare_run(run, options.texts)
-        print(run / "worst_case.parquet", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    for folder in sys.argv[1:]:
+        compare_run(Path(folder))

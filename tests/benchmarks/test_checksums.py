@@ -9,6 +9,7 @@ import torch
 
 from attnlight.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO, read_checkpoint
 from attnlight.data.prepared import checksum, find_damage, prepare_once
+from tests.benchmarks.measuring import clock
 
 BYTES = 75_000_000
 BOUND = 0.3
@@ -16,12 +17,7 @@ BOUND = 0.3
 
 def seconds(call: Callable[[], object]) -> float:
     """The least time of three calls on one core, which other processes do not lengthen."""
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        call()
-        times.append(time.process_time() - start)
-    return min(times)
+    return min(clock(call, timer=time.process_time) for _ in range(3))
 
 
 def test_a_prepared_file(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
-"""The benchmarks of classifiers run at small sizes, where ours and theirs must agree."""
+"""The benchmarks of classifiers at small sizes, where ours and theirs must agree."""
 
-from collections import Counter
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,8 +12,15 @@ from attnlight.functional import leave_one_out, ranking, search_adversary
 from attnlight.functional.adversary.gradient_search import _normal
 from attnlight.models import FlatClassifier
 from tests.benchmarks import classifiers, rivals
-from tests.benchmarks.scene import Scene, attached, from_states, of_like_length, random_texts
-from tests.benchmarks.suite import GROUPS
+from tests.benchmarks.measuring import Measured
+from tests.benchmarks.scene import (
+    Scene,
+    configured_tests,
+    median_length_batch,
+    random_texts,
+    recompute_item_logits,
+    spread_out,
+)
 
 WORDS, TEXTS, TOKENS = 30, 12, 9
 
@@ -34,15 +40,10 @@ def padded(boundary: bool = False) -> TextBatch:
 
 @pytest.fixture(scope="module")
 def model() -> FlatClassifier:
-    """In double precision, with peaked attention and decisions that hang on single words."""
+    """In double precision, with decisions that depend on single words."""
     torch.manual_seed(0)
-    model = FlatClassifier(WORDS, 2, embedding_size=6, hidden_size=4).double().eval()
-    with torch.no_grad():
-        model.embedding.weight *= 10
-        model.attention.get_parameter("value.weight").mul_(20)
-        model.decoder.weight.mul_(40)
-        model.decoder.bias.sub_(model(padded()).logits[:, 1].median())
-    return model.requires_grad_(False)
+    model = FlatClassifier(WORDS, 2, embedding_size=12, hidden_size=8).double().eval()
+    return spread_out(model, [padded()]).requires_grad_(False)
 
 
 @pytest.fixture(scope="module")
@@ -51,68 +52,36 @@ def output(model: FlatClassifier) -> AttentionOutput:
     return output
 
 
-@pytest.mark.parametrize("leaving", [False, True])
-def test_decisions_change_after_as_many_erasures(
-    model: FlatClassifier, output: AttentionOutput, leaving: bool
+def test_decisions_change_after_the_same_number_of_erasures(
+    model: FlatClassifier, output: AttentionOutput
 ) -> None:
     order = ranking(output.weights.squeeze(1), output.mask)
     ours = classifiers.flipped_after(output, order)
-    theirs = rivals.erased_until_flip(model, output, order, leaving=leaving)
+    theirs = rivals.erased_until_flip(model, output, order)
     assert theirs.tolist() == ours.tolist()
     assert len(set(ours.tolist())) > 3
     assert -1 in ours.tolist()
 
 
-def test_random_orders_are_uniform_and_leave_padding_behind() -> None:
-    torch.manual_seed(0)
-    mask = torch.tensor([[True, True, True, False], [True, True, False, False]])
-    orders = torch.stack(list(rivals.random_orders(mask, 6000)))
-    counts = Counter(map(tuple, orders[:, 0].tolist()))
-    assert len(counts) == 6
-    assert all(order[3] == 3 and 880 < count < 1120 for order, count in counts.items())
-    assert (orders[:, 1].sort(-1).values == torch.arange(4)).all()
-    assert orders[:, 1, :2].max() == 1
-
-
-class TestSearch:
-    def test_never_ends_above_the_exact_answer(
-        self, model: FlatClassifier, output: AttentionOutput
-    ) -> None:
-        torch.manual_seed(0)
-        found = rivals.searched_attention(model, output, classifiers.EPSILON, starts=4)
-        assert (found.masked_select(~output.mask.unsqueeze(1)) == 0).all()
-        torch.testing.assert_close(found.sum(-1), torch.ones(TEXTS, 4).double())
-        exact = classifiers.worst_js(output)
-        searched = classifiers.feasible_js(output, found)
-        assert (searched <= exact + 1e-12).all()
-        assert searched.sum() > 0.5 * exact.sum()
-
-    def test_ends_where_ours_does_from_the_same_starts(
-        self, model: FlatClassifier, output: AttentionOutput, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        items = output.item_logits
-        assert items is not None
-        _, ours = search_adversary(output.weights, items, output.mask, 0.01, output.rows, steps=100)
-        starts = _normal(0, output.rows, 1, 5, output.mask)
-        monkeypatch.setattr(torch, "randn", lambda *size, dtype: starts)
-        theirs = rivals.searched_attention(model, output, 0.01, steps=100)
-        searched = classifiers.feasible_js(output, theirs)
-        torch.testing.assert_close(searched, ours.squeeze(1), rtol=0, atol=1e-6)
-        assert searched.max() > 0.1
-
-    def test_what_moves_the_prediction_does_not_count(self, output: AttentionOutput) -> None:
-        own, items = output.weights, output.item_logits
-        assert items is not None
-        top = torch.zeros_like(own).scatter(-1, own.argmax(-1, keepdim=True), 1.0)
-        moved = (torch.cat([own, top], 1) @ items.squeeze(1)).softmax(-1)
-        kept = (moved[:, 0] - moved[:, 1]).abs().amax(-1) <= classifiers.EPSILON
-        js = classifiers.feasible_js(output, torch.cat([own, top], dim=1))
-        assert ((js > 0) == kept).all()
-        assert 0 < kept.sum() < len(kept)
+def test_a_search_ends_where_ours_does_from_the_same_starts(
+    model: FlatClassifier, output: AttentionOutput, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = output.item_logits
+    assert items is not None
+    _, ours = search_adversary(output.weights, items, output.mask, 0.01, output.rows, steps=100)
+    starts = _normal(0, output.rows, 1, 5, output.mask)
+    monkeypatch.setattr(torch, "randn", lambda *size, dtype: starts)
+    moved = rivals.moved_by(model, output)
+    theirs = rivals.searched_attention(output.weights, output.mask, moved, 0.01, steps=100)
+    assert (theirs.masked_select(~output.mask.unsqueeze(1)) == 0).all()
+    searched = classifiers.feasible_js(output, theirs)
+    torch.testing.assert_close(searched, ours.squeeze(1), rtol=0, atol=1e-6)
+    assert searched.max() > 0.1
+    assert (searched <= classifiers.worst_js(output) + 1e-12).all()
 
 
 @pytest.mark.parametrize("boundary", [False, True])
-def test_deletions_move_predictions_as_far(model: FlatClassifier, boundary: bool) -> None:
+def test_deletions_move_predictions_equally_far(model: FlatClassifier, boundary: bool) -> None:
     batch = padded(boundary)
     output = model(batch)
     ours: Tensor = leave_one_out(model, batch, output)
@@ -122,63 +91,38 @@ def test_deletions_move_predictions_as_far(model: FlatClassifier, boundary: bool
     assert ours.max() > 0.1
 
 
-def test_the_scene_is_as_after_training(model: FlatClassifier, output: AttentionOutput) -> None:
-    (drawn,) = Scene.drawn(1, texts=16, tokens=60).outputs()
+def test_the_scene_resembles_a_trained_model(
+    model: FlatClassifier, output: AttentionOutput
+) -> None:
+    (drawn,) = Scene.drawn(1, texts=16, tokens=60).outputs
     assert 0.1 < drawn.weights.amax(-1).mean() < 0.6
     assert 6 <= (drawn.logits[:, 1] > 0).sum() <= 10
-    again = from_states(model, output)
-    torch.testing.assert_close(again.item_logits, output.item_logits)
-
-
-SIZES = {"repetitions": 2, "batches": 1, "texts": 3, "tokens": 6}
+    recomputed = recompute_item_logits(model, output)
+    torch.testing.assert_close(recomputed.item_logits, output.item_logits)
 
 
 @pytest.mark.parametrize(
-    ("group", "sizes", "detail"),
+    ("name", "group", "error"),
     [
-        ("cheap_tests", {"warm_ups": 0}, "`DecisionFlip` over them"),
-        ("shuffling", {}, "theirs, reading out by one matrix product instead"),
-        ("erasing", {}, "texts on which both agree"),
-        ("adversary", {"steps": 20}, "searches that end above the exact answer"),
+        ("feasible_js", classifiers.adversary, "above the exact answer in 4 of 4"),
+        ("flipped_after", classifiers.erasing, "only 0 of 2"),
     ],
 )
-def test_a_benchmark_runs(group: str, sizes: dict[str, Any], detail: str) -> None:
-    (found,) = GROUPS[group].function(**SIZES, **sizes).values()
-    assert len(found.values) == 2
-    assert found.details["texts"] == "1 batches of 3 texts of 6 tokens"
-    assert detail in found.details
-
-
-def test_a_search_above_the_exact_answer_is_no_measurement(
-    monkeypatch: pytest.MonkeyPatch,
+def test_implementations_that_disagree_are_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, group: Callable[..., Measured], error: str
 ) -> None:
-    monkeypatch.setattr(classifiers, "feasible_js", lambda output, _: torch.ones(len(output.rows)))
-    with pytest.raises(RuntimeError, match="above the exact answer in 6 of 6"):
-        classifiers.adversary(**SIZES, steps=2)
+    monkeypatch.setattr(classifiers, name, lambda *_: torch.tensor([9, 9]))
+    with pytest.raises(RuntimeError, match=error):
+        group(2, batches=1, texts=2, tokens=5)
 
 
-def test_ways_that_disagree_are_no_measurement() -> None:
-    one = torch.tensor([0.5, 0.25])
-    assert classifiers.require_close(one, one + 2**-20) == 2**-20
-    for other in (one + 0.001, one / 0):
-        with pytest.raises(RuntimeError, match="two ways to compute the same"):
-            classifiers.require_close(one, other)
-
-
-def test_benchmarks_on_a_corpus() -> None:
+def test_the_batch_of_median_length_is_one_that_evaluation_loads() -> None:
     corpus = PlantedEvidence(train_size=70, validation_size=8, test_size=19, eval_batch_size=3)
     corpus.prepare()
-    found = classifiers.leave_one_out(2, corpus, texts=3, tokens=5)
-    assert [len(measurement.values) for measurement in found.values()] == [2, 2]
-    names = ["3 texts drawn at random", "3 texts sorted by length", "3 texts of equal length"]
-    assert list(found["leave_one_out_imdb"].details) == names
-    batch = of_like_length(corpus.dataset("test"), 3)
+    batch = median_length_batch(corpus.dataset("test"), 3)
     assert batch.index.tolist() in [each.index.tolist() for each in corpus.test_dataloader()]
-    (added,) = classifiers.permutation(2, corpus).values()
-    assert len(added.values) == 2
-    assert added.details["texts"] == "19"
 
 
 def test_the_cheap_tests_are_those_of_the_configuration() -> None:
     names = "Predictions AttentionPermutation AdversarialAttention SingleErasure DecisionFlip"
-    assert [type(test).__name__ for test in attached("cheap")] == names.split()
+    assert [type(test).__name__ for test in configured_tests("cheap")] == names.split()

@@ -1,7 +1,6 @@
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
@@ -9,30 +8,13 @@ import torch
 from attnlight.compatibility import arguments
 from attnlight.datamodules import CorpusDataModule, PlantedEvidence
 from attnlight.tasks import AttentionClassifier, AttentionTask, ChunkTagger
-from tests.bases import trainer
-from tests.benchmarks.training import PlainLoop, tagging_epoch, variants
+from tests.bases import SMALL, trainer
+from tests.benchmarks.training import PlainLoop
 from tests.tasks import tagged
+from tests.trainings import NO_DROPOUT, SUM
 
-CLASSIFIER: dict[str, Any] = {
-    "embedding_size": 6,
-    "hidden_size": 4,
-    "amsgrad": True,
-    "weight_decay": {"embedding": 1e-5, "encoder": 1e-5, "decoder": 1e-5},
-    "loss_reduction": "sum",
-}
-TAGGER: dict[str, Any] = {
-    "embedding_size": 8,
-    "feature_size": 4,
-    "hidden_size": 16,
-    "heads": 2,
-    "filter_size": 8,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "relu_dropout": 0.0,
-    "learning_rate": 0.2,
-    "betas": (0.9, 0.98),
-    "warmup_steps": 7,
-}
+CLASSIFIER: dict[str, Any] = SMALL | SUM | {"amsgrad": True, "weight_decay": 1e-5}
+TAGGER: dict[str, Any] = tagged.SMALL | NO_DROPOUT | {"learning_rate": 0.2, "warmup_steps": 7}
 
 
 @pytest.fixture(scope="module")
@@ -42,20 +24,19 @@ def planted() -> PlantedEvidence:
     return corpus
 
 
-@pytest.mark.parametrize("task", [AttentionClassifier, ChunkTagger])
+@pytest.mark.parametrize(
+    ("task", "options"), [(AttentionClassifier, CLASSIFIER), (ChunkTagger, TAGGER)]
+)
 def test_the_plain_loop_learns_what_ours_does(
-    task: type[AttentionTask], planted: PlantedEvidence, tmp_path: Path
+    task: type[AttentionTask], options: dict[str, Any], planted: PlantedEvidence, tmp_path: Path
 ) -> None:
     corpus: CorpusDataModule = planted
-    options = CLASSIFIER
     if task is ChunkTagger:
         written = tagged.written(tmp_path / "corpus")
-        corpus, options = tagged.corpus(written, cache_dir=str(tmp_path / "cache")), TAGGER
+        corpus = tagged.corpus(written, cache_dir=str(tmp_path / "cache"))
     torch.manual_seed(0)
     ours = task(corpus.spec, **arguments(options))
-    stand_in = pl.Trainer(logger=False, enable_checkpointing=False, accelerator="cpu")
-    stand_in.datamodule = corpus  # type: ignore[attr-defined]
-    plain = PlainLoop(stand_in, ours, fused=True)
+    plain = PlainLoop(corpus, ours, fused=True)
     plain.model.load_state_dict(ours.model.state_dict())
     before = {name: weights.clone() for name, weights in ours.model.state_dict().items()}
     trainer(tmp_path, max_epochs=2, limit_val_batches=0).fit(ours, corpus)
@@ -68,10 +49,8 @@ def test_the_plain_loop_learns_what_ours_does(
 
 
 def test_default_adam_reads_every_text_once_whatever_its_length(planted: PlantedEvidence) -> None:
-    stand_in = pl.Trainer(logger=False, enable_checkpointing=False, accelerator="cpu")
-    stand_in.datamodule = planted  # type: ignore[attr-defined]
     task = AttentionClassifier(planted.spec, **arguments(CLASSIFIER))
-    plain = PlainLoop(stand_in, task, fused=False)
+    plain = PlainLoop(planted, task, fused=False)
     torch.manual_seed(0)
     first, second = ([batch.index for batch in plain.loader] for _ in range(2))
     assert [len(index) for index in first] == [16, 16, 16, 16, 6]
@@ -80,18 +59,3 @@ def test_default_adam_reads_every_text_once_whatever_its_length(planted: Planted
     lengths = planted.dataset("train").lengths
     assert min(np.ptp(lengths[index.numpy()]) for index in first[:-1]) > 10  # sorted: about 5
     plain.epoch()
-
-
-def test_epochs_are_taken_in_turn(tmp_path: Path) -> None:
-    data = tagged.corpus(tagged.written(tmp_path / "corpus"))
-    found = tagging_epoch(2, *tagged.arguments(data), f"--data.cache_dir={tmp_path}/cache")
-    assert len(found.values) == 2
-    assert set(found.details) == {"attnlight fit, an epoch", "plain loop, an epoch"}
-
-
-def test_variants(planted: PlantedEvidence) -> None:
-    found = variants(2, planted)
-    assert {name: len(taken.values) for name, taken in found.items()} == {
-        "adversarial_epoch": 2,
-        "guided_epoch": 2,
-    }

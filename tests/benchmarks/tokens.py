@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import isnan
 from pathlib import Path
@@ -14,20 +13,16 @@ import lightning.pytorch as pl
 import torch
 from torch import Tensor
 
-from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks import (
-    AdversarialAttention,
-    ImportanceCorrelation,
-    InterpretabilityTest,
-)
+from attnlight.batch import TextBatch
+from attnlight.callbacks import AdversarialAttention, ImportanceCorrelation, InterpretabilityTest
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.models import SelfAttentionTagger
 from attnlight.tasks import ChunkTagger
 from tests.bases import trainer
-from tests.benchmarks.measuring import Measurement, clock, interleave, spread
-from tests.benchmarks.scene import arguments, attached, of_like_length
+from tests.benchmarks.measuring import Measured, clock, interleave, ratios, spread
+from tests.benchmarks.scene import arguments, configured_tests, median_length_batch
 from tests.benchmarks.training import tagging_epoch
-from tests.callbacks.token_loops import Found, Loop, Sentence, loops, paired, searched
+from tests.callbacks.token_loops import Found, loop_of, measured, paired, searched, tokens_of
 
 # Readouts of the tagger: that of the study, which is not affine in attention, and an affine one.
 READOUTS = ("study", "residual")
@@ -38,47 +33,6 @@ SENTENCES, SEARCHED = 2, 2
 # How near numbers must come to be the same, and what share of them must.
 _CLOSE, _AGREE = 1e-4, 0.97
 
-Token = tuple[Sentence, int]
-
-
-@dataclass(frozen=True)
-class TokenScene:
-    """A tagger and sentences of like length.
-
-    Args:
-        model: The tagger, in evaluation mode.
-        batch: B sentences.
-        output: The model's output.
-    """
-
-    model: SelfAttentionTagger
-    batch: TextBatch
-    output: AttentionOutput
-
-    @classmethod
-    def of(cls, model: SelfAttentionTagger, batch: TextBatch) -> TokenScene:
-        """The scene of a batch, read by the model as in an evaluation."""
-        return cls(model, batch, model(batch))
-
-    def alone(self, row: int) -> TokenScene:
-        """One of the sentences by itself, without padding."""
-        items = int(self.batch.mask[row].sum())
-        part = self.batch.apply(
-            lambda v: v[row : row + 1] if v.ndim == 1 else v[row : row + 1, :items]
-        )
-        return TokenScene.of(self.model, part)
-
-    def tokens(self, sentences: int) -> list[Token]:
-        """The tokens of the first sentences."""
-        parts = [self.alone(row) for row in range(sentences)]
-        own = [Sentence(part.model, part.batch) for part in parts]
-        return [(sentence, token) for sentence in own for token in range(len(sentence))]
-
-    def measure(self, test: InterpretabilityTest) -> Mapping[str, Tensor]:
-        """What a test measures of the batch."""
-        with torch.set_grad_enabled(test.needs_gradients):
-            return test.measure(self.batch, self.output, self.model)
-
 
 def tagging(
     corpus: ChunkingDataModule | None = None,
@@ -86,8 +40,8 @@ def tagging(
     sentences: int = 100,
     repetitions: int = 3,
     steps: int = 500,
-    epoch: Callable[[], Measurement] = tagging_epoch,
-) -> dict[str, Measurement]:
+    epoch: Callable[[], Measured] = tagging_epoch,
+) -> Measured:
     """An epoch of training, and the tests' speedups over loops on sentences of median length.
 
     Args:
@@ -98,46 +52,38 @@ def tagging(
         steps: Steps of the search.
         epoch: What measures the epoch.
     """
-    found = {"tagging_epoch": epoch()}
-    for readout, data, task, about in fitted(corpus, epochs):
-        with torch.no_grad():
-            scene = TokenScene.of(task.model, of_like_length(data.dataset("test"), sentences))  # type: ignore[arg-type]
-        for test in configured():
+    first = epoch()
+    values, details = dict(first.values), dict(first.details)
+    for readout, data, task, _ in fitted(corpus, epochs):
+        batch = median_length_batch(data.dataset("test"), sentences)
+        # What stands against loops: the cheap tests as they are configured, but `Predictions`.
+        for test in (*configured_tests("cheap")[1:], ImportanceCorrelation()):
             name = type(test).__name__
-            speed = speedup(scene, test, f"{readout} `{name}`", repetitions, steps)
-            found[f"tokens_{name}_{readout}"] = Measurement(speed.values, about | speed.details)
-    return found
+            found, text = speedup(task.model, batch, test, repetitions, steps)
+            values[f"tokens_{name}_{readout}"] = found
+            details[f"{readout} `{name}`, time a token"] = text
+    return Measured(values, details)
 
 
-def cheap_tests(
-    corpus: ChunkingDataModule | None = None, epochs: int = EPOCHS
-) -> dict[str, Measurement]:
+def cheap_tests(corpus: ChunkingDataModule | None = None, epochs: int = EPOCHS) -> Measured:
     """Minutes that `Trainer.test` takes with all the tests of configs/tests/cheap.yaml.
 
     Their records, intervals and figures are in it, and the forward pass.
     """
-    found = {}
-    for readout, data, task, about in fitted(corpus, epochs):
-        tests = attached("cheap")
-        seconds = {type(test).__name__: watched(test) for test in tests}
+    values, details = {}, {}
+    for readout, data, task, f1 in fitted(corpus, epochs):
         with tempfile.TemporaryDirectory(prefix="attnlight-tagging-") as folder:
-            plain, whole = (
-                clock(lambda: trainer(Path(folder), *some).test(task, data, verbose=False))  # noqa: B023
-                for some in ([], tests)
-            )
-        parts = ", ".join(f"`{name}` {sum(taken):.1f} s" for name, taken in seconds.items())
-        rest = whole - plain - sum(map(sum, seconds.values()))
-        title = f"{readout}, all cheap tests on {len(data.dataset('test')):,} sentences"
-        text = f"{whole:.1f} s: the same without tests {plain:.1f} s, {parts}, records, intervals "
-        details = {**about, title: f"{text}and figures {rest:.1f} s"}
-        found[f"tagging_cheap_{readout}"] = Measurement([whole / 60], details)
-    return found
+            tester = trainer(Path(folder), *configured_tests("cheap"))
+            seconds = clock(partial(tester.test, task, data, verbose=False))
+        values[f"tagging_cheap_{readout}"] = [seconds / 60]
+        details[f"{readout}, epochs of training"] = f"{epochs}; F1 {f1:.3f} on validation"
+    return Measured(values, details)
 
 
 def fitted(
     corpus: ChunkingDataModule | None, epochs: int
-) -> Iterator[tuple[str, ChunkingDataModule, ChunkTagger, dict[str, str]]]:
-    """For each readout corpus and trained tagger, and how good it is in words."""
+) -> Iterator[tuple[str, ChunkingDataModule, ChunkTagger, float]]:
+    """For each readout corpus and trained tagger, and its F1 on validation."""
     data = corpus or ChunkingDataModule(**arguments("data/conll2000"))
     data.prepare()
     for readout in READOUTS:
@@ -146,80 +92,51 @@ def fitted(
         with tempfile.TemporaryDirectory(prefix="attnlight-tagging-") as folder:
             fitting = trainer(Path(folder), max_epochs=epochs)
             fitting.fit(task, data)
-            f1 = float(fitting.callback_metrics["val/f1"])
-        about = {f"{readout}, epochs of training": f"{epochs}; F1 {f1:.3f} on validation"}
-        yield readout, data, task.eval(), about
-
-
-def watched(test: InterpretabilityTest) -> list[float]:
-    """Seconds of each call of a test's `measure`, from now on."""
-    seconds: list[float] = []
-    measure = test.measure
-
-    def timed(*batch: Any) -> Mapping[str, Tensor]:
-        columns: list[Mapping[str, Tensor]] = []
-        seconds.append(clock(lambda: columns.append(measure(*batch))))
-        return columns[0]
-
-    test.measure = timed  # type: ignore[method-assign]
-    return seconds
-
-
-def configured() -> list[InterpretabilityTest]:
-    """The tests that stand against loops, the cheap ones as configs/tests/cheap.yaml sets them."""
-    cheap = [test for test in attached("cheap") if type(test).__name__ != "Predictions"]
-    return [*cheap, ImportanceCorrelation()]
+        yield readout, data, task.eval(), float(fitting.callback_metrics["val/f1"])
 
 
 @torch.no_grad()
 def speedup(
-    scene: TokenScene,
+    model: SelfAttentionTagger,
+    batch: TextBatch,
     test: InterpretabilityTest,
-    name: str,
-    repetitions: int = 3,
-    steps: int = 500,
-) -> Measurement:
+    repetitions: int,
+    steps: int,
+) -> tuple[list[float], str]:
     """How many times as fast a test is, per token, as a loop over the tokens of some sentences.
 
     Args:
-        scene: What the test measures as a whole.
+        model: The tagger, in evaluation mode.
+        batch: What the test measures as a whole.
         test: The test.
-        name: What the details are of.
         repetitions: Runs of each, in turn.
         steps: Steps of the search.
+
+    Returns:
+        The ratios, and the times of a token in words.
 
     Raises:
         RuntimeError: The two disagree.
     """
-    tokens, columns = scene.tokens(SENTENCES), scene.measure(test)
-    parts = [scene.alone(row) for row in range(SENTENCES)]
-    ways: dict[str, Callable[[], Any]]
+    output, tokens = model(batch), tokens_of(model, batch, SENTENCES)
+    ours = partial(measured, test, batch, output, model)
     if isinstance(test, AdversarialAttention):
         tokens = tokens[:SEARCHED]
-        ways = {
-            "theirs": lambda: [searched(*t, test.epsilon, steps=steps) for t in tokens],
-        }
-        agreement = compare_searches(columns, ways["theirs"]())
+        loop: Callable[..., Any] = partial(searched, epsilon=test.epsilon, steps=steps)
     else:
-        ways = {n: partial(_each, loop, tokens) for n, loop in loops(test).items()}
-        agreement = compare_numbers(columns, ways["theirs"]())
-    counts = dict.fromkeys(ways, len(tokens))
-    ways["a sentence at a time"] = lambda: [part.measure(test) for part in parts]
-    ways["ours"] = lambda: scene.measure(test)
-    counts["a sentence at a time"] = sum(len(part.output.rows) for part in parts)
-    counts["ours"] = len(scene.output.rows)
+        loop = loop_of(test)
+
+    def theirs() -> list[Any]:
+        return [loop(*token) for token in tokens]
+
+    compare = compare_searches if isinstance(test, AdversarialAttention) else compare_numbers
+    agreement = compare(ours(), theirs())
+    ways = {"theirs": partial(clock, theirs), "ours": partial(clock, ours)}
     seconds = interleave(ways, repetitions, warm_ups=0)
-    each = {way: [taken / counts[way] for taken in seconds[way]] for way in seconds}
-    text = ", ".join(
-        f"{way}{f', {len(tokens)} tokens,' if way == 'theirs' else ''} {spread(each[way])}"
-        for way in reversed(each)
-    )
-    details = {f"{name}, time a token": f"{text}; {agreement}"}
-    return Measurement.of_ratios(each["theirs"], each["ours"], details)
-
-
-def _each(loop: Loop, tokens: Sequence[Token]) -> list[Found]:
-    return [loop(*token) for token in tokens]
+    alone = [taken / len(tokens) for taken in seconds["theirs"]]
+    together = [taken / len(output.rows) for taken in seconds["ours"]]
+    text = f"ours {spread(together)}, theirs, {len(tokens)} tokens, {spread(alone)}; {agreement}"
+    return ratios(alone, together), text
 
 
 def compare_numbers(columns: Mapping[str, Tensor], found: Sequence[Found]) -> str:

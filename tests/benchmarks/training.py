@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Timer
 from torch.nn.functional import cross_entropy
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 from typing_extensions import override
@@ -21,35 +21,36 @@ from attnlight.models.build import build_model
 from attnlight.tasks import AdversarialVariant, AttentionClassifier, GuidedVariant
 from attnlight.tasks.options import Optimizer
 from tests.bases import trainer
-from tests.benchmarks.measuring import Measurement, clock, spread, turned
+from tests.benchmarks.measuring import Measured, clock, interleave, ratios, spread
 from tests.benchmarks.scene import arguments, corpus_of
 from tests.commands import CPU, experiment
 
 IMDB_BATCHES = 200
 
 
-def epochs(count: int = 3, *options: str) -> dict[str, Measurement]:
+def epochs(count: int = 3, *options: str) -> Measured:
     """An SST epoch of `attnlight fit` / one of each plain loop, taken in turn."""
     seconds = in_turn("sst_bilstm", ("plain", "fused"), count, options)
-    times = {
+    details = {
         "attnlight fit": spread(seconds["ours"]),
         "plain loop, Adam, shuffled batches": spread(seconds["plain"]),
         "plain loop, fused Adam, our batches": spread(seconds["fused"]),
     }
-    return {
-        "sst_epoch_default": Measurement.of_ratios(seconds["ours"], seconds["plain"], times),
-        "sst_epoch_fused": Measurement.of_ratios(seconds["ours"], seconds["fused"], times),
+    values = {
+        "sst_epoch_default": ratios(seconds["ours"], seconds["plain"]),
+        "sst_epoch_fused": ratios(seconds["ours"], seconds["fused"]),
     }
+    return Measured(values, details)
 
 
-def tagging_epoch(count: int = 5, *options: str) -> Measurement:
+def tagging_epoch(count: int = 5, *options: str) -> Measured:
     """An epoch of the study's tagger by `attnlight fit` / one of a plain loop, taken in turn."""
     seconds = in_turn("conll2000_study", ("fused",), count, options)
-    times = {
+    details = {
         "attnlight fit, an epoch": spread(seconds["ours"]),
         "plain loop, an epoch": spread(seconds["fused"]),
     }
-    return Measurement.of_ratios(seconds["ours"], seconds["fused"], times)
+    return Measured({"tagging_epoch": ratios(seconds["ours"], seconds["fused"])}, details)
 
 
 def in_turn(
@@ -71,32 +72,21 @@ def in_turn(
     return {name: seconds[1:] for name, seconds in Epochs.seconds.items()}
 
 
-class EpochClock(Callback):
-    """Seconds of each training epoch without validation and what is done before the first batch.
-
-    An epoch runs from its start to the start of validation, and from the end of validation to where
-    checkpoints are written: batches, steps, logging and progress, all callbacks included.
-    """
+class EpochClock(Timer):
+    """Seconds of each training epoch, callbacks included, less those of its validation."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.taken: list[float] = []
-        self._resumed = self._spent = 0.0
 
     @override
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._spent, self._resumed = 0.0, time.perf_counter()
+        self._start = self.time_elapsed("train")
 
     @override
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._spent += time.perf_counter() - self._resumed
-
-    @override
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._resumed = time.perf_counter()
-
-    @override
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.taken.append(self._spent + time.perf_counter() - self._resumed)
+    def on_train_epoch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
+        whole = self.time_elapsed("train") - self._start
+        self.taken.append(whole - self.time_elapsed("validate"))
 
 
 class Epochs(EpochClock):
@@ -107,13 +97,15 @@ class Epochs(EpochClock):
 
     @override
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        super().on_train_start(trainer, pl_module)
         self.seconds["ours"] = self.taken
-        self._loops = {n: PlainLoop(trainer, pl_module, fused=n == "fused") for n in self.rivals}
+        corpus = trainer.datamodule  # type: ignore[attr-defined]
+        self._loops = {n: PlainLoop(corpus, pl_module, fused=n == "fused") for n in self.rivals}
 
     @override
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        super().on_train_epoch_end(trainer, pl_module)
-        for name in turned(list(self._loops), trainer.current_epoch):
+    def on_train_epoch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
+        super().on_train_epoch_end(trainer)
+        for name in list(self._loops)[:: (-1) ** trainer.current_epoch]:
             with torch.enable_grad():
                 self.seconds.setdefault(name, []).append(clock(self._loops[name].epoch))
 
@@ -122,13 +114,13 @@ class PlainLoop:
     """What one writes without a framework: the same model, loss, optimiser and schedule.
 
     Args:
-        trainer: Whose corpus is read.
+        corpus: What is read.
         task: Whose model and settings are copied; weights are drawn anew.
         fused: Fused Adam and batches of similar lengths as ours, not default Adam and batches in
             random order, of whatever lengths fall together.
     """
 
-    def __init__(self, trainer: pl.Trainer, task: pl.LightningModule, *, fused: bool) -> None:
+    def __init__(self, corpus: CorpusDataModule, task: pl.LightningModule, *, fused: bool) -> None:
         own = task.hparams
         self.model = build_model(own["problem"], own["net"], own["spec"])
         self.loss = own["loss"]["reduction"]
@@ -138,8 +130,7 @@ class PlainLoop:
         self.optimizer, self.schedule = built, None
         if isinstance(built, dict):
             self.optimizer, self.schedule = built["optimizer"], built["lr_scheduler"]["scheduler"]
-        corpus: Any = trainer.datamodule  # type: ignore[attr-defined]
-        self.loader = corpus.train_dataloader()
+        self.loader: Any = corpus.train_dataloader()
         if not fused:
             texts = corpus.dataset("train")
             drawn = BatchSampler(RandomSampler(texts), corpus.batch_size, drop_last=False)
@@ -161,27 +152,37 @@ class PlainLoop:
             self.loader.sampler.set_epoch(self.loader.sampler.epoch + 1)
 
 
-def variants(
-    repetitions: int = 3, corpus: CorpusDataModule | None = None
-) -> dict[str, Measurement]:
+def variants(repetitions: int = 3, corpus: CorpusDataModule | None = None) -> Measured:
     """An epoch of adversarial training (SST), and of the guided MLP (IMDb), over a plain one."""
     sst, imdb = corpus or corpus_of("sst"), corpus or corpus_of("imdb")
-    adversary = _against_base(
+    adversary = against_base(
         sst, lambda base: AdversarialVariant(sst.spec, base, lambda_=1e-3), None, repetitions
     )
-    guided = _against_base(
+    guided = against_base(
         imdb, lambda base: GuidedVariant(imdb.spec, base, guide="base"), IMDB_BATCHES, repetitions
     )
-    return {"adversarial_epoch": adversary, "guided_epoch": guided}
+    details = {
+        "SST, batches": "all",
+        "SST, plain": spread(adversary["plain"]),
+        "SST, adversarial": spread(adversary["variant"]),
+        "IMDb, batches": f"the first {IMDB_BATCHES}",
+        "IMDb, plain": spread(guided["plain"]),
+        "IMDb, guided": spread(guided["variant"]),
+    }
+    values = {
+        "adversarial_epoch": ratios(adversary["variant"], adversary["plain"]),
+        "guided_epoch": ratios(guided["variant"], guided["plain"]),
+    }
+    return Measured(values, details)
 
 
-def _against_base(
+def against_base(
     data: CorpusDataModule,
     variant: Callable[[str], pl.LightningModule],
     batches: int | None,
     repetitions: int,
-) -> Measurement:
-    """The second epoch of a variant of the BiLSTM over that of the BiLSTM; the first makes caches."""
+) -> dict[str, list[float]]:
+    """Seconds of second epochs of the BiLSTM and a variant of it; the first makes caches."""
     data.prepare()
     with tempfile.TemporaryDirectory(prefix="attnlight-variants-") as folder:
         base, limits = f"{folder}/base.ckpt", {"limit_val_batches": 0}
@@ -189,19 +190,17 @@ def _against_base(
         def plain() -> pl.LightningModule:
             return AttentionClassifier(data.spec, **arguments("models/bilstm_additive"))
 
+        def second_epoch(build: Callable[[], pl.LightningModule]) -> float:
+            timer = EpochClock()
+            options = {"max_epochs": 2, "limit_train_batches": batches, **limits}
+            trainer(Path(folder), timer, **options).fit(build(), data)
+            return timer.taken[-1]
+
         fitting = trainer(Path(folder), max_epochs=1, limit_train_batches=1, **limits)
         fitting.fit(plain(), data)
         fitting.save_checkpoint(base)
-        ways: Mapping[str, Callable[[], pl.LightningModule]]
-        ways = {"plain": plain, "variant": lambda: variant(base)}
-        seconds: dict[str, list[float]] = {name: [] for name in ways}
-        for number in range(repetitions):
-            for name in turned(list(ways), number):
-                epoch = EpochClock()
-                trainer(
-                    Path(folder), epoch, max_epochs=2, limit_train_batches=batches, **limits
-                ).fit(ways[name](), data)
-                seconds[name].append(epoch.taken[-1])
-    details = {"batches of an epoch": "all" if batches is None else f"the first {batches}"}
-    details |= {name: spread(taken) for name, taken in seconds.items()}
-    return Measurement.of_ratios(seconds["variant"], seconds["plain"], details)
+        ways = {
+            "plain": partial(second_epoch, plain),
+            "variant": partial(second_epoch, lambda: variant(base)),
+        }
+        return interleave(ways, repetitions, warm_ups=0)

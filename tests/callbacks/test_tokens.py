@@ -20,7 +20,14 @@ from attnlight.callbacks import (
 )
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.models import SelfAttentionTagger
-from tests.callbacks.token_loops import Sentence, jensen_shannon, loops, paired, renormalised
+from tests.callbacks.token_loops import (
+    jensen_shannon,
+    loop_of,
+    measured,
+    paired,
+    renormalised,
+    tokens_of,
+)
 from tests.models.taggers import one, sentences, tagger
 
 LENGTHS = (5, 1, 4, 6)
@@ -45,14 +52,7 @@ def columns_of(
 ) -> dict[str, Tensor]:
     with torch.no_grad():
         output = model(batch)
-    with torch.set_grad_enabled(test.needs_gradients):
-        return dict(test.measure(batch, output, model))
-
-
-@torch.no_grad()
-def tokens_of(model: SelfAttentionTagger, batch: TextBatch) -> list[tuple[Sentence, int]]:
-    every = [Sentence(model, one(batch, row)) for row in range(len(batch))]
-    return [(sentence, token) for sentence in every for token in range(len(sentence))]
+    return measured(test, batch, output, model)
 
 
 @pytest.fixture(params=READOUTS)
@@ -75,13 +75,12 @@ def test_a_test_equals_its_loops(model: SelfAttentionTagger, test: Interpretabil
     columns, tokens = columns_of(test, model, batch), tokens_of(model, batch)
     # The minimum's other columns follow from which set it is, and equal sizes leave a choice.
     logged = {name for name in test.measures if not name.endswith("_minimal")}
-    for loop in loops(test).values():
-        found = [loop(*token) for token in tokens]
-        assert logged <= set(found[0])
-        ours, theirs = torch.tensor(paired(columns, found), dtype=torch.float64).T
-        torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-9, equal_nan=True)
-        assert len(ours) > 16 * len(logged)
-        assert ours.nan_to_num().unique().numel() > 8
+    found = list(itertools.starmap(loop_of(test), tokens))
+    assert logged <= set(found[0])
+    ours, theirs = torch.tensor(paired(columns, found), dtype=torch.float64).T
+    torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-9, equal_nan=True)
+    assert len(ours) > 16 * len(logged)
+    assert ours.nan_to_num().unique().numel() > 8
 
 
 def test_the_minimum_of_a_head_is_exact_and_of_all_together_a_bound() -> None:
@@ -148,16 +147,16 @@ def test_programs_are_for_one_token_of_each_sentence(model: SelfAttentionTagger)
     every = columns_of(AdversarialAttention(epsilon=0.05, program_instances=0), model, batch)
     with torch.no_grad():
         output = model(batch)
-    measured = ~found["worst_js"].isnan()
+    kept = ~found["worst_js"].isnan()
     if output.item_logits is None:
         assert torch.equal(found["worst_js"], every["worst_js"])
         return
-    index, position = output.rows[measured].unbind(-1)
+    index, position = output.rows[kept].unbind(-1)
     counts = output.rows[~every["worst_js"].isnan(), 0].unique()
     assert torch.equal(index, counts)
     assert len(position.unique()) > 1
-    assert (found["worst_js_by_head"] >= every["worst_js_by_head"] - 1e-12)[measured].all()
-    assert (found["worst_tvd_by_head"][measured] <= 0.05 + 1e-9).all()
+    assert (found["worst_js_by_head"] >= every["worst_js_by_head"] - 1e-12)[kept].all()
+    assert (found["worst_tvd_by_head"][kept] <= 0.05 + 1e-9).all()
     # The same token, whatever else is in the batch.
     for place, text in enumerate(counts.tolist()):
         alone = columns_of(

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
 from math import nan
 
 import torch
 from scipy.stats import kendalltau
-from torch import Tensor, nn
+from torch import Tensor
 
-from attnlight.batch import TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import (
     AttentionPermutation,
     DecisionFlip,
@@ -28,6 +27,8 @@ from attnlight.callbacks import (
 from attnlight.functional import permutations
 from attnlight.functional.ranking import random_rankings
 from attnlight.models import SelfAttentionTagger
+from tests.benchmarks.rivals import searched_attention
+from tests.models.taggers import one
 
 SCORES = ("attention", "gradient", "gradient_x_attention")
 # Measures by name, each of all heads together and then of each.
@@ -81,20 +82,32 @@ class Sentence:
         logits: Tensor = self.model(short).logits
         return logits
 
-    @cached_property
-    def all_without(self) -> list[Tensor]:
-        """`without` each item."""
-        return [self.without(item) for item in range(len(self))]
+
+def tokens_of(
+    model: SelfAttentionTagger, batch: TextBatch, sentences: int | None = None
+) -> list[tuple[Sentence, int]]:
+    """The tokens of all sentences of a batch, or of the first."""
+    with torch.no_grad():
+        every = [Sentence(model, one(batch, row)) for row in range(len(batch))[:sentences]]
+    return [(sentence, token) for sentence in every for token in range(len(sentence))]
 
 
-def loops(test: InterpretabilityTest) -> dict[str, Loop]:
-    """The loop that a test stands against, by "theirs", and quicker ones by what they do."""
+def measured(
+    test: InterpretabilityTest, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+) -> dict[str, Tensor]:
+    """What a test measures of a batch, with gradients where it needs them."""
+    with torch.set_grad_enabled(test.needs_gradients):
+        return dict(test.measure(batch, output, model))
 
-    def shuffles(sentence: Sentence, token: int, at_once: bool = False) -> Found:
+
+def loop_of(test: InterpretabilityTest) -> Loop:
+    """The loop that a test stands against."""
+
+    def shuffles(sentence: Sentence, token: int) -> Found:
         assert isinstance(test, AttentionPermutation)
         size, rows = torch.tensor([len(sentence)]), torch.tensor([[sentence.index, 0]])
         orders = permutations(size, rows, test.draws, test.seed)[0]
-        return shuffled(sentence, token, orders, test.head_draws, at_once)
+        return shuffled(sentence, token, orders, test.head_draws)
 
     def erasures(sentence: Sentence, token: int) -> Found:
         assert isinstance(test, DecisionFlip)
@@ -103,17 +116,11 @@ def loops(test: InterpretabilityTest) -> dict[str, Loop]:
         orders = random_rankings(whole, rows, test.draws, test.seed)[0]
         return erased_in_turn(sentence, token, orders)
 
-    every: dict[type, dict[str, Loop]] = {
-        AttentionPermutation: {
-            "theirs": shuffles,
-            "all shuffles at once": partial(shuffles, at_once=True),
-        },
-        SingleErasure: {"theirs": erased_alone},
-        DecisionFlip: {"theirs": erasures},
-        ImportanceCorrelation: {
-            "theirs": correlated,
-            "encoding each shortened sentence once": partial(correlated, encoded_once=True),
-        },
+    every: dict[type, Loop] = {
+        AttentionPermutation: shuffles,
+        SingleErasure: erased_alone,
+        DecisionFlip: erasures,
+        ImportanceCorrelation: correlated,
     }
     return every[type(test)]
 
@@ -131,9 +138,7 @@ def paired(columns: Mapping[str, Tensor], found: Sequence[Found]) -> list[tuple[
     return pairs
 
 
-def shuffled(
-    sentence: Sentence, token: int, orders: Tensor, head_draws: int, at_once: bool = False
-) -> Found:
+def shuffled(sentence: Sentence, token: int, orders: Tensor, head_draws: int) -> Found:
     """What `AttentionPermutation` measures: read the token under one shuffle after the other.
 
     Args:
@@ -141,22 +146,12 @@ def shuffled(
         token: Which token of it.
         orders: Orders of its items, (K, N).
         head_draws: How many of them each head is shuffled by.
-        at_once: Read all shuffles of a token or of one of its heads at once.
     """
     own, logits = sentence.output.weights[token], sentence.output.logits[token]
     before, decision = logits.softmax(-1), int(logits.argmax())
 
     def moved(heads: slice) -> dict[str, float]:
         drawn = orders if heads == _ALL else orders[:head_draws]
-        if at_once:
-            weights = own.repeat(len(drawn), 1, 1)
-            weights[:, heads] = own[heads, drawn].transpose(0, 1)
-            after = sentence.read(token, weights).softmax(-1)
-            return {
-                "median_tvd": float(((after - before).abs().sum(-1) / 2).quantile(0.5)),
-                "median_js": float(jensen_shannon(after, before).quantile(0.5)),
-                "flip_rate": float((after.argmax(-1) != decision).double().mean()),
-            }
         tvd, js, flips = [], [], []
         for order in drawn:
             weights = own.clone()
@@ -286,14 +281,8 @@ def fewest_erased(sentence: Sentence, token: int, heads: slice) -> float:
     return nan if fewest is None else float(fewest)
 
 
-def correlated(sentence: Sentence, token: int, encoded_once: bool = False) -> Found:
-    """What `ImportanceCorrelation` measures: differentiate, and delete one item after the other.
-
-    Args:
-        sentence: The sentence.
-        token: Which token of it.
-        encoded_once: Encode each shortened sentence once for all tokens, not anew for each.
-    """
+def correlated(sentence: Sentence, token: int) -> Found:
+    """What `ImportanceCorrelation` measures: differentiate, and delete one item after the other."""
     own, logits = sentence.output.weights[token], sentence.output.logits[token]
     scores = {
         "input_gradient": input_gradient(sentence, token, sentence.output.weights),
@@ -302,8 +291,7 @@ def correlated(sentence: Sentence, token: int, encoded_once: bool = False) -> Fo
     before, moved = logits.double().softmax(-1), torch.full_like(own[0], nan).double()
     others = [item for item in range(len(sentence)) if item != token]
     for item in others:
-        short = sentence.all_without[item] if encoded_once else sentence.without(item)
-        after = short[token - (token > item)].double().softmax(-1)
+        after = sentence.without(item)[token - (token > item)].double().softmax(-1)
         moved[item] = (after - before).abs().sum() / 2
     scores["loo"] = moved
     kept = {name: others if name == "loo" else list(range(len(own[0]))) for name in scores}
@@ -330,39 +318,25 @@ def input_gradient(sentence: Sentence, token: int, weights: Tensor | None) -> Te
     return (slope * embeddings.detach())[0].sum(-1).abs()
 
 
-def searched(
-    sentence: Sentence, token: int, epsilon: float, starts: int = 5, steps: int = 500
-) -> list[float]:
-    """The largest JS that Jain & Wallace's search finds for each head, as the released code does.
+def searched(sentence: Sentence, token: int, epsilon: float, steps: int = 500) -> list[float]:
+    """The largest JS that Jain & Wallace's search finds for each head.
 
-    One token and one head at a time, several attentions at once; 0 where it ends with none that
-    keeps the prediction.
+    One token and one head at a time; 0 where it ends with none that keeps the prediction.
     """
     own = sentence.output.weights[token]
     before = sentence.output.logits[token].softmax(-1)
-    one, other = torch.triu_indices(starts, starts, 1)
-
-    def moved_by(head: int, attentions: Tensor) -> Tensor:
-        weights = own.repeat(starts, 1, 1)
-        weights[:, head] = attentions
-        return (sentence.read(token, weights).softmax(-1) - before).abs().sum(-1) / 2
-
     best = []
-    for head in range(len(own)):
-        scores = nn.Parameter(3 * torch.randn(starts, len(sentence), dtype=own.dtype))
-        optimizer = torch.optim.Adam([scores], lr=0.01, amsgrad=True)
-        for _ in range(steps):
-            with torch.enable_grad():
-                found = scores.softmax(-1)
-                excess = (moved_by(head, found) - epsilon).relu()
-                gain = jensen_shannon(found, own[head]) - 500 * excess
-                between = 2 * jensen_shannon(found[one], found[other]) / starts**2
-                loss = -gain.sum() - between.sum()
-            (scores.grad,) = torch.autograd.grad(loss, scores)
-            optimizer.step()
-        found = scores.detach().softmax(-1)
-        js = jensen_shannon(found, own[head])
-        best.append(float(js.masked_fill(moved_by(head, found) > epsilon, 0.0).max()))
+    for head, alone in enumerate(own):
+
+        def moved(attentions: Tensor) -> Tensor:
+            weights = own.repeat(attentions.shape[1], 1, 1)
+            weights[:, head] = attentions[0]  # noqa: B023
+            return (sentence.read(token, weights).softmax(-1) - before).abs().sum(-1) / 2
+
+        whole = torch.ones(1, len(sentence), dtype=torch.bool)
+        found = searched_attention(alone[None, None], whole, moved, epsilon, steps=steps)[0]
+        js = jensen_shannon(found, alone)
+        best.append(float(js.masked_fill(moved(found[None]) > epsilon, 0.0).max()))
     return best
 
 

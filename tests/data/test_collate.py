@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from attnlight.batch import TextBatch
-from attnlight.data.collate import collate, collate_ids, pad_ragged
+from attnlight.data.collate import allow_classes, collate, collate_ids, pad_ragged, with_queries
 
 
 def ragged(seed: int = 0) -> tuple[list[list[int]], list[list[float]]]:
@@ -120,3 +120,21 @@ def test_texts_of_no_corpus() -> None:
     assert together.index.tolist() == list(range(6))
     assert together.labels is None
     assert len(collate_ids([])) == 0
+
+
+def test_queries_are_padded_beside_their_passages() -> None:
+    queries, _ = ragged(3)
+    batch = with_queries(collate_ids([[5], [6, 7], [8], [9]]), queries)
+    assert batch.query is not None
+    assert batch.query_mask is not None
+    assert batch.query.tolist() == padded(queries)
+    assert batch.query_mask.tolist() == [[n < len(row) for n in range(7)] for row in queries]
+    assert (batch.query.dtype, batch.query_mask.dtype) == (torch.int64, torch.bool)
+    assert batch.tokens.tolist() == [[5, 0], [6, 7], [8, 0], [9, 0]]
+
+
+def test_allowed_classes_are_those_listed() -> None:
+    allowed = [[2, 0], [1], [], [3, 3]]
+    batch = allow_classes(collate_ids([[5]] * 4), allowed, 4)
+    assert batch.allowed_classes is not None
+    assert batch.allowed_classes.tolist() == [[n in row for n in range(4)] for row in allowed]

@@ -15,8 +15,10 @@ ROWS = 257
 WORDS = ["a", "good", "film", "plot"]
 
 
-def write(folder: Path, columns: dict[str, list], features: datasets.Features, **how: int) -> None:
-    datasets.Dataset.from_dict(columns, features).save_to_disk(str(folder), **how)
+def write(
+    folder: Path, columns: dict[str, list], features: datasets.Features, **options: int
+) -> None:
+    datasets.Dataset.from_dict(columns, features).save_to_disk(str(folder), **options)
 
 
 def random_columns(seed: int = 0) -> tuple[dict[str, list], datasets.Features]:
@@ -60,7 +62,7 @@ def test_columns_are_compact_arrays(stored: Stored) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 32, ROWS])
-def test_a_batch_holds_the_rows_asked_for(stored: Stored, size: int) -> None:
+def test_a_batch_contains_the_requested_rows(stored: Stored, size: int) -> None:
     dataset, columns = stored
     positions = np.random.default_rng(size).permutation(ROWS)[:size].tolist()
     batch = dataset[positions]
@@ -80,9 +82,9 @@ def test_a_batch_holds_the_rows_asked_for(stored: Stored, size: int) -> None:
     assert batch.extras["score"].dtype == torch.float32
 
 
-def test_a_negative_position_is_a_repeat_without_index(stored: Stored) -> None:
+def test_a_negative_position_repeats_a_row_without_its_index(stored: Stored) -> None:
     dataset, columns = stored
-    batch = dataset[[4, -1 - 4, -1]]
+    batch = dataset[[4, -1 - 4, -1]]  # -1 - p repeats row p to fill a rank's batches
     assert batch.index.tolist() == [columns["index"][4], -1, -1]
     assert torch.equal(batch.tokens[0], batch.tokens[1])
     assert batch.tokens[2, : columns["length"][0]].tolist() == columns["tokens"][0]
@@ -102,11 +104,11 @@ def test_batches_are_writable_copies(stored: Stored) -> None:
     assert dataset[[0]].index.tolist() == [columns["index"][0]]
 
 
-def test_a_pickled_dataset_carries_the_folder_only(stored: Stored) -> None:
+def test_a_pickled_dataset_contains_no_rows(stored: Stored) -> None:
     dataset, columns = stored
-    sent = pickle.dumps(dataset)
-    assert len(sent) < 1000
-    assert pickle.loads(sent)[[3]].tokens.tolist() == [columns["tokens"][3]]
+    pickled = pickle.dumps(dataset)
+    assert len(pickled) < 1000
+    assert pickle.loads(pickled)[[3]].tokens.tolist() == [columns["tokens"][3]]
 
 
 def test_labels_may_be_absent(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def write_tokenizer(folder: Path, boundaries: bool = True) -> None:
 
 
 @pytest.mark.parametrize("source", ["text", "words", None])
-def test_words_are_those_of_the_source_where_it_is_kept(tmp_path: Path, source: str | None) -> None:
+def test_words_are_those_of_the_source_if_it_is_stored(tmp_path: Path, source: str | None) -> None:
     texts = ["A  Good FILM indeed", ""]
     columns: dict[str, list] = {
         "index": [0, 1],
@@ -151,13 +153,15 @@ def test_words_are_those_of_the_source_where_it_is_kept(tmp_path: Path, source: 
 
 
 def with_sentences(columns: dict[str, list], features: datasets.Features) -> datasets.Features:
-    """Adds sentences of at most 4 ids and gives the features with theirs."""
+    """Divide each text into sentences of at most 4 ids; return the features with their column."""
     columns["sentences"] = [[4] * (n // 4) + [n % 4] * (n % 4 > 0) for n in columns["length"]]
     return datasets.Features(features | {"sentences": datasets.List(datasets.Value("int32"))})
 
 
 @pytest.fixture(params=[1, 3], ids=["one file", "three files"])
-def split(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TokenDataset, dict[str, list]]:
+def nested_stored(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> tuple[TokenDataset, dict[str, list]]:
     columns, features = random_columns()
     features = with_sentences(columns, features)
     write(tmp_path / "train", columns, features, num_shards=request.param)
@@ -165,8 +169,8 @@ def split(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TokenDataset,
 
 
 @pytest.mark.parametrize("size", [1, 2, 32, ROWS])
-def test_a_nested_batch_keeps_sentences_apart(split: Stored, size: int) -> None:
-    dataset, columns = split
+def test_a_nested_batch_keeps_sentences_apart(nested_stored: Stored, size: int) -> None:
+    dataset, columns = nested_stored
     assert dataset.extras == ["evidence", "score"]
     positions = np.random.default_rng(size).permutation(ROWS)[:size].tolist()
     batch = dataset[positions]
@@ -178,19 +182,19 @@ def test_a_nested_batch_keeps_sentences_apart(split: Stored, size: int) -> None:
     columns_of = {"evidence": batch.extras["evidence"], "score": batch.extras["score"]}
     for row, position in enumerate(positions):
         start = 0
-        for place in range(shape[1]):
-            n = sizes[row][place] if place < len(sizes[row]) else 0
-            assert batch.mask[row, place].tolist() == [t < n for t in range(shape[2])]
+        for k in range(shape[1]):
+            n = sizes[row][k] if k < len(sizes[row]) else 0
+            assert batch.mask[row, k].tolist() == [t < n for t in range(shape[2])]
             for name, values in ({"tokens": batch.tokens} | columns_of).items():
                 expected = columns[name][position][start : start + n]
-                assert values[row, place, :n].tolist() == expected
-                assert not values[row, place, n:].any()
+                assert values[row, k, :n].tolist() == expected
+                assert not values[row, k, n:].any()
             start += n
         assert start == columns["length"][position]
 
 
-def test_sentences_may_be_read_as_one_text(split: Stored) -> None:
-    nested, columns = split
+def test_sentences_may_be_read_as_one_text(nested_stored: Stored) -> None:
+    nested, columns = nested_stored
     flat = TokenDataset(nested.folder)
     assert flat.extras == nested.extras
     batch = flat[[3, 5]]
@@ -199,23 +203,23 @@ def test_sentences_may_be_read_as_one_text(split: Stored) -> None:
     assert flat.shapes is flat.lengths
 
 
-def test_shapes_are_sentences_and_the_longest_of_them(split: Stored) -> None:
-    dataset, columns = split
+def test_shapes_are_the_number_of_sentences_and_the_longest(nested_stored: Stored) -> None:
+    dataset, columns = nested_stored
     expected = [[len(sizes), max(sizes)] for sizes in columns["sentences"]]
     assert dataset.shapes.tolist() == expected
     assert dataset.shapes.dtype == np.int32
 
 
-def test_a_pickled_nested_dataset_stays_nested(split: Stored) -> None:
-    dataset, _ = split
-    sent = pickle.dumps(dataset)
-    assert len(sent) < 1000
-    again = pickle.loads(sent)
-    assert torch.equal(again[[3, -1 - 8]].tokens, dataset[[3, -1 - 8]].tokens)
-    assert again[[-1 - 8]].index.tolist() == [-1]
+def test_a_pickled_nested_dataset_stays_nested(nested_stored: Stored) -> None:
+    dataset, _ = nested_stored
+    pickled = pickle.dumps(dataset)
+    assert len(pickled) < 1000
+    restored = pickle.loads(pickled)
+    assert torch.equal(restored[[3, -1 - 8]].tokens, dataset[[3, -1 - 8]].tokens)
+    assert restored[[-1 - 8]].index.tolist() == [-1]
 
 
-def test_batches_come_alike_from_spawned_workers(tmp_path: Path) -> None:
+def test_spawned_workers_load_the_same_batches(tmp_path: Path) -> None:
     columns, features = random_columns()
     write(tmp_path / "train", columns, with_sentences(columns, features))
     dataset = TokenDataset(tmp_path / "train", nested=True)
@@ -240,7 +244,7 @@ def test_words_of_sentences_are_those_of_the_source(tmp_path: Path, nested: bool
     columns: dict[str, list] = {
         "index": [0, 1],
         "length": [5, 1],
-        # The second sentence was cut behind two tokens.
+        # The second sentence was truncated to two tokens.
         "tokens": [[4, 5, 6, 5, 1], [1]],
         "sentences": [[3, 2], [1]],
         "text": [["A  Good FILM ", "good Indeed FILM"], [" "]],

@@ -64,6 +64,18 @@ def test_rows_of_an_indexed_dataset_are_its_own() -> None:
     assert part.texts == ["f", "b"]
 
 
+@pytest.mark.parametrize("chosen", [[], [0], [2, 3], [1, 7, 8], [9], list(range(10))])
+def test_only_chunks_with_chosen_rows_are_read(
+    monkeypatch: pytest.MonkeyPatch, chosen: list[int]
+) -> None:
+    monkeypatch.setattr("attnlight.data.columns.READ_ROWS", 3)
+    rows = datasets.Dataset.from_dict({"text": list("abcdefghij")})
+    parts = list(DocumentReader(rows, Source(text="text"))(np.array(chosen, np.int64)))
+    assert [row for part in parts for row in part.rows.tolist()] == chosen
+    assert [text for part in parts for text in part.texts] == ["abcdefghij"[row] for row in chosen]
+    assert len(parts) == len({row // 3 for row in chosen})
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [

@@ -2,7 +2,7 @@ import random
 
 import numpy as np
 
-from attnlight.data.duplicates import also_in, text_keys
+from attnlight.data.duplicates import also_in, story_keys, text_keys
 
 TEXTS = [
     "a film",
@@ -47,3 +47,26 @@ def test_texts_of_two_splits_are_counted_as_plain_python_counts_them() -> None:
         "train": {},
         "test": {},
     }
+
+
+def test_passages_of_one_story_have_one_key() -> None:
+    draw = random.Random(2)
+    passages: list[list[str]] = [["a", " "], ["a"], ["  a\n", "b"], [], [" "], ["a b"], ["b", "a"]]
+    for _ in range(60):
+        passages.append([draw.choice("abc") for _ in range(draw.randint(2, 6))])
+    rows = np.arange(len(passages)) * 2
+    keys = story_keys([passages[:9], passages[9:]], rows, rows[-1] + 1)
+    assert not keys[1::2].any()
+    plain = [[" ".join(text.split()) for text in passage if text.split()] for passage in passages]
+
+    def story(passage: list[str]) -> list[str]:
+        """The shortest passage that this one begins with."""
+        found = (passage[:size] for size in range(1, len(passage) + 1))
+        return next((start for start in found if start in plain), [])
+
+    stories = [story(passage) for passage in plain]
+    assert len({tuple(found) for found in stories}) > 5
+    for one, key in zip(stories, keys[rows], strict=True):
+        assert (key == 0) == (not one)
+        for other, other_key in zip(stories, keys[rows], strict=True):
+            assert (key == other_key) == (one == other)

@@ -178,6 +178,28 @@ def test_test_texts_are_disjoint_spread_and_split_off_before_validation() -> Non
     assert moved["test"].counts()["dropped"] == train.counts()["dropped"] == 0
 
 
+@pytest.mark.parametrize("seed", [0, 4])
+def test_validation_texts_that_stay_together_follow_the_rule_of_test_texts(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows, labels = np.arange(200), random.integers(3, size=200)
+    stories = random.integers(1, 60, size=200).astype(np.uint64)
+    train = SelectedRows("split train", rows)
+    selection = Selection(validation_fraction=0.15, seed=seed)
+    validation = selection.split_off(train, labels, stories, together=True)["validation"].rows
+    expected = plain_choice(rows.tolist(), labels.tolist(), stories.tolist(), 0.15, seed)
+    assert validation.tolist() == expected
+    assert not np.isin(stories[validation], stories[train.rows]).any()
+    assert sorted([*validation, *train.rows]) == rows.tolist()
+
+
+def test_validation_texts_that_stay_together_and_cannot_be_split() -> None:
+    train = SelectedRows("split train", np.arange(20))
+    with pytest.raises(InputError, match=r"validation_fraction: 0\.2.*equal texts"):
+        Selection(validation_fraction=0.2).split_off(
+            train, np.arange(20) % 2, np.ones(20, np.uint64), together=True
+        )
+
+
 def test_texts_that_are_too_many_copies_of_each_other_cannot_be_split() -> None:
     train = SelectedRows("split train", np.arange(20))
     with pytest.raises(InputError, match=r"test_fraction: 0\.2.*equal texts"):

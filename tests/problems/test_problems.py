@@ -1,7 +1,11 @@
 """What a problem says of its corpus, by name."""
 
-import pytest
+import math
 
+import pytest
+import torch
+
+from attnlight.batch import NOT_ALLOWED, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.problems import PROBLEMS, Classification, Pairs, Problem, Tagging, problem_class
 from tests.bases import spec
@@ -14,25 +18,36 @@ def test_registered_names() -> None:
     for wrong in ("classfication", "attnlight.problems.Words", "nowhere.Problem"):
         with pytest.raises(InputError, match=wrong):
             problem_class(wrong)
+    with pytest.raises(InputError, match=r"no problem 'pair' \(did you mean 'pairs'\?\)"):
+        problem_class("pair")
 
 
 def test_monitors() -> None:
     assert Classification.monitor == ("val/accuracy", "max")
+    assert Pairs.monitor == ("val/accuracy", "max")
     assert Tagging.monitor == ("val/f1", "max")
 
 
 @pytest.mark.parametrize("kind", PROBLEMS.values())
 class TestDifference:
-    own = spec(9, ["O", "B-NP"], features={"case": 3})
+    base = spec(9, ["O", "B-NP"], features={"case": 3})
 
     def test_of_equal_corpora(self, kind: type[Problem]) -> None:
-        assert kind(self.own).difference(dict(self.own)) is None
+        own = self.base | {"query": kind.query}
+        assert kind(own).difference(dict(own)) is None
+
+    def test_of_a_corpus_with_queries_and_one_without(self, kind: type[Problem]) -> None:
+        had = "pairs of a passage and a query", "single texts"
+        message = f"is for {had[not kind.query]}, but the corpus in `data` has {had[kind.query]}: "
+        with pytest.raises(InputError, match=message):
+            kind(self.base | {"query": not kind.query})
 
     @pytest.mark.parametrize(
         "change", [{"vocab_size": 8}, {"classes": ["O", "B-NP", "I-NP"]}, {"features": {"case": 4}}]
     )
     def test_of_others(self, kind: type[Problem], change: dict[str, object]) -> None:
-        found = kind(self.own).difference(self.own | change)
+        own = self.base | {"query": kind.query}
+        found = kind(own).difference(own | change)
         assert (found is None) == (not kind.tags and "features" in change)
 
 
@@ -40,8 +55,51 @@ def test_words() -> None:
     words = Classification.words(["negative", "positive"])
     assert (words.instance, words.cluster, words.quality) == ("text", "text", "F1 of positive")
     assert Classification.words(["a", "b", "c"]).quality == "macro F1"
+    words = Pairs.words(["no", "yes"])
+    assert (words.problem, words.instance, words.cluster) == ("pairs", "pair", "pair")
+    assert words.quality == words.criterion == "accuracy"
     words = Tagging.words([])
     assert (words.instance, words.cluster, words.guided) == ("token", "sentence", "a tagger")
     assert (words.quality, words.criterion) == ("chunk F1", "chunk F1")
     other = Tagging.words([], target="marked")
     assert (other.quality, other.criterion) == ("accuracy", "macro F1")
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_metrics_of_pairs(classes: int) -> None:
+    """Accuracy, and F1 as the mean over the classes that occur, by hand."""
+    random = torch.Generator().manual_seed(0)
+    occurring = classes if classes == 2 else classes - 1
+    labels = torch.randint(0, occurring, (40,), generator=random)
+    allowed = torch.rand(40, classes, generator=random) < 0.7
+    allowed[:, occurring:] = False
+    allowed[torch.arange(40), labels] = True
+    logits = torch.randn(40, classes, generator=random).masked_fill(~allowed, NOT_ALLOWED)
+    real = torch.rand(40, generator=random) < 0.8
+    problem = Pairs(spec(9, classes, query=True))
+    metrics, nothing = problem.metrics(), torch.zeros(0)
+    rows = torch.zeros(40, 2, dtype=torch.long)
+    for part in (slice(0, 17), slice(17, 40)):
+        output = AttentionOutput(rows[part], logits[part], nothing, None, *[nothing] * 3)
+        problem.update(metrics, output, labels[part], real[part])
+    predicted = [int(row.argmax()) for row in logits[real]]
+    pairs = list(zip(predicted, labels[real].tolist(), strict=True))
+    scores = []
+    for c in {c for pair in pairs for c in pair}:
+        right = sum(p == y == c for p, y in pairs)
+        scores.append(2 * right / sum((p == c) + (y == c) for p, y in pairs))
+    assert len(scores) == occurring
+    found = metrics.compute()
+    assert found["accuracy"].item() == pytest.approx(sum(p == y for p, y in pairs) / len(pairs))
+    assert found["f1_macro"].item() == pytest.approx(sum(scores) / len(scores))
+    assert set(found) == {"accuracy", "f1_macro"}
+
+
+def test_losses_of_pairs_are_those_of_the_allowed_classes() -> None:
+    logits, label = torch.tensor([[0.5, NOT_ALLOWED, 2.0]]), torch.tensor([2])
+    tokens = torch.ones(1, 1, dtype=torch.long)
+    batch = TextBatch(label, tokens, tokens > 0, label)
+    nothing = torch.zeros(0)
+    output = AttentionOutput(nothing, logits, nothing, None, *[nothing] * 3)
+    losses = Pairs(spec(9, 3, query=True)).losses(output, batch, torch.ones(3))
+    assert losses.tolist() == pytest.approx([math.log(1 + math.exp(0.5 - 2.0))])

@@ -44,11 +44,11 @@ def test_a_whole_run(tmp_path: Path) -> None:
     (folder / "test.yaml").write_text("seed_everything: 8\n")
     run = load_run(folder)
     assert [record.test for record in run.records] == ["predictions", "attention_permutation"]
-    assert [record.epoch for record in run.epochs] == [0, 1, 0, 1]
+    assert [record.epoch for record in run.epoch_records] == [0, 1, 0, 1]
     assert run.configs["fit"]["seed_everything"] == 7
     assert run.configs.keys() == {"fit", "test"}
     assert run.config_text == (folder / "fit.yaml").read_text()
-    assert run.metrics == {"": {"accuracy": 0.625}}
+    assert run.test_metrics == {"": {"accuracy": 0.625}}
 
 
 def test_a_run_of_somebody_elses_program_has_no_configuration(tmp_path: Path) -> None:

@@ -180,9 +180,9 @@ class TestMeans:
     def test_many_clusters_are_weighed_by_poisson(self, monkeypatch: pytest.MonkeyPatch) -> None:
         values, clusters = clustered(4)
         groups = len(np.unique(clusters))
-        monkeypatch.setattr(statistics, "IN_MEMORY", groups)
+        monkeypatch.setattr(statistics, "MAX_EXACT_CLUSTERS", groups)
         assert bootstrap_means(values[:, None], clusters) == [one(values, clusters)]
-        monkeypatch.setattr(statistics, "IN_MEMORY", groups - 1)
+        monkeypatch.setattr(statistics, "MAX_EXACT_CLUSTERS", groups - 1)
         assert bootstrap_means(values[:, None], clusters) == [
             one(values, clusters, in_memory=False)
         ]
@@ -191,7 +191,7 @@ class TestMeans:
 def test_poisson_draws_weigh_every_cluster_once(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(6).exponential(size=600)
     whole = one(values, in_memory=False, resamples=8_000)
-    monkeypatch.setattr(statistics, "_PIECE", 3)
+    monkeypatch.setattr(statistics, "_POISSON_BLOCK", 3)
     parts = one(values, in_memory=False, resamples=8_000)
     tolerance = 4 * 2.67 * np.sqrt(2 / 8_000) * values.std() / np.sqrt(600)
     assert parts.low == pytest.approx(whole.low, abs=tolerance)
@@ -206,32 +206,32 @@ def test_poisson_weights_have_the_distribution_of_poisson() -> None:
     assert table.var() == pytest.approx(1, abs=2e-4)
 
 
-def loop(tops: list[float], bottoms: list[float], chosen: list[int]) -> float:
+def loop(numerators: list[float], denominators: list[float], chosen: list[int]) -> float:
     """The ratio of two sums, each instance in turn."""
     top = bottom = 0.0
     for k in chosen:
-        if not (math.isnan(tops[k]) or math.isnan(bottoms[k])):
-            top += tops[k]
-            bottom += bottoms[k]
+        if not (math.isnan(numerators[k]) or math.isnan(denominators[k])):
+            top += numerators[k]
+            bottom += denominators[k]
     return top / bottom if bottom > 0 else math.nan
 
 
 @pytest.fixture
 def pairs() -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(4)
-    tops, bottoms = random.random((30, 3)), random.integers(0, 9, (30, 3)).astype(float)
-    tops[3, 0] = bottoms[8, 1] = np.nan
-    bottoms[:, 2] = 0.0
-    return tops, bottoms
+    numerators, denominators = random.random((30, 3)), random.integers(0, 9, (30, 3)).astype(float)
+    numerators[3, 0] = denominators[8, 1] = np.nan
+    denominators[:, 2] = 0.0
+    return numerators, denominators
 
 
 def test_equal_a_loop_in_every_resample(pairs: tuple[np.ndarray, np.ndarray]) -> None:
-    tops, bottoms = pairs
-    held, drawn = resampled_ratios(tops, bottoms, resamples=25, seed=7)
+    numerators, denominators = pairs
+    held, drawn = resampled_ratios(numerators, denominators, resamples=25, seed=7)
     random = np.random.default_rng(7)
     rows = [random.integers(0, 30, 30).tolist() for _ in range(25)]
     for column in range(3):
-        own = tops[:, column].tolist(), bottoms[:, column].tolist()
+        own = numerators[:, column].tolist(), denominators[:, column].tolist()
         assert held[column] == pytest.approx(loop(*own, list(range(30))), nan_ok=True)
         expected = [loop(*own, chosen) for chosen in rows]
         assert drawn[:, column] == pytest.approx(expected, nan_ok=True)

@@ -216,8 +216,8 @@ class TestRatio:
     def test_many_clusters_are_weighed_by_poisson(self, monkeypatch: pytest.MonkeyPatch) -> None:
         first, second = flags(6, 3_000)
         whole = ratio_of_shares(first, second, np.arange(3_000))
-        assert statistics.IN_MEMORY > 3_000
-        monkeypatch.setattr(statistics, "IN_MEMORY", 100)
+        assert statistics.MAX_EXACT_CLUSTERS > 3_000
+        monkeypatch.setattr(statistics, "MAX_EXACT_CLUSTERS", 100)
         parts = ratio_of_shares(first, second, np.arange(3_000))
         assert parts != whole
         assert parts.mean == whole.mean

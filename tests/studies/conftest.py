@@ -1,4 +1,4 @@
-"""A study whose runs are stand-ins, done within a second."""
+"""A study whose runs are replaced by fakes, so that it takes a second."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ from attnlight.studies.state import StudyFolder
 from tests.commands import CONFIGS
 from tests.studies import fake
 
-CONTENT: dict[str, Any] = {
+# Contents of study files: a base only, classifiers of every role, taggers, and taggers of one
+# marked token of each sentence.
+MINIMAL: dict[str, Any] = {
     "trainer": str(CONFIGS / "trainer.yaml"),
     "experiment": str(CONFIGS / "experiments/planted_bilstm.yaml"),
     "base": {"seeds": [0]},
 }
-WHOLE: dict[str, Any] = CONTENT | {
+ALL_ROLES: dict[str, Any] = MINIMAL | {
     "uniform": {"seeds": [0]},
     "seeds": {"seeds": [1]},
     "guides": {"names": ["base", "adversary", "other"], "seeds": [0]},
     "adversaries": {"lambdas": {"kl": [0, 0.05, 0.06]}, "seeds": [0, 1]},
 }
-TAGGER: dict[str, Any] = CONTENT | {
+TAGGER: dict[str, Any] = MINIMAL | {
     "experiment": str(CONFIGS / "experiments/conll2000_study.yaml"),
     "uniform": {"seeds": [0], "heads": [2]},
     "seeds": {"seeds": [1]},
     "guides": {"names": ["adversary"], "contexts": ["full", "tokens"], "seeds": [0]},
     "adversaries": {"lambdas": {"kl": [0, 0.05, 0.06], "compat": [2.1]}, "seeds": [0, 1]},
 }
-MARKED: dict[str, Any] = CONTENT | {
+MARKED: dict[str, Any] = MINIMAL | {
     "experiment": TAGGER["experiment"],
     "options": {"data": {"target": "marked"}},
     "adversaries": {"lambdas": {"kl": [0, 0.05]}, "seeds": [0]},
@@ -45,7 +47,7 @@ MARKED: dict[str, Any] = CONTENT | {
 
 
 class Lab:
-    """A folder with study files, and what running them left."""
+    """A folder with study files, the runs of these studies, and the commands that they started."""
 
     def __init__(self, folder: Path, calls: Path) -> None:
         self.folder, self._calls = folder, calls
@@ -64,7 +66,7 @@ class Lab:
     def run(self, content: dict[str, Any], *options: str, name: str = "tiny") -> int:
         return main(["study", str(self.write(content, name)), f"--root={self.root}", *options])
 
-    def state(self, content: dict[str, Any]) -> StudyFolder:
+    def study_folder(self, content: dict[str, Any]) -> StudyFolder:
         return StudyFolder(self.root / "tiny", self.study(content), self.runs(content))
 
     def runs(self, content: dict[str, Any]) -> dict[str, PlannedRun]:
@@ -72,13 +74,13 @@ class Lab:
         return {run.name: run for run in plan(self.study(content))}
 
     def calls(self) -> list[list[str]]:
-        """What was started so far; asked again, what was started since."""
+        """The command lines started since the last call."""
         lines = self._calls.read_text().splitlines() if self._calls.exists() else []
         self._calls.unlink(missing_ok=True)
         return [json.loads(line) for line in lines]
 
     def started(self) -> list[tuple[str, str]]:
-        """Verb and run of each of these."""
+        """Verb and run of each command line started since the last call."""
         found = []
         for verb, *words in self.calls():
             key = "--run=" if verb == "fit" else "--ckpt_path="

@@ -1,4 +1,4 @@
-"""What is collected of texts, of their tokens, and of a problem that was made up."""
+"""Collected results of classifiers, of taggers and of a custom problem."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from attnlight.records import ShardWriter, merge_shards
 from attnlight.statistics.frontier import thinned
 from attnlight.studies.collect import CLUSTERS, collect
 from attnlight.studies.instances import read_instances
-from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
+from tests.studies.conftest import ALL_ROLES, MINIMAL, TAGGER, Lab
 from tests.studies.fake_records import CLASSES
 
 
-def run_of(lab: Lab, name: str) -> dict[str, Any]:
-    """What is collected of a run."""
+def collected_run(lab: Lab, name: str) -> dict[str, Any]:
+    """The entry of a run in `study.json`."""
     return next(run for run in lab.collected()["runs"] if run["name"] == name)
 
 
 @pytest.mark.parametrize(
-    ("content", "problem", "classes", "known"),
+    ("content", "problem", "classes", "expected"),
     [
-        (WHOLE, "classification", ["no", "yes"], {"corpus": "planted"}),
+        (ALL_ROLES, "classification", ["no", "yes"], {"corpus": "planted"}),
         (
             TAGGER,
             "tagging",
@@ -47,20 +47,20 @@ def run_of(lab: Lab, name: str) -> dict[str, Any]:
     ],
     ids=["texts", "tokens"],
 )
-def test_what_is_said_of_the_study(
-    lab: Lab, content: dict[str, Any], problem: str, classes: list[str], known: dict[str, Any]
+def test_entries_of_the_study(
+    lab: Lab, content: dict[str, Any], problem: str, classes: list[str], expected: dict[str, Any]
 ) -> None:
     assert lab.run(content) == 0
-    held = lab.collected()
-    assert [run["name"] for run in held.pop("runs")] == list(lab.runs(content))
-    assert held.pop("problem") == asdict(problem_class(problem).words(classes))
-    best = held.pop("best")
-    assert held.pop("selected") == best["kl"]
+    collected = lab.collected()
+    assert [run["name"] for run in collected.pop("runs")] == list(lab.runs(content))
+    assert collected.pop("problem") == asdict(problem_class(problem).words(classes))
+    best = collected.pop("best")
+    assert collected.pop("selected") == best["kl"]
     assert best["kl"].pop("lambda") in (0.05, 0.06)
     assert best["kl"].pop("run").startswith("adversary-kl-l0.0")
     assert best.pop("kl") == {"term": "kl", "reached": True}
     assert [selected["lambda"] for selected in best.values()] == [2.1] * (content is TAGGER)
-    assert held == known | {
+    assert collected == expected | {
         "schema": 1,
         "study": "tiny",
         "experiment": Path(content["experiment"]).stem,
@@ -86,11 +86,11 @@ GUIDED = {
 
 
 @pytest.mark.parametrize(
-    ("content", "name", "known"),
+    ("content", "name", "expected"),
     [
-        (WHOLE, "guide-adversary-s0", GUIDED),
+        (ALL_ROLES, "guide-adversary-s0", GUIDED),
         (
-            WHOLE,
+            ALL_ROLES,
             "adversary-kl-l0.06-s1",
             GUIDED | {"role": "adversary", "seed": 1, "guide": None, "term": "kl", "lambda": 0.06},
         ),
@@ -108,29 +108,29 @@ GUIDED = {
         ),
     ],
 )
-def test_what_is_said_of_a_run(
-    lab: Lab, content: dict[str, Any], name: str, known: dict[str, Any]
+def test_entries_of_a_run(
+    lab: Lab, content: dict[str, Any], name: str, expected: dict[str, Any]
 ) -> None:
     assert lab.run(content) == 0
-    own = run_of(lab, name)
-    assert own.pop("validation").keys() >= {"f1", "attention_js"}
-    told = {"told_by": lab.collected()["selected"]["run"]} if known["guide"] else {}
-    assert own == {"name": name} | known | told
+    entry = collected_run(lab, name)
+    assert entry.pop("validation").keys() >= {"f1", "attention_js"}
+    guide_run = {"told_by": lab.collected()["selected"]["run"]} if expected["guide"] else {}
+    assert entry == {"name": name} | expected | guide_run
 
 
 def test_rows_and_validation_of_texts(lab: Lab) -> None:
-    assert lab.run(WHOLE) == 0
+    assert lab.run(ALL_ROLES) == 0
     # two of ten predictions are wrong, one of each class
-    assert run_of(lab, "adversary-kl-l0.06-s1")["validation"] == pytest.approx(
+    assert collected_run(lab, "adversary-kl-l0.06-s1")["validation"] == pytest.approx(
         {"accuracy": 0.8, "macro_f1": 0.8, "f1": 0.8, "attention_js": 0.6, "prediction_tvd": 0.06},
         rel=1e-6,
     )
-    base = run_of(lab, "base-s0")
+    base = collected_run(lab, "base-s0")
     assert base["validation"]["attention_js"] is None
     assert base["frontier"]["tvd"][0] == 0
     table = pq.read_table(lab.root / "tiny/study.parquet").to_pydict()
-    assert len(table["run"]) == 10 * len(lab.runs(WHOLE))
-    assert list(dict.fromkeys(table["run"])) == list(lab.runs(WHOLE)), "in order of the plan"
+    assert len(table["run"]) == 10 * len(lab.runs(ALL_ROLES))
+    assert list(dict.fromkeys(table["run"])) == list(lab.runs(ALL_ROLES)), "in order of the plan"
     rows = np.array(table["run"]) == "adversary-kl-l0.06-s1"
     assert np.array(table["index"])[rows].tolist() == list(range(10))
     assert np.array(table["prediction"])[rows].tolist() == [1, 0, *([0, 1] * 4)]
@@ -143,31 +143,33 @@ def test_rows_and_validation_of_texts(lab: Lab) -> None:
     assert np.array(table["worst_js"])[rows].tolist() == pytest.approx(np.linspace(0.1, 0.5, 10))
 
 
-def test_worst_case_of_some_texts_alone(lab: Lab) -> None:
-    assert lab.run(WHOLE) == 0
+def test_worst_case_may_be_measured_on_some_texts_only(lab: Lab) -> None:
+    assert lab.run(ALL_ROLES) == 0
     path = lab.root / "tiny/base-s0/records/test/adversarial_attention.parquet"
     shard = ShardWriter(path.with_suffix(".arrow"))
     shard.add(np.array([[2, 0], [7, 0]]), {"worst_js": np.array([0.2, 0.7])})
     shard.close()
     merge_shards([shard.path], path, metadata={"classes": ["no", "yes"]})
-    found = read_instances(lab.state(WHOLE), lab.runs(WHOLE)["base-s0"], "test").rows()["worst_js"]
+    found = read_instances(
+        lab.study_folder(ALL_ROLES), lab.runs(ALL_ROLES)["base-s0"], "test"
+    ).rows()["worst_js"]
     assert np.flatnonzero(~np.isnan(found)).tolist() == [2, 7]
     assert found[[2, 7]].tolist() == pytest.approx([0.2, 0.7])
 
 
-def test_a_frontier_is_thinned_to_what_it_shows() -> None:
+def test_a_thinned_frontier_keeps_its_shape() -> None:
     x = np.sort(np.random.default_rng(0).random(20_000)) ** 2
     y = 0.6 * np.sqrt(x)  # as steep at its start as a frontier is
-    few, found = thinned(x, y)
-    assert len(few) <= 400
-    assert (few[0], few[-1], found[-1]) == (x[0], x[-1], y[-1])
-    assert np.abs(np.interp(x, few, found) - y).max() < 1e-3 * y[-1]
+    kept_x, kept_y = thinned(x, y)
+    assert len(kept_x) <= 400
+    assert (kept_x[0], kept_x[-1], kept_y[-1]) == (x[0], x[-1], y[-1])
+    assert np.abs(np.interp(x, kept_x, kept_y) - y).max() < 1e-3 * y[-1]
     same, _ = thinned(x[:9], y[:9])
     np.testing.assert_array_equal(same, x[:9])
 
 
-class TestProblemThatWasMadeUp:
-    """A class for each sentence of a text, of which nothing but its records is known."""
+class TestCustomProblem:
+    """A problem that gives each sentence of a text a class."""
 
     ROWS = np.array(
         [(index, k) for index, sentences in ((3, 2), (5, 1), (9, 3)) for k in range(sentences)]
@@ -182,33 +184,33 @@ class TestProblemThatWasMadeUp:
         shard.close()
         merge_shards([shard.path], run / file, metadata={"classes": ["a", "b", "c"]})
 
-    @pytest.mark.parametrize("known", [True, False])
-    def test_is_collected_by_text(self, lab: Lab, known: bool) -> None:
-        """Whether or not its name is known: records tell that a text has several instances."""
+    @pytest.mark.parametrize("named", [True, False])
+    def test_is_collected_by_text(self, lab: Lab, named: bool) -> None:
+        """Whether or not the experiment names the problem: records show instances within texts."""
         problem = "tests.tasks.sentences.Sentences"
         model = {"class_path": "attnlight.tasks.AttentionTask", "init_args": {"problem": problem}}
-        model, data = model if known else {"class_path": "toy.Net"}, {"class_path": "toy.Reviews"}
+        model, data = model if named else {"class_path": "toy.Net"}, {"class_path": "toy.Reviews"}
         (lab.folder / "toy.yaml").write_text(yaml.safe_dump({"model": model, "data": data}))
-        folder = lab.state(CONTENT | {"experiment": "toy.yaml", "uniform": {"seeds": [0]}})
-        own = np.array([0, 0, 2, 1, 0, 0])
+        folder = lab.study_folder(MINIMAL | {"experiment": "toy.yaml", "uniform": {"seeds": [0]}})
+        uniform_prediction = np.array([0, 0, 2, 1, 0, 0])
         js, tvd = np.linspace(0.1, 0.6, 6), np.full(6, 0.25)
-        for run, prediction in (("base-s0", self.BASE), ("uniform-s0", own)):
+        for run, prediction in (("base-s0", self.BASE), ("uniform-s0", uniform_prediction)):
             (folder.path / run).mkdir(parents=True)
             torch.save({"epoch": 1}, (folder.path / run) / "best.ckpt")
             ((folder.path / run) / "status.json").write_text('{"state": "finished", "epochs": 2}')
-            for stage in ("val/{}" if known else "val/{}-1", "test/{}"):
+            for stage in ("val/{}" if named else "val/{}-1", "test/{}"):
                 path = f"records/{stage}.parquet"
-                told = {"label": self.LABEL, "prediction": prediction}
-                self.write((folder.path / run), path.format("predictions"), **told)
+                columns = {"label": self.LABEL, "prediction": prediction}
+                self.write((folder.path / run), path.format("predictions"), **columns)
                 if run != "base-s0":
-                    told = {"prediction": prediction, "base_prediction": self.BASE}
-                    told |= {"attention_js": js, "prediction_tvd": tvd}
-                    self.write((folder.path / run), path.format("base_divergence"), **told)
+                    columns = {"prediction": prediction, "base_prediction": self.BASE}
+                    columns |= {"attention_js": js, "prediction_tvd": tvd}
+                    self.write((folder.path / run), path.format("base_divergence"), **columns)
         assert collect(folder)
 
-        held = json.loads((folder.path / "study.json").read_text())
-        assert held["problem"]["problem"] == ("sentences" if known else "classification")
-        base, uniform = held["runs"]
+        collected = json.loads((folder.path / "study.json").read_text())
+        assert collected["problem"]["problem"] == ("sentences" if named else "classification")
+        base, uniform = collected["runs"]
         assert base["validation"]["accuracy"] == pytest.approx(4 / 6)
         assert uniform["validation"]["attention_js"] == pytest.approx(js.mean())
         table = pq.read_table(folder.path / "study.parquet")
@@ -219,4 +221,4 @@ class TestProblemThatWasMadeUp:
         assert [row["correct"] for row in rows] == [1, 1, 2]
         assert [row["agree"] for row in rows] == [1, 0, 3]
         assert [row["attention_js"] for row in rows] == pytest.approx([0.3, 0.3, 1.5])
-        assert {row["gold"] for row in rows} == {None}, "it counts nothing"
+        assert {row["gold"] for row in rows} == {None}, "the problem has no chunks to count"

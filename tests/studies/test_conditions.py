@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.studies.conftest import CONTENT, MARKED, Lab
+from tests.studies.conftest import MARKED, MINIMAL, Lab
 
 CONDITIONS: dict[str, Any] = {
     name: value for name, value in MARKED.items() if name != "options"
@@ -78,7 +78,7 @@ class TestConditions:
         self, lab: Lab, compared: list[dict[str, Path]]
     ) -> None:
         one = {"options": {"trainer": {"max_epochs": 1}}}
-        assert lab.run(CONTENT | {"conditions": {"one": one, "two": {}}}) == 0
+        assert lab.run(MINIMAL | {"conditions": {"one": one, "two": {}}}) == 0
         assert (lab.root / "tiny-two/study.json").is_file()
         assert compared == []
 

@@ -22,7 +22,7 @@ from attnlight.studies.plan import PlannedRun
 from attnlight.studies.process_executor import ProcessExecutor
 from attnlight.studies.run_study import run_study
 from tests.studies import fake
-from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
+from tests.studies.conftest import ALL_ROLES, MINIMAL, TAGGER, Lab
 
 
 class TestDryRun:
@@ -32,7 +32,7 @@ class TestDryRun:
         temporary = lab.folder / "temporary"
         temporary.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-        assert lab.run(WHOLE, "--dry-run", "--jobs=3") == 0
+        assert lab.run(ALL_ROLES, "--dry-run", "--jobs=3") == 0
         assert not lab.root.exists()
         assert list(temporary.iterdir()) == []
         printed = capsys.readouterr()
@@ -41,7 +41,7 @@ class TestDryRun:
         assert lines[1].split()[:3] == ["base-s0", "base", "missing"]
         assert all(line.endswith("  at most 1.8 min") for line in lines[1:13])
         # The base, ten runs by three, and the guide that all adversaries come before.
-        total = "one after the other: at most 22.0 min; 3 at a time: at most 11.0 min"
+        total = "one at a time: at most 22.0 min; 3 at a time: at most 11.0 min"
         assert lines[13] == f"12 runs of 12; {total}"
         assert lines[14].startswith("base, uniform, seed, guide, adversary: estimated from a few")
         roles = [line.rpartition(" ")[2] for line in printed.err.splitlines()]
@@ -50,13 +50,13 @@ class TestDryRun:
     def test_measured_roles_are_not_timed(
         self, lab: Lab, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert lab.run(WHOLE, "--only=base,uniform") == 0
+        assert lab.run(ALL_ROLES, "--only=base,uniform") == 0
         logs = lab.root / "tiny/logs"
         (logs / "base-s0.json").write_text('{"state": "finished", "seconds": 60}')
         (logs / "seed-b0-s1.json").write_text('{"state": "failed", "seconds": 600}')
         (logs / "uniform-s0.json").write_text('{"state": "finished", "seconds": 30}')
         before = sorted(lab.root.rglob("*"))
-        more = WHOLE | {"uniform": {"seeds": [0, 1]}}
+        more = ALL_ROLES | {"uniform": {"seeds": [0, 1]}}
         capsys.readouterr()
         assert lab.run(more, "--dry-run") == 0
         lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
@@ -66,12 +66,12 @@ class TestDryRun:
         assert lines[-1].startswith("seed, guide, adversary: estimated")
         assert sorted(lab.root.rglob("*")) == before
         assert json.loads((lab.root / "tiny/plan.json").read_text())["runs"].keys() == (
-            lab.runs(WHOLE).keys()
+            lab.runs(ALL_ROLES).keys()
         )
         assert lab.run(more, "--dry-run", "--only=uniform") == 0
         printed = capsys.readouterr()
         assert printed.err == "", "nothing is left to time"
-        assert printed.out.endswith("2 runs of 13; one after the other: 30 s\n")
+        assert printed.out.endswith("2 runs of 13; one at a time: 30 s\n")
 
     @pytest.mark.parametrize(
         ("failing", "roles"),
@@ -86,7 +86,7 @@ class TestDryRun:
         roles: str,
     ) -> None:
         monkeypatch.setenv("FAKE_FAILS", failing)
-        assert lab.run(WHOLE, "--dry-run") == 0
+        assert lab.run(ALL_ROLES, "--dry-run") == 0
         *_, total, last = capsys.readouterr().out.splitlines()
         assert last == f"{roles}: unknown, since a short run failed: the disk is on fire"
         assert (roles == "guide") == total.startswith("base, uniform, seed, adversary: estimated")
@@ -104,7 +104,7 @@ class TestDryRun:
 
         real = fake.timed
         monkeypatch.setattr(fake, "timed", timed)
-        folder = lab.state(TAGGER)
+        folder = lab.study_folder(TAGGER)
         guides = [run for run in folder.runs.values() if run.role == "guide"]
         assert estimate(folder, guides, fake.Here()).seconds == {"guide": pytest.approx(120, abs=9)}
         assert [verb for verb, _ in calls] == ["fit", "fit", "validate", "test"]
@@ -205,7 +205,7 @@ def test_estimate_is_near_what_runs_take(
     tmp_path: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ATTNLIGHT_CACHE", str(tmp_path / "cache"))  # of no other test
-    content = CONTENT | {
+    content = MINIMAL | {
         "options": {
             "data": {"train_size": 1000, "validation_size": 200, "test_size": 200},
             "trainer": {"max_epochs": 4, "accelerator": "cpu", "devices": 1},
@@ -227,7 +227,7 @@ def test_estimate_is_near_what_runs_take(
     finally:
         executor.shutdown(cancel_futures=True)
     assert outcome.finished == [run.name for run in runs]
-    measured = sum(folder.note(run)["seconds"] for run in runs)
+    measured = sum(folder.job_result(run)["seconds"] for run in runs)
     total = sum(estimated.seconds[run.role] for run in runs)
     print(f"estimated {total:.0f} s, measured {measured:.0f} s")
     assert measured / 4 < total < measured * 4

@@ -166,7 +166,7 @@ def test_one_answer_a_sentence(lab: Lab) -> None:
 
 def test_one_head(lab: Lab) -> None:
     assert lab.run(TAGGER) == 0
-    folder, run = lab.state(TAGGER), lab.runs(TAGGER)["seed-b0-s1"]
+    folder, run = lab.study_folder(TAGGER), lab.runs(TAGGER)["seed-b0-s1"]
     for stage in ("val", "test"):
         write_records((folder.path / run.name) / "records" / stage, "tokens", js=0.1, heads=1)
     found = read_instances(folder, run, "test").rows()
@@ -179,7 +179,7 @@ def test_one_head(lab: Lab) -> None:
 
 def test_records_of_other_tokens(lab: Lab) -> None:
     assert lab.run(TAGGER) == 0
-    folder, run = lab.state(TAGGER), lab.runs(TAGGER)["uniform-s0"]
+    folder, run = lab.study_folder(TAGGER), lab.runs(TAGGER)["uniform-s0"]
     write_records((folder.path / run.name) / "records/test", "marked", js=0.1)
     with pytest.raises(InputError, match="has other rows than the records beside it"):
         read_instances(folder, run, "test")

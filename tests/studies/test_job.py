@@ -12,7 +12,7 @@ import torch
 from attnlight.studies import job
 from attnlight.studies.job import Job
 from tests.studies import fake
-from tests.studies.conftest import CONTENT, TAGGER, Lab
+from tests.studies.conftest import MINIMAL, TAGGER, Lab
 
 
 def the_job(lab: Lab, run: str = "base-s0") -> Job:
@@ -48,7 +48,7 @@ def test_commands_follow_each_other_until_one_fails(
     log = (lab.root / "tiny/logs/base-s0.log").read_text()
     assert log.startswith("$ attnlight fit -c")
     assert log.endswith("attnlight: a mistake.\n")
-    assert lab.state(TAGGER).note(lab.runs(TAGGER)["base-s0"])["state"] == "failed"
+    assert lab.study_folder(TAGGER).job_result(lab.runs(TAGGER)["base-s0"])["state"] == "failed"
     monkeypatch.setattr(job, "main", fake.main)
     assert fake.Here().status(the_job(lab)) == 0
     assert lab.started() == [("validate", "base-s0"), ("test", "base-s0")], "it goes on"
@@ -57,10 +57,10 @@ def test_commands_follow_each_other_until_one_fails(
 
 
 def test_refuses_a_study_that_has_changed(lab: Lab) -> None:
-    assert lab.run(CONTENT) == 0
-    lab.write(CONTENT | {"options": {"trainer": {"max_epochs": 1}}})
+    assert lab.run(MINIMAL) == 0
+    lab.write(MINIMAL | {"options": {"trainer": {"max_epochs": 1}}})
     assert fake.Here().status(the_job(lab)) == 1
-    lab.write(CONTENT | {"base": {"seeds": [0, 3]}})
+    lab.write(MINIMAL | {"base": {"seeds": [0, 3]}})
     assert fake.Here().status(the_job(lab, "uniform-s0")) == 1
 
 
@@ -82,6 +82,6 @@ def test_after_several_ranks_another_process_goes_on(
 
     monkeypatch.setattr(job, "main", main)
     monkeypatch.setattr(os, "execv", become)
-    lab.write(CONTENT)
+    lab.write(MINIMAL)
     with pytest.raises(Gone):
         fake.Here().status(the_job(lab))

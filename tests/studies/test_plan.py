@@ -16,7 +16,7 @@ from attnlight.studies.argv import evaluation_commands, fit_command
 from attnlight.studies.plan import PlannedRun, digests, plan, shard_runs
 from attnlight.studies.spec import Study, read_studies
 from tests.commands import CONFIGS
-from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
+from tests.studies.conftest import ALL_ROLES, MINIMAL, TAGGER, Lab
 
 STUDIES = [s for file in sorted((CONFIGS / "studies").glob("*.yaml")) for s in read_studies(file)]
 CONTEXTS: dict[str, Any] = TAGGER | {
@@ -98,7 +98,7 @@ def test_the_conditions_of_conll2000() -> None:
     ("content", "names", "needs"),
     [
         (
-            WHOLE,
+            ALL_ROLES,
             """base-s0 uniform-s0 seed-b0-s1 guide-base-s0 guide-other-s0
             adversary-kl-l0-s0 adversary-kl-l0-s1 adversary-kl-l0.05-s0 adversary-kl-l0.05-s1
             adversary-kl-l0.06-s0 adversary-kl-l0.06-s1 guide-adversary-s0""",
@@ -132,7 +132,7 @@ def test_names_and_needs(
 
 
 def test_further_bases(lab: Lab) -> None:
-    content = CONTENT | {
+    content = MINIMAL | {
         "base": {"seeds": [3, 1]},
         "seeds": {"seeds": [1, 2]},
         "uniform": {"seeds": [0]},
@@ -205,7 +205,7 @@ class TestDigests:
 
     def test_what_best_holds_changes_nothing(self, lab: Lab) -> None:
         """So that studies of when `best.ckpt` was complete go on."""
-        study = lab.study(WHOLE)
+        study = lab.study(ALL_ROLES)
         lines = study.trainer.read_text().splitlines(keepends=True)
         earlier = [line for line in lines if "save_weights_only" not in line]
         assert len(earlier) == len(lines) - 1
@@ -215,7 +215,7 @@ class TestDigests:
         assert digests(other, runs) == digests(study, runs)
 
     def test_comments_and_needs_change_nothing(self, lab: Lab) -> None:
-        study = lab.study(WHOLE)
+        study = lab.study(ALL_ROLES)
         runs = plan(study)
         (lab.folder / "trainer.yaml").write_text("# more\n" + study.trainer.read_text())
         other = replace(study, trainer=lab.folder / "trainer.yaml")
@@ -241,15 +241,16 @@ class TestDigests:
         self, lab: Lab, changes: dict[str, Any], roles: set[str]
     ) -> None:
         before, after = (
-            digests(study, plan(study)) for study in map(lab.study, (WHOLE, WHOLE | changes))
+            digests(study, plan(study))
+            for study in map(lab.study, (ALL_ROLES, ALL_ROLES | changes))
         )
         assert {name.partition("-")[0] for name in before if after[name] != before[name]} == roles
 
 
 class TestCommands:
     def test_of_fit(self, lab: Lab) -> None:
-        study = lab.study(WHOLE | {"tests": [str(CONFIGS / "tests/cheap.yaml")]})
-        run, told = lab.runs(WHOLE)["guide-adversary-s0"], "adversary-kl-l0.05-s0"
+        study = lab.study(ALL_ROLES | {"tests": [str(CONFIGS / "tests/cheap.yaml")]})
+        run, told = lab.runs(ALL_ROLES)["guide-adversary-s0"], "adversary-kl-l0.05-s0"
         words = fit_command(study, run, Path("root/tiny"), told, ("--overwrite",))
         assert words[0] == "fit"
         assert words[1:7:2] == ["-c"] * 3
@@ -293,7 +294,7 @@ class TestCommands:
         ]
 
     @pytest.mark.parametrize(
-        ("content", "verbs"), [(WHOLE, ["test"]), (TAGGER, ["validate", "test"])]
+        ("content", "verbs"), [(ALL_ROLES, ["test"]), (TAGGER, ["validate", "test"])]
     )
     @pytest.mark.parametrize("name", ["base-s0", "uniform-s0"])
     def test_name_what_is_measured_after_fit(
@@ -320,7 +321,7 @@ class TestCommands:
             assert command[-1] == f"--ckpt_path=r/t/{name}/best.ckpt"
 
     def test_records_are_of_validation_and_test(self, lab: Lab) -> None:
-        records = lab.state(TAGGER).records(lab.runs(TAGGER)["uniform-s0"])
+        records = lab.study_folder(TAGGER).records(lab.runs(TAGGER)["uniform-s0"])
         assert [path.parts[-2:] for path in records] == [
             (stage, f"{name}.parquet")
             for stage in ("val", "test")

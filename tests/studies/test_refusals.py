@@ -10,9 +10,9 @@ import pytest
 
 from attnlight.errors import InputError
 from attnlight.studies.state import exclusive, join_plan, require_same_plan
-from tests.studies.conftest import CONTENT, Lab
+from tests.studies.conftest import MINIMAL, Lab
 
-PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
+PAIR: dict[str, Any] = MINIMAL | {"uniform": {"seeds": [0]}}
 
 
 def refused(lab: Lab, capsys: pytest.CaptureFixture[str], *options: str, **changes: Any) -> str:
@@ -29,9 +29,9 @@ def refused(lab: Lab, capsys: pytest.CaptureFixture[str], *options: str, **chang
         ("--shard=3/2", "--shard is '3/2'; expected I/N"),
         ("--shard=0/2", "expected I/N"),
         ("--shard=half", "expected I/N"),
-        ("--only=seeds", "--only has 'seeds'; expected roles of base, uniform, seed"),
-        ("--name=2019", "'2019' is no name of a study"),
-        ("--name=a/b", "no name of a study"),
+        ("--only=seeds", "--only has 'seeds'; expected one of: base, uniform, seed"),
+        ("--name=2019", "'2019' is not a valid study name"),
+        ("--name=a/b", "not a valid study name"),
     ],
 )
 def test_wrong_option(lab: Lab, capsys: pytest.CaptureFixture[str], option: str, said: str) -> None:
@@ -90,7 +90,7 @@ class TestFolderOfAnotherStudy:
         epochs = {"trainer": {"max_epochs": 1}}
         assert "contains another study" in refused(lab, capsys, options=epochs)
         said = refused(lab, capsys, "--dry-run", base={"seeds": [1]}, uniform=None)
-        assert "no run is the same" in said
+        assert "they have no run in common" in said
         assert lab.run(PAIR | {"options": epochs}, "--name=other") == 0
 
     def test_one_that_grew_is_not(self, lab: Lab) -> None:
@@ -104,7 +104,7 @@ class TestFolderOfAnotherStudy:
     def test_damaged_plan(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
         (lab.root / "tiny").mkdir(parents=True)
         (lab.root / "tiny/plan.json").write_text("{")
-        assert "plan.json is not what `attnlight study` writes" in refused(lab, capsys)
+        assert "plan.json is not a plan of `attnlight study`" in refused(lab, capsys)
 
 
 def test_damaged_base(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,10 +115,10 @@ def test_damaged_base(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     content[len(content) // 2] ^= 255
     best.write_bytes(content)
     said = refused(lab, capsys)
-    assert f"{best} is not the file that was tested" in said
+    assert f"{best} is not the checkpoint that was tested" in said
     assert "delete" in said
     best.unlink()
-    assert "is not the file that was tested" in refused(lab, capsys)
+    assert "is not the checkpoint that was tested" in refused(lab, capsys)
 
 
 def test_no_space_left(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,9 +135,11 @@ def test_no_space_left(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     folder, uniform = lab.root / "tiny", lab.runs(PAIR)["uniform-s0"]
     assert "too large" in capsys.readouterr().err
     assert not (folder / "study.parquet").exists()
-    assert lab.state(PAIR).state(uniform) != "finished", "nothing half-written is taken for done"
+    assert lab.study_folder(PAIR).state(uniform) != "finished", (
+        "nothing half-written is taken for done"
+    )
     assert lab.run(PAIR) == 0
-    assert lab.state(PAIR).state(uniform) == "finished"
+    assert lab.study_folder(PAIR).state(uniform) == "finished"
 
 
 def test_unwritable_folder(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,15 +12,15 @@ from attnlight.studies import cli
 from attnlight.studies.job import Job
 from attnlight.studies.run_study import run_study
 from tests.studies import fake
-from tests.studies.conftest import CONTENT, TAGGER, WHOLE, Lab
+from tests.studies.conftest import ALL_ROLES, MINIMAL, TAGGER, Lab
 
-PAIR: dict[str, Any] = CONTENT | {"uniform": {"seeds": [0]}}
+PAIR: dict[str, Any] = MINIMAL | {"uniform": {"seeds": [0]}}
 
 
 @pytest.mark.parametrize(
     ("content", "verbs", "missing"),
     [
-        (WHOLE, ("fit", "test"), "test/predictions.parquet"),
+        (ALL_ROLES, ("fit", "test"), "test/predictions.parquet"),
         (TAGGER, ("fit", "validate", "test"), "val/base_divergence.parquet"),
     ],
     ids=["texts", "tokens"],
@@ -38,9 +38,9 @@ def test_each_run_is_trained_and_then_evaluated(
 
 
 def test_whole_study(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lab.run(WHOLE, "--jobs=2") == 0
+    assert lab.run(ALL_ROLES, "--jobs=2") == 0
     started = lab.started()
-    last = max(started.index(("test", name)) for name in lab.runs(WHOLE) if "l0.0" in name)
+    last = max(started.index(("test", name)) for name in lab.runs(ALL_ROLES) if "l0.0" in name)
     assert started.index(("fit", "guide-adversary-s0")) > last
     printed = capsys.readouterr().out
     assert "[12/12] guide-" in printed
@@ -56,21 +56,21 @@ def test_whole_study(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
         "lambda": 0.05,
         "reached": True,
     }
-    assert lab.run(WHOLE) == 0
+    assert lab.run(ALL_ROLES) == 0
     assert lab.calls() == [], "what is done is not done again"
     assert lab.collected() == collected
 
 
 def guide_run(lab: Lab) -> str | None:
     """The adversary that guides."""
-    return lab.state(WHOLE).guide_run(lab.runs(WHOLE)["guide-adversary-s0"])
+    return lab.study_folder(ALL_ROLES).guide_run(lab.runs(ALL_ROLES)["guide-adversary-s0"])
 
 
 def test_failure_does_not_stop_the_others(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FAKE_FAILS", "adversary-kl-l0.06-s1")
-    assert lab.run(WHOLE) == 1
+    assert lab.run(ALL_ROLES) == 1
     log = lab.root / "tiny/logs/adversary-kl-l0.06-s1.log"
     printed = capsys.readouterr().out
     assert f"attnlight: the disk is on fire. ({log})" in printed
@@ -84,7 +84,7 @@ def test_failure_does_not_stop_the_others(
     assert set(states.values()) == {"finished"}
     lab.calls()
     monkeypatch.delenv("FAKE_FAILS")
-    assert lab.run(WHOLE) == 0
+    assert lab.run(ALL_ROLES) == 0
     assert {name for _, name in lab.started()} == {"adversary-kl-l0.06-s1", "guide-adversary-s0"}
 
 
@@ -95,19 +95,19 @@ def test_nothing_finished_is_not_collected(lab: Lab, monkeypatch: pytest.MonkeyP
 
 
 def test_shards_wait_for_each_other(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lab.run(WHOLE, "--shard=2/2") == 3
+    assert lab.run(ALL_ROLES, "--shard=2/2") == 3
     assert lab.calls() == []
     assert "wait for runs of another shard or role" in capsys.readouterr().out
-    assert lab.run(WHOLE, "--only=base") == 0
-    assert lab.run(WHOLE, "--shard=1/2") == 3, "an adversary's guide waits for all adversaries"
-    assert lab.run(WHOLE, "--shard=2/2") == 0
-    assert lab.run(WHOLE, "--shard=1/2") == 0
+    assert lab.run(ALL_ROLES, "--only=base") == 0
+    assert lab.run(ALL_ROLES, "--shard=1/2") == 3, "an adversary's guide waits for all adversaries"
+    assert lab.run(ALL_ROLES, "--shard=2/2") == 0
+    assert lab.run(ALL_ROLES, "--shard=1/2") == 0
     done = lab.started()
-    assert len(done) == len(set(done)) == 2 * len(lab.runs(WHOLE)), "each run once"
+    assert len(done) == len(set(done)) == 2 * len(lab.runs(ALL_ROLES)), "each run once"
 
 
 def test_only_some_roles(lab: Lab) -> None:
-    assert lab.run(WHOLE, "--only=base,seed") == 0
+    assert lab.run(ALL_ROLES, "--only=base,seed") == 0
     assert {name for _, name in lab.started()} == {"base-s0", "seed-b0-s1"}
 
 
@@ -140,7 +140,7 @@ def test_interrupted_runs_go_on(lab: Lab) -> None:
 def test_interruption_cancels_what_waits(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert lab.run(WHOLE, "--only=base") == 0
+    assert lab.run(ALL_ROLES, "--only=base") == 0
     before, futures, shut = lab.collected(), list[Future[int]](), list[bool]()
 
     class Interrupted(fake.Here):
@@ -154,19 +154,19 @@ def test_interruption_cancels_what_waits(
             shut.append(cancel_futures)
 
     monkeypatch.setattr(cli, "ProcessExecutor", Interrupted)
-    assert lab.run(WHOLE) == 130
-    assert "goes on where it was" in capsys.readouterr().out
+    assert lab.run(ALL_ROLES) == 130
+    assert "the same command continues the study" in capsys.readouterr().out
     assert len(futures) == 3
     assert shut == [True]
     assert lab.collected() == before, "what was there stays"
 
 
 def test_a_larger_grid_tells_guides_anew(lab: Lab) -> None:
-    fewer = WHOLE | {"adversaries": {"lambdas": {"kl": [0, 0.06]}, "seeds": [0, 1]}}
+    fewer = ALL_ROLES | {"adversaries": {"lambdas": {"kl": [0, 0.06]}, "seeds": [0, 1]}}
     assert lab.run(fewer) == 0
     assert guide_run(lab) == "adversary-kl-l0.06-s0"
     lab.calls()
-    assert lab.run(WHOLE) == 0
+    assert lab.run(ALL_ROLES) == 0
     started = lab.started()
     assert {name for _, name in started} == {
         "adversary-kl-l0.05-s0",
@@ -222,14 +222,14 @@ class Failing(fake.Here):
 def test_why_a_job_failed_and_whether_it_is_tried_again(
     lab: Lab, end: int | Exception, log: bytes, why: str, times: int
 ) -> None:
-    folder = lab.state(CONTENT)
+    folder = lab.study_folder(MINIMAL)
     folder.log("base-s0").parent.mkdir(parents=True)
     folder.log("base-s0").write_bytes(log)
     executor = Failing()
     executor.ends[:] = [end] * times
-    (outcome,) = run_study(lab.write(CONTENT), lab.root, executor=executor).values()
+    (outcome,) = run_study(lab.write(MINIMAL), lab.root, executor=executor).values()
     assert outcome.failed == {"base-s0": why}
-    assert folder.state(lab.runs(CONTENT)["base-s0"]) == "failed"
+    assert folder.state(lab.runs(MINIMAL)["base-s0"]) == "failed"
     executor.ends[:] = [end] * (times - 1)
-    (outcome,) = run_study(lab.write(CONTENT), lab.root, executor=executor).values()
+    (outcome,) = run_study(lab.write(MINIMAL), lab.root, executor=executor).values()
     assert outcome.finished == ["base-s0"]

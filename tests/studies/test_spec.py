@@ -9,9 +9,9 @@ from attnlight.errors import InputError
 from attnlight.studies.spec import read_experiment, read_studies
 from attnlight.studies.values import Options, read_value
 from tests.commands import CONFIGS
-from tests.studies.conftest import CONTENT, WHOLE, Lab
+from tests.studies.conftest import ALL_ROLES, MINIMAL, Lab
 
-ADVERSARIES = WHOLE["adversaries"]
+ADVERSARIES = ALL_ROLES["adversaries"]
 TAGGER: dict[str, Any] = {
     "experiment": str(CONFIGS / "experiments/conll2000_study.yaml"),
     "guides": {"names": ["base"], "contexts": ["full", "tokens"], "seeds": [0]},
@@ -40,7 +40,7 @@ def grid(**parts: Any) -> dict[str, Any]:
         ({"experiment": None}, "tiny.yaml: experiment is None; expected the path"),
         ({"experiment": 3}, "experiment is 3; expected the path of a file"),
         ({"tests": ["nowhere.yaml"]}, "tests names"),
-        ({"experiment": CONTENT["trainer"]}, "trainer.yaml has no `data`"),
+        ({"experiment": MINIMAL["trainer"]}, "trainer.yaml has no `data`"),
         ({"guides": {"names": ["shufled"]}}, "names is ['shufled']; expected a list of uniform"),
         ({"guides": {"names": ["shufled"]}}, "(did you mean 'shuffled'?)"),
         ({"adversaries": None}, "guide adversary needs `adversaries`"),
@@ -85,7 +85,7 @@ def grid(**parts: Any) -> dict[str, Any]:
 )
 def test_mistake_is_told(lab: Lab, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as error:
-        read_studies(lab.write(WHOLE | changes))
+        read_studies(lab.write(ALL_ROLES | changes))
     assert said in str(error.value)
     assert "tiny.yaml" in str(error.value) or "trainer.yaml" in str(error.value)
     assert "\n" not in str(error.value)
@@ -105,13 +105,13 @@ def test_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
 def test_paths_are_relative_to_the_file(lab: Lab) -> None:
     (lab.folder / "parts").mkdir()
     (lab.folder / "parts/t.yaml").write_text("trainer: {}")
-    study = lab.study(CONTENT | {"trainer": "parts/../parts/t.yaml"})
+    study = lab.study(MINIMAL | {"trainer": "parts/../parts/t.yaml"})
     assert study.trainer == lab.folder / "parts/t.yaml"
     assert (study.condition, study.setup.corpus) == (None, "planted")
 
 
 def test_lambdas_ascend_and_may_be_text_to_yaml(lab: Lab) -> None:
-    lab.write(CONTENT)
+    lab.write(MINIMAL)
     path = lab.folder / "tiny.yaml"
     path.write_text(path.read_text() + "adversaries: {lambdas: {js: [5e-3, 1e-3, 0]}, seeds: [2]}")
     (study,) = read_studies(path)
@@ -122,7 +122,7 @@ def test_lambdas_ascend_and_may_be_text_to_yaml(lab: Lab) -> None:
 
 def test_seeds_by_term(lab: Lab) -> None:
     told = {"lambdas": {"js": [1], "kl": [1]}, "seeds": {"kl": [0, 1], "js": [2]}}
-    held = lab.study(CONTENT | {"adversaries": told}).adversaries
+    held = lab.study(MINIMAL | {"adversaries": told}).adversaries
     assert (held.term, held.seeds) == ("kl", {"kl": (0, 1), "js": (2,)})
 
 
@@ -144,7 +144,7 @@ def test_options_become_those_of_fit() -> None:
 
 def test_group_options_follow_those_of_all_runs(lab: Lab) -> None:
     told = {"options": {"trainer": {"max_epochs": 1}}}
-    study = lab.study(CONTENT | told | {"uniform": {"options": {"trainer": {"max_epochs": 2}}}})
+    study = lab.study(MINIMAL | told | {"uniform": {"options": {"trainer": {"max_epochs": 2}}}})
     assert study.uniform.options == ("--trainer.max_epochs=1", "--trainer.max_epochs=2")
 
 
@@ -171,7 +171,7 @@ def test_an_experiment_is_read_with_what_it_names(
 
 def test_conditions_add_to_what_all_are_told(lab: Lab) -> None:
     told = {"options": {"trainer": {"max_epochs": 2}}, "base": {"options": {"model": {"heads": 2}}}}
-    content = CONTENT | {
+    content = MINIMAL | {
         "options": {"trainer": {"max_epochs": 1}},
         "uniform": {"seeds": [0], "options": {"trainer": {"max_epochs": 3}}},
         "conditions": {"plain": None, "longer": told},
@@ -188,7 +188,7 @@ def test_a_condition_has_adversaries_of_its_own(lab: Lab) -> None:
     grid = {"lambdas": {"kl": [0, 0.1]}, "seeds": [0, 1], "bases": [0]}
     fewer, other = {"seeds": [0]}, {"lambdas": {"js": [0.2]}}
     conditions = {"all": None, "fewer": {"adversaries": fewer}, "other": {"adversaries": other}}
-    content = CONTENT | {"guides": None, "adversaries": grid, "conditions": conditions}
+    content = MINIMAL | {"guides": None, "adversaries": grid, "conditions": conditions}
     held = [study.adversaries for study in read_studies(lab.write(content))]
     assert [(one.lambdas, one.seeds) for one in held] == [
         ({"kl": (0.0, 0.1)}, {"kl": (0, 1)}),

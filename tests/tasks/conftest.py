@@ -1,4 +1,4 @@
-"""Corpora of texts, of texts in sentences and of tokens, and bases of each."""
+"""Corpora of texts, of texts in sentences, of pairs and of tokens, and bases of each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from attnlight.datamodules.base import CorpusDataModule
 from tests.bases import Planted, save_base
+from tests.pairs import PlantedPairs, save_pairs
 from tests.tasks.tagged import corpus, save_tagger, written
 
 
@@ -34,6 +35,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scene]:
             Planted(True, num_classes=3),
             lambda *place, **options: save_base(*place, hierarchical=True, **options),
         ),
+        "pairs": Scene(PlantedPairs(), save_pairs),
         "tokens": Scene(corpus(written(tmp_path_factory.mktemp("chunks"))), save_tagger),
     }
 

@@ -20,7 +20,7 @@ from attnlight.records import read_record
 from attnlight.reference import FrozenBase, read_base
 from attnlight.tasks import AdversarialVariant, AttentionClassifier
 from attnlight.tasks.adversarial import attention_term, prediction_term
-from tests.bases import batch_of, classifier, running, save, save_base, trainer
+from tests.bases import attach_stub_trainer, batch_of, classifier, save, save_base, trainer
 from tests.commands import CONFIGS, QUIET, attnlight_on_one, attnlight_on_two, experiment
 from tests.tasks.conftest import Scene
 
@@ -160,7 +160,7 @@ def test_objective_equals_a_loop(scene: Scene, prediction: Any, attention: Any, 
     task.model.embedding.weight.data.mul_(1.5)  # away from the base
     batch = batch_of(scene.corpus)
     expected = by_loop(task.eval(), read_base(base).model, batch, 0.7)
-    running(task, scene.corpus)
+    attach_stub_trainer(task, scene.corpus)
     task.on_train_batch_start(batch_of(scene.corpus), 0)
     losses = task._losses(batch, task.model(batch))
     np.testing.assert_allclose(losses.detach(), expected, atol=3e-6)
@@ -171,7 +171,7 @@ def test_objective_equals_a_loop(scene: Scene, prediction: Any, attention: Any, 
 @BOTH
 def test_gold_labels_have_no_part_in_it(scene: Scene, base: Path) -> None:
     task = adversary(scene, base, 0.3)
-    running(task, scene.corpus)
+    attach_stub_trainer(task, scene.corpus)
     task.on_train_batch_start(batch_of(scene.corpus), 0)
     batch = batch_of(scene.corpus)
     assert batch.labels is not None
@@ -185,7 +185,7 @@ def test_gold_labels_have_no_part_in_it(scene: Scene, base: Path) -> None:
 @BOTH
 def test_repeats_of_a_padded_sampler_are_finite_and_not_counted(scene: Scene, base: Path) -> None:
     task = adversary(scene, base, 0.3)
-    running(task, scene.corpus, "validation")
+    attach_stub_trainer(task, scene.corpus, "validation")
     batch = batch_of(scene.corpus, "validation", 5)
     own = task._losses(batch, task.model(batch))
     batch.index[2] = -1
@@ -216,7 +216,7 @@ def test_lambda_rises_by_step_and_is_whole_in_validation(
     task._losses = spy  # type: ignore[method-assign]
     trainer(tmp_path, max_epochs=3, limit_train_batches=2).fit(task, datamodule=corpus)
     assert strengths == pytest.approx(rising + [0.8] * (6 - len(rising)))
-    running(task, corpus, "validation")
+    attach_stub_trainer(task, corpus, "validation")
     task._lambda = 0.1
     batch = batch_of(corpus, "validation", 5)
     found = losses(batch, task.model(batch)).detach()
@@ -227,7 +227,7 @@ def test_lambda_rises_by_step_and_is_whole_in_validation(
 @TOKENS
 def test_padding_and_queries_outside_have_no_part(scene: Scene, base: Path) -> None:
     task = adversary(scene, base, 0.7).double()
-    running(task, scene.corpus)
+    attach_stub_trainer(task, scene.corpus)
     batch = batch_of(scene.corpus)
     wider = batch.apply(lambda v: v if v.ndim == 1 else pad(v, (0, 5)))
     losses = task._losses(batch, task.model(batch))
@@ -247,7 +247,7 @@ def test_padding_and_queries_outside_have_no_part(scene: Scene, base: Path) -> N
 
 @TOKENS
 def test_rows_sum_to_1_over_real_tokens(scene: Scene, base: Path) -> None:
-    running(adversary(scene, base), scene.corpus)
+    attach_stub_trainer(adversary(scene, base), scene.corpus)
     batch = batch_of(scene.corpus)
     output = read_base(base).model(batch)
     weights, _ = FrozenBase(base).outputs(scene.corpus, "train").read(output.rows, output.mask)
@@ -265,7 +265,7 @@ def test_heads_are_compared_in_their_order(scene: Scene, base: Path) -> None:
     same.model.load_state_dict(read_base(base).model.state_dict())
     found = []
     for one in (task, same):
-        running(one, scene.corpus, "validation")
+        attach_stub_trainer(one, scene.corpus, "validation")
         batch = batch_of(scene.corpus, "validation", 5)
         output = one.model(batch)
         weights, _ = one._outputs().read(output.rows, output.mask)
@@ -339,7 +339,7 @@ class TestReleasedLoss:
         self, scene: Scene, base: Path, restated: Callable[..., float], strength: float
     ) -> None:
         task = adversary(scene, base, strength, compat=True)
-        running(task, scene.corpus)
+        attach_stub_trainer(task, scene.corpus)
         if task._class_weights is not None:
             task.class_weight.copy_(task._class_weights(scene.corpus.label_counts))
         task.on_train_batch_start(batch_of(scene.corpus), 0)
@@ -353,7 +353,7 @@ class TestReleasedLoss:
     @TOKENS
     def test_evaluation_knows_no_batches(self, scene: Scene, base: Path) -> None:
         task = adversary(scene, base, 3.1, compat=True)
-        running(task, scene.corpus, "validation")
+        attach_stub_trainer(task, scene.corpus, "validation")
         batch = batch_of(scene.corpus, "validation", 5)
         losses = task._losses(batch, task.model(batch)).detach()
         expected = by_loop(task, read_base(base).model, batch, 3.1)

@@ -17,7 +17,7 @@ from attnlight.problems import Tagging
 from attnlight.reference import FrozenBase, read_base
 from attnlight.tasks import AdversarialVariant, GuidedVariant
 from attnlight.tasks.text import RawText
-from tests.bases import Planted, batch_of, running, save, save_base, trainer
+from tests.bases import Planted, attach_stub_trainer, batch_of, save, save_base, trainer
 from tests.commands import CONFIGS, QUIET, attnlight_on_two, experiment
 from tests.tasks.conftest import Scene
 from tests.tasks.tagged import arguments
@@ -117,7 +117,7 @@ class TestGuides:
         tasks = [guided(scene, base, guide="shuffled", shuffle_seed=seed) for seed in (0, 0, 1)]
         batch = batch_of(scene.corpus)
         for task in tasks:
-            running(task, scene.corpus)
+            attach_stub_trainer(task, scene.corpus)
         first, again, other = (task.model(batch).weights for task in tasks)
         rows, mask = tasks[0].problem.instances(batch)
         own, _ = FrozenBase(base).outputs(scene.corpus, "train").read(rows, mask)
@@ -164,7 +164,7 @@ class TestGuides:
         saved = str(tmp_path / "adversary.ckpt")
         task = guided(scene, base, guide=guide, guide_checkpoint=saved)
         batch = batch_of(scene.corpus)
-        running(task, scene.corpus)
+        attach_stub_trainer(task, scene.corpus)
         weights = own.model.eval()(batch).weights
         torch.testing.assert_close(task.model(batch).weights, weights, atol=2e-6, rtol=0)
         assert set(task.resolved_args["inherited"]) == {"base", "guide"}
@@ -190,7 +190,7 @@ class TestQueryKey:
     def test_move_what_is_given(self, scene: Scene, base: Path) -> None:
         """Against given * exp(query . key / root of size), head by head."""
         task = guided(scene, base, query_key=True)
-        running(task, scene.corpus, "validation")
+        attach_stub_trainer(task, scene.corpus, "validation")
         batch = batch_of(scene.corpus, "validation", 5)
         given, _ = (
             FrozenBase(base).outputs(scene.corpus, "validation").read(*Tagging.instances(batch))
@@ -264,7 +264,7 @@ def test_leave_one_out_renormalises_what_was_given(
     scene: Scene, base: Path, query_key: bool
 ) -> None:
     task = guided(scene, base, query_key=query_key).double()
-    running(task, scene.corpus, "validation")
+    attach_stub_trainer(task, scene.corpus, "validation")
     model: Any = task.model
     assert issubclass(type(model), SelfAttentionTagger)
     batch = batch_of(scene.corpus, "validation", 4)
@@ -340,7 +340,7 @@ class TestRefusal:
     )
     def test_text_of_another_length(self, scene: Scene, base: Path, told: str) -> None:
         task = guided(scene, base)
-        running(task, scene.corpus)
+        attach_stub_trainer(task, scene.corpus)
         batch = batch_of(scene.corpus)
         order = batch.mask.sum(-1).argsort()  # each takes the number of one of another length
         batch = batch.apply(lambda v: v[order])

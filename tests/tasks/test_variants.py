@@ -24,7 +24,7 @@ from attnlight.tasks import (
 )
 from attnlight.tasks.from_base import FromBase
 from attnlight.tasks.text import RawText
-from tests.bases import Planted, batch_of, running, save, save_base, trainer
+from tests.bases import Planted, attach_stub_trainer, batch_of, save, save_base, trainer
 from tests.tasks.conftest import Scene
 from tests.tasks.tagged import corpus, save_tagger
 
@@ -54,6 +54,8 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "none": ("three", {"encoder": "none", "attention": "dot", "dropout": 0.2}),
     "frozen": ("three", {"encoder": "average", "freeze_embeddings": True}),
     "hierarchical": ("sentences", {"encoder": "bigru", "sentence_dropout": 0.1}),
+    "pair tanh": ("pairs", {"encoder": "bilstm", "net": {"decoder": "tanh"}}),
+    "pair affine": ("pairs", {"encoder": "cnn", "net": {"decoder": "affine", "share": True}}),
     "study": ("tokens", {"readout": "study"}),
     "residual": ("tokens", {"readout": "residual", "layers": 2, "heads": 4}),
     "bilstm": ("tokens", {"encoder": "bilstm", "layers": 2}),
@@ -378,7 +380,7 @@ def test_stand_in_reads_each_split(scene: Scene, base: Path) -> None:
     task = make("imitation", scene, base).eval()
     task.model.load_state_dict(read_base(base).model.state_dict())  # type: ignore[attr-defined]
     for split in ("train", "validation", "test"):
-        running(task, scene.corpus, split)
+        attach_stub_trainer(task, scene.corpus, split)
         task.eval()
         batch = batch_of(scene.corpus, split, 5)
         output = task.model(batch)

@@ -19,6 +19,7 @@ from attnlight.functional.adversary.linear_programs import linear_program_attent
 from attnlight.functional.adversary.multiclass import best_two_item_mixture, log_ratio_bounds
 from attnlight.functional.adversary.pairwise_upper_bound import pairwise_upper_bound
 from attnlight.functional.divergence import total_variation
+from attnlight.functional.masking import allowed_classes
 from attnlight.functional.readout.affine import read
 from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
 
@@ -43,7 +44,8 @@ def worst_case_attention(
     JS. Otherwise the adversary is the best of a local maximum reached by linear programs,
     attentions on one item and on two items, and `found`. `upper` bounds every adversary: it is the
     minimum, over pairs of classes, of the exact answer when only the log ratio of that pair must
-    stay in the bounds that epsilon implies.
+    stay in the bounds that epsilon implies. Classes that are not allowed are left out, so that a
+    row of two allowed classes has the exact answer.
 
     Args:
         weights: The model's attention (B, N), or (B, H, N).
@@ -66,7 +68,8 @@ def worst_case_attention(
         raise InputError(f"epsilon is {epsilon}, but must be above 0")
     original, reach = flatten_heads(weights, mask)
     items = flatten_item_logits(original, item_logits, reach)
-    nonfinite = ~read(original, items).isfinite().all(-1)
+    logits = read(original, items)
+    nonfinite = ~logits.isfinite().all(-1)
     items = items.masked_fill(nonfinite[:, None, None], 0.0)
     if items.shape[-1] == 2:
         q, p = read(original, items).softmax(-1).unbind(-1)
@@ -74,6 +77,19 @@ def worst_case_attention(
         e = items[..., 1] - items[..., 0]
         adversary, _ = max_js_attention(original, e, low[:, None], high[:, None], reach)
         js = upper = js_from(original, adversary)
+    elif not (allowed := allowed_classes(logits)).all():
+        # Without the other classes, rows with equally many allowed ones together.
+        counts = allowed.sum(-1).clamp(min=2)
+        adversary, js = torch.empty_like(original), torch.empty_like(original[:, 0])
+        upper = js.clone()
+        classes = allowed.byte().argsort(dim=-1, descending=True, stable=True).unsqueeze(1)
+        for count in torch.unique(counts).tolist():
+            rows = (counts == count).nonzero().squeeze(-1)
+            chosen = classes[rows, :, :count].expand(-1, items.shape[1], -1)
+            instances = original[rows], items[rows].gather(-1, chosen), reach[rows]
+            given = None if found is None else found.reshape(original.shape)[rows]
+            solved = worst_case_attention(*instances, epsilon, given, programs)
+            adversary[rows], js[rows], upper[rows] = solved
     else:
         lightest_item = one_item_js(original).masked_fill(~reach, -1.0).argmax(-1, keepdim=True)
         lightest = torch.zeros_like(original).scatter(1, lightest_item, 1.0) * reach.any(

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional.attribution.leave_one_out import blocks, last_places
+from attnlight.functional.masking import allowed_classes
 from attnlight.functional.readout.instances import (
     require_rows_of_tokens,
     rows_are_texts,
@@ -45,13 +46,15 @@ def input_gradient(
             otherwise the gradient flows through it too.
 
     Returns:
-        (R, N) float64; 0 off the mask, NaN where a logit is NaN or the largest is infinite.
+        (R, N) float64; 0 off the mask and where only one class is allowed, NaN where a logit is NaN
+        or the largest is infinite.
 
     Raises:
         InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
     """
+    fixed = ~output.mask | (allowed_classes(output.logits).sum(-1, keepdim=True) < 2)
     if not rows_are_texts(batch, output):
-        return _token_gradients(model, batch, output, detached)
+        return _token_gradients(model, batch, output, detached).masked_fill(fixed, 0.0)
     # cuDNN does not differentiate recurrent networks in evaluation mode.
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
         embeddings = model.embed(batch).detach().requires_grad_()
@@ -73,7 +76,7 @@ def input_gradient(
     rival_mass = logits.softmax(-1).gather(1, others).sum(-1)[:, None]
     mean = (rival_probabilities * effects).sum(0)
     spread = (rival_probabilities * (effects - rival_mass * mean).abs()).sum(0)
-    return ((1 - rival_mass) * mean.abs() + spread).masked_fill(~output.mask, 0.0)
+    return ((1 - rival_mass) * mean.abs() + spread).masked_fill(fixed, 0.0)
 
 
 def _token_gradients(
@@ -91,10 +94,10 @@ def _token_gradients(
         texts = order[block].sort().values
         rows, items = torch.isin(text, texts).nonzero().squeeze(-1), int(ends[texts].max())
         # Without the padding that only longer texts need.
-        part = batch.apply(lambda v: v[texts] if v.ndim == 1 else v[texts, :items])  # noqa: B023
+        part = batch.select(texts).trim(items)
         weights = output.weights[rows, :, :items].detach() if detached else None
         importance[rows, :items] = _log_odds_effects(model, part, weights).abs()
-    return importance.masked_fill(~output.mask, 0.0)
+    return importance
 
 
 def _log_odds_effects(model: AttentionModel, batch: TextBatch, weights: Tensor | None) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attnlight.functional.erasure.erase import renormalize, weighted_items
+from attnlight.functional.masking import allowed_classes
 
 # Terms of the rankings evaluated at once: 32 MiB.
 _TERMS = 1 << 22
@@ -85,8 +86,10 @@ def minimal_flip_set(
     # With one head the best rival is the first to win in its order: no other needs to be compared.
     rival_groups = [rivals] if terms.shape[1] == 1 else torch.split(rivals, 1, dim=-1)
     counts = _first_change(terms, orders, empty, decision, rival_groups)
-    items = terms.shape[2]
-    size, best = counts.masked_fill(counts < 0, items + 1).min(-1)
+    items, never = terms.shape[2], counts < 0
+    if empty.ndim == 2:  # rows may differ in their allowed classes: the others are no rivals
+        never |= ~allowed_classes(empty).gather(1, rivals)
+    size, best = counts.masked_fill(never, items + 1).min(-1)
     order = orders[torch.arange(len(best), device=best.device), best]
     size = size.masked_fill(size > items, -1)
     sizes[rows], members[rows] = size, order.argsort(-1) < size[:, None]

@@ -46,7 +46,8 @@ def find_changepoint(
 ) -> Changepoint:
     """Fit a line, a kink and a jump to a loss of a base's adversaries, lambda 0 included.
 
-    The adversaries are those of one attention term or of all terms; XX    are left out.
+    The adversaries are those of one attention term or of all terms; those that collapsed are
+    left out unless `collapsed`.
     """
     by_term = lambda_paths(estimates.study, base)
     if term is None and len(by_term) == 1:
@@ -71,15 +72,17 @@ def find_changepoint(
     return Changepoint(points, measure, runs, fits, shape, (runs[~beyond], runs[beyond]))
 
 
-def find_changepoints(estimates: Estimates, base: str, each: bool = True) -> Iterator[Changepoint]:
-    """Fits of both losses, for all terms together and, if `each`, for each term.
+def find_changepoints(
+    estimates: Estimates, base: str, each_term: bool = True
+) -> Iterator[Changepoint]:
+    """Fits of both losses, for all terms together and, if `each_term`, for each term.
 
     Where runs collapsed, a second fit leaves them out.
     """
     terms: list[str | None] = list(lambda_paths(estimates.study, base))
     terms = [None, *terms] if len(terms) > 1 else terms
     for measure in LOSSES:
-        for term in terms if each else terms[:1]:
+        for term in terms if each_term else terms[:1]:
             yield (changepoint := find_changepoint(estimates, base, measure, term))
             if changepoint.runs["collapsed"].any():
                 yield find_changepoint(estimates, base, measure, term, collapsed=False)

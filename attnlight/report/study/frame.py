@@ -57,7 +57,8 @@ class Study:
             `ignorant` (entropy of the labels in nats: the loss of predicting class frequencies),
             `frontier` (TVD and JS of its corners), `model` (the trained model that the run counts
             for: its guide if that is a run, else itself), `validation_attention_js` and
-            `validation_nll_base`, `collapsed`, and for a base `threshold` and `unknown`. Null where
+            `validation_nll_base`, `collapsed`, and for a base `threshold` and
+            `threshold_error`. Null where
             not applicable.
         measures: One row per finished run and test cluster, by `run` and `index`, both ascending;
             NaN where undefined, -1 for no label.
@@ -182,9 +183,9 @@ def _mark_collapses(runs: Runs) -> Runs:
 
     Returns:
         The runs with `collapsed`, bool, and for each base `threshold`, the loss in nats above which
-        an adversary has collapsed, and `unknown`, why that cannot be determined.
+        an adversary has collapsed, and `threshold_error`, why that cannot be determined.
     """
-    runs = runs.assign(collapsed=False, threshold=np.nan, unknown=None)
+    runs = runs.assign(collapsed=False, threshold=np.nan, threshold_error=None)
     finished = runs[(runs["role"] == "adversary") & (runs["state"] == FINISHED)]
     for base, ignorant in runs.loc[runs["role"] == "base", "ignorant"].items():
         adversaries = finished[finished["base"] == base]
@@ -194,7 +195,7 @@ def _mark_collapses(runs: Runs) -> Runs:
                 raise InputError("the study lacks the label entropy")
             collapse = collapse_share(lambdas.to_numpy(), losses.to_numpy(), ignorant)
         except InputError as error:
-            runs.at[base, "unknown"] = str(error).rstrip(".")
+            runs.at[base, "threshold_error"] = str(error).rstrip(".")
             continue
         runs.at[base, "threshold"] = collapse.threshold
         collapsed = ~np.isfinite(losses) | (losses > collapse.threshold)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from attnlight.report.study.frame import Runs
 
 KL = "kl"
+# Names of groups. `CONTROL` has lambda 0 of every attention term, `IMITATION` that of the best
+# adversary's term, if it has runs of its own.
 TRAINED, UNIFORM, SEEDS = "trained attention", "uniform attention", "other seeds"
 BEST, CONTROL = "the best adversary", "λ = 0"
 IMITATION = "imitation without a divergence term (λ = 0)"
@@ -30,7 +32,7 @@ class Spec(NamedTuple):
         group: Name of the first group.
         runs: Its finished runs.
         against: Name of the second group.
-        other: Its finished runs.
+        against_runs: Its finished runs.
         measure: The measure.
         subject: The attention term or the guided model that the sentence names.
     """
@@ -39,7 +41,7 @@ class Spec(NamedTuple):
     group: str
     runs: Runs
     against: str
-    other: Runs
+    against_runs: Runs
     measure: str
     subject: str = ""
 

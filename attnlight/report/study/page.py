@@ -105,7 +105,7 @@ def write_files(
     for spec, difference, (group, against), outcome, _ in compared:
         labels = (spec.question, spec.group, spec.against, spec.subject, spec.measure)
         numbers = (difference.mean, difference.low, difference.high, group.mean, against.mean)
-        counts = (len(spec.runs), len(spec.other), group.seeds, against.seeds)
+        counts = (len(spec.runs), len(spec.against_runs), group.seeds, against.seeds)
         lines.append([*labels, *numbers, *counts, outcome])
     comparisons = pd.DataFrame(lines, columns=_COMPARED).to_csv(index=False, lineterminator="\n")
     texts = {"verdict.md": "\n".join(verdict_lines), "verdict.csv": comparisons, **full}

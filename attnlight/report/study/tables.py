@@ -94,7 +94,7 @@ def _cell(
         spec = specs.get((line.group, against, line.subject, measure))
         if spec is None or line.group == against:
             return DASH
-        return str(estimates.estimate(spec.runs, measure, spec.other))
+        return str(estimates.estimate(spec.runs, measure, spec.against_runs))
     if column in DISTANCE and "base" in set(line.runs["role"]):
         return DASH  # a base has no distance from itself
     return str(estimates.estimate(line.runs, column))
@@ -144,7 +144,7 @@ def _lines_by_base(estimates: Estimates) -> dict[str, list[Line]]:
             chosen = base == study.bases[0] and (term, lam) == study.selected
             name = groups.term_name(term, lam) + "; chosen on validation" * chosen
             name += "" if lam else "; imitation control"
-            counted = len(runs) and not study.runs.at[base, "unknown"]
+            counted = len(runs) and not study.runs.at[base, "threshold_error"]
             cells = {"collapsed": f"{runs['collapsed'].sum()} of {len(runs)}" if counted else DASH}
             epochs = runs["epochs"].fillna(runs["epoch"] + 1).dropna()
             if len(epochs):

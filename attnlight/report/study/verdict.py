@@ -1,9 +1,9 @@
 """The verdicts of a study: comparisons with their outcomes, and the sentences drawn from them.
 
 A claim about trained models needs five of them on each side of its comparison; with fewer the
-sentence reports the numbers and makes no claim. The unit is the model that the sentence is about:
-several perceptrons guided by one adversary count as one. A comparison with a single base says "of
-this base". If the interval contains 0, the sentence says that no difference is shown.
+sentence reports the numbers and makes no claim. Runs guided by the same adversary or by the same
+other seed count as one model. A sentence on the variants of a single base says "of this base". If
+the interval contains 0, the sentence says that no difference is shown.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from attnlight.report.study.frame import Study
 
 MIN_MODELS = 5  # trained models on each side of a claim
-REACHED = 0.4  # mean JS that an adversary needs to be chosen (Wiegreffe & Pinter, section 4)
+# Mean JS on validation that the chosen adversary should reach (Wiegreffe & Pinter, section 4).
+MIN_JS = 0.4
 ABOVE, BELOW, NOT_SHOWN, TOO_FEW, NO_RUNS = "above", "below", "not shown", "too few", "no runs"
-LEVELS = {SEEDS: "seed variance", IMITATION: "imitation alone"}
+# What the divergence of the best adversary is compared with, in its sentences.
+BASELINES = {SEEDS: "seed variance", IMITATION: "imitation alone"}
 
 
 class Comparison(NamedTuple):
@@ -44,7 +46,7 @@ class Comparison(NamedTuple):
         sides: The estimates of both groups.
         outcome: The difference is `above` or `below` 0 or `not shown`, or a side has `too few`
             models or `no runs`.
-        fields: Fields of its sentence; empty if it is in a table only.
+        fields: Fields of its sentence in `texts.yaml`; empty if it is in a table only.
     """
 
     spec: Spec
@@ -62,9 +64,11 @@ def compare_groups(estimates: Estimates) -> list[Comparison]:
     """Every comparison of a study with its outcome."""
     comparisons = []
     for spec in groups.specs(estimates.study):
-        difference = estimates.estimate(spec.runs, spec.measure, spec.other)
-        group, other = (estimates.estimate(runs, spec.measure) for runs in (spec.runs, spec.other))
-        comparisons.append(judge(spec, difference, (group, other), estimates.study.words.quality))
+        difference = estimates.estimate(spec.runs, spec.measure, spec.against_runs)
+        sides = [estimates.estimate(runs, spec.measure) for runs in (spec.runs, spec.against_runs)]
+        comparisons.append(
+            judge(spec, difference, (sides[0], sides[1]), estimates.study.words.quality)
+        )
     return comparisons
 
 
@@ -79,20 +83,20 @@ def judge(
     if spec.question == TABLE:
         return Comparison(spec, difference, sides, outcome, {})
     means, counts, lacking = [], [], []
-    compared = (spec.group, spec.runs), (spec.against, spec.other)
+    compared = (spec.group, spec.runs), (spec.against, spec.against_runs)
     for side, (name, runs) in zip(sides, compared, strict=True):
         guided = f", guided by {side.seeds} model{'' if side.seeds == 1 else 's'}"
         count = f"{len(runs)} seed{'' if len(runs) == 1 else 's'}"
         counts.append(count + guided * (side.seeds < len(runs)))
         means.append(f"{number(side.mean)} with {name} ({counts[-1]})")
         lacking += [] if len(runs) else [name]
-    turned = difference._replace(mean=-difference.mean, low=-difference.high, high=-difference.low)
+    negated = difference._replace(mean=-difference.mean, low=-difference.high, high=-difference.low)
     units = f"{sides[0].seeds} and {sides[1].seeds} trained models ({MIN_MODELS} per side required)"
     fields = spec._asdict() | {
         "quality": quality,
-        "level": LEVELS.get(spec.against, spec.against),
-        "less": difference.signed,
-        "size": (difference if difference.mean >= 0 else turned).signed,
+        "baseline": BASELINES.get(spec.against, spec.against),
+        "difference": difference.signed,
+        "size": (difference if difference.mean >= 0 else negated).signed,
         "both": f"{'Mean JS' if spec.measure == JS else capital(quality)}: {', '.join(means)}.",
         "count": counts[0],
         "units": units,
@@ -105,23 +109,25 @@ def verdicts(
     estimates: Estimates, comparisons: Sequence[Comparison] | None = None
 ) -> dict[str, list[str]]:
     """The sentences that answer each question, from the comparisons of `compare_groups`."""
-    study, base, by = estimates.study, estimates.study.bases[0], defaultdict(list)
+    study, base = estimates.study, estimates.study.bases[0]
+    compared: dict[str, list[Comparison]] = defaultdict(list)
     for comparison in compare_groups(estimates) if comparisons is None else comparisons:
-        by[comparison.spec.question].append(comparison)
+        compared[comparison.spec.question].append(comparison)
     answers: dict[str, Iterable[str]] = {
-        "needed": [*(c.sentence() for c in by["needed"]), *_heads(by["head"])],
-        "beyond": _beyond(estimates, by["divergence"], by["price"]),
+        "needed": [*(c.sentence() for c in compared["needed"]), *_heads(compared["head"])],
+        "beyond": _beyond(estimates, compared["divergence"], compared["price"]),
     }
     if study.losses:
-        without, fits = [text("answers", "no_adversary")], find_changepoints(estimates, base, False)
-        answers["lost"] = [*_lost(by["lost"])] or without
+        no_adversary = [text("answers", "no_adversary")]
+        changepoints = find_changepoints(estimates, base, each_term=False)
+        answers["lost"] = [*_lost(compared["lost"])] or no_adversary
         answers["collapsed"] = _collapsed(study)
-        answers["safe"] = [*map(changepoint_sentence, fits)] or without
-        answers["ranked"] = _ranked(estimates, by["ranked"])
+        answers["safe"] = [*map(changepoint_sentence, changepoints)] or no_adversary
+        answers["ranked"] = _ranked(estimates, compared["ranked"])
     by_question = {text("questions", name): list(sentences) for name, sentences in answers.items()}
     for context in groups.guides(study):
         name = groups.guided_name(study, context)
-        guided = [c for c in (*by["guides"], *by["informs"]) if c.spec.subject == name]
+        guided = [c for c in (*compared["guides"], *compared["informs"]) if c.spec.subject == name]
         by_question[text("questions", "guides", subject=name)] = [c.sentence() for c in guided]
     lacking = groups.missing(study)
     return by_question | ({text("questions", "missing"): lacking} if lacking else {})
@@ -142,7 +148,7 @@ def _heads(comparisons: Sequence[Comparison]) -> Iterator[str]:
 def _beyond(
     estimates: Estimates, divergences: Sequence[Comparison], price: Sequence[Comparison]
 ) -> Iterator[str]:
-    """Selection of the best adversary, its divergence and, without a claim, its price."""
+    """How the best adversary was chosen, its divergence, and its price (TVD and lost quality)."""
     yield selection(estimates.study)
     yield from (c.sentence() for c in divergences)
     if all(c.outcome != NO_RUNS for c in price):
@@ -152,7 +158,7 @@ def _beyond(
     if len(best) and len(estimates.heads) > 1:
         means = [number(estimates.estimate(best, measure).mean) for measure in estimates.heads]
         each = ", ".join(f"{mean} (head {head})" for head, mean in enumerate(means))
-        yield f"By head the mean JS of the best adversary is {each}."
+        yield f"By head, the mean JS of the best adversary is {each}."
 
 
 def selection(study: Study) -> str:
@@ -162,8 +168,8 @@ def selection(study: Study) -> str:
         return text("answers", "unchosen" if study.selected is None else "unfinished")
     reached = best["validation_attention_js"].mean()
     fields = groups.words(study) | {"term": groups.term_name(study.selected[0])}
-    name = "fell_short" if reached < REACHED else "chosen"  # NaN if not recorded
-    return text("answers", name, **fields, reached=REACHED)
+    name = "fell_short" if reached < MIN_JS else "chosen"  # NaN if not recorded
+    return text("answers", name, **fields, min_js=MIN_JS)
 
 
 def _lost(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -181,10 +187,14 @@ def _lost(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def collapse_note(study: Study, base: str) -> str:
-    """The criterion for a collapsed adversary of a base, or why it is undefined."""
+    """The criterion for a collapsed adversary of a base, or why it cannot be determined.
+
+    The threshold is the midpoint of the median loss at lambda 0 and the loss of predicting class
+    frequencies (`ignorant` in `study.json`).
+    """
     base_row = study.runs.loc[base]
-    if base_row["unknown"]:
-        return f"Which runs collapsed is unknown: {base_row['unknown']}."
+    if base_row["threshold_error"]:
+        return f"Which runs collapsed is unknown: {base_row['threshold_error']}."
     fields = {name: number(base_row[name]) for name in ("threshold", "ignorant")}
     return text("answers", "collapsed", **fields, **groups.words(study))
 
@@ -193,7 +203,7 @@ def _collapsed(study: Study) -> Iterator[str]:
     """The criterion for a collapsed adversary, and by term how many collapsed at each lambda."""
     base = study.bases[0]
     yield collapse_note(study, base)
-    if not study.runs.at[base, "unknown"]:
+    if not study.runs.at[base, "threshold_error"]:
         for term, path in groups.lambda_paths(study, base).items():
             counts = [(lam, len(runs), runs["collapsed"].sum()) for lam, runs in path.items()]
             where = [f"{count} of {runs} at λ = {lam:g}" for lam, runs, count in counts if count]
@@ -202,9 +212,10 @@ def _collapsed(study: Study) -> Iterator[str]:
 
 
 def _ranked(estimates: Estimates, comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Tau of attention with the base's, and its change at the changepoint of the loss."""
     named = groups.named_groups(estimates.study)
-    levels = {SEEDS: SEEDS, CONTROL: f"imitation ({CONTROL})", BEST: BEST}
-    taus = {name: estimates.estimate(named[group], TAU) for group, name in levels.items()}
+    labels = {SEEDS: SEEDS, CONTROL: f"imitation ({CONTROL})", BEST: BEST}
+    taus = {name: estimates.estimate(named[group], TAU) for group, name in labels.items()}
     defined = [f"{tau} with {name}" for name, tau in taus.items() if not np.isnan(tau.mean)]
     if not defined:
         yield text("answers", "unranked")

@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import NOT_ALLOWED, AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import input_gradient
 from attnlight.models import ENCODERS
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
+from tests.models.taggers import sentences, tagger
 from tests.outside import Texts, TwoHeads, collate
 
 
@@ -175,3 +176,39 @@ def test_rows_that_are_not_texts_are_refused() -> None:
     output = model(batch)
     with pytest.raises(InputError, match="one row per text"):
         input_gradient(model, batch, replace(output, rows=output.rows.flip(0)))
+
+
+def test_blocks_of_tokens_see_all_of_their_query_and_their_classes() -> None:
+    """Queries longer and shorter than the texts; a token of one class has no gradient."""
+    queries = torch.arange(4 * 9).view(4, 9)
+    allowed = torch.ones(4, 4, dtype=torch.bool)
+    allowed[0, 1:] = False
+    seen = []
+
+    class Asked(torch.nn.Module):
+        tagger = tagger().double()
+        embed, readout = tagger.embed, tagger.readout
+
+        def forward(
+            self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+        ) -> AttentionOutput:
+            assert batch.query is not None
+            assert batch.allowed_classes is not None
+            seen.append((batch.index, batch.query, batch.tokens.shape[1]))
+            output = self.tagger(batch, weights, embeddings)
+            text = (output.rows[:, :1] == batch.index).int().argmax(-1)
+            off = ~batch.allowed_classes[text]
+            return replace(output, logits=output.logits.masked_fill(off, NOT_ALLOWED))
+
+    batch = replace(
+        sentences((6, 1, 4, 300)), query=queries, query_mask=queries >= 0, allowed_classes=allowed
+    )
+    model = Asked()
+    output = model(batch)
+    found = input_gradient(model, batch, output)
+    assert {length for *_, length in seen} == {6, 300}
+    for index, query, _ in seen:
+        assert torch.equal(query, queries[index - 10])
+    only = output.rows[:, 0] == 10
+    assert (found[only] == 0).all()
+    assert (found[~only & (output.mask.sum(-1) > 1)].sum(-1) > 0).all()

@@ -1,4 +1,4 @@
-"""What a newcomer meets first: layout, licence, versions, YAML."""
+"""Files at the root of the repository: documented layout, licence, pinned versions and YAML."""
 
 import hashlib
 import re
@@ -17,11 +17,11 @@ from yamllint.config import YamlLintConfig
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-# torch's CUDA build asks for these and pins them itself.
-OF_TORCH = re.compile(r"nvidia-|cuda-|triton$")
+# Requirements of torch's CUDA build, which pins them itself.
+PINNED_BY_TORCH = re.compile(r"nvidia-|cuda-|triton$")
 
 
-def tree() -> dict[str, bool]:
+def documented_paths() -> dict[str, bool]:
     """Paths in the layout of docs/architecture.md, and whether each is shown with its content."""
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     (block,) = (part for part in page.split("```") if part.startswith("text\nattnlight/\n"))
@@ -46,28 +46,28 @@ def pins() -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in pairs}
 
 
-def required() -> set[str]:
-    """All that installing attnlight with its extras installs here, from what is installed."""
+def transitive_requirements() -> set[str]:
+    """Names of all packages that attnlight and its extras require, as installed here."""
     project = PYPROJECT["project"]
-    waiting = list(project["dependencies"])
+    pending = list(project["dependencies"])
     for extra in project["optional-dependencies"].values():
-        waiting += extra
+        pending += extra
     seen: set[str] = set()
     found: set[str] = set()
-    while waiting:
-        text = waiting.pop()
+    while pending:
+        text = pending.pop()
         requirement = Requirement(text)
         name = canonicalize_name(requirement.name)
-        if text in seen or OF_TORCH.match(name):
+        if text in seen or PINNED_BY_TORCH.match(name):
             continue
         seen.add(text)
         found.add(name)
-        waiting += needs(requirement)
+        pending += requirements_of(requirement)
     return found
 
 
-def needs(requirement: Requirement) -> Iterator[str]:
-    """What a requirement, with its extras, requires in turn."""
+def requirements_of(requirement: Requirement) -> Iterator[str]:
+    """The requirements of an installed package, with those of the given extras."""
     for text in distribution(requirement.name).requires or ():
         marker = Requirement(text).marker
         environments = [{"extra": extra} for extra in requirement.extras | {""}]
@@ -76,16 +76,16 @@ def needs(requirement: Requirement) -> Iterator[str]:
 
 
 class TestLayout:
-    def test_all_that_the_page_shows_is_there(self) -> None:
-        assert [path for path in tree() if not (ROOT / path).exists()] == []
+    def test_every_documented_path_exists(self) -> None:
+        assert [path for path in documented_paths() if not (ROOT / path).exists()] == []
 
-    def test_the_page_shows_every_module(self) -> None:
-        shown = tree()
+    def test_every_module_is_documented(self) -> None:
+        shown = documented_paths()
         modules = {str(path.relative_to(ROOT)) for path in (ROOT / "attnlight").rglob("*.py")}
         closed = tuple(path for path, opened in shown.items() if path.endswith("/") and not opened)
         hidden = {path for path in modules if path.startswith(closed)}
-        unseen = sorted(modules - hidden - shown.keys())
-        assert [path for path in unseen if not path.endswith("__init__.py")] == []
+        undocumented = sorted(modules - hidden - shown.keys())
+        assert [path for path in undocumented if not path.endswith("__init__.py")] == []
 
     def test_every_folder_of_tests_mirrors_one_of_the_package(self) -> None:
         folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
@@ -111,8 +111,8 @@ class TestConstraints:
         assert len(packages) == len(pins())
         assert packages == sorted(packages, key=lambda line: canonicalize_name(line.split("==")[0]))
 
-    def test_cover_all_that_is_installed_and_nothing_else(self) -> None:
-        assert required() == set(pins())
+    def test_pin_exactly_the_transitive_requirements(self) -> None:
+        assert transitive_requirements() == set(pins())
 
     def test_meet_the_requirements(self) -> None:
         project = PYPROJECT["project"]
@@ -127,7 +127,7 @@ class TestYaml:
         monkeypatch.chdir(ROOT)  # where the configuration finds .gitignore
         return YamlLintConfig(file=".yamllint")
 
-    def test_an_equal_key_is_seen(self, config: YamlLintConfig) -> None:
+    def test_a_duplicate_key_is_reported(self, config: YamlLintConfig) -> None:
         problems = linter.run("trainer: {max_epochs: 1}\ntrainer: {devices: 2}\n", config)
         assert [problem.rule for problem in problems] == ["key-duplicates"]
 

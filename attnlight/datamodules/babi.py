@@ -1,0 +1,143 @@
+"""Generated stories of bAbI: as many questions to train on as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from typing_extensions import override
+
+from attnlight.data.babi import PLACES, BabiTask, generate_questions
+from attnlight.data.encoding import Encoding
+from attnlight.data.sources import Source, silent
+from attnlight.data.splits import MISSING_SPLIT_ADVICE
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.datamodules.pair import PairDataModule
+from attnlight.errors import InputError, require_at_least
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+COLUMNS = ("story", "question", "answer", "supporting_ids")  # in the order of `Question`
+
+
+@dataclass(frozen=True)
+class GeneratedStories(Source):
+    """Generated questions as rows with the columns of the released ones.
+
+    Args:
+        task: Number of the task.
+        seed: Seed of the stories.
+        questions: Number of questions.
+    """
+
+    task: BabiTask = 1
+    seed: int = 0
+    questions: int = 0
+
+    @override
+    def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
+        return {"task": self.task, "seed": self.seed, "questions": self.questions}
+
+    @override
+    def load(self, scratch: Path, advice: str = "") -> Dataset:
+        import datasets
+
+        texts = [datasets.Value("string")]
+        columns = (texts, texts[0], datasets.ClassLabel(names=list(PLACES)))
+        kinds = datasets.Features(
+            dict(zip(COLUMNS, (*columns, [datasets.Value("int32")]), strict=True))
+        )
+        with silent():
+            return datasets.Dataset.from_generator(self._rows, kinds, cache_dir=str(scratch))
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        split = list(MISSING_SPLIT_ADVICE).index(str(self.split))
+        questions = generate_questions(self.task, self.seed, split)
+        return (dict(zip(COLUMNS, row, strict=True)) for row in islice(questions, self.questions))
+
+
+class BabiStories(CorpusDataModule):
+    """Generated questions on stories of bAbI tasks 1 to 3, distributed as the released ones.
+
+    A passage is a story so far, a query asks where an actor or object is or was, and the classes are
+    the six places. Tokens are words, full stops and question marks, and case is kept, as in the
+    configurations of the released questions. The extra `evidence` is 1 on the tokens of sentences
+    that support the answer. Five questions in a row are about one story, the passage of each a
+    continuation of the one before; splits share no story.
+
+    `test` gives real questions to test on, with the training split's vocabulary and classes.
+
+    Args:
+        task: 1: where an actor is, from one sentence. 2: where an object is, from two. 3: where an
+            object was before, from three.
+        train_size: Number of training questions.
+        validation_size: Number of validation questions.
+        test_size: Number of test questions; ignored where `test` is given.
+        corpus_seed: Seed of the stories, independent of the training seed.
+        test: The test split, in place of generated questions: released ones, with the columns
+            `story`, `question`, `answer` and `supporting_ids`. Its split `train+test` is all 2,000.
+        **kwargs: Arguments of `CorpusDataModule`.
+
+    Raises:
+        InputError: There is no such task, or a size or the seed is out of range.
+    """
+
+    paired = True
+
+    def __init__(
+        self,
+        task: BabiTask = 1,
+        train_size: int = 10_000,
+        validation_size: int = 1000,
+        test_size: int = 1000,
+        corpus_seed: int = 0,
+        test: Source | None = None,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(**kwargs)
+        if task not in get_args(BabiTask):
+            raise InputError(
+                f"task is {task}; expected one of: {', '.join(map(str, get_args(BabiTask)))}"
+            )
+        sizes = {"train_size": train_size, "validation_size": validation_size}
+        require_at_least(1, **sizes, test_size=test_size)
+        require_at_least(0, corpus_seed=corpus_seed)
+        counts = (train_size, validation_size, test_size)
+        generated = (
+            GeneratedStories(task=task, seed=corpus_seed, questions=count) for count in counts
+        )
+        splits: dict[str, Any] = dict(zip(MISSING_SPLIT_ADVICE, generated, strict=True))
+        passage, query, label, evidence = COLUMNS
+        self._pairs = PairDataModule(
+            path=type(self).__name__,
+            passage=passage,
+            query=query,
+            label=label,
+            evidence=evidence,
+            **splits | ({} if test is None else {"test": test}),
+            lowercase=False,
+            splitting="punctuation",
+            **kwargs,
+        )
+
+    @property
+    @override
+    def sources(self) -> dict[str, Source]:
+        return self._pairs.sources
+
+    @override
+    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+        super().evaluate_as(encoding, name)
+        self._pairs.evaluate_as(encoding, name)
+
+    @override
+    def recipe(self) -> dict[str, Any]:
+        return self._pairs.recipe()
+
+    @override
+    def build(self, folder: Path) -> None:
+        self._pairs.build(folder)

@@ -1,0 +1,94 @@
+"""What commands cost in processes of their own: the memory of a run, and the time of `--help`."""
+
+from __future__ import annotations
+
+import re
+import resource
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+from tests.benchmarks.measuring import Measured, clock, interleave, ratios, spread
+from tests.commands import CONFIGS, CPU, QUIET, ROOT, experiment, finish, start
+
+SMALL, LARGE = 100_000, 1_000_000
+SHARES = {"train": 0.4, "validation": 0.3, "test": 0.3}
+MIB = 1024**2
+INTERVAL = 0.02  # seconds between two looks at a process
+PREDICTIONS = ["-c", f"{CONFIGS}/tests/predictions.yaml"]
+HELP = ["-m", "attnlight", "--help"]
+LIGHTNING = ["-c", "import lightning.pytorch"]
+
+
+def growth() -> Measured:
+    """MiB by which the peak over the large corpus exceeds that over the small one."""
+    with tempfile.TemporaryDirectory(prefix="attnlight-memory-") as folder:
+        peaks = {size: run_peaks(size, Path(folder)) for size in (SMALL, LARGE)}
+    rise = (max(peaks[LARGE].values()) - max(peaks[SMALL].values())) / MIB
+    details = {
+        f"{size:,} texts": ", ".join(f"{verb} {peak / MIB:.0f} MiB" for verb, peak in each.items())
+        for size, each in peaks.items()
+    }
+    return Measured({"memory_growth": [rise]}, details)
+
+
+def run_peaks(size: int, folder: Path) -> dict[str, int]:
+    """Peak of each verb in bytes, over a corpus of `size` texts."""
+    run = folder / "checkpoints" / "memory" / str(size)
+    fit = [*experiment("planted_none"), *PREDICTIONS, *QUIET, *CPU, *sizes(size)]
+    fit += ["--root", str(folder / "checkpoints"), "--experiment", "memory", "--run", str(size)]
+    again = ["-c", str(run / "fit.yaml"), *PREDICTIONS, "--ckpt_path", str(run / "best.ckpt")]
+    verbs = {"fit": [*fit, "--trainer.max_epochs=1"], "validate": again, "test": again}
+    cache = str(folder / "cache")
+    return {
+        verb: peak(["-m", "attnlight", verb, *arguments], ATTNLIGHT_CACHE=cache)
+        for verb, arguments in verbs.items()
+    }
+
+
+def sizes(size: int) -> list[str]:
+    """Options of a corpus of `size` texts of 30 to 60 tokens, all splits together.
+
+    Large batches and small embeddings make it quick; neither depends on the size.
+    """
+    splits = [f"--data.{split}_size={round(share * size)}" for split, share in SHARES.items()]
+    lengths = ["--data.min_tokens=30", "--data.max_tokens=60"]
+    batches = ["--data.batch_size=500", "--data.eval_batch_size=500", "--model.embedding_size=64"]
+    return [*splits, *lengths, *batches]
+
+
+def peak(arguments: list[str], **environment: str) -> int:
+    """Largest RssAnon, in bytes, of a Python process that runs to its end, without an error."""
+    process, largest = start(arguments, cwd=ROOT, **environment), 0
+    while process.poll() is None:
+        largest = max(largest, anonymous(process.pid))
+        time.sleep(INTERVAL)
+    finish(process)
+    return largest
+
+
+def anonymous(process: int) -> int:
+    """RssAnon of a process in bytes: what it holds that is no map of a file; 0 once it has ended."""
+    _, resident, shared, *_ = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()
+    return (int(resident) - int(shared)) * resource.getpagesize()
+
+
+def help_cost(repetitions: int = 7) -> Measured:
+    """Time of `attnlight --help` over that of importing Lightning, each in a new process."""
+    commands = {"attnlight --help": HELP, "import lightning.pytorch": LIGHTNING}
+    ways = {name: partial(clock, partial(python, *each)) for name, each in commands.items()}
+    seconds = interleave(ways, repetitions)
+    details = {name: spread(taken) for name, taken in seconds.items()}
+    return Measured({"help_cost": ratios(*seconds.values())}, details)
+
+
+def python(*arguments: str, status: int = 0) -> str:
+    """What a new Python process prints; it must end with `status`."""
+    return finish(start(arguments, cwd=ROOT), status)
+
+
+def modules_after(*arguments: str, status: int = 0) -> set[str]:
+    """Top-level modules that a command of attnlight imports."""
+    printed = python("-X", "importtime", "-m", "attnlight", *arguments, status=status)
+    return set(re.findall(r"^import time:.*\| +(\w+)", printed, re.MULTILINE))

@@ -1,0 +1,200 @@
+"""Pairs by names, files and Python: training, checkpoints, tests, variants, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from attnlight.__main__ import main
+from attnlight.batch import TextBatch
+from attnlight.errors import InputError
+from attnlight.functional import leave_one_out
+from attnlight.models import PairClassifier
+from attnlight.models.options import ClassifierNet, PairNet
+from attnlight.records import read_record
+from attnlight.reference import read_base
+from attnlight.tasks import (
+    AdversarialVariant,
+    AttentionClassifier,
+    AttentionTask,
+    ChunkTagger,
+    GuidedVariant,
+    UniformVariant,
+)
+from tests.bases import Planted, batch_of, save_base, spec
+from tests.commands import CPU, QUIET
+from tests.pairs import PlantedPairs, pair_task, save_pairs
+
+DECODERS = ("tanh", "affine")
+PLACE = ["--root=runs", "--experiment=e"]
+SHORT = ["--trainer.max_epochs=2", "--trainer.logger=false", *CPU, *QUIET]
+DATA = "--data=tests.pairs.PlantedPairs"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["attnlight"])
+    return tmp_path
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_fit_and_test_by_names(decoder: str, here: Path) -> None:
+    sizes = ["--model.net.hidden_size=8", "--model.net.embedding_size=8"]
+    changed = [f"--model.net.decoder={decoder}", *sizes]
+    model = "--model=pair_cnn_scaled_dot"
+    assert main(["fit", model, DATA, *changed, "--run=base", *PLACE, *SHORT]) == 0
+    options = yaml.safe_load(Path("runs/e/base/fit.yaml").read_text())["model"]["init_args"]
+    assert (options["problem"], options["net"]["encoder"]) == ("pairs", "cnn")
+    assert options["net"]["decoder"] == decoder
+    assert main(["test", "runs/e/base", "--tests=all", *CPU, *QUIET]) == 0
+
+    task = AttentionTask.load_from_checkpoint("runs/e/base/best.ckpt").eval()
+    assert isinstance(task.model, PairClassifier)
+    corpus = PlantedPairs()
+    batch = corpus.dataset("test")[list(range(23))]
+    with torch.no_grad():
+        output = task.model(batch)
+        scores = leave_one_out(task.model, batch, output)
+    columns = read_record(Path("runs/e/base/records/test/predictions.parquet")).columns
+    assert columns["index"].tolist() == batch.index.tolist()
+    assert columns["prediction"].tolist() == output.logits.argmax(-1).tolist()
+    allowed = batch.allowed_classes
+    assert allowed is not None
+    assert (output.probabilities[~allowed] == 0).all()
+    assert allowed[torch.arange(23), output.logits.argmax(-1)].all()
+    tau = read_record(Path("runs/e/base/records/test/importance_correlation.parquet")).columns
+    assert np.isfinite(tau["tau_attention_loo"]).all()
+    assert scores.isfinite().all()
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_checkpoint_gives_the_same_output(decoder: str, tmp_path: Path) -> None:
+    corpus = PlantedPairs()
+    path = save_pairs(tmp_path / "a.ckpt", corpus, net={"decoder": decoder, "share": True})
+    expected = pair_task(corpus.spec, net={"decoder": decoder, "share": True}).eval()
+    batch = batch_of(corpus)
+    with torch.no_grad():
+        logits = expected.model(batch).logits
+        loaded = AttentionTask.load_from_checkpoint(path).eval()
+        assert torch.equal(loaded.model(batch).logits, logits)
+        assert torch.equal(read_base(path).model(batch).logits, logits)
+        rows = [n for n in range(len(batch)) if batch.index[n] % 4 == 3]
+        words = {number: word for word, number in loaded.tokenizer.get_vocab().items()}
+        texts, queries = (
+            [" ".join(words[n] for n in ids[row].tolist() if n) for row in rows]
+            for ids in (batch.tokens, batch.query)
+        )
+        names = [
+            [
+                name
+                for name, allowed in zip(corpus.classes, batch.allowed_classes[row], strict=True)
+                if allowed
+            ]
+            for row in rows
+        ]
+        read = loaded.read(texts, queries=queries, candidates=names)
+    torch.testing.assert_close(read.logits, logits[rows])
+
+
+def test_published_training_decays_all_parts() -> None:
+    optimizer = {"weight_decay": 1e-5, "amsgrad": True}
+    task = pair_task(spec(40, 3, query=True), optimizer=optimizer)
+    groups = task.configure_optimizers().param_groups  # type: ignore[union-attr]
+    trained = sum(weights.numel() for group in groups for weights in group["params"])
+    assert trained == sum(weights.numel() for weights in task.model.parameters())
+    assert {group["weight_decay"] for group in groups} == {1e-5}
+    assert all(group["amsgrad"] for group in groups)
+    by_part = {"query_encoder": 0.1, "query_decoder": 0.2}
+    pair_task(spec(40, 3, query=True), optimizer={"weight_decay": by_part}).configure_optimizers()
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_training_learns_what_the_query_asks(decoder: str) -> None:
+    """The answer is the word after the query's word, which no word and no query tells alone."""
+    task = pair_task(
+        spec(20, 4, query=True), encoder="bilstm", net={"decoder": decoder, "hidden_size": 16}
+    )
+    random = torch.Generator().manual_seed(0)
+    optimizer = torch.optim.Adam(task.model.parameters(), 0.01)
+    accuracy = []
+    for _ in range(250):
+        keys = torch.stack([torch.randperm(4, generator=random) for _ in range(32)])
+        answers = torch.randint(0, 4, (32, 4), generator=random)
+        asked = torch.randint(0, 4, (32, 1), generator=random)
+        batch = TextBatch(
+            index=torch.arange(32),
+            tokens=torch.stack([keys + 4, answers + 10], dim=2).flatten(1),
+            mask=torch.ones(32, 8, dtype=torch.bool),
+            labels=answers.gather(1, (keys == asked).byte().argmax(1, keepdim=True)).squeeze(1),
+            query=asked + 4,
+            query_mask=torch.ones(32, 1, dtype=torch.bool),
+        )
+        output = task.model(batch)
+        loss = task.problem.losses(output, batch, torch.ones(4)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        accuracy.append((output.logits.argmax(-1) == batch.labels).double().mean().item())
+    assert np.mean(accuracy[-30:]) > 0.9
+    assert np.mean(accuracy[:10]) < 0.5
+
+
+class TestMistakes:
+    def test_a_task_of_the_other_kind(self) -> None:
+        queries = spec(40, ["O", "B-NP"], query=True)
+        for task in (AttentionClassifier, ChunkTagger):
+            with pytest.raises(InputError, match=r"is for single texts, but .* has pairs of a"):
+                task(queries)
+        with pytest.raises(InputError, match=r"is for pairs of a .*, but .* has single texts"):
+            pair_task(spec(40, 2))
+
+    def test_options_of_another_problem(self) -> None:
+        with pytest.raises(InputError, match="options of PairNet, which classification does not"):
+            AttentionTask(spec(40, 2), "classification", PairNet())
+        with pytest.raises(InputError, match="options of ClassifierNet, which pairs does not take"):
+            AttentionTask(spec(40, 2, query=True), "pairs", ClassifierNet())  # type: ignore[arg-type]
+
+    def test_variants_of_another_kind_of_corpus(self, tmp_path: Path) -> None:
+        pairs, texts = PlantedPairs(), Planted(num_classes=3)
+        of_pairs = str(save_pairs(tmp_path / "pairs.ckpt", pairs))
+        of_texts = str(save_base(tmp_path / "texts.ckpt", texts))
+        with pytest.raises(InputError, match=r"is for pairs of a .*, but .* has single texts"):
+            UniformVariant(texts.spec, of_pairs)
+        with pytest.raises(InputError, match=r"is for single texts, but .* has pairs of a"):
+            UniformVariant(pairs.spec, of_texts)
+        with pytest.raises(InputError, match="no loss was released for pairs"):
+            AdversarialVariant(pairs.spec, of_pairs, 0.1, compat=True)
+        with pytest.raises(InputError, match="options of a tagger"):
+            GuidedVariant(pairs.spec, of_pairs, context="full")
+
+    @pytest.mark.parametrize("pairs", [True, False])
+    def test_a_checkpoint_of_the_other_kind(
+        self, pairs: bool, here: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        corpora: list[Any] = [PlantedPairs(), Planted(num_classes=3)]
+        save_pairs(here / "pairs.ckpt", corpora[0])
+        save_base(here / "texts.ckpt", corpora[1])
+        names = ["tests.pairs.PlantedPairs", "attnlight.datamodules.PlantedEvidence"]
+        kinds = ["pairs", "texts"] if pairs else ["texts", "pairs"]
+        data, model = names[pairs], {"problem": "pairs"} if pairs else {}
+        path = f"attnlight.tasks.Attention{'Task' if pairs else 'Classifier'}"
+        content = {
+            "model": {"class_path": path, "init_args": {**model, "net": {"encoder": "bigru"}}},
+            "data": {"class_path": data},
+        }
+        if pairs:
+            content["data"]["init_args"] = {"num_classes": 3}
+        (here / "given.yaml").write_text(yaml.safe_dump(content))
+        command = ["test", "-c", "given.yaml", f"--ckpt_path={kinds[0]}.ckpt", *CPU, *QUIET]
+        assert main(command) == 2
+        message = capsys.readouterr().err.splitlines()[-1]
+        assert message.startswith("attnlight: ")
+        assert "single texts" in message
+        assert "quer" in message
