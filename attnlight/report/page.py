@@ -58,7 +58,7 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
             folder / f"predictions{f'-{corpus}' if corpus else ''}.parquet",
             facts["Classes"] or None,
         )
-        for corpus in run.metrics
+        for corpus in run.test_metrics
     }
     page = render(
         "run.html.jinja",
