@@ -113,6 +113,9 @@ class TestMerge:
         assert [len(piece["index"]) for piece in pieces] == [32, 32, 32, 5]
         assert pieces[0].keys() == {"index", "pair"}
         np.testing.assert_array_equal(np.concatenate([piece["pair"] for piece in pieces]), pairs)
+        few = list(read_pieces(path, ["index", "pair"], texts=np.array([40, 3, 4, 999])))
+        assert [piece["index"].tolist() for piece in few] == [[3, 4], [40], [], []]
+        np.testing.assert_array_equal(few[0]["pair"], pairs[3:5])
 
     def test_a_rank_without_rows(self, tmp_path: Path) -> None:
         one = shard(tmp_path / "rank0.arrow", keys([1, 0]), {"value": np.array([1.0, 0.0])})

@@ -73,5 +73,5 @@ def swap_flips(
 def _named_classes(tokens: Tensor, names: Tensor) -> Tensor:
     """The class that each token names, -1 where it names none; the shape of the tokens."""
     ascending, classes = names.sort()
-    place = torch.searchsorted(ascending, tokens).clamp(max=len(names) - 1)
+    place = torch.searchsorted(ascending, tokens.contiguous()).clamp(max=len(names) - 1)
     return torch.where(ascending[place] == tokens, classes[place], -1)
