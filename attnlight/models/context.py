@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +17,7 @@ from attnlight.functional.attribution.leave_one_out import blocks
 from attnlight.models.deletion import leave_out, resumable
 from attnlight.models.embedding import Embedding
 from attnlight.models.guided import Guide, leave_one_out_guided
-from attnlight.models.options import DropoutOn
-
-if TYPE_CHECKING:
-    from attnlight.models.options import ClassifierNet, PairNet
+from attnlight.models.options import ClassifierNet, DropoutOn, PairNet
 
 # Input of the last encoder, (B, N, E); its real items, and those that attention may reach, (B, N)
 # bool; indices (B, N, 1) that restore the batch's order of the states, None if it is unchanged; and
