@@ -134,7 +134,8 @@ def _draw_curves(curves: pd.DataFrame) -> Figure:
     rows = (curves["measure"].nunique() + 1) // 2
     with canvas(1.75 * rows + 0.2) as figure:
         panels = iter(figure.subplots(rows, 2, squeeze=False).flat)
-        for name, curve in curves.groupby("measure", sort=False):
+        # Rounded, so that a constant measure does not fill its panel with rounding errors.
+        for name, curve in curves.round(9).groupby("measure", sort=False):
             axes = next(panels)
             band = curve.loc[np.isfinite(curve["low"]), ["epoch", "low", "high"]].to_numpy().T
             if band.shape[1] == 1:

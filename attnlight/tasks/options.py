@@ -33,7 +33,8 @@ class Optimizer:
         weight_decay: L2 penalty, one for all or by part of the network: embedding, encoder,
             attention, decoder; in a hierarchical one embedding, word_encoder, word_attention,
             sentence_encoder, sentence_attention, decoder; of pairs also query_embedding,
-            query_encoder, query_decoder and output; in a tagger embedding, features, projection, recurrent, layers, norm, attention, decoder. The default of a part is 0.
+            query_encoder, query_decoder and output; in a tagger embedding, features, projection,
+            recurrent, layers, norm, attention, decoder. The default of a part is 0.
         betas: Decay rates of Adam's and AdamW's running means.
         amsgrad: The AMSGrad variant of Adam and AdamW.
         fused: The fused implementation of Adam and AdamW.
