@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from attnlight.errors import InputError
+from attnlight.studies.plan import plan
 from attnlight.studies.spec import read_experiment, read_studies
 from attnlight.studies.values import Options, read_value
 from tests.commands import CONFIGS
@@ -75,7 +76,13 @@ def grid(**parts: Any) -> dict[str, Any]:
         ({"conditions": {"a/b": {}}}, "conditions has 'a/b'; a name is text of letters"),
         ({"conditions": {1: {}}}, "conditions has 1; a name is text"),
         ({"conditions": {"one": {"seeds": [1]}}}, "one has the unknown key 'seeds'"),
-        ({"conditions": {"one": {"base": {"seeds": [1]}}}}, "one: base has the unknown key"),
+        ({"conditions": {"one": {"base": {"heads": [1]}}}}, "one: base has the unknown key"),
+        ({"conditions": {"one": {"base": {"tests": ["nowhere.yaml"]}}}}, "one: base: tests names"),
+        ({"conditions": {"one": {"experiment": 3}}}, "one: experiment is 3; expected the path"),
+        (
+            {"conditions": {"one": {"base": {"seeds": [1]}}}} | grid(bases=[0]),
+            "conditions: one: adversaries: bases must be seeds of `base`, which has [1]",
+        ),
         ({"conditions": {"one": {"adversaries": {"bases": [0]}}}}, "the unknown key 'bases'"),
         (
             {"conditions": {"one": {"adversaries": {"lambdas": {"l2": [0]}}}}},
@@ -195,3 +202,23 @@ def test_a_condition_has_adversaries_of_its_own(lab: Lab) -> None:
         ({"kl": (0.0, 0.1)}, {"kl": (0,)}),
         ({"js": (0.2,)}, {"js": (0, 1)}),
     ]
+
+
+def test_a_condition_may_name_an_experiment_seeds_and_tests_of_its_bases(lab: Lab) -> None:
+    first, second = (CONFIGS / f"tests/{name}.yaml" for name in ("cheap", "evidence_mass"))
+    other = CONFIGS / "experiments/planted_none.yaml"
+    changed = {"experiment": str(other), "base": {"seeds": [3, 4], "tests": [str(second)]}}
+    base = {"seeds": [0, 1], "tests": [str(first)]}
+    studies = read_studies(
+        lab.write(MINIMAL | {"base": base, "conditions": {"same": {}, "other": changed}})
+    )
+    planned = [(one.experiment.name, one.base.seeds, one.base.tests) for one in studies]
+    assert planned == [
+        ("planted_bilstm.yaml", (0, 1), (first,)),
+        ("planted_none.yaml", (3, 4), (first, second)),
+    ]
+    assert [one.setup.content["model"]["init_args"]["net"]["encoder"] for one in studies] == [
+        "bilstm",
+        "none",
+    ]
+    assert [run.name for run in plan(studies[1])] == ["base-s3", "base-s4"]
