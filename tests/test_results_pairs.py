@@ -31,6 +31,7 @@ RUNS = sorted(path.parent for path in RECORDS.glob(f"{pairs.STUDY}-*/seed*/fit.y
 PUBLISHED = yaml.safe_load((RECORDS / "published.yaml").read_text())
 MODEL = f"{pairs.STUDY}-babi_1_bilstm_additive"
 OTHERS = [MODEL.replace("bilstm", encoder) for encoder in ("cnn", "average")]
+OTHERS.append(OTHERS[1].replace("additive", "scaled_dot"))
 AFFINE = f"{MODEL}_affine"
 SNLI = [f"{pairs.STUDY}-snli_bilstm_additive{size}" for size in ("", "_5400", "_10800")]
 
@@ -72,7 +73,7 @@ def write_base(root: Path, name: str, seed: int, tests: Mapping[str, Rows]) -> P
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """Two seeds of a model, one of two others and of the affine one, and three sizes of SNLI."""
+    """Two seeds of a model, one of three others and of the affine one, and three sizes of SNLI."""
     for seed in range(2):
         write_base(tmp_path / "runs", MODEL, seed, records(seed))
     for place, name in enumerate((*OTHERS, AFFINE)):
@@ -197,15 +198,20 @@ class TestTables:
         rows = {tuple(row.values())[:5]: row for row in pairs.spent(kept)}
         assert len(rows) == len(pairs.MODELS)
         done = rows["bAbI 1", "BiLSTM", "additive", "tanh", 10_000]
-        assert [*done.values()][5:] == ["2 of 3", "7 / 8", "2 / 2", "1.5 / 1.6"]
+        right = [
+            f"{(x['predictions']['prediction'] == x['predictions']['label']).mean():.3f}"
+            for x in map(records, range(2))
+        ]
+        wanted = ["2 of 3", "7 / 8", "2 / 2", "1.5 / 1.6", " / ".join(right)]
+        assert [*done.values()][5:] == wanted
         missing = rows["bAbI 2", "BiLSTM", "scaled dot", "tanh", 10_000]
-        assert [*missing.values()][5:] == ["0 of 3", None, None, None]
+        assert [*missing.values()][5:] == ["0 of 3", None, None, None, None]
 
     def test_readings_beside_the_published_cells(self, kept: Any) -> None:
         rows = list(pairs.readings(kept))
         assert [(row["corpus"], row["encoder"], row["decoder"]) for row in rows] == [
             *(("bAbI 1", "BiLSTM", decoder) for decoder in ("tanh", "affine")),
-            *(("bAbI 1", encoder, "tanh") for encoder in ("CNN", "average")),
+            *(("bAbI 1", encoder, "tanh") for encoder in ("CNN", "average", "average")),
             ("SNLI", "BiLSTM", "tanh"),
         ]
         both = [records(seed) for seed in range(2)]
@@ -228,7 +234,7 @@ class TestTables:
 
     def test_evidence_of_all_and_of_proven_questions(self, kept: Any) -> None:
         rows = [row for row in pairs.evidence(kept) if row["decoder"] == "affine"]
-        run = records(9, minimal=True)["evidence_mass"]
+        run = records(10, minimal=True)["evidence_mass"]
         proven = run["proven"] == 1
         for row, members in zip(rows, (np.full(40, True), proven), strict=True):
             assert row["n"] == f"{members.sum()}"
@@ -240,10 +246,10 @@ class TestTables:
 
     def test_reasons_against_scipy(self, kept: Any) -> None:
         rows = list(pairs.reasons(kept))
-        assert [row["held fixed"] for row in rows[:-1]] == ["nothing", "chance"] * 4
+        assert [row["held fixed"] for row in rows[:-1]] == ["nothing", "chance"] * 5
         plain = next(row for row in rows if row["decoder"] == "affine")
         fixed = rows[rows.index(plain) + 1]
-        run = records(9, minimal=True)
+        run = records(10, minimal=True)
         attended = run["evidence_mass"]
         for heading, (test, column) in pairs.READINGS.items():
             reading = run[test][column]
@@ -257,8 +263,14 @@ class TestTables:
 
     def test_over_the_models_of_a_corpus(self, kept: Any) -> None:
         *_, over = pairs.reasons(kept)
-        assert over["encoder"] == "over 4 models"
-        seeds = [[records(0), records(1)], [records(7)], [records(8)], [records(9, minimal=True)]]
+        assert over["encoder"] == "over 5 models"
+        seeds = [
+            [records(0), records(1)],
+            [records(7)],
+            [records(8)],
+            [records(9)],
+            [records(10, minimal=True)],
+        ]
         means = []
         for group in seeds:
             proven = [run["evidence_mass"]["proven"] == 1 for run in group]
@@ -347,6 +359,18 @@ def test_a_changed_row_refuses_its_sentence(table: str, column: str, other: str,
     said = findings.findings(BLOCKS | {table: "".join(lines)})["pairs_findings"]
     assert not findings.refused(BLOCKS["pairs_findings"])
     assert any(lost in sentence for sentence in findings.refused(said))
+
+
+def test_sizes_of_snli_are_said_once_there_is_one() -> None:
+    head, ruler, *_, whole = BLOCKS["snli_size"].splitlines(keepends=True)
+    sizes = "| 2,700 | 1 of 1 | 0.512 | 0.5 |\n| 5,400 | 1 of 1 | 0.601 | 0.6 |\n"
+    for rows, said in (
+        (sizes, "0.512 from 2,700 training pairs, 0.601 from 5,400"),
+        ("", "On SNLI"),
+    ):
+        found = findings.findings(BLOCKS | {"snli_size": head + ruler + rows + whole})
+        text = re.sub(r"\s+", " ", found["pairs_findings"])
+        assert (said in text) == bool(rows)
 
 
 def test_a_changed_correlation_changes_its_count() -> None:
