@@ -224,6 +224,8 @@ class TestTables:
         right = np.mean([x["predictions"]["prediction"] == x["predictions"]["label"] for x in both])
         assert cell(rows[0]["accuracy"]).value == pytest.approx(right, abs=6e-4)
         js = [run["adversarial_attention"] for run in both]
+        worst = np.mean([x["worst_js"][::4] for x in js])
+        assert cell(rows[0]["worst JS"]).value == pytest.approx(worst, abs=0.0051)
         missed = np.nanmean([x["worst_js"] - x["search_js"] for x in js])
         assert cell(rows[0]["worst less search"]).value == pytest.approx(missed, abs=0.0051)
         assert rows[0]["upper bound"].defined == 0
@@ -254,6 +256,8 @@ class TestTables:
         for heading, (test, column) in pairs.READINGS.items():
             reading = run[test][column]
             mask = (attended["proven"] == 1) & ~np.isnan(reading)
+            if column == "worst_js":
+                mask[np.arange(40) % 4 != 0] = False
             values = attended["mass"][mask], reading[mask]
             wanted = spearman(*values)
             assert cell(plain[heading]).value == pytest.approx(wanted, abs=0.01)

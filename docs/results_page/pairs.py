@@ -6,13 +6,14 @@ On bAbI the supporting sentences are known, so that each test is compared with a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import yaml
+from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from attnlight.statistics import seeds_then_instances
@@ -116,10 +117,15 @@ def readings(archive: Archive) -> Iterator[Row]:
         tvd = archive[name].test("attention_permutation")["median_tvd"]
         row["median TVD"] = seeds_then_instances(tvd)
         js = archive[name].test("adversarial_attention")
-        js["worst less search"] = js["worst_js"] - js["search_js"]
-        for heading, column in (JS | {"worst less search": "worst less search"}).items():
-            row[heading] = seeds_then_instances(js[column])
+        bounds = {heading: on_searched(js, column) for heading, column in JS.items()}
+        bounds["worst less search"] = js["worst_js"] - js["search_js"]
+        row |= {heading: seeds_then_instances(bound) for heading, bound in bounds.items()}
         yield row | {"search, published": published.get("search")}
+
+
+def on_searched(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
+    """A column of a test, of worst-case attention only where the search is among its candidates."""
+    return np.where(np.isnan(columns.get("search_js", 0.0)), np.nan, columns[name])
 
 
 def evidence(archive: Archive) -> Iterator[Row]:
@@ -154,7 +160,7 @@ def reasons(archive: Archive) -> Iterator[Row]:
         proven = columns[PROVEN] == 1
         mass, chance = (np.where(proven, columns[x], np.nan) for x in ("mass", "chance"))
         values = {
-            heading: np.where(proven, archive[name].test(test)[column], np.nan)
+            heading: np.where(proven, on_searched(archive[name].test(test), column), np.nan)
             for heading, (test, column) in READINGS.items()
         }
         row |= {"proven questions": f"{proven.sum(axis=1).mean():,.0f}"}
