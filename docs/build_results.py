@@ -23,7 +23,7 @@ from operator import eq
 from pathlib import Path
 
 import yaml
-from results_page import claims, importance, planted, predictions, serrano, studies
+from results_page import claims, importance, pairs, planted, predictions, serrano, studies
 from results_page.archive import Archive
 from results_page.archive_runs import archive_runs
 from results_page.findings import Tables, findings, refused
@@ -56,6 +56,11 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
     "chunking": (predictions.chunking, 2),
     "serrano_accuracy": (serrano.accuracy, 2),
     "several_classes": (serrano.several_classes, 2),
+    "pairs_runs": (pairs.spent, 4),
+    "pairs": (pairs.readings, 4),
+    "pairs_evidence": (pairs.evidence, 4),
+    "pairs_reasons": (pairs.reasons, 4),
+    "snli_size": (pairs.sizes, 1),
 }
 
 

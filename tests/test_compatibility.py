@@ -33,7 +33,8 @@ from attnlight.tasks import (
 from tests.bases import Planted, trainer
 
 HERE = Path(__file__).parent
-KEPT = sorted((HERE.parent / "docs/results").rglob("fit.yaml"))
+ALL = sorted((HERE.parent / "docs/results").rglob("fit.yaml"))
+KEPT = [path for path in ALL if "    net:\n" not in path.read_text()]  # not in groups as today
 GUARD = HERE / "guard/expected"
 FIRST = HERE / "tasks/first_format"
 TASKS: dict[str, type[AttentionTask]] = {

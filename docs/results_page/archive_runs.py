@@ -16,9 +16,10 @@ from attnlight.files import replacing, write_text
 from attnlight.records import record_columns
 from attnlight.records.parquet import open_writer, read_table
 from attnlight.report.agreement import agreement, read_scores
-from results_page import importance, planted, predictions, serrano, studies
+from results_page import importance, pairs, planted, predictions, serrano, studies
 
 Columns = Sequence[str] | None  # None: all
+_RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study's bases
 KEYS = ("index", "position", "prediction")
 TAU = (*KEYS, *(column for column, _ in importance.PAIRS.values()))
 _ARMS = [name for names in importance.ARMS.values() for name in names]
@@ -35,6 +36,16 @@ for _experiments, _test, _columns in (
     ((*serrano.MODELS, *predictions.TAGGERS), "predictions", (*KEYS, "label")),
     (serrano.MODELS, "single_erasure", (*KEYS, *serrano.ERASURE)),
     (serrano.MODELS, "decision_flip", (*KEYS, *serrano.REMOVAL)),
+    (pairs.MODELS, "predictions", (*KEYS, "label")),
+    (pairs.MODELS, "importance_correlation", (*TAU, *pairs.P_VALUES)),
+    (pairs.MODELS, "adversarial_attention", (*KEYS, *pairs.JS.values())),
+    (pairs.MODELS, "attention_permutation", (*KEYS, "median_tvd")),
+    (pairs.BABI, "evidence_mass", (*KEYS, *pairs.EVIDENCE.values(), pairs.PROVEN)),
+    (
+        pairs.BABI,
+        "decision_flip",
+        (*KEYS, "removed_fraction_attention", "removed_fraction_minimal"),
+    ),
 ):
     for _name in _experiments:
         NEEDED.setdefault(_name, {})[_test] = _columns
@@ -49,7 +60,8 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
     left_out: list[str] = []
     for name, tests in NEEDED.items():
         scored = []
-        for run in sorted((runs / name).glob("seed*")):
+        folders = (path for kind in _RUNS for path in (runs / name).glob(f"{kind}*"))
+        for run in sorted(folders):
             path = run / "status.json"
             status = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
             untested = [x for x in tests if not (run / f"records/test/{x}.parquet").is_file()]
@@ -59,7 +71,7 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
             if lacking:
                 left_out.append(f"{run} {lacking}: not archived.")
                 continue
-            archive_run(run, records / name / run.name)
+            archive_run(run, records / name / run.name.replace(*_RUNS[::-1]))
             if name in (*_ARMS, *importance.MODELS):
                 columns = record_columns(run / "records/test/importance_correlation.parquet")
                 scored += [run] if any(column.startswith("scores_") for column in columns) else []
@@ -71,12 +83,17 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
             table = pa.Table.from_pandas(taus.astype(types), preserve_index=False)
             _write(table.replace_schema_metadata(), records / name / importance.AGREEMENT)
     for path in sorted(runs.glob("*/study.json")):
+        if path.parent.name in NEEDED:  # its bases alone are archived, above
+            continue
         archive_study(path.parent, records / studies.FOLDER / path.parent.name)
     return left_out
 
 
 def archive_run(run: Path, target: Path) -> None:
-    """Replace a folder by what the page needs of a tested run, `<experiment>/seed<k>`."""
+    """Replace a folder by what the page needs of a tested run, `<experiment>/seed<k>`.
+
+    The values of a condition of pairs are `rounded`, an error of 1/4000 of each text's value.
+    """
     shutil.rmtree(target, ignore_errors=True)
     config = (run / "fit.yaml").read_text(encoding="utf-8")
     # The path on the machine that trained the run is irrelevant.
@@ -93,15 +110,21 @@ def archive_run(run: Path, target: Path) -> None:
         if (run / place).exists():
             available = pq.read_schema(run / place).names
             names = [name for name in columns or available if name in available]
-            _write(read_table(run / place, names), target / place)
+            table = read_table(run / place, names)
+            if name in pairs.MODELS:
+                types = (pa.float32() if pa.types.is_floating(x) else x for x in table.schema.types)
+                fields = (x.with_type(t) for x, t in zip(table.schema, types, strict=True))
+                table = rounded(table.cast(pa.schema(fields, table.schema.metadata)))
+            _write(table, target / place)
+    if name in pairs.MODELS:
+        write_text(target / "status.json", (run / "status.json").read_text(encoding="utf-8"))
 
 
 def archive_study(study: Path, target: Path) -> None:
     """Copy the files of a study from which its report can be written.
 
-    A tagger's sums over the tokens of a sentence are rounded to 12 significant bits, half to even,
-    an error of 1/4000, negligible in means over all sentences. Of a study's conditions only
-    the columns of the curves are copied.
+    A tagger's sums over the tokens of a sentence are `rounded`, an error of 1/4000, negligible in
+    means over all sentences. Of a study's conditions only the columns of the curves are copied.
     """
     table = read_table(study / "study.parquet")
     text = (study / "study.json").read_text(encoding="utf-8")
@@ -110,19 +133,25 @@ def archive_study(study: Path, target: Path) -> None:
         names = studies.CURVES if head["options"] else table.column_names
         names = [name for name in names if name in table.column_names]
         table = table.select(names).replace_schema_metadata()
-        for place, name in enumerate(names):
-            column = table[name].combine_chunks()
-            values = column.values if pa.types.is_list(column.type) else column
-            if values.type == pa.float32():
-                mantissa, exponent = np.frexp(np.array(values.fill_null(0)))
-                rounded = np.ldexp(np.round(mantissa * 2**12), exponent - 12)
-                values = pa.array(rounded, values.type, mask=np.array(values.is_null()))
-                if pa.types.is_list(column.type):
-                    nulls = column.is_null()
-                    values = pa.ListArray.from_arrays(column.offsets, values, mask=nulls)
-                table = table.set_column(place, name, values)
+        table = rounded(table)
     _write(table, target / "study.parquet")
     write_text(target / "study.json", text)
+
+
+def rounded(table: pa.Table) -> pa.Table:
+    """The table with each float32, or list of them, rounded to 12 significant bits, half to even."""
+    for place, name in enumerate(table.column_names):
+        column = table[name].combine_chunks()
+        values = column.values if pa.types.is_list(column.type) else column
+        if values.type == pa.float32():
+            mantissa, exponent = np.frexp(np.array(values.fill_null(0)))
+            nearest = np.ldexp(np.round(mantissa * 2**12), exponent - 12)
+            values = pa.array(nearest, values.type, mask=np.array(values.is_null()))
+            if pa.types.is_list(column.type):
+                nulls = column.is_null()
+                values = pa.ListArray.from_arrays(column.offsets, values, mask=nulls)
+            table = table.set_column(place, name, values)
+    return table
 
 
 def _write(table: pa.Table, target: Path) -> None:

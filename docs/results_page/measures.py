@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
@@ -59,6 +61,70 @@ def resampled_quantile(values: Values, level: float | Values = 0.5) -> Resampled
         observed.append(np.quantile(run, share))
         resampled.append(low + (high - low) * (place % 1))
     return np.array(observed), np.stack(resampled, axis=1)
+
+
+def resampled_rank_correlations(
+    x: Values, others: Sequence[Values], given: Values
+) -> list[tuple[Resampled, Resampled]]:
+    """Spearman's correlation of x with each of some values, and the partial one, of each run.
+
+    Ties have their mean rank, and ranks are those of the resample. The partial correlation holds
+    the rank of `given` fixed. A text counts where x, the other value and `given` are defined.
+
+    Args:
+        x: Values of each run, (S, n), NaN where undefined.
+        others: Values that x is compared with, each (S, n).
+        given: Values to hold fixed, (S, n).
+
+    Returns:
+        For each of `others` the correlations and the partial ones, NaN where a value is constant.
+    """
+    n = x.shape[1]
+    counts = np.concatenate([np.ones((1, n), np.uint8), resampled_counts(n)])
+    results = np.full((len(others), 2, len(x), len(counts)), np.nan)
+    for run, (own, fixed) in enumerate(zip(x, given, strict=True)):
+        ranks_by_mask: dict[bytes, tuple[Values, ...]] = {}  # of x and given, many masks are equal
+        for place, other in enumerate(others):
+            defined = ~np.isnan([own, other[run], fixed]).any(axis=0)
+            if not defined.any():
+                continue
+            weights = counts[:, defined].astype(np.float64)
+            if (key := defined.tobytes()) not in ranks_by_mask:
+                both = (normalized_ranks(values[defined], weights) for values in (own, fixed))
+                ranks_by_mask[key] = tuple(both)
+            ranks = (*ranks_by_mask[key], normalized_ranks(other[run, defined], weights))
+            fixed_x, xy, fixed_y = (
+                np.einsum("bn,bn,bn->b", weights, ranks[i], ranks[j])
+                for i, j in ((0, 1), (0, 2), (1, 2))
+            )
+            with np.errstate(invalid="ignore", divide="ignore"):
+                scale = np.sqrt((1 - fixed_x**2) * (1 - fixed_y**2))
+                results[place, :, run] = xy, (xy - fixed_x * fixed_y) / scale
+    return [
+        tuple((found[:, 0], found[:, 1:].T) for found in kinds)  # type: ignore[misc]
+        for kinds in results
+    ]
+
+
+def normalized_ranks(values: Values, weights: Values) -> Values:
+    """Ranks in resamples of n values, (B, n), with mean 0 and sum of squares 1 in each resample.
+
+    Args:
+        values: The values, (n,), ties to be given their mean rank.
+        weights: Number of times each resample draws each value, (B, n).
+
+    Returns:
+        The ranks; NaN in a resample of equal values.
+    """
+    order = np.argsort(values)
+    first = np.diff(values[order], prepend=-np.inf) > 0  # of each group of ties
+    ties = np.add.reduceat(weights[:, order], np.flatnonzero(first), axis=1)
+    middle = ties.cumsum(axis=1) - ties / 2 - ties.sum(axis=1, keepdims=True) / 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        middle /= np.sqrt((ties * middle**2).sum(axis=1, keepdims=True))
+    places = np.empty(len(values), np.int64)
+    places[order] = np.cumsum(first) - 1
+    return middle[:, places]
 
 
 def average_precision(score: Values, relevant: NDArray[np.bool_]) -> float:

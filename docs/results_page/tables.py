@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnlight.report.tables import markdown_table
 from attnlight.statistics.bootstrap import MeanInterval, percentile_interval
-from attnlight.statistics.seed_bootstrap import resampled_means
+from attnlight.statistics.seed_bootstrap import resample_seeds, resampled_means
 
 DASH = "–"  # noqa: RUF001
 CLASSES = ("negative", "positive")
@@ -61,11 +61,19 @@ def interval(estimate: MeanInterval, places: int = 2) -> str:
 
 
 def over_seeds(statistic: Resampled) -> str:
-    """Mean over seeds, standard deviation over seeds, and interval over instances."""
+    """Mean and standard deviation over seeds, and interval over instances; a dash if undefined."""
     values, resampled = statistic
+    if np.isnan(values).any():
+        return DASH
     low, high = percentile_interval(resampled.mean(axis=1))
     spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
     return f"{np.mean(values):.3f}{spread} [{low:.3f}, {high:.3f}]"
+
+
+def over_seeds_and_texts(statistic: Resampled) -> MeanInterval:
+    """Mean over seeds, with an interval that resamples seeds and, for all alike, instances."""
+    ((mean, replicates),) = resample_seeds([statistic])
+    return MeanInterval(mean, *percentile_interval(replicates), len(statistic[0]))
 
 
 def mean_over_seeds(values: NDArray[np.floating]) -> str:

@@ -1,0 +1,204 @@
+"""Jain & Wallace's tests on questions (bAbI) and inference (SNLI), beside their published cells.
+
+On bAbI the supporting sentences are known, so that each test is compared with attention on them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import yaml
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from attnlight.statistics import seeds_then_instances
+from attnlight.statistics.bootstrap import defined_mean
+from attnlight.statistics.seed_bootstrap import resampled_means
+from results_page.archive import Archive
+from results_page.importance import PAIRS, significant
+from results_page.measures import resampled_rank_correlations
+from results_page.predictions import measured
+from results_page.tables import DASH, Row, interval, number, over_seeds, over_seeds_and_texts
+
+STUDY = "jain_wallace_pairs"
+PLAN = Path(__file__).parents[2] / f"configs/studies/{STUDY}.yaml"
+_NAME = re.compile(r"(babi_\d|snli)_(bilstm|cnn|average)_(additive|scaled_dot)_?(affine)?(\d+)?")
+_WORDS = {"bilstm": "BiLSTM", "cnn": "CNN", "scaled_dot": "scaled dot"}
+_STORIES, _PAIRS = 10_000, 21_601  # training questions of bAbI, training pairs of SNLI at hand
+P_VALUES = tuple(column.replace("tau", "p", 1) for column, _ in PAIRS.values())
+_TAUS = ("tau attention-gradient", "tau attention-LOO", "tau gradient-LOO")
+# Columns of the records by heading: worst-case attention, and attention on the supporting sentences.
+JS = {"worst JS": "worst_js", "upper bound": "upper_js", "JS of the search": "search_js"}
+EVIDENCE = {"mass": "mass", "chance": "chance", "top item in evidence": "top_in_evidence"}
+EVIDENCE |= {"AUPRC": "auprc", "chance AUPRC": "chance_auprc"}
+PROVEN = "proven"
+# The test and the column of each reading that is compared with attention on the facts.
+READINGS = {
+    _TAUS[0]: ("importance_correlation", "tau_attention_input_gradient"),
+    _TAUS[1]: ("importance_correlation", "tau_attention_loo"),
+    "median TVD": ("attention_permutation", "median_tvd"),
+    "worst JS": ("adversarial_attention", "worst_js"),
+    "removed by attention": ("decision_flip", "removed_fraction_attention"),
+    "minimal flip set": ("decision_flip", "removed_fraction_minimal"),
+}
+_FEWEST = 5  # models over which a correlation is given: with 4 no p-value is below 0.08
+
+
+class Condition(NamedTuple):
+    """A condition of the study: its words on the page, planned seeds, and training texts."""
+
+    words: Row
+    seeds: int
+    size: int
+
+
+def conditions(plan: Path = PLAN) -> dict[str, Condition]:
+    """The conditions of the study, by the name of the folder of their runs."""
+    study, planned = yaml.safe_load(plan.read_text(encoding="utf-8")), {}
+    for name, options in study["conditions"].items():
+        parts = _NAME.fullmatch(name)
+        assert parts is not None, name
+        corpus, encoder, attention, affine, size = parts.groups()
+        words = {
+            "corpus": corpus.upper() if corpus == "snli" else corpus.replace("babi_", "bAbI "),
+            "encoder": _WORDS.get(encoder, encoder),
+            "attention": _WORDS.get(attention, attention),
+            "decoder": affine or "tanh",
+        }
+        seeds = len((study["base"] | options["base"])["seeds"])
+        available = _PAIRS if corpus == "snli" else _STORIES
+        planned[f"{STUDY}-{name}"] = Condition(words, seeds, int(size or available))
+    return planned
+
+
+MODELS = conditions()
+BABI = [name for name, model in MODELS.items() if model.words["corpus"] != "SNLI"]
+
+
+def spent(archive: Archive) -> Iterator[Row]:
+    """Every planned condition with its archived seeds, each with epochs, time and accuracy."""
+    for name, model in MODELS.items():
+        runs = archive[name].folders if name in archive else []
+        ends = [yaml.safe_load((run / "status.json").read_text("utf-8")) for run in runs]
+        chosen = archive[name].chosen if runs else ()
+        accuracy = measured(archive[name], "accuracy")[0] if runs else ()
+        yield {
+            **model.words,
+            "trained on": model.size,
+            "seeds": f"{len(runs)} of {model.seeds}",
+            "epochs": " / ".join(str(end["epochs"]) for end in ends) or None,
+            "epoch chosen": " / ".join(str(epoch + 1) for epoch in chosen) or None,
+            "minutes of training": " / ".join(f"{end['seconds'] / 60:.1f}" for end in ends) or None,
+            "test accuracy": " / ".join(number(value) for value in accuracy) or None,
+        }
+
+
+def readings(archive: Archive) -> Iterator[Row]:
+    """Accuracy and every test's reading over all seeds, beside the published cells."""
+    for name, row in archived(archive):
+        if MODELS[name].size not in (_STORIES, _PAIRS):
+            continue
+        published = archive.published["pairs"].get(name.removeprefix(f"{STUDY}-"), {})
+        tau = archive[name].test("importance_correlation")
+        row |= {
+            "test texts": len(tau["index"]),
+            "accuracy": over_seeds(measured(archive[name], "accuracy")),
+            "published#accuracy": published.get("accuracy"),
+        }
+        for heading, (column, key), p in zip(_TAUS, PAIRS.values(), P_VALUES, strict=True):
+            share = (significant(tau[p]) or DASH).partition(" / ")[0]
+            row[heading] = f"{interval(seeds_then_instances(tau[column]))} ({share})"
+            row[f"published#{key}"] = published.get(key)
+        tvd = archive[name].test("attention_permutation")["median_tvd"]
+        row["median TVD"] = seeds_then_instances(tvd)
+        js = archive[name].test("adversarial_attention")
+        bounds = {heading: on_searched(js, column) for heading, column in JS.items()}
+        bounds["worst less search"] = js["worst_js"] - js["search_js"]
+        row |= {heading: seeds_then_instances(bound) for heading, bound in bounds.items()}
+        yield row | {"search, published": published.get("search")}
+
+
+def on_searched(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
+    """A column of a test, of worst-case attention only where the search is among its candidates."""
+    return np.where(np.isnan(columns.get("search_js", 0.0)), np.nan, columns[name])
+
+
+def evidence(archive: Archive) -> Iterator[Row]:
+    """Attention on the supporting sentences beside chance, of all and of the proven questions."""
+    for name, row in archived(archive, BABI):
+        columns = archive[name].test("evidence_mass")
+        proven = columns[PROVEN]
+        for questions, members in {"all": np.full(proven.shape, True), PROVEN: proven == 1}.items():
+            cells = {"questions": questions, "n": f"{members.sum(axis=1).mean():,.0f}"}
+            cells["share proven"] = (
+                over_seeds(resampled_means(proven)) if questions == "all" else ""
+            )
+            for heading, column in EVIDENCE.items():
+                values = np.where(members, columns[column], np.nan)
+                cells[heading] = (
+                    number(defined_mean(defined_mean(values)[None])[0])
+                    if heading.startswith("chance")
+                    else over_seeds(resampled_means(values))
+                )
+            yield row | cells
+
+
+def reasons(archive: Archive) -> Iterator[Row]:
+    """Rank correlation of attention's mass on the facts with each reading, on proven questions.
+
+    A second row of a model holds the chance level of the mass fixed. After a corpus's models
+    Kendall's tau between their means, with its exact p-value.
+    """
+    models = []
+    for name, row in archived(archive, BABI):
+        columns = archive[name].test("evidence_mass")
+        proven = columns[PROVEN] == 1
+        mass, chance = (np.where(proven, columns[x], np.nan) for x in ("mass", "chance"))
+        values = {
+            heading: np.where(proven, on_searched(archive[name].test(test), column), np.nan)
+            for heading, (test, column) in READINGS.items()
+        }
+        row |= {"proven questions": f"{proven.sum(axis=1).mean():,.0f}"}
+        correlations = resampled_rank_correlations(mass, [*values.values()], chance)
+        for words, kind in zip(("nothing", "chance"), zip(*correlations, strict=True), strict=True):
+            cells = map(over_seeds_and_texts, kind)
+            yield row | {"held fixed": words} | dict(zip(values, cells, strict=True))
+        means = {heading: defined_mean(x).mean() for heading, x in values.items()}
+        models.append(means | {"mass": defined_mean(mass).mean(), "corpus": row["corpus"]})
+    for corpus, group in pd.DataFrame(models).groupby("corpus") if models else ():
+        over: dict[str, object] = {"corpus": corpus, "encoder": f"over {len(group)} models"}
+        for heading in READINGS:
+            both = group[["mass", heading]].dropna()
+            tau, p = kendalltau(both["mass"], both[heading]) if len(both) >= _FEWEST else (None, 1)
+            over[heading] = None if tau is None else f"{number(tau, 2)} (p = {p:.2f})"
+        if len(group) >= _FEWEST:
+            yield over
+
+
+def sizes(archive: Archive) -> Iterator[Row]:
+    """Accuracy on SNLI by the number of training pairs, BiLSTM with additive attention."""
+    names = [name for name in MODELS if name.startswith(f"{STUDY}-snli_bilstm_additive")]
+    for name in sorted(names, key=lambda name: MODELS[name].size):
+        for _, row in archived(archive, [name]):
+            yield {
+                "training pairs": MODELS[name].size,
+                "seeds": row["seeds"],
+                "accuracy": over_seeds(measured(archive[name], "accuracy")),
+                "macro F1": over_seeds(measured(archive[name], "f1")),
+            }
+    whole = archive.published["pairs"]["snli_bilstm_additive"]["accuracy"]
+    yield {"training pairs": "549,367, published", "seeds": 1, "accuracy": whole, "macro F1": None}
+
+
+def archived(
+    archive: Archive, names: list[str] | None = None
+) -> Iterator[tuple[str, dict[str, object]]]:
+    """The conditions that have an archived run, with their words and the number of their seeds."""
+    for name in (name for name in names or MODELS if name in archive):
+        seeds = f"{len(archive[name].seeds)} of {MODELS[name].seeds}"
+        yield name, {**MODELS[name].words, "seeds": seeds}
