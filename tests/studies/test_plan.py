@@ -36,13 +36,13 @@ def test_every_file_plans(study: Study) -> None:
     names = [run.name for run in runs]
     assert len(set(names)) == len(names)
     roles = {"base", "uniform", "seed", "guide", "adversary"}
-    assert {run.role for run in runs} == (
-        roles if study.condition is None else {"base", "adversary"}
-    )
+    of_condition = {"base", "adversary"} if study.adversaries.lambdas else {"base"}
+    assert {run.role for run in runs} == (of_condition if study.condition else roles)
     for place, run in enumerate(runs):
         assert set(run.needs) <= set(names[:place]), "after all that it needs"
         assert (run.base is None) == (run.role == "base")
-    assert any(run.lambda_ == 0 for run in runs), "the imitation control is in every grid"
+    if study.adversaries.lambdas:
+        assert any(run.lambda_ == 0 for run in runs), "the imitation control is in every grid"
 
 
 @pytest.mark.parametrize(
