@@ -1,0 +1,77 @@
+"""Attribution methods by name, and from configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from attnlight.attribution.attention import Attention
+from attnlight.attribution.attention_contribution import AttentionContribution
+from attnlight.attribution.attention_value_norm import AttentionValueNorm
+from attnlight.attribution.base import Attribution
+from attnlight.attribution.external import External
+from attnlight.attribution.gradient import Gradient
+from attnlight.attribution.gradient_x_attention import GradientXAttention
+from attnlight.attribution.input_gradient import InputGradient
+from attnlight.attribution.integrated_gradients import IntegratedGradients
+from attnlight.attribution.occlusion import Occlusion
+from attnlight.attribution.random import Random
+from attnlight.errors import InputError, did_you_mean
+from attnlight.models.options import group_of
+
+ATTRIBUTIONS: dict[str, type[Attribution]] = {
+    method.name: method
+    for method in (
+        Gradient,
+        InputGradient,
+        IntegratedGradients,
+        Occlusion,
+        Attention,
+        GradientXAttention,
+        AttentionContribution,
+        AttentionValueNorm,
+        Random,
+        External,
+    )
+}
+
+
+def build_attribution(spec: str | Mapping[str, Any]) -> Attribution:
+    """The method of a name, or of a mapping `{name: ..., option: value, ...}`.
+
+    Raises:
+        InputError: There is no such method, it has no such option, or an option has a wrong value.
+    """
+    options = {"name": spec} if isinstance(spec, str) else dict(spec)
+    name = options.pop("name", None)
+    kind = ATTRIBUTIONS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        hint = (
+            f"{did_you_mean(str(name), ATTRIBUTIONS)}; expected one of: {', '.join(ATTRIBUTIONS)}"
+        )
+        raise InputError(f"unknown attribution method {name!r}{hint}.")
+    hints = get_type_hints(kind)
+    for option, value in options.items():
+        if option in hints:
+            _require_kind(f"{name}: {option}", value, hints[option])
+    return group_of(kind, options, kind.name)
+
+
+def _require_kind(place: str, value: object, hint: Any) -> None:  # noqa: ANN401
+    """Check that an option is one of the words or of the type that its field is declared with.
+
+    Raises:
+        InputError: It is not; the message begins with `place`.
+    """
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType] or [hint]
+    words = [word for kind in kinds for word in (get_args(kind) or [kind]) if isinstance(word, str)]
+    if words and value not in words:
+        expected = f"{did_you_mean(str(value), words)}; expected one of: {', '.join(words)}"
+        raise InputError(f"{place} is {value!r}{expected}.")
+    if words or (value is None and len(get_args(hint)) > len(kinds)):
+        return
+    accepted = (int, float) if kinds == [float] else kinds[0]
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kinds != [bool]):
+        optional = " or null" if len(get_args(hint)) > len(kinds) else ""
+        raise InputError(f"{place} is {value!r}; expected {kinds[0].__name__}{optional}.")

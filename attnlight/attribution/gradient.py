@@ -1,0 +1,36 @@
+"""Sizes of gradients: how much the prediction moves with each item's embedding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.attribution.base import Attribution, Explanation
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.functional.attribution.row_gradients import (
+    ACCELERATOR_TOKENS,
+    CPU_TOKENS,
+    gradient_scores,
+    row_gradients,
+)
+
+__all__ = ["ACCELERATOR_TOKENS", "CPU_TOKENS", "Gradient", "gradient_scores", "row_gradients"]
+
+
+@dataclass
+class Gradient(Attribution):
+    """L2 norm of the gradient of the log odds by each item's embedding (Simonyan et al., 2014)."""
+
+    name = "gradient"
+    signed = False
+
+    @override
+    def attribute(
+        self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
+    ) -> Explanation:
+        scores = gradient_scores(
+            model, batch, output, target, lambda gradient, _: gradient.double().norm(dim=-1)
+        )
+        return scores, {}
