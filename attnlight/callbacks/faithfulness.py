@@ -63,7 +63,8 @@ class Faithfulness(InterpretabilityTest):
 
     `random` is always among the methods: the expectation over all orders of the items, exact for
     rows of at most 7 items, the mean of seeded draws for longer ones. Further columns of a method are
-    recorded as `<column>_<method>`. `length` is the number of items.
+    recorded as `<column>_<method>`. `length` is the number of items. A method is undefined in rows of
+    several items whose scores it does not all know.
 
     Where rows are tokens (a tagger), a row's own token is not one of its items: it always remains.
     With `max_instances`, as many rows at most are measured: of that many sentences one token, of
@@ -174,11 +175,12 @@ class Faithfulness(InterpretabilityTest):
             items = items & (places != output.rows[:, 1:])
             if self._rows_of_text is not None:
                 chosen = choose_rows(output.rows, self._rows_of_text, self.seed)
-        orders: list[Tensor] = []
+        orders, unknown = [], []
         columns: dict[str, Tensor] = {}
         for method in self.methods:
             scores, more = method.explain(readout.model, batch, output, target)
             orders.append(ranking(scores if method.signed else scores.abs(), items))
+            unknown.append((scores.isnan() & items).any(-1) & (items.sum(-1) > 1))
             columns |= {f"{name}_{method.label}": values for name, values in more.items()}
         # (measures, methods and random, R, S)
         shape = len(self._names), len(self.methods) + 1, len(target), len(self.shares)
@@ -186,11 +188,11 @@ class Faithfulness(InterpretabilityTest):
         sets = 2 * len(self.shares) * (len(self.methods) + self.draws) + 2**EXACT
         size = max(1, _ITEMS // (sets * items.shape[1]))
         with torch.no_grad():
-            for rows in torch.split((chosen & items.any(-1)).nonzero().squeeze(-1), size):
-                part = [order[rows] for order in orders]
-                values[:, :, rows] = self._measured(
-                    readout, rows, items[rows], torch.stack(part, dim=1), target[rows]
-                )
+            defined = (chosen & items.any(-1)).nonzero().squeeze(-1)
+            for rows in torch.split(defined, size) if len(defined) else ():
+                part = torch.stack([order[rows] for order in orders], dim=1)
+                values[:, :, rows] = self._measured(readout, rows, items[rows], part, target[rows])
+        values[:, :-1].masked_fill_(torch.stack(unknown).unsqueeze(-1), torch.nan)
         labels = [*(method.label for method in self.methods), RANDOM]
         for name, of_methods in zip(self._names, values, strict=True):
             means = of_methods.mean(-1)
