@@ -28,6 +28,14 @@ from attnlight.functional.ranking import TIE, ranking
 from attnlight.functional.readout.instances import rows_are_texts
 from attnlight.models.readout import Readout
 
+METHODS = (
+    "attention",
+    "gradient_x_attention",
+    "gradient",
+    "input_gradient",
+    "integrated_gradients",
+    "occlusion",
+)
 RANDOM = "random"
 # Direction and range of each measure.
 MEASURES: dict[str, tuple[str, tuple[float, float]]] = {
@@ -93,7 +101,7 @@ class Faithfulness(InterpretabilityTest):
 
     def __init__(
         self,
-        methods: Sequence[str | dict[str, Any]] = ("attention", "gradient"),
+        methods: Sequence[str | dict[str, Any]] = METHODS,
         shares: Sequence[float] = (0.01, 0.05, 0.1, 0.2, 0.5),
         replacement: Replacement | Literal["attention"] = "delete",
         normalized: bool = False,

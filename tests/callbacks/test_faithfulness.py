@@ -72,7 +72,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
 @pytest.mark.parametrize("scene", SCENES)
 def test_equals_a_loop_over_texts_and_sets(scene: str, replacement: Any) -> None:
     model, batch = SCENES[scene]()
-    methods = ["attention", "gradient"]
+    methods = ["attention", "gradient", "input_gradient"]  # the last is signed
     test = Faithfulness(methods, replacement=replacement, normalized=True, draws=3)
     found, of_tokens = columns_of(test, model, batch), "tagger" in scene
     number, moved = 0, 0.0
