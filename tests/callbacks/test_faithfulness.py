@@ -21,6 +21,7 @@ from attnlight.attribution import ATTRIBUTIONS, Attribution
 from attnlight.attribution.base import Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import Faithfulness
+from attnlight.callbacks.faithfulness import MEASURES
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from tests.callbacks.faithfulness_loops import faithfulness, one_text
@@ -33,7 +34,6 @@ from tests.outside import OutsideTask, Texts, TwoHeads, collate
 
 SHARES = [Fraction(1, 100), Fraction(1, 20), Fraction(1, 10), Fraction(1, 5), Fraction(1, 2)]
 REPLACEMENTS = ("delete", "unk", "pad", "attention")
-NAMES = ("comprehensiveness", "sufficiency")
 Scene = tuple[AttentionModel, TextBatch]
 
 
@@ -95,8 +95,8 @@ def test_equals_a_loop_over_texts_and_sets(scene: str, replacement: Any) -> None
                 ), name
                 assert float(found[name][number]) == pytest.approx(mean, abs=1e-8, nan_ok=True)
                 moved = max(moved, abs(mean) if "normal" not in name else 0)
-                if not name.endswith("random"):
-                    measure = name.rpartition("_")[0]
+                measure = next(m for m in MEASURES if name.startswith(f"{m}_"))
+                if name != f"{measure}_random":
                     excess = mean - sum(expected[f"{measure}_random"]) / len(at)
                     column = found[f"excess_{name}"][number]
                     assert float(column) == pytest.approx(excess, abs=1e-8, nan_ok=True)
