@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PANELS = {
-    "comprehensiveness": "Comprehensiveness (higher is better)",
-    "sufficiency": "Sufficiency (lower is better)",
+    "comprehensiveness": "Comprehensiveness\n(higher is better)",
+    "sufficiency": "Sufficiency\n(lower is better)",
 }
 _NORMALIZED = "normalized_"
 
