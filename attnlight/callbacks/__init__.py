@@ -6,6 +6,7 @@ from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.base_divergence import BaseDivergence
 from attnlight.callbacks.decision_flip import DecisionFlip
 from attnlight.callbacks.evidence_mass import EvidenceMass
+from attnlight.callbacks.faithfulness import Faithfulness
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
 from attnlight.callbacks.predictions import Predictions
 from attnlight.callbacks.single_erasure import SingleErasure
@@ -16,6 +17,7 @@ __all__ = [
     "BaseDivergence",
     "DecisionFlip",
     "EvidenceMass",
+    "Faithfulness",
     "GradientSearch",
     "ImportanceCorrelation",
     "InterpretabilityTest",

@@ -25,7 +25,7 @@ _LATEX = str.maketrans(
     | {"[": "{[}", "]": "{]}", "\n": " ", "–": "--"}  # noqa: RUF001
     | {"−": "$-$", "×": r"$\times$", "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$"}  # noqa: RUF001
     | {"α": r"$\alpha$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "τ": r"$\tau$"}  # noqa: RUF001
-    | {"Δ": r"$\Delta$", "∞": r"$\infty$"}
+    | {"Δ": r"$\Delta$", "∞": r"$\infty$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"}
 )
 
 

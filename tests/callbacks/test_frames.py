@@ -18,6 +18,7 @@ from attnlight.callbacks import (
     BaseDivergence,
     DecisionFlip,
     EvidenceMass,
+    Faithfulness,
     GradientSearch,
     ImportanceCorrelation,
     InterpretabilityTest,
@@ -39,6 +40,8 @@ TESTS = (
     SingleErasure(compat=True),
     DecisionFlip(),
     EvidenceMass(),
+    Faithfulness(),
+    Faithfulness(replacement="attention"),
 )
 _UNNAMED = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 

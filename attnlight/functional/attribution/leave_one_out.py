@@ -12,7 +12,7 @@ from attnlight.functional.readout.instances import require_rows_of_tokens, rows_
 
 # Default number of tokens encoded at once: some hundred megabytes of activations on a CPU, where
 # larger batches are not faster; enough to fill an accelerator.
-_CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 14, 1 << 18
+CPU_TOKENS, ACCELERATOR_TOKENS = 1 << 14, 1 << 18
 
 
 def leave_one_out(
@@ -57,7 +57,7 @@ def left_out_logits(
     """
     if budget is None:
         on_cpu = output.mask.device.type == "cpu"
-        budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
+        budget = CPU_TOKENS if on_cpu else ACCELERATOR_TOKENS
     faster = getattr(model, "leave_one_out", None)
     if faster is None:
         return reencode(model, batch, output, budget)

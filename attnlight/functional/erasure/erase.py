@@ -91,3 +91,23 @@ def erase_ranking(
     # Sums over the items that follow each, accumulated from the end.
     remaining = pad(terms.flip(2), (0, 0, 1, 0))[:, :, :-1].cumsum(2).flip(2)
     return renormalize(remaining, bias)
+
+
+def keep_items(
+    weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor, kept: Tensor
+) -> Tensor:
+    """Logits when only the items of a set remain, renormalised, for K sets of each row.
+
+    Args:
+        weights: (B, N), or (B, H, N).
+        item_logits: (B, N, C), or (B, H, N, C).
+        bias: Logits of an empty context, (C,) or (B, C).
+        mask: Items that attention may reach, (B, N) bool.
+        kept: The sets, (B, K, N) bool.
+
+    Returns:
+        (B, K, C) float64; `bias` where no item remains.
+    """
+    return renormalize(
+        kept.double().unsqueeze(1) @ weighted_items(weights, item_logits, mask), bias
+    )

@@ -51,6 +51,32 @@ def erase_each_opaque(
     return erased
 
 
+def keep_items_opaque(
+    readout: RowReadout, weights: Tensor, bias: Tensor, kept: Tensor, rows: Tensor
+) -> Tensor:
+    """Logits when only the items of a set remain, renormalised, for K sets of some rows.
+
+    Args:
+        readout: From rows (E,) and their attentions (E, H, N) to logits (E, C).
+        weights: (B, H, N), 0 off the mask.
+        bias: Logits of an empty context, (C,) or (B, C).
+        kept: The sets, (r, K, N) bool.
+        rows: The rows that they are of, (r,) long.
+
+    Returns:
+        (r, K, C) float64; `bias` where no item remains.
+    """
+    row = rows.repeat_interleave(kept.shape[1])
+    logits = bias.double().expand(len(weights), -1)[row]
+    size = max(1, _WEIGHTS // max(1, weights.shape[1:].numel()))
+    places = torch.arange(len(row), device=row.device)
+    for block in torch.split(places, size):
+        candidates, nonempty = _renormalized(weights[row[block]], kept.flatten(0, 1)[block])
+        part = block[nonempty]
+        logits[part] = readout(row[part], candidates[nonempty]).double()
+    return logits.view(*kept.shape[:2], -1)
+
+
 def first_flip_opaque(
     readout: RowReadout,
     weights: Tensor,

@@ -22,7 +22,12 @@ from attnlight.functional import (
     worst_case_js,
 )
 from attnlight.functional.attribution.leave_one_out import last_places
-from attnlight.functional.erasure.erase import erase_each_from_terms, renormalize, weighted_items
+from attnlight.functional.erasure.erase import (
+    erase_each_from_terms,
+    keep_items,
+    renormalize,
+    weighted_items,
+)
 from attnlight.functional.ranking import ranking
 from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
 
@@ -107,6 +112,11 @@ class Readout:
     def erase(self) -> Tensor:
         """Logits after erasing each item alone, (R, N, C) float64; arbitrary off the mask."""
         return erase_each_from_terms(self._terms, self.empty, self.output.mask)
+
+    def keep(self, rows: Tensor, kept: Tensor) -> Tensor:
+        """Logits (r, K, C) float64 of rows (r,) long when only items of K sets (r, K, N) remain."""
+        output, empty = self.output, self.empty if self.empty.ndim == 1 else self.empty[rows]
+        return keep_items(output.weights[rows], self.items[rows], empty, output.mask[rows], kept)
 
     def first_flips(self, orders: Tensor) -> Tensor:
         """Items of orders (R, K, N) erased when the decision first changes, (R, K); -1 if never."""

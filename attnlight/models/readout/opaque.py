@@ -15,6 +15,7 @@ from attnlight.functional.readout.heads import CandidateReadout, head_readout
 from attnlight.functional.readout.opaque import (
     erase_each_opaque,
     first_flip_opaque,
+    keep_items_opaque,
     readout_gradient,
 )
 from attnlight.models.readout.base import Readout
@@ -54,6 +55,11 @@ class OpaqueReadout(Readout):
         return erase_each_opaque(
             self._candidates.read, weights, self.empty, self.output.mask, self.logits
         )
+
+    @override
+    def keep(self, rows: Tensor, kept: Tensor) -> Tensor:
+        weights = self.head_weights.to(self.output.weights.dtype)
+        return keep_items_opaque(self._candidates.read, weights, self.empty, kept, rows)
 
     @override
     def first_flips(self, orders: Tensor) -> Tensor:

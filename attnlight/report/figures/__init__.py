@@ -23,6 +23,7 @@ from attnlight.files import read_yaml
 from attnlight.records import read_metadata, read_pieces, record_columns
 from attnlight.report.erasure import WORDS
 from attnlight.report.markup import CONTROLS
+from attnlight.report.methods import METHODS
 from attnlight.report.tables import Rows, Table
 from attnlight.report.violins import violins_by_max_attention
 
@@ -39,7 +40,7 @@ class Description:
 
     Attributes:
         title: Its name in words.
-        columns: Columns that its figure and tables read, measures included; None if unknown.
+        columns: Columns that its figure and tables read, measures included; None: all.
     """
 
     title: str
@@ -62,7 +63,12 @@ def descriptions() -> dict[str, Description]:
             measures |= {
                 f"{measure}_{name}": f"{words}; by {label}" for name, label in WORDS.items()
             }
-        texts["columns"] = [*measures, *texts.get("columns", ())]
+        for measure, words in texts.pop("by_method", {}).items():
+            measures |= {
+                f"{measure}_{name}": f"{words}; by {label}" for name, label in METHODS.items()
+            }
+        columns = texts.get("columns", ())
+        texts["columns"] = None if columns == "all" else [*measures, *columns]
         by_test[test] = Description(test.replace("_", " ").capitalize(), **texts)
     return by_test
 
@@ -84,7 +90,7 @@ def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure 
         The figure; None if the test has none or the record has no rows.
     """
     description = describe(test)
-    if description.columns is None or not len(rows["index"]):
+    if test not in descriptions() or not len(rows["index"]):
         return None
     # Matplotlib would draw direction controls as boxes or reverse labels.
     names = None if classes is None else [CONTROLS.sub("", name) for name in classes]

@@ -1,0 +1,270 @@
+"""Does the prediction depend on the items that an explanation ranks first? (ERASER, 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.attribution import Attribution, build_attribution
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.errors import InputError
+from attnlight.functional.attribution.faithfulness import (
+    EXACT,
+    LEAST,
+    choose_rows,
+    probability_drops,
+    random_sets,
+    share_counts,
+    top_items,
+)
+from attnlight.functional.attribution.subsets import Replacement, subset_logits
+from attnlight.functional.ranking import TIE, ranking
+from attnlight.functional.readout.instances import rows_are_texts
+from attnlight.models.readout import Readout
+
+METHODS = (
+    "attention",
+    "gradient_x_attention",
+    "gradient",
+    "input_gradient",
+    "integrated_gradients",
+    "occlusion",
+)
+RANDOM = "random"
+# Direction and range of each measure.
+MEASURES: dict[str, tuple[str, tuple[float, float]]] = {
+    "comprehensiveness": ("higher is better", (-1.0, 1.0)),
+    "sufficiency": ("lower is better", (-1.0, 1.0)),
+    "normalized_comprehensiveness": ("higher is better", (0.0, 1.0)),
+    "normalized_sufficiency": ("higher is better", (0.0, 1.0)),
+}
+# Items of the sets that are treated at once (rows x sets x items).
+_ITEMS = 1 << 25
+
+
+class Faithfulness(InterpretabilityTest):
+    """Comprehensiveness and sufficiency of the items that each attribution method ranks first.
+
+    The items of a text are ranked by a method's score for the predicted class p of the complete
+    text: by signed score where the method is signed, the items that speak most for p first, else by
+    size. Scores within 1e-5 of the row's largest are ties, which go to the item further left. The top
+    of a share is that share of the items, rounded up and at least one. Columns, each the mean over
+    the shares (the area over the perturbation curve, AOPC, of DeYoung et al. 2020; their formula also
+    counts a share of 0, whose comprehensiveness is 0, their code does not):
+
+    * `comprehensiveness_<method>`: probability of p less that without the top items. From -1 to 1,
+      higher is better.
+    * `sufficiency_<method>`: probability of p less that of the top items alone. From -1 to 1, lower
+      is better.
+    * `normalized_comprehensiveness_<method>` and `normalized_sufficiency_<method>`, where chosen
+      (Carton et al. 2020): with e the probability of p less that of the empty text, and d each of the
+      differences above, d / e and 1 - d / e, clipped to [0, 1]; higher is better for both. Undefined
+      where the empty text lowers the probability by less than 1e-5.
+    * `<measure>_<method>_at` (R, S): the measure at each share.
+    * `excess_<measure>_<method>`: the measure less that of `random`; better in the same direction.
+
+    `random` is always among the methods: the expectation over all orders of the items, exact for
+    rows of at most 7 items, the mean of seeded draws for longer ones. Further columns of a method are
+    recorded as `<column>_<method>`. `length` is the number of items. A method is undefined in rows of
+    several items whose scores it does not all know.
+
+    Where rows are tokens (a tagger), a row's own token is not one of its items: it always remains.
+    With `max_instances`, as many rows at most are measured: of that many sentences one token, of
+    fewer sentences several; the other rows of these sentences are undefined. A text without items is
+    undefined.
+
+    Args:
+        methods: Names of methods, or mappings `{name: ..., option: value}`; a `label` names the
+            columns of a method in place of its name.
+        shares: Shares of the items, above 0 and at most 1.
+        replacement: What becomes of the other items: `delete`, the text is encoded and attended to
+            without them (if none remains, the logits are those of an empty context); `unk` or `pad`,
+            their tokens are replaced by the unknown or by the padding token; `attention`, they are
+            erased from attention alone, the rest renormalised.
+        normalized: Record the normalised measures too.
+        draws: Random orders of rows of more than 7 items.
+        budget: Tokens encoded at once; null: chosen by device. It changes no result.
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
+        seed: Seed of the random orders and of the choice of instances.
+        figures: Draw comprehensiveness and sufficiency of each method beside random.
+    """
+
+    needs_gradients = True
+    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on the options
+
+    def __init__(
+        self,
+        methods: Sequence[str | dict[str, Any]] = METHODS,
+        shares: Sequence[float] = (0.01, 0.05, 0.1, 0.2, 0.5),
+        replacement: Replacement | Literal["attention"] = "delete",
+        normalized: bool = False,
+        draws: int = 5,
+        budget: int | None = None,
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        self._require_at_least(1, draws=draws, budget=budget)
+        if not shares or not all(0 < share <= 1 for share in shares):
+            raise InputError(
+                f"shares of {self.name} are {list(shares)}; each must be above 0 and at most 1."
+            )
+        self.shares = list(shares)
+        self.replacement = replacement
+        self.normalized = normalized
+        self.draws = draws
+        self.budget = budget
+        self.methods = self._built(methods)
+        labels = [method.label for method in self.methods]
+        self._names = [name for name in MEASURES if normalized or "normalized" not in name]
+        self.measures = (
+            *(f"{name}_{label}" for name in self._names for label in [*labels, RANDOM]),
+            *(f"excess_{name}_{label}" for name in self._names for label in labels),
+        )
+        self.metadata = {
+            "methods": {method.label: method.metadata for method in self.methods},
+            "target": "predicted class of the complete text",
+            "shares": self.shares,
+            "replacement": replacement,
+            "random": f"exact expectation for at most {EXACT} items, else mean of {draws} draws",
+            "tie": TIE,
+            "direction": {name: MEASURES[name][0] for name in self._names},
+            "range": {name: MEASURES[name][1] for name in self._names},
+            "excess": "measure less that of random, better in the same direction",
+        }
+        if normalized:
+            self.metadata["least_difference_of_empty_text"] = LEAST
+        self._rows_of_text: int | None = None
+
+    def _built(self, specs: Sequence[str | dict[str, Any]]) -> list[Attribution]:
+        """The methods but `random`, which this test computes by itself.
+
+        Raises:
+            InputError: A method or one of its options is unknown, none is left, or two have one label.
+        """
+        for spec in specs:
+            if not isinstance(spec, str) and spec.get("name") == RANDOM and len(spec) > 1:
+                raise InputError(
+                    f"random takes no options in methods of {self.name}: set its draws and seed."
+                )
+        named = (spec if isinstance(spec, str) else spec.get("name") for spec in specs)
+        built = [
+            build_attribution(spec)
+            for spec, name in zip(specs, named, strict=True)
+            if name != RANDOM
+        ]
+        if not built:
+            raise InputError(f"methods of {self.name} names no method to compare with random.")
+        labels = [RANDOM, *(method.label for method in built)]
+        repeated = next((label for label in labels if labels.count(label) > 1), None)
+        if repeated is not None:
+            raise InputError(
+                f"methods of {self.name} has {repeated!r} twice; give one of them another label."
+            )
+        return built
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Tensor]:
+        target, items = output.logits.argmax(-1), output.mask
+        chosen = torch.ones_like(target, dtype=torch.bool)
+        if not rows_are_texts(batch, output):
+            places = torch.arange(items.shape[1], device=items.device)
+            items = items & (places != output.rows[:, 1:])
+            if self._rows_of_text is not None:
+                chosen = choose_rows(output.rows, self._rows_of_text, self.seed)
+        orders, unknown = [], []
+        columns: dict[str, Tensor] = {}
+        for method in self.methods:
+            scores, more = method.explain(readout.model, batch, output, target)
+            orders.append(ranking(scores if method.signed else scores.abs(), items))
+            unknown.append((scores.isnan() & items).any(-1) & (items.sum(-1) > 1))
+            columns |= {f"{name}_{method.label}": values for name, values in more.items()}
+        # (measures, methods and random, R, S)
+        shape = len(self._names), len(self.methods) + 1, len(target), len(self.shares)
+        values = torch.full(shape, torch.nan, dtype=torch.float64, device=target.device)
+        sets = 2 * len(self.shares) * (len(self.methods) + self.draws) + 2**EXACT
+        size = max(1, _ITEMS // (sets * items.shape[1]))
+        with torch.no_grad():
+            defined = (chosen & items.any(-1)).nonzero().squeeze(-1)
+            for rows in torch.split(defined, size) if len(defined) else ():
+                part = torch.stack([order[rows] for order in orders], dim=1)
+                values[:, :, rows] = self._measured(readout, rows, items[rows], part, target[rows])
+        values[:, :-1].masked_fill_(torch.stack(unknown).unsqueeze(-1), torch.nan)
+        labels = [*(method.label for method in self.methods), RANDOM]
+        for name, of_methods in zip(self._names, values, strict=True):
+            means = of_methods.mean(-1)
+            for label, mean, at in zip(labels, means, of_methods, strict=True):
+                columns |= {f"{name}_{label}": mean, f"{name}_{label}_at": at}
+                if label != RANDOM:
+                    columns[f"excess_{name}_{label}"] = mean - means[-1]
+        dtype = torch.promote_types(output.logits.dtype, torch.float32)
+        columns = {name: column.to(dtype) for name, column in columns.items()}
+        return columns | {"length": items.sum(-1)}
+
+    def _measured(
+        self, readout: Readout, rows: Tensor, items: Tensor, orders: Tensor, target: Tensor
+    ) -> Tensor:
+        """Measures of rows (r,), by measure, by method and then random, (measures, M + 1, r, S).
+
+        Args:
+            readout: The readout of the batch.
+            rows: The rows, (r,) long.
+            items: Their items, (r, N) bool.
+            orders: Rankings of the items by each method, (r, M, N) long.
+            target: The class that is explained, (r,) long.
+        """
+        output, (count, methods, size) = readout.output, orders.shape
+        counts = share_counts(items.sum(-1), self.shares)
+        first = top_items(orders, items, counts)  # (r, M, S, N)
+        without = items[:, None, None] & ~first
+        drawn, weights = random_sets(items, output.rows[rows], counts, self.draws, self.seed)
+        ends = torch.stack([items, torch.zeros_like(items)], dim=1)  # everything, and nothing
+        ranked = torch.stack([without, first], dim=1).view(count, -1, size)
+        kept = torch.cat([ends, ranked, drawn], dim=1) | (output.mask[rows] & ~items).unsqueeze(1)
+        if self.replacement == "attention":
+            logits = readout.keep(rows, kept)
+        else:
+            logits = subset_logits(
+                readout.model, readout.batch, output, rows, kept, self.replacement, self.budget
+            )
+        drops = probability_drops(logits, logits[:, 0], target)
+
+        def means(values: Tensor) -> Tensor:
+            """By measure, method and share: (2, M + 1, r, S) from values of each set (r, K)."""
+            sizes = [2, ranked.shape[1], drawn.shape[1]]
+            _, by_method, by_draw = torch.split(values, sizes, dim=1)
+            random = (weights @ by_draw[:, None, :, None]).squeeze(-1)  # (r, 2, S)
+            by_method = by_method.view(count, 2, methods, -1)
+            return torch.cat([by_method, random.unsqueeze(2)], dim=2).permute(1, 2, 0, 3)
+
+        measures = means(drops)
+        if self.normalized:
+            empty = drops[:, 1:2]
+            empty = torch.where(empty < LEAST, torch.nan, empty)
+            share = means((drops / empty).clamp(0, 1))
+            measures = torch.cat([measures, share[:1], 1 - share[1:]])
+        return measures
+
+    @override
+    def _begin(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        stage: Literal["val", "test"],
+        epoch: int | None,
+    ) -> None:
+        super()._begin(trainer, module, stage, epoch)
+        assert self._recorder is not None
+        count, texts = self.max_instances, max(1, len(self._recorder.instances))
+        self._rows_of_text = None if count is None else max(1, count // texts)

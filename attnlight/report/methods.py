@@ -1,0 +1,29 @@
+"""Attribution methods in words, and which of them a record has."""
+
+from __future__ import annotations
+
+from attnlight.report.tables import Rows
+
+METHODS = {
+    "attention": "attention",
+    "gradient_x_attention": "gradient × attention",  # noqa: RUF001
+    "attention_contribution": "attention × contribution",  # noqa: RUF001
+    "attention_value_norm": "attention × value norm",  # noqa: RUF001
+    "gradient": "gradient",
+    "input_gradient": "gradient × input",  # noqa: RUF001
+    "integrated_gradients": "integrated gradients",
+    "occlusion": "occlusion",
+    "lrp": "LRP",
+    "external": "external",
+    "random": "random",
+}
+
+
+def recorded_methods(rows: Rows, measure: str) -> dict[str, str]:
+    """Methods with a column `<measure>_<method>`, in words, in the order of the record."""
+    labels = [
+        name.removeprefix(f"{measure}_")
+        for name, column in rows.items()
+        if name.startswith(f"{measure}_") and column.ndim == 1
+    ]
+    return {label: METHODS.get(label, label.replace("_", " ")) for label in labels}

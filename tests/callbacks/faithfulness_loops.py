@@ -1,0 +1,179 @@
+"""Faithfulness in plain Python: a text and a set of items at a time, by the model alone."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import torch
+
+from attnlight.attribution import build_attribution
+from attnlight.batch import BOS, EOS, PAD, UNK, AttentionModel, AttentionOutput, TextBatch
+from attnlight.functional import random_rankings
+
+Prediction = Callable[[frozenset[int]], float]
+_TOKENS = {"unk": UNK, "pad": PAD}
+
+
+def one_text(batch: TextBatch, text: int) -> TextBatch:
+    """A batch of one of the texts, without padding."""
+    real = batch.mask[text] if batch.mask.ndim == 2 else batch.mask[text].any(-1)
+    length = max(real.nonzero().flatten().tolist()) + 1
+    return batch.select(torch.tensor([text])).trim(length)
+
+
+def reduced(single: TextBatch, gone: Sequence[int], replacement: str) -> TextBatch:
+    """A text whose items at some places are deleted or replaced."""
+    copy = single.apply(torch.clone)
+    if replacement == "delete":
+        left = [place for place in range(copy.tokens.shape[1]) if place not in gone]
+        copy.labels = None
+        copy.tokens, copy.mask = copy.tokens[:, left], copy.mask[:, left]
+        copy.extras = {name: values[:, left] for name, values in copy.extras.items()}
+        return copy
+    for place in gone:
+        words = copy.tokens[0, place].reshape(-1)
+        for number, token in enumerate(words.tolist()):
+            inside = bool(copy.mask[0, place].reshape(-1)[number])
+            if inside and token not in (BOS, EOS):
+                words[number] = _TOKENS[replacement]
+        copy.tokens[0, place] = words.reshape(copy.tokens[0, place].shape)
+        for values in copy.extras.values():
+            values[0, place] = 0
+    return copy
+
+
+def erased(model: AttentionModel, output: AttentionOutput, row: int, gone: Sequence[int]) -> list:
+    """Logits of a row whose items at some places are erased from attention."""
+    heads, classes = output.weights.shape[1], output.logits.shape[1]
+    weights = output.weights[row].clone()
+    weights[:, list(gone)] = 0
+    if not (weights > 0).any():
+        return output.bias.expand(len(output.rows), -1)[row].tolist()
+    if output.item_logits is None:
+        every = output.weights.clone()
+        for head in range(heads):
+            total = float(weights[head].sum())
+            every[row, head] = weights[head] / total if total else 0.0
+        return model.readout(output, every.unsqueeze(2))[row, 0].detach().tolist()
+    logits = [0.0] * classes
+    for head in range(heads):
+        total = float(weights[head].sum())
+        for c in range(classes):
+            if not total:
+                logits[c] += float(output.bias.expand(len(output.rows), -1)[row, c]) / heads
+            for place, weight in enumerate(weights[head].tolist()):
+                if weight:
+                    logits[c] += weight / total * float(output.item_logits[row, head, place, c])
+    return logits
+
+
+def predictor(
+    model: AttentionModel, single: TextBatch, row: int, items: Sequence[int], replacement: str
+) -> Prediction:
+    """The probability of the row's predicted class when only some of the items remain."""
+    with torch.no_grad():
+        output = model(single)
+    target, position = int(output.logits[row].argmax()), int(output.rows[row, 1])
+    known: dict[frozenset[int], float] = {}
+
+    def probability(left: frozenset[int]) -> float:
+        if left in known:
+            return known[left]
+        gone = [place for place in items if place not in left]
+        attended = {int(place) for place in output.mask[row].nonzero()}
+        if replacement == "attention":
+            logits = erased(model, output, row, gone)
+        elif replacement == "delete" and not attended - set(gone):
+            logits = output.bias.expand(len(output.rows), -1)[row].tolist()
+        else:
+            with torch.no_grad():
+                found = model(reduced(single, gone, replacement))
+            before = sum(place < position for place in gone) if replacement == "delete" else 0
+            (same,) = (found.rows[:, 1] == position - before).nonzero()
+            logits = found.logits[same[0]].tolist()
+        highest = max(logits)
+        exponents = [math.exp(logit - highest) for logit in logits]
+        known[left] = exponents[target] / sum(exponents)
+        return known[left]
+
+    return probability
+
+
+def ranked(scores: Sequence[float], items: Sequence[int]) -> list[int]:
+    """Items by descending score; those within 1e-5 of the largest size from left to right."""
+    ascending = sorted(items, key=lambda place: scores[place])
+    tie = 1e-5 * max((abs(scores[place]) for place in items), default=0)
+    group, groups = 0, {}
+    for number, place in enumerate(ascending):
+        group += bool(number and scores[place] - scores[ascending[number - 1]] > tie)
+        groups[place] = group
+    return sorted(items, key=lambda place: (-groups[place], place))
+
+
+def faithfulness(
+    model: AttentionModel,
+    single: TextBatch,
+    row: int,
+    methods: Sequence[str],
+    shares: Sequence[Fraction],
+    replacement: str = "delete",
+    draws: int = 5,
+    own: bool = False,
+) -> dict[str, list[float]]:
+    """Each measure of each method and of random at each share, by `<measure>_<method>`.
+
+    Args:
+        model: The model.
+        single: A batch of one text.
+        row: The row of its output.
+        methods: Names of attribution methods.
+        shares: Shares of the items.
+        replacement: What becomes of the other items.
+        draws: Random orders of more than 7 items.
+        own: The row is a token, which is not among its items.
+    """
+    with torch.no_grad():
+        output = model(single)
+    place = int(output.rows[row, 1])
+    items = [int(i) for i in output.mask[row].nonzero() if not (own and int(i) == place)]
+    probability = predictor(model, single, row, items, replacement)
+    orders: dict[str, list[list[int]]] = {}
+    for name in methods:
+        method = build_attribution(name)
+        scores = method(model, single, output, output.logits.argmax(-1))[row].tolist()
+        scores = scores if method.signed else [abs(score) for score in scores]
+        orders[name] = [ranked(scores, items)]
+    if len(items) <= 7:
+        orders["random"] = [list(order) for order in itertools.permutations(items)]
+    else:
+        mask = torch.zeros_like(output.mask[row : row + 1])
+        mask[0, items] = True
+        drawn = random_rankings(mask, output.rows[row : row + 1], draws, seed=0)[0]
+        orders["random"] = [order[: len(items)].tolist() for order in drawn]
+    full, empty = probability(frozenset(items)), probability(frozenset())
+    values: dict[str, list[float]] = {}
+    for name, of_name in orders.items():
+        for share in shares:
+            count = max(1, math.ceil(share * len(items)))
+            rest = [full - probability(frozenset(order[count:])) for order in of_name]
+            top = [full - probability(frozenset(order[:count])) for order in of_name]
+            found = {"comprehensiveness": rest, "sufficiency": top}
+            if full - empty < 1e-5:
+                found["normalized_comprehensiveness"] = [math.nan]
+                found["normalized_sufficiency"] = [math.nan]
+            else:
+                found["normalized_comprehensiveness"] = [
+                    min(1.0, max(0.0, change) / (full - empty)) for change in rest
+                ]
+                # (Suff - Suff_0) / (1 - Suff_0) with Suff = 1 - max(0, change).
+                null = 1 - max(0.0, full - empty)
+                found["normalized_sufficiency"] = [
+                    min(1.0, max(0.0, ((1 - max(0.0, change)) - null) / (1 - null)))
+                    for change in top
+                ]
+            for measure, each in found.items():
+                values.setdefault(f"{measure}_{name}", []).append(sum(each) / len(each))
+    return values

@@ -1,0 +1,117 @@
+"""Shares, sets and their means against counting, and choices of rows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from attnlight.functional import random_rankings
+from attnlight.functional.attribution.faithfulness import (
+    choose_rows,
+    probability_drops,
+    random_sets,
+    share_counts,
+    top_items,
+)
+
+SHARES = [0.01, 0.05, 0.1, 0.2, 0.5]
+
+
+def test_shares_are_rounded_up_as_they_are_written() -> None:
+    found = share_counts(torch.tensor([1, 3, 20, 21, 100, 101]), [*SHARES, 0.07, 1.0])
+    assert found.tolist() == [
+        [1, 1, 1, 1, 1, 1, 1],
+        [1, 1, 1, 1, 2, 1, 3],
+        [1, 1, 2, 4, 10, 2, 20],
+        [1, 2, 3, 5, 11, 2, 21],
+        [1, 5, 10, 20, 50, 7, 100],
+        [2, 6, 11, 21, 51, 8, 101],
+    ]
+    assert math.ceil(0.07 * 100) == 8, "what floating point would give"
+
+
+def test_top_items_are_the_first_of_each_order() -> None:
+    items = torch.tensor([[True, False, True, True]])
+    orders = torch.tensor([[[2, 0, 3, 1], [3, 2, 0, 1]]])
+    found = top_items(orders, items, torch.tensor([[1, 2, 4]]))
+    assert found.int().tolist() == [
+        [
+            [[0, 0, 1, 0], [1, 0, 1, 0], [1, 0, 1, 1]],
+            [[0, 0, 0, 1], [0, 0, 1, 1], [1, 0, 1, 1]],
+        ]
+    ]
+
+
+@pytest.mark.parametrize("items", [1, 2, 3, 4, 5])
+def test_exact_mean_is_that_over_all_orders(items: int) -> None:
+    """Of any function of sets, here one random number for each."""
+    random = torch.Generator().manual_seed(items)
+    mask = torch.zeros(1, 8, dtype=torch.bool)
+    places = torch.randperm(8, generator=random)[:items].sort().values
+    mask[0, places] = True
+    worth = torch.randn(2**8, dtype=torch.float64, generator=random)
+    counts = share_counts(torch.tensor([items]), SHARES)
+    sets, weights = random_sets(mask, torch.tensor([[3, 0]]), counts, draws=2, seed=0)
+    assert not (sets & ~mask[:, None]).any()
+    values = worth[(sets[0] * 2 ** torch.arange(8)).sum(-1)]
+    found = weights[0] @ values
+    for share, count in enumerate(counts[0].tolist()):
+        rest, top = [], []
+        for order in itertools.permutations(places.tolist()):
+            rest.append(float(worth[sum(2**place for place in order[count:])]))
+            top.append(float(worth[sum(2**place for place in order[:count])]))
+        assert float(found[0, share]) == pytest.approx(sum(rest) / len(rest), abs=1e-12)
+        assert float(found[1, share]) == pytest.approx(sum(top) / len(top), abs=1e-12)
+
+
+def test_short_and_long_rows_together() -> None:
+    mask = torch.zeros(3, 11, dtype=torch.bool)
+    mask[0, 2:9] = mask[1] = mask[2, :8] = True  # 7, 11 and 8 items
+    rows = torch.tensor([[5, 0], [6, 0], [7, 2]])
+    counts = share_counts(mask.sum(-1), SHARES)
+    sets, weights = random_sets(mask, rows, counts, draws=4, seed=9)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 5, dtype=torch.float64))
+    sizes = sets.sum(-1).double()
+    lengths = mask.sum(-1, keepdim=True)
+    for kind, expected in enumerate((lengths - counts, counts)):
+        means = (weights[:, kind] @ sizes.unsqueeze(-1)).squeeze(-1)
+        torch.testing.assert_close(means, expected.double())
+    for row in (1, 2):
+        orders = random_rankings(mask[[row]], rows[[row]], 4, 9)[0]
+        for share, count in enumerate(counts[row].tolist()):
+            chosen = {
+                tuple(one.nonzero().flatten().tolist())
+                for one in sets[row][weights[row, 1, share] > 0]
+            }
+            assert chosen == {tuple(sorted(order[:count].tolist())) for order in orders}
+        alone = random_sets(mask[[row]], rows[[row]], counts[[row]], draws=4, seed=9)
+        size = alone[0].shape[1]
+        assert torch.equal(alone[0][0], sets[row, :size])
+        assert torch.equal(alone[1][0], weights[row, ..., :size])
+
+
+def test_drops_keep_their_digits_near_certainty() -> None:
+    logits = torch.tensor([[[0.0, 61.0], [0.0, 59.0], [60.0, 0.0]]])
+    found = probability_drops(logits, torch.tensor([[0.0, 60.0]]), torch.tensor([1]))[0]
+    assert float(found[0]) == pytest.approx(math.exp(-61) - math.exp(-60), rel=1e-12)
+    assert float(found[1]) == pytest.approx(math.exp(-59) - math.exp(-60), rel=1e-12)
+    assert float(found[2]) == pytest.approx(1)
+
+
+def test_rows_are_chosen_by_a_hash_of_each() -> None:
+    index = torch.arange(200).repeat_interleave(9)
+    rows = torch.stack([index, torch.arange(9).repeat(200)], dim=1)
+    chosen = {count: choose_rows(rows, count, seed=0) for count in (1, 3, 9, 20)}
+    for count, members in chosen.items():
+        assert (torch.bincount(index[members]) == min(count, 9)).all()
+    assert not (chosen[1] & ~chosen[3]).any()
+    places = torch.bincount(rows[chosen[1], 1], minlength=9)
+    assert (places > 5).all(), "each position is chosen about as often: 22 times"
+    assert (choose_rows(rows, 3, seed=1) != chosen[3]).any()
+    shuffled = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(choose_rows(rows[shuffled], 3, seed=0), chosen[3][shuffled])
+    part = index >= 150
+    assert torch.equal(choose_rows(rows[part], 3, seed=0), chosen[3][part])
