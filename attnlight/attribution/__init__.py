@@ -10,11 +10,13 @@ from attnlight.attribution.gradient import Gradient
 from attnlight.attribution.gradient_x_attention import GradientXAttention
 from attnlight.attribution.input_gradient import InputGradient
 from attnlight.attribution.integrated_gradients import IntegratedGradients
+from attnlight.attribution.lrp import LRP
 from attnlight.attribution.occlusion import Occlusion
 from attnlight.attribution.random import Random
 
 __all__ = [
     "ATTRIBUTIONS",
+    "LRP",
     "Attention",
     "AttentionContribution",
     "AttentionValueNorm",

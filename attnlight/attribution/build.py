@@ -15,6 +15,7 @@ from attnlight.attribution.gradient import Gradient
 from attnlight.attribution.gradient_x_attention import GradientXAttention
 from attnlight.attribution.input_gradient import InputGradient
 from attnlight.attribution.integrated_gradients import IntegratedGradients
+from attnlight.attribution.lrp import LRP
 from attnlight.attribution.occlusion import Occlusion
 from attnlight.attribution.random import Random
 from attnlight.errors import InputError, did_you_mean
@@ -33,6 +34,7 @@ ATTRIBUTIONS: dict[str, type[Attribution]] = {
         AttentionValueNorm,
         Random,
         External,
+        LRP,
     )
 }
 

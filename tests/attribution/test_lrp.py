@@ -1,0 +1,473 @@
+"""Relevance against a recursion in NumPy, layer by layer, and its conservation."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnlight.attribution import LRP, build_attribution
+from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
+from attnlight.errors import InputError
+from attnlight.functional.attribution.relevance_rules import RelevanceRules
+from attnlight.models import ENCODERS
+from attnlight.models.transformer import sinusoids
+from tests import outside
+from tests.attribution.relevance_recursion import (
+    Array,
+    affine,
+    encoder,
+    explained,
+    mean,
+    shared,
+    transformer,
+    under,
+)
+from tests.attribution.scenes import SCENES, TEXTS, scene
+from tests.models import test_classifier as flat
+from tests.models import test_hierarchical as hierarchical
+from tests.models import test_pair as pairs
+from tests.models.taggers import READOUTS, sentences, tagger
+from tests.models.test_pair import encoded
+
+EPSILONS = [0.0, 1e-6, 1e-2]
+Expected = tuple[Array, float]  # relevance of the tokens (N,) or (S, N), and of biases and query
+
+
+def targets(output: AttentionOutput) -> tuple[Tensor, Tensor]:
+    """Allowed classes, of which some are predicted and some are not, and the best other class."""
+    logits = output.logits.detach()
+    order = logits.argsort(-1, descending=True)
+    allowed = (logits > -1e3).sum(-1)
+    place = torch.arange(len(logits)) % allowed
+    target = order.gather(-1, place[:, None]).squeeze(-1)
+    return target, order.gather(-1, (place == 0).long()[:, None]).squeeze(-1)
+
+
+def parameters(model: nn.Module) -> dict[str, Array]:
+    return {name: value.detach().double().numpy() for name, value in model.named_parameters()}
+
+
+def check(
+    model: Any, batch: TextBatch, epsilon: float, recursion: Callable[[int, int, int], Expected]
+) -> None:
+    """The items' relevance, what is absorbed and what leaks, each against the recursion."""
+    output = model(batch)
+    target, runner_up = targets(output)
+    scores, columns = LRP(epsilon=epsilon).explain(model, batch, output, target)
+    logits = output.logits.detach()
+    difference = (logits.gather(-1, target[:, None]) - logits.gather(-1, runner_up[:, None]))[:, 0]
+    assert difference.abs().max() > 0.1
+    assert scores.abs().max() > 0.01
+    for row in range(len(batch)):
+        if (logits[row] > -1e3).sum() < 2:  # no choice of classes
+            assert (scores[row] == 0).all()
+            assert columns["leak"][row].isnan()
+            continue
+        tokens, absorbed = recursion(row, int(target[row]), int(runner_up[row]))
+        ids = batch.tokens[row].numpy()
+        ids = ids[tuple(slice(size) for size in tokens.shape)]
+        boundary = (ids == BOS) | (ids == EOS)
+        items = np.where(boundary, 0.0, tokens)
+        items = items if items.ndim == 1 else items.sum(-1)
+        absorbed += float(tokens[boundary].sum())
+        np.testing.assert_allclose(scores[row, : len(items)], items, rtol=1e-9, atol=1e-10)
+        assert (scores[row, len(items) :] == 0).all()
+        leak = difference[row] - items.sum() - absorbed
+        np.testing.assert_allclose(columns["absorbed"][row], absorbed, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(columns["leak"][row], leak, rtol=0, atol=1e-10)
+        if epsilon == 0:
+            assert abs(leak) < 1e-10
+        else:
+            assert abs(leak) > 1e-10
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize(
+    ("kind", "attention"),
+    [*itertools.product(ENCODERS, ["additive"]), ("bilstm", "dot"), ("cnn", "scaled_dot")],
+)
+def test_flat_classifiers(kind: str, attention: str, classes: int, epsilon: float) -> None:
+    model, texts = flat.model(kind, attention, classes=classes), flat.corpus()[:6]
+    batch, values = flat.collate(texts, padding=2), parameters(model)
+    output = model(batch)
+
+    def recursion(row: int, target: int, runner_up: int) -> Expected:
+        words = values["embedding.weight"][texts[row]]
+        weights = output.weights[row, 0, : len(words)].detach().numpy()
+        part = under(values, "encoder.")
+        states = encoded(kind, part, words)
+        layer = values["decoder.weight"], values["decoder.bias"]
+        logits = layer[0] @ (weights @ states) + layer[1]
+        np.testing.assert_allclose(logits, output.logits[row, -len(logits) :].detach())
+        relevance = explained(logits, target, runner_up)
+        below, absorbed = affine(weights @ states, *layer, relevance, epsilon)
+        below, lost = encoder(kind, part, words, mean(states, weights, below, epsilon), epsilon)
+        return below.sum(-1), absorbed + lost
+
+    check(model, batch, epsilon, recursion)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("kind", ["bigru", "bilstm", "cnn", "average"])
+def test_hierarchical_classifiers(kind: str, classes: int, epsilon: float) -> None:
+    model, texts = hierarchical.model(kind, classes=classes), hierarchical.corpus()[:5]
+    batch, values = hierarchical.collate(texts, sentences=1, words=2), parameters(model)
+    output = model(batch)
+    assert output.layers is not None
+    parts = [under(values, f"{level}_encoder.") for level in ("word", "sentence")]
+
+    def recursion(row: int, target: int, runner_up: int) -> Expected:
+        words = [values["embedding.weight"][sentence] for sentence in texts[row]]
+        alphas = output.layers[0][row].detach().numpy()  # type: ignore[index]
+        alphas = [alpha[: len(w)] for alpha, w in zip(alphas, words, strict=False)]
+        states = [encoded(kind, parts[0], w) for w in words]
+        vectors = np.stack([a @ s for a, s in zip(alphas, states, strict=True)])
+        weights = output.weights[row, 0, : len(words)].detach().numpy()
+        above = encoded(kind, parts[1], vectors)
+        layer = values["decoder.weight"], values["decoder.bias"]
+        logits = layer[0] @ (weights @ above) + layer[1]
+        np.testing.assert_allclose(logits, output.logits[row, -len(logits) :].detach())
+        relevance = explained(logits, target, runner_up)
+        below, absorbed = affine(weights @ above, *layer, relevance, epsilon)
+        below = mean(above, weights, below, epsilon)
+        below, lost = encoder(kind, parts[1], vectors, below, epsilon)
+        absorbed += lost
+        found = np.zeros((len(words), max(map(len, words))))
+        for place, word in enumerate(words):
+            each = mean(states[place], alphas[place], below[place], epsilon)
+            each, lost = encoder(kind, parts[0], word, each, epsilon)
+            found[place, : len(word)], absorbed = each.sum(-1), absorbed + lost
+        return found, absorbed
+
+    check(model, batch, epsilon, recursion)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("classes", [2, pairs.CLASSES])
+@pytest.mark.parametrize("decoder", pairs.DECODERS)
+@pytest.mark.parametrize(("kind", "attention"), [("bilstm", "additive"), ("cnn", "dot")])
+def test_pairs(kind: str, attention: str, decoder: str, classes: int, epsilon: float) -> None:
+    model = pairs.model(kind, attention, decoder, classes=classes)
+    corpus = pairs.corpus(classes=classes)
+    batch, values = pairs.collate(corpus, (2, 1), classes), parameters(model)
+    output = model(batch)
+
+    def recursion(row: int, target: int, runner_up: int) -> Expected:
+        words = values["embedding.weight"][corpus[row][0]]
+        weights = output.weights[row, 0, : len(words)].detach().numpy()
+        query = output.memory["query"][row].detach().numpy()
+        part = under(values, "encoder.")
+        states = encoded(kind, part, words)
+        context = weights @ states
+        layer = values["decoder.weight"], values["decoder.bias"]
+        read = layer[0] @ context + layer[1]
+        asked = values["query_decoder.weight"] @ query + values.get("query_decoder.bias", 0)
+        terms, absorbed = np.stack([read, asked]), 0.0
+        if decoder == "tanh":
+            last = values["output.weight"], values["output.bias"]
+            activations = np.tanh(read + asked)
+            logits = last[0] @ activations + last[1]
+            relevance = explained(logits, target, runner_up)
+            arriving, absorbed = affine(activations, *last, relevance, epsilon)
+        else:
+            logits = read + asked
+            arriving = explained(logits, target, runner_up)
+        found = output.logits[row, -len(logits) :].detach().numpy()
+        np.testing.assert_allclose(logits[found > -1e3], found[found > -1e3])
+        # The passage's part and the query's: a sum of two, without a stabiliser.
+        relevance, of_query = shared(terms, read + asked, arriving, 0.0)
+        below, lost = affine(context, *layer, relevance, epsilon)
+        absorbed += of_query.sum() + lost
+        below, lost = encoder(kind, part, words, mean(states, weights, below, epsilon), epsilon)
+        return below.sum(-1), absorbed + lost
+
+    check(model, batch, epsilon, recursion)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_a_transformer(epsilon: float) -> None:
+    model, batch = tagger("study").double(), sentences((5, 1, 3))
+    values, output = parameters(model), model(batch)
+    target, runner_up = targets(output)
+    scores, columns = LRP(epsilon=epsilon).explain(model, batch, output, target)
+    for row, (index, place) in enumerate(output.rows.tolist()):
+        text = index - 10
+        words = model.embed(batch)[text, batch.mask[text]].detach().numpy()
+        positions = sinusoids(len(words), torch.zeros(1, 8).double()).numpy()
+        weights = output.weights[row, :, : len(words)].detach().numpy()
+        signs = np.zeros(4)
+        signs[target[row]], signs[runner_up[row]] = 1.0, -1.0
+        found, logits, absorbed = transformer(
+            values, words, positions, weights, place, signs, epsilon
+        )
+        np.testing.assert_allclose(output.logits[row].detach(), logits)
+        items = found.sum(-1)
+        np.testing.assert_allclose(scores[row, : len(items)], items, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(columns["absorbed"][row], absorbed, rtol=1e-8, atol=1e-9)
+        leak = (signs * logits).sum() - items.sum() - absorbed
+        np.testing.assert_allclose(columns["leak"][row], leak, rtol=0, atol=1e-9)
+        assert (abs(leak) < 1e-10) == (epsilon == 0)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("encoding", ["transformer", "bilstm", "tokens"])
+@pytest.mark.parametrize("readout", READOUTS)
+def test_taggers_conserve_relevance(readout: str, encoding: str, layers: int) -> None:
+    features = {"pos": 7, "case": 5, "characters": 30}
+    model = tagger(readout, encoder=encoding, layers=layers, features=features).double()
+    batch = sentences()
+    output = model(batch)
+    target, runner_up = targets(output)
+    scores, columns = LRP(epsilon=0.0).explain(model, batch, output, target)
+    logits = output.logits.detach()
+    difference = logits.gather(-1, target[:, None]) - logits.gather(-1, runner_up[:, None])
+    total = scores.sum(-1) + columns["absorbed"]
+    torch.testing.assert_close(total, difference.squeeze(-1), rtol=1e-10, atol=1e-10)
+    assert columns["leak"].abs().max() < 1e-10 * difference.abs().max()
+    assert scores.abs().max() > 0.1
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", SCENES)
+def test_batch_size_padding_and_order_change_nothing(name: str, dtype: torch.dtype) -> None:
+    model, batch = scene(name)
+    model, padded = model.to(dtype), scene(name, padding=3)[1]
+    single = 1e-6 if name in TEXTS else 2e-6
+    tolerance = {"rtol": 0.0, "atol": 1e-10 if dtype == torch.float64 else single}
+    output, method = model(batch), LRP()
+    target = output.logits.argmax(-1)
+    whole, columns = method.explain(model, batch, output, target)
+    scale = whole.abs().amax(-1, keepdim=True).clamp(min=1)  # their sizes cancel in the difference
+    order = torch.arange(len(batch)).flip(0)
+    text = {index: place for place, index in enumerate(batch.index.tolist())}
+    of_rows = torch.tensor([text[index] for index in output.rows[:, 0].tolist()])
+    flipped = padded.select(order)
+    other = model(flipped)
+    rows = torch.cat([(of_rows == place).nonzero().squeeze(-1) for place in order])
+    turned, leaks = method.explain(model, flipped, other, target[rows])
+    size = whole.shape[1]
+    torch.testing.assert_close(
+        turned[:, :size] / scale[rows], whole[rows] / scale[rows], **tolerance
+    )
+    assert (turned[:, size:] == 0).all()
+    torch.testing.assert_close(
+        leaks["absorbed"] / scale[rows, 0],
+        columns["absorbed"][rows] / scale[rows, 0],
+        equal_nan=True,
+        **tolerance,
+    )
+    for place in range(len(batch)):
+        alone, own = batch.select(torch.tensor([place])), of_rows == place
+        found = method(model, alone, model(alone), target[own])
+        torch.testing.assert_close(found / scale[own], whole[own] / scale[own], **tolerance)
+
+
+@pytest.mark.parametrize("affine_readout", [True, False])
+def test_a_model_from_outside(affine_readout: bool) -> None:
+    torch.manual_seed(0)
+    model, texts = outside.TwoHeads(affine_readout), outside.Texts()
+    batch = outside.collate([texts[i] for i in range(len(texts))])
+    output = model(batch)
+    target, runner_up = targets(output)
+    scores, columns = LRP(epsilon=0.0).explain(model, batch, output, target)
+    logits = output.logits.detach()
+    difference = logits.gather(-1, target[:, None]) - logits.gather(-1, runner_up[:, None])
+    total = scores.sum(-1) + columns["absorbed"]
+    torch.testing.assert_close(total, difference.squeeze(-1).double(), rtol=1e-5, atol=1e-6)
+    if affine_readout:  # item logits without their bias are the items' relevance
+        items = output.weights.unsqueeze(-1) * (output.item_logits - model.values.bias / 2)
+        parts = items.sum(1).detach()
+        own = parts.gather(-1, target[:, None, None].expand(-1, parts.shape[1], 1))
+        rival = parts.gather(-1, runner_up[:, None, None].expand(-1, parts.shape[1], 1))
+        torch.testing.assert_close(scores, (own - rival).squeeze(-1).double(), rtol=1e-5, atol=1e-6)
+
+
+class Unusual(nn.Module):
+    """An encoder of one layer that may have no rule."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, embeddings: Tensor, _: Tensor) -> Tensor:
+        states = self.layer(embeddings)
+        return states[0] if isinstance(states, tuple) else states
+
+
+class Squared(nn.Module):
+    def forward(self, values: Tensor) -> Tensor:
+        return values * values
+
+
+class Inverted(nn.Module):
+    def forward(self, values: Tensor) -> Tensor:
+        return 1 / values + torch.ones(1) / values
+
+
+@pytest.mark.parametrize(
+    ("layer", "named"),
+    [
+        (nn.Sigmoid(), "encoder.layer (Sigmoid), which computes 'sigmoid'"),
+        (nn.Sequential(nn.Tanh(), nn.ELU()), "encoder.layer.1 (ELU), which computes 'elu'"),
+        (nn.LSTM(12, 12, 2, batch_first=True), "encoder.layer (LSTM), which computes 'lstm'"),
+        (nn.GRU(12, 6, bidirectional=True), "encoder.layer (GRU), which computes 'gru'"),
+        (nn.RNN(12, 12, batch_first=True), "encoder.layer (RNN), which computes 'rnn_tanh'"),
+        (Squared(), "encoder.layer (Squared), which computes 'mul'"),
+        (Inverted(), "encoder.layer (Inverted), which computes"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_unknown_layer_is_refused_by_its_name(layer: nn.Module, named: str) -> None:
+    model, batch = flat.model("none"), flat.collate(flat.corpus()[:3])
+    model.encoder = Unusual(layer.double())  # type: ignore[assignment]
+    output = model(batch)
+    with pytest.raises(InputError) as error:
+        LRP()(model, batch, output, output.logits.argmax(-1))
+    message = str(error.value)
+    assert named in message
+    assert "layers that have one: Linear, Conv1d, LSTM and GRU" in message
+    assert message.count(".") - named.count(".") == 1
+
+
+def test_an_unknown_layer_that_no_relevance_reaches_is_no_obstacle() -> None:
+    """Attention is held fixed, whatever computes it."""
+    model, batch = hierarchical.model("none"), hierarchical.collate(hierarchical.corpus()[:3])
+    output = model(batch)
+    target = output.logits.argmax(-1)
+    expected = LRP()(model, batch, output, target)
+    score = model.word_attention.score
+    model.word_attention.score = lambda states, query: (  # type: ignore[method-assign]
+        score(states, query).exp().log()
+    )
+    torch.testing.assert_close(LRP()(model, batch, output, target), expected)
+
+
+@pytest.mark.parametrize("layer", [nn.GELU(), nn.SiLU(), nn.ReLU(inplace=True), nn.Tanh()])
+def test_a_nonlinearity_passes_relevance_through(layer: nn.Module) -> None:
+    """Of a state f(w) of a word w, in proportion to w (f(w) / w); at 0 by the slope there."""
+    model, batch = flat.model("none", "uniform"), flat.collate([[4, 5], [6, 7]])
+    model.encoder = Unusual(layer)  # type: ignore[assignment]
+    with torch.no_grad():
+        model.embedding.weight[5] = 0.0
+    output = model(batch)
+    found = LRP(epsilon=0.0)(model, batch, output, torch.tensor([1, 1]))
+    states = layer(model.embed(batch).detach().clone())
+    expected = (states * model.decoder.weight[0]).sum(-1).detach() / 2
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    assert found[0, 1] == 0
+
+
+class Custom(nn.Module):
+    """A recurrent network with an initial state whose result includes its last states."""
+
+    def __init__(self, kind: type[nn.LSTM | nn.GRU], bias: bool, batch_first: bool) -> None:
+        super().__init__()
+        self.network = kind(5, 4, bias=bias, batch_first=batch_first)
+        self.first = nn.Parameter(torch.randn(2, 1, 3, 4))
+
+    def forward(self, words: Tensor) -> Tensor:
+        lstm = isinstance(self.network, nn.LSTM)
+        first = tuple(self.first) if lstm else self.first[0]
+        words = words if self.network.batch_first else words.transpose(0, 1)
+        states, last = self.network(words, first)
+        states = states if self.network.batch_first else states.transpose(0, 1)
+        ends = torch.stack(last if lstm else [last]).sum((0, 1))
+        return torch.cat([states.flatten(1), ends], dim=1)
+
+    def by_step(self, words: Tensor) -> Tensor:
+        """The same with all that is held fixed detached, a step at a time."""
+        network, size = self.network, 4
+        into, own = network.weight_ih_l0, network.weight_hh_l0
+        zeros = torch.zeros(len(into), dtype=words.dtype)
+        bias, own_bias = (
+            (network.bias_ih_l0, network.bias_hh_l0) if network.bias else (zeros, zeros)
+        )
+        hidden, cell = self.first[0, 0], self.first[1, 0]
+        states = []
+        for word in words.unbind(1):
+            given, kept = word @ into.T + bias, hidden @ own.T + own_bias
+            gates = [gate.sigmoid().detach() for gate in (given + kept).split(size, -1)]
+            new, old = (part[:, 2 * size : 3 * size] for part in (given, kept))
+            if isinstance(network, nn.LSTM):
+                candidate = new + old
+                candidate = candidate * (candidate.tanh() / candidate).detach()
+                cell = gates[1] * cell + gates[0] * candidate
+                hidden = gates[3] * cell * (cell.tanh() / cell).detach()
+            else:
+                candidate = new + gates[0] * old
+                candidate = candidate * (candidate.tanh() / candidate).detach()
+                hidden = (1 - gates[1]) * candidate + gates[1] * hidden
+            states.append(hidden)
+        ends = hidden + cell if isinstance(network, nn.LSTM) else hidden
+        return torch.cat([torch.stack(states, 1).flatten(1), ends], dim=1)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_networks_of_any_options(
+    kind: type[nn.LSTM | nn.GRU], bias: bool, batch_first: bool
+) -> None:
+    torch.manual_seed(0)
+    model = Custom(kind, bias, batch_first).double().requires_grad_(False)
+    words = torch.randn(3, 6, 5, dtype=torch.float64, requires_grad=True)
+    seeds = torch.randn(3, 28, dtype=torch.float64)
+    rules = RelevanceRules(0.0, ValueError)
+    with rules:
+        found = model(words)
+    by_step = model.by_step(words)
+    torch.testing.assert_close(found, by_step, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(found, model(words), rtol=1e-10, atol=1e-10)
+    gradients = [
+        torch.autograd.grad((values * seeds).sum(), words)[0] for values in (found, by_step)
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
+    assert gradients[0].abs().max() > 0.1
+    # Another pass computes the same linear model.
+    other = torch.randn_like(words).detach()
+    rules.replay()
+    with torch.no_grad(), rules:
+        moved = model(other)
+    change = (gradients[0] * (other - words)).sum()
+    torch.testing.assert_close(
+        (moved * seeds).sum(), (found * seeds).sum() + change, rtol=1e-10, atol=1e-10
+    )
+
+
+def test_packed_sequences_are_refused() -> None:
+    network = nn.LSTM(5, 4).requires_grad_(False)
+    words = torch.randn(6, 3, 5, requires_grad=True)
+    with RelevanceRules(0.0, ValueError):
+        packed = nn.utils.rnn.pack_padded_sequence(words, torch.tensor([6, 4, 2]))
+        states, _ = network(packed)
+    with pytest.raises(ValueError, match="lstm"):
+        states.data.sum().backward()
+
+
+def test_parameters_get_no_gradient_and_none_is_needed_around() -> None:
+    model, batch = flat.model("bilstm"), flat.collate(flat.corpus())
+    with torch.no_grad():
+        output = model(batch)
+        found = LRP()(model, batch, output, output.logits.argmax(-1))
+    assert found.abs().max() > 0
+    assert not found.requires_grad
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    torch.testing.assert_close(model(batch).logits, output.logits, rtol=0, atol=0)
+
+
+def test_options() -> None:
+    method = build_attribution({"name": "lrp", "epsilon": 1e-3})
+    assert isinstance(method, LRP)
+    assert method.epsilon == 1e-3
+    assert method.metadata["explains"] == "logit difference to the runner-up"
+    with pytest.raises(InputError, match="epsilon is -1; it must be at least 0"):
+        build_attribution({"name": "lrp", "epsilon": -1})
