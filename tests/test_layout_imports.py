@@ -22,7 +22,7 @@ LEVELS = (
         "vectors",
     },
     {"callbacks", "tasks"},
-    {"reference"},
+    {"attribution", "reference"},
     {"report", "datamodules", "models"},
     {"problems", "statistics"},
     {"functional", "data"},
@@ -43,6 +43,7 @@ LEVELS = (
 )
 WITHOUT_LIGHTNING = (
     "arguments",
+    "attribution",
     "batch",
     "compatibility",
     "data",

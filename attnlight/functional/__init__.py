@@ -7,6 +7,7 @@ from attnlight.functional.adversary.opaque_adversary import opaque_adversary
 from attnlight.functional.adversary.worst_case import worst_case_attention, worst_case_js
 from attnlight.functional.attribution.input_gradient import input_gradient
 from attnlight.functional.attribution.leave_one_out import leave_one_out, left_out_logits, reencode
+from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.attribution.weight_gradient import weight_gradient
 from attnlight.functional.average_precision import (
     average_precision,
@@ -43,6 +44,7 @@ __all__ = [
     "kl_divergence",
     "leave_one_out",
     "left_out_logits",
+    "log_odds",
     "masked_softmax",
     "max_js",
     "minimal_flip_set",

@@ -1,0 +1,148 @@
+"""The signature of an attribution method, and what all methods share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.errors import InputError
+from attnlight.functional.attribution.leave_one_out import blocks, last_places
+from attnlight.functional.masking import allowed_classes
+from attnlight.functional.readout.instances import require_rows_of_tokens, rows_are_texts
+
+# Scores of items (R, N), and further columns (R,) of a method by name.
+Explanation = tuple[Tensor, dict[str, Tensor]]
+
+
+@dataclass
+class Attribution(ABC):
+    """A score of each item for the prediction of one class; a subclass's fields are its options.
+
+    Higher scores speak more for the class where a method is `signed`, otherwise the size counts.
+
+    Args:
+        label: Name of the scores in records; by default the method's name. Two methods of one name
+            that are compared need two labels.
+
+    Attributes:
+        name: Name in configurations.
+        signed: Whether scores have a sign.
+        explains: What the scores explain.
+    """
+
+    name: ClassVar[str]
+    signed: ClassVar[bool]
+    explains: ClassVar[str] = "log odds"
+
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        self.label = self.label or self.name
+
+    def __call__(
+        self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
+    ) -> Tensor:
+        """The scores (R, N) of `explain`."""
+        return self.explain(model, batch, output, target)[0]
+
+    def explain(
+        self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
+    ) -> Explanation:
+        """Scores of the items for a class of each row, and what a method says of each row beside.
+
+        Args:
+            model: The model, in evaluation mode.
+            batch: B texts of N items: tokens, or sentences of tokens.
+            output: The model's output for the batch, one row per text or per token.
+            target: Class explained in each row, (R,) long, any of the C classes.
+
+        Returns:
+            Scores (R, N) float64: 0 off the mask, and in rows whose target is not allowed or the only
+            allowed class; NaN where a method is not defined for an item. And columns (R,) by name,
+            such as the `completeness_error` of integrated gradients; most methods have none. They
+            are NaN in the rows without a choice of classes.
+
+        Raises:
+            InputError: A target is not a class, the rows of `output` are neither the texts of
+                `batch` nor tokens of each, or the method is not defined for the model.
+        """
+        classes = output.logits.shape[-1]
+        wrong = (target < 0) | (target >= classes)
+        if wrong.any():
+            raise InputError(
+                f"target is class {int(target[wrong][0])}; the model's classes are 0 to "
+                f"{classes - 1}."
+            )
+        allowed = allowed_classes(output.logits)
+        undefined = ~allowed.gather(-1, target[:, None]) | (allowed.sum(-1, keepdim=True) < 2)
+        scores, columns = self.attribute(model, batch, output, target)
+        scores = scores.detach().double().masked_fill(~output.mask | undefined, 0.0)
+        lacking = undefined.squeeze(-1)
+        return scores, {
+            name: values.double().masked_fill(lacking, torch.nan)
+            for name, values in columns.items()
+        }
+
+    @abstractmethod
+    def attribute(
+        self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
+    ) -> Explanation:
+        """Scores and columns as `explain` returns them, arbitrary where that replaces them."""
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Name, sign, what is explained and options, for records."""
+        options = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"name": self.name, "signed": self.signed, "explains": self.explains} | options
+
+
+class Block(NamedTuple):
+    """Texts of similar length, without the padding that only longer ones need.
+
+    Attributes:
+        batch: The n texts.
+        texts: Their places in the whole batch, (n,) long.
+        rows: Places of their rows in the whole output, (r,) long, ascending.
+        items: Number of items that they have at most.
+    """
+
+    batch: TextBatch
+    texts: Tensor
+    rows: Tensor
+    items: int
+
+
+def text_of_rows(batch: TextBatch, output: AttentionOutput) -> Tensor:
+    """Place in the batch of each row's text, (R,); rows are texts, or tokens of each.
+
+    Raises:
+        InputError: They are neither.
+    """
+    if rows_are_texts(batch, output):
+        return torch.arange(len(batch), device=batch.index.device)
+    return require_rows_of_tokens(batch, output)
+
+
+def text_blocks(batch: TextBatch, output: AttentionOutput, tokens: int) -> Iterator[Block]:
+    """All texts of a batch by blocks of at most so many tokens with padding, at least one text."""
+    text = text_of_rows(batch, output)
+    text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
+    ends = last_places(text_mask) + 1
+    order = ends.argsort(stable=True)
+    budget = tokens * text_mask.numel() // max(batch.mask.numel(), 1)
+    for block in blocks(ends[order].tolist(), budget):
+        texts = order[block].sort().values
+        rows, items = torch.isin(text, texts).nonzero().squeeze(-1), int(ends[texts].max())
+        yield Block(batch.select(texts).trim(items), texts, rows, items)
+
+
+def sum_over_words(values: Tensor, batch: TextBatch) -> Tensor:
+    """Scores of items (B, N) from those of tokens, (B, N) or (B, S, N), without boundary tokens."""
+    values = values.masked_fill(~batch.attendable(), 0.0)
+    return values if values.ndim == 2 else values.sum(-1)
