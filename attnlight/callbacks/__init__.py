@@ -7,6 +7,7 @@ from attnlight.callbacks.base_divergence import BaseDivergence
 from attnlight.callbacks.decision_flip import DecisionFlip
 from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
+from attnlight.callbacks.plausibility import Plausibility
 from attnlight.callbacks.predictions import Predictions
 from attnlight.callbacks.single_erasure import SingleErasure
 
@@ -19,6 +20,7 @@ __all__ = [
     "GradientSearch",
     "ImportanceCorrelation",
     "InterpretabilityTest",
+    "Plausibility",
     "Predictions",
     "SingleErasure",
 ]

@@ -82,7 +82,9 @@ def mark_rationale(
         marked = np.array(lists or [[0] * size], np.float64).reshape(-1, size) > 0
         majority.append((2 * marked.sum(0) > len(marked)).astype(np.int8))
         marks.append((marked.T @ (1 << np.arange(len(marked)))).astype(np.int8))
-    added: dict[str, pyarrow.Array] = {RATIONALE: majority} | ({ANNOTATORS: marks} if several else {})
+    added: dict[str, pyarrow.Array] = {RATIONALE: majority} | (
+        {ANNOTATORS: marks} if several else {}
+    )
     others = [name for name in rows.column_names if name not in added]
     rows = rows.select_columns(others)
     for name, values in added.items():

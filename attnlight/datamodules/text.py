@@ -275,7 +275,9 @@ class TextDataModule(CorpusDataModule):
             for split, source in self._prepared_sources.items():
                 rows = source.load(Path(scratch), MISSING_SPLIT_ADVICE[split])
                 classes, parts[split] = self.open_split(rows, source, classes)
-            if self.rationale and not any(RATIONALE in part.reader.extras for part in parts.values()):
+            if self.rationale and not any(
+                RATIONALE in part.reader.extras for part in parts.values()
+            ):
                 raise InputError(
                     "rationale needs token lists: set tokens, or the passage of pairs, to their column"
                 )

@@ -2,10 +2,62 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import torch
 from torch import Tensor
 
-from attnlight.functional.ranking import dense_ranks
+from attnlight.functional.average_precision import average_precision
+from attnlight.functional.ranking import dense_ranks, ranking
+
+
+def plausibility(scores: Tensor, marked: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Agreement of scores with what people marked, each (B,) float64, NaN where nothing is marked.
+
+    * `auprc`: average precision of the scores against the m marked items.
+    * `token_f1`: F1 of the m items of highest score, expected over the order of tied ones.
+    * `iou_f1`: F1 of the spans of these items (`span_f1`), tied items from left to right.
+
+    Args:
+        scores: (B, N); ties are those of `dense_ranks`.
+        marked: (B, N) bool, False off the mask.
+        mask: The items, (B, N) bool.
+    """
+    count = marked.sum(-1)
+    return {
+        "auprc": average_precision(scores, marked, mask),
+        "token_f1": token_f1(top_share(scores, count, mask), marked),
+        "iou_f1": span_f1(first_items(ranking(scores, mask), count), marked),
+    }
+
+
+def annotator_agreement(marks: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Agreement of single annotators with each other: the measures of `plausibility`.
+
+    Means over the pairs of annotators who marked something; one annotator's items are the scores and
+    the chosen items, the other's are the marked ones. Average precision depends on which is which and
+    is the mean of both.
+
+    Args:
+        marks: What each of K annotators marked, (K, B, N) bool, False off the mask.
+        mask: The items, (B, N) bool.
+
+    Returns:
+        Each (B,) float64, NaN where fewer than two annotators marked something.
+    """
+    marking = marks.any(-1)
+    found: dict[str, list[Tensor]] = {"auprc": [], "token_f1": [], "iou_f1": []}
+    for one, other in permutations(range(len(marks)), 2):
+        defined = marking[one] & marking[other]
+        values = {
+            "auprc": average_precision(marks[one].double(), marks[other], mask),
+            "token_f1": token_f1(marks[one], marks[other]),
+            "iou_f1": span_f1(marks[one], marks[other]),
+        }
+        for name, value in values.items():
+            found[name].append(value.where(defined, torch.nan))
+    undefined = mask.new_full((1, len(mask)), torch.nan, dtype=torch.float64)
+    return {name: torch.stack([*values, undefined[0]]).nanmean(0) for name, values in found.items()}
 
 
 def top_share(scores: Tensor, count: Tensor, mask: Tensor) -> Tensor:
