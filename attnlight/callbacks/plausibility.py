@@ -30,6 +30,16 @@ from attnlight.models.readout import Readout
 from attnlight.records import list_column
 
 _MEASURES = ("auprc", "token_f1", "iou_f1")
+# Those that are defined for every model.
+DEFAULT_METHODS = (
+    "attention",
+    "gradient_x_attention",
+    "gradient",
+    "input_gradient",
+    "integrated_gradients",
+    "occlusion",
+    "random",
+)
 
 
 class Plausibility(InterpretabilityTest):
@@ -59,7 +69,7 @@ class Plausibility(InterpretabilityTest):
     another one.
 
     Args:
-        methods: Attribution methods by name, or with options: `{name: occlusion, by: pad}`.
+        methods: Attribution methods by name, or with options: `{name: occlusion, replacement: pad}`.
         column: Per-token column of the corpus with the rationale, positive where a token belongs to
             it; null: `rationale`, or else `evidence`.
         draws: Number of random sets of `chance_iou_f1`.
@@ -76,7 +86,7 @@ class Plausibility(InterpretabilityTest):
 
     def __init__(
         self,
-        methods: Sequence[str | dict[str, Any]] = ("attention", "gradient"),
+        methods: Sequence[str | dict[str, Any]] = DEFAULT_METHODS,
         column: str | None = None,
         draws: int = 20,
         keep_scores: bool = False,
@@ -88,12 +98,15 @@ class Plausibility(InterpretabilityTest):
         super().__init__(every_n_epochs, max_instances, seed, figures)
         self._require_at_least(1, draws=draws)
         self.methods = {method.label: method for method in map(build_attribution, methods)}
-        if len(self.methods) < len(methods) or not methods:
-            named = Counter(build_attribution(spec).label for spec in methods)
-            (label, times), *_ = named.most_common(1) or [("no method", 0)]
+        labels = [build_attribution(spec).label for spec in methods]
+        if len(self.methods) < max(len(labels), 1):
+            repeated = (
+                ", ".join(label for label, n in Counter(labels).items() if n > 1) or "nothing"
+            )
             raise InputError(
-                f"methods of {self.name} names {label} {times} times; expected one or more methods, "
-                "each with a name or label of its own."
+                f"methods of {self.name} names {repeated}"
+                f"{' more than once' if labels else ''}; expected one or more methods, each with a "
+                "`label` of its own."
             )
         self.column = column
         self.draws = draws
@@ -129,7 +142,9 @@ class Plausibility(InterpretabilityTest):
         column = self._rationale(list(batch.extras))
         marked, mask = marked_items(batch.extras[column] > 0, batch, output), output.mask
         count, lengths = marked.sum(-1), readout.lengths
-        target, columns, kept = output.logits.argmax(-1), {}, {}
+        target = output.logits.argmax(-1)
+        columns: dict[str, Any] = {}
+        kept: dict[str, Tensor] = {}
         for label, method in self.methods.items():
             scores, others = method.explain(readout.model, batch, output, target)
             defined = mask & ~scores.isnan()  # a tagger's own token cannot be deleted
