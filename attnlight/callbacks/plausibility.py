@@ -111,7 +111,7 @@ class Plausibility(InterpretabilityTest):
         self.column = column
         self.draws = draws
         self.keep_scores = keep_scores
-        self.metadata = {
+        self.metadata: dict[str, Any] = {
             "tie": TIE,
             "methods": {label: method.metadata for label, method in self.methods.items()},
         }
@@ -129,6 +129,7 @@ class Plausibility(InterpretabilityTest):
         texts = tested_split(trainer, stage)
         if texts is not None:
             column = self._rationale(texts.extras)
+            self.metadata |= {"items": "sentences" if texts.nested else "tokens"}
             self._set_measures(people=column == RATIONALE and ANNOTATORS in texts.extras)
 
     def _rationale(self, columns: Sequence[str]) -> str:
