@@ -17,6 +17,7 @@ from attnlight.callbacks import (
     GradientSearch,
     ImportanceCorrelation,
     InterpretabilityTest,
+    Plausibility,
     Predictions,
     SingleErasure,
 )
@@ -30,6 +31,7 @@ TESTS: list[InterpretabilityTest] = [
     DecisionFlip(),
     EvidenceMass(),
     ImportanceCorrelation(),
+    Plausibility(),
     Predictions(),
     SingleErasure(),
 ]

@@ -21,6 +21,7 @@ from attnlight.callbacks import (
     GradientSearch,
     ImportanceCorrelation,
     InterpretabilityTest,
+    Plausibility,
     Predictions,
     SingleErasure,
 )
@@ -39,6 +40,7 @@ TESTS = (
     SingleErasure(compat=True),
     DecisionFlip(),
     EvidenceMass(),
+    Plausibility(["attention", "random"]),
 )
 _UNNAMED = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 
