@@ -97,16 +97,14 @@ class Plausibility(InterpretabilityTest):
     ) -> None:
         super().__init__(every_n_epochs, max_instances, seed, figures)
         self._require_at_least(1, draws=draws)
-        self.methods = {method.label: method for method in map(build_attribution, methods)}
-        labels = [build_attribution(spec).label for spec in methods]
-        if len(self.methods) < max(len(labels), 1):
-            repeated = (
-                ", ".join(label for label, n in Counter(labels).items() if n > 1) or "nothing"
-            )
+        built = [build_attribution(spec) for spec in methods]
+        self.methods = {method.label: method for method in built}
+        if len(self.methods) < max(len(built), 1):
+            counts = Counter(method.label for method in built)
+            repeated = [f"{label} more than once" for label, n in counts.items() if n > 1]
             raise InputError(
-                f"methods of {self.name} names {repeated}"
-                f"{' more than once' if labels else ''}; expected one or more methods, each with a "
-                "`label` of its own."
+                f"methods of {self.name} names {', '.join(repeated) or 'nothing'}; expected one or "
+                "more methods, each with a `label` of its own."
             )
         self.column = column
         self.draws = draws
