@@ -18,6 +18,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,8 @@ class Reader:
         self.printed += printed
 
     def run_python(self, block: Block) -> None:
+        if "captum" in block.text and find_spec("captum") is None:
+            return
         file = self.folder / (block.file or "block.py")
         file.write_text(block.text)
         self.call(run_script, [str(file)])

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional.attribution.leave_one_out import blocks, last_places
+from attnlight.functional.attribution.row_gradients import (
+    Block,
+    sum_over_words,
+    text_blocks,
+    text_of_rows,
+)
 from attnlight.functional.masking import allowed_classes
-from attnlight.functional.readout.instances import require_rows_of_tokens, rows_are_texts
+
+__all__ = [
+    "Attribution",
+    "Block",
+    "Explanation",
+    "sum_over_words",
+    "text_blocks",
+    "text_of_rows",
+]
 
 # Scores of items (R, N), and further columns (R,) of a method by name.
 Explanation = tuple[Tensor, dict[str, Tensor]]
@@ -100,48 +112,3 @@ class Attribution(ABC):
         """Name, sign, what is explained and options, for records."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"name": self.name, "signed": self.signed, "explains": self.explains} | options
-
-
-class Block(NamedTuple):
-    """Texts of similar length, without the padding that only longer ones need.
-
-    Attributes:
-        batch: The n texts.
-        texts: Their places in the whole batch, (n,) long.
-        rows: Places of their rows in the whole output, (r,) long, ascending.
-        items: Number of items that they have at most.
-    """
-
-    batch: TextBatch
-    texts: Tensor
-    rows: Tensor
-    items: int
-
-
-def text_of_rows(batch: TextBatch, output: AttentionOutput) -> Tensor:
-    """Place in the batch of each row's text, (R,); rows are texts, or tokens of each.
-
-    Raises:
-        InputError: They are neither.
-    """
-    if rows_are_texts(batch, output):
-        return torch.arange(len(batch), device=batch.index.device)
-    return require_rows_of_tokens(batch, output)
-
-
-def text_blocks(batch: TextBatch, output: AttentionOutput, tokens: int) -> Iterator[Block]:
-    """All texts of a batch by blocks of at most so many tokens with padding, at least one text."""
-    text = text_of_rows(batch, output)
-    text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
-    ends = last_places(text_mask) + 1
-    order = ends.argsort(stable=True)
-    budget = tokens * text_mask.numel() // max(batch.mask.numel(), 1)
-    for block in blocks(ends[order].tolist(), budget):
-        texts = order[block].sort().values
-        rows, items = torch.isin(text, texts).nonzero().squeeze(-1), int(ends[texts].max())
-        yield Block(batch.select(texts).trim(items), texts, rows, items)
-
-
-def sum_over_words(values: Tensor, batch: TextBatch) -> Tensor:
-    """Scores of items (B, N) from those of tokens, (B, N), or (B, S, N) without boundary tokens."""
-    return values if values.ndim == 2 else values.masked_fill(~batch.attendable(), 0.0).sum(-1)

@@ -6,16 +6,9 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.functional.attribution.leave_one_out import blocks, last_places
+from attnlight.functional.attribution.row_gradients import gradient_scores
 from attnlight.functional.masking import allowed_classes
-from attnlight.functional.readout.instances import (
-    require_rows_of_tokens,
-    rows_are_texts,
-    texts_of_rows,
-)
-
-# Tokens, with padding, whose gradients are taken together: larger blocks are no faster on a CPU.
-_CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 10, 1 << 16
+from attnlight.functional.readout.instances import rows_are_texts
 
 
 def input_gradient(
@@ -54,7 +47,11 @@ def input_gradient(
     """
     fixed = ~output.mask | (allowed_classes(output.logits).sum(-1, keepdim=True) < 2)
     if not rows_are_texts(batch, output):
-        return _token_gradients(model, batch, output, detached).masked_fill(fixed, 0.0)
+        winner = output.logits.argmax(-1)
+        effects = gradient_scores(
+            model, batch, output, winner, lambda g, e: (g * e).double().sum(-1), detached
+        )
+        return effects.abs().masked_fill(fixed, 0.0)
     # cuDNN does not differentiate recurrent networks in evaluation mode.
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
         embeddings = model.embed(batch).detach().requires_grad_()
@@ -77,49 +74,3 @@ def input_gradient(
     mean = (rival_probabilities * effects).sum(0)
     spread = (rival_probabilities * (effects - rival_mass * mean).abs()).sum(0)
     return ((1 - rival_mass) * mean.abs() + spread).masked_fill(fixed, 0.0)
-
-
-def _token_gradients(
-    model: AttentionModel, batch: TextBatch, output: AttentionOutput, detached: bool
-) -> Tensor:
-    """Importance (R, N) of items to rows that are tokens, by blocks of texts of similar length."""
-    text = require_rows_of_tokens(batch, output)
-    text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
-    ends = last_places(text_mask) + 1
-    order = ends.argsort(stable=True)
-    importance = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
-    tokens = _CPU_TOKENS if output.mask.device.type == "cpu" else _ACCELERATOR_TOKENS
-    budget = tokens * text_mask.numel() // max(batch.mask.numel(), 1)
-    for block in blocks(ends[order].tolist(), budget):
-        texts = order[block].sort().values
-        rows, items = torch.isin(text, texts).nonzero().squeeze(-1), int(ends[texts].max())
-        # Without the padding that only longer texts need.
-        part = batch.select(texts).trim(items)
-        weights = output.weights[rows, :, :items].detach() if detached else None
-        importance[rows, :items] = _log_odds_effects(model, part, weights).abs()
-    return importance
-
-
-def _log_odds_effects(model: AttentionModel, batch: TextBatch, weights: Tensor | None) -> Tensor:
-    """Gradient times embedding of the log odds of each token's predicted class, (R, N) float64."""
-    # cuDNN does not differentiate recurrent networks in evaluation mode.
-    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-        embeddings = model.embed(batch).detach().requires_grad_()
-        output = model(batch, weights=weights, embeddings=embeddings)
-        winner = output.logits.argmax(-1, keepdim=True)
-        others = output.logits.scatter(-1, winner, -torch.inf).logsumexp(-1)
-        odds = output.logits.gather(-1, winner).squeeze(-1) - others
-    text = texts_of_rows(output.rows)
-    first = torch.searchsorted(text, text)
-    slot = torch.arange(len(text), device=text.device) - first
-    effects = embeddings.new_zeros(len(text), embeddings.shape[1], dtype=torch.float64)
-    for number in range(int(slot.max()) + 1 if len(slot) else 0):
-        # Texts are independent: one backward pass serves one token of each.
-        rows = (slot == number).nonzero().squeeze(-1)
-        chosen = torch.zeros_like(odds).index_fill(0, rows, 1.0)
-        (gradient,) = torch.autograd.grad(odds, embeddings, chosen, retain_graph=True)
-        effect = (gradient * embeddings).detach().double().sum(-1)
-        if effect.ndim == 3:
-            effect = effect.masked_fill(~batch.attendable(), 0.0).sum(-1)
-        effects[rows] = effect[text[rows]]
-    return effects
