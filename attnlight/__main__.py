@@ -26,6 +26,7 @@ Train attention models and test whether their attention explains their predictio
   report       write tables, vector figures and one HTML page from a run's records
   study        train and test all runs of a study, and write its tables and figures
   reliability  measure how far runs of several seeds agree on which words matter
+  export       write explanations of a run in the format of the ERASER benchmark
   vectors      train word vectors on the text of one or several corpora
   configs      list the shipped configuration files, or print one
   demo         train, test and report on a generated corpus, in a few minutes
@@ -67,6 +68,7 @@ OTHER_VERBS = {
     "report": "attnlight.report.command",
     "study": "attnlight.studies.cli",
     "reliability": "attnlight.report.agreement",
+    "export": "attnlight.export",
     "vectors": "attnlight.vectors",
     "configs": "attnlight.shipped",
     "demo": "attnlight.demo",

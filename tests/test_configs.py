@@ -214,7 +214,8 @@ def test_all_tests_are_in_all() -> None:
     attached = read(CONFIGS / "tests/all.yaml")["trainer"]["callbacks+"]
     names = {callback["class_path"].rpartition(".")[2] for callback in attached}
     # A model to compare with must be named; few corpora mark evidence; explanations cost more.
-    assert names == interpretability_tests() - {"BaseDivergence", "EvidenceMass", "Faithfulness"}
+    others = {"BaseDivergence", "EvidenceMass", "Faithfulness", "Plausibility"}
+    assert names == interpretability_tests() - others
 
 
 @pytest.mark.parametrize("file", left_over("model", "models"), ids=name)

@@ -15,6 +15,7 @@ LEVELS = (
         "composition",
         "configuration",
         "demo",
+        "export",
         "noise",
         "parsing",
         "shorthand",

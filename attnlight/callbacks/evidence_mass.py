@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 import lightning.pytorch as pl
@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from attnlight.batch import UNK, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.predictions import row_texts
+from attnlight.callbacks.marked import marked_items, marking_column, tested_split
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.functional import average_precision, expected_average_precision, swap_flips
@@ -94,39 +94,27 @@ class EvidenceMass(InterpretabilityTest):
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        corpus = getattr(trainer, "datamodule", None)
-        if stage == "predict":
-            return
-        if isinstance(corpus, CorpusDataModule):
-            texts = corpus.dataset("test" if stage == "test" else "validation")
-            self._require_evidence(texts.extras)
+        texts = tested_split(trainer, stage)
+        if texts is not None:
+            marking_column(self.name, [EVIDENCE], texts.extras)
             if self.swap and texts.labels is None:
                 raise InputError(f"swap of {self.name} needs a corpus with a label for each text.")
             if self.swap:
+                corpus = trainer.datamodule  # type: ignore[attr-defined]
                 self._names = class_tokens(corpus, f"swap of {self.name}")
-        elif self.swap:
+        elif self.swap and stage != "predict":
             raise InputError(
                 f"swap of {self.name} takes the names of classes from a corpus of "
                 "attnlight.datamodules; give one as the trainer's datamodule."
-            )
-
-    def _require_evidence(self, columns: Sequence[str]) -> None:
-        if EVIDENCE not in columns:
-            named = ", ".join(columns) or "none"
-            raise InputError(
-                f"{self.name} needs a corpus with a column `{EVIDENCE}` along the tokens, such as "
-                f"PlantedEvidence; the columns of this one: {named}."
             )
 
     @override
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        self._require_evidence(list(batch.extras))
-        tokens, mask = batch.extras[EVIDENCE] > 0, output.mask
-        if tokens.ndim == 3:  # items are sentences
-            tokens = tokens.any(-1, keepdim=True).expand_as(tokens)
-        items = (tokens if tokens.ndim == 2 else tokens[..., 0])[row_texts(batch, output)] & mask
+        column = marking_column(self.name, [EVIDENCE], list(batch.extras))
+        tokens, mask = batch.extras[column] > 0, output.mask
+        items = marked_items(tokens, batch, output)
         count = items.sum(-1)
         columns = _on_evidence(readout.weights, items, mask) | {
             "chance": count / readout.lengths.double(),
@@ -147,6 +135,8 @@ class EvidenceMass(InterpretabilityTest):
             return columns
         assert self._names is not None  # since `setup`
         names = self._names.to(batch.tokens.device)
+        if tokens.ndim == 3:  # items are sentences
+            tokens = tokens.any(-1, keepdim=True).expand_as(tokens)
         flips = swap_flips(readout.model, batch, tokens, names)
         proven = torch.where(flips[0].isnan(), torch.nan, (flips[0] == 1) & (flips[1] == 0))
         columns |= dict(zip(_SWAPS, (*flips, proven, proven.isnan().double()), strict=True))

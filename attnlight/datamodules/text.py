@@ -16,6 +16,7 @@ from attnlight.data.encode import write_split
 from attnlight.data.encoding import Encoding
 from attnlight.data.labels import read_labels
 from attnlight.data.parts import Part, open_documents, select_splits
+from attnlight.data.rationales import ANNOTATORS, RATIONALE, mark_rationale
 from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceRules, Sentences
 from attnlight.data.sources import Classes, Source
@@ -59,6 +60,14 @@ class TextDataModule(CorpusDataModule):
         label: Column of labels, whole numbers or strings.
         extras: Columns with a number for each element of the token lists, aligned with the tokens
             after splitting and truncation in `TextBatch.extras`.
+        rationale: Column of what people marked in the token lists as the reason of the label: a
+            number for each token, marked where it is positive, or a list of such lists, one for each
+            annotator. `TextBatch.extras` has `rationale`, 1 on the tokens that more than half of the
+            text's annotators marked and, with several, `annotators`, whose bit k is set where
+            annotator k marked the token. A split that is read as raw text or that lacks the column
+            has neither.
+        rationale_labels: The column holds a label of each token instead; the tokens whose label
+            belongs to the class of the text are its rationale.
         classes: The source's labels (numbers, strings or names) by class name, in order; rows with
             other labels are dropped. One label needs no list. Null: every label is a class.
         train: Split of the corpus to train on (slices like `train[:10%]` are supported), or a
@@ -110,6 +119,8 @@ class TextDataModule(CorpusDataModule):
         tokens: str | None = None,
         label: str = "label",
         extras: list[str] | None = None,
+        rationale: str | None = None,
+        rationale_labels: bool = False,
         classes: Classes | None = None,
         train: str | Source = "train",
         validation: str | Source | None = None,
@@ -139,6 +150,8 @@ class TextDataModule(CorpusDataModule):
         super().__init__(**kwargs)
         self.path = path
         self.extras = list(extras or ())
+        self.rationale = rationale
+        self.rationale_labels = rationale_labels
         self.selection = Selection(
             min_tokens,
             max_tokens,
@@ -165,6 +178,7 @@ class TextDataModule(CorpusDataModule):
         min_frequency, max_words = self.min_document_frequency, self.max_vocabulary
         require_at_least(1, min_document_frequency=min_frequency, max_vocabulary=max_words)
         pre_split = [bool(source.tokens) for source in self._named_sources.values()]
+        marked = {RATIONALE, ANNOTATORS} & set(self.extras) if self.rationale is not None else ()
         has_sentences = self.sentence_rules is not None
         capped = self.cap_test or self._capped != SentenceRules()
         reserved = ", ".join(set(self.extras) & set(COLUMNS))
@@ -173,6 +187,11 @@ class TextDataModule(CorpusDataModule):
             (
                 self.extras and not all(pre_split),
                 "extras needs token lists: set tokens to their column",
+            ),
+            (marked, f"extras names {', '.join(marked)}, which rationale makes: rename the column"),
+            (
+                self.rationale_labels and self.rationale is None,
+                "rationale_labels needs the column of the labels of tokens: set rationale",
             ),
             (
                 self.line_breaks and any(pre_split),
@@ -241,6 +260,8 @@ class TextDataModule(CorpusDataModule):
         # Included only if used, so that fingerprints of other corpora do not change.
         if self.line_breaks:
             recipe["line_breaks"] = True
+        if self.rationale is not None:
+            recipe["rationale"] = [self.rationale, self.rationale_labels]
         if self.sentence_rules is not None:
             # Nested and flat batches are read from the same prepared corpus.
             recipe["sentences"] = self._capped.identity() | {"cap_test": self.cap_test}
@@ -254,6 +275,12 @@ class TextDataModule(CorpusDataModule):
             for split, source in self._prepared_sources.items():
                 rows = source.load(Path(scratch), MISSING_SPLIT_ADVICE[split])
                 classes, parts[split] = self.open_split(rows, source, classes)
+            if self.rationale and not any(
+                RATIONALE in part.reader.extras for part in parts.values()
+            ):
+                raise InputError(
+                    "rationale needs token lists: set tokens, or the passage of pairs, to their column"
+                )
             # `subset` may name training texts, which are not read with a given encoding.
             parts, shared = select_splits(parts, self.selection, complete=self.encoding is None)
             rules = self.sentence_rules  # of the test split
@@ -272,7 +299,8 @@ class TextDataModule(CorpusDataModule):
                 name = str(part.reader.source.split)
                 counts[split] |= {} if name in (split, "train") else {"split": name}
         tokenizer_json = tokenizer.to_str(pretty=True)
-        self.describe(folder, tokenizer_json, classes=classes, splits=counts, extras=self.extras)
+        extras = list(dict.fromkeys(name for part in parts.values() for name in part.reader.extras))
+        self.describe(folder, tokenizer_json, classes=classes, splits=counts, extras=extras)
 
     def open_split(
         self, rows: Dataset, source: Source, classes: list[str] | None
@@ -289,5 +317,11 @@ class TextDataModule(CorpusDataModule):
         """
         joint = " " if self.sentence_rules is None else "\n\n"
         classes, labels = read_labels(rows, source, classes)
-        reader = DocumentReader(rows, source, self.extras, joint, self.line_breaks)
+        extras = list(self.extras)
+        if self.rationale is not None and source.tokens is not None:
+            of_class = labels if self.rationale_labels else None
+            if source.path == self.path or self.rationale in rows.column_names:
+                rows, added = mark_rationale(rows, source, self.rationale, of_class)
+                extras += added
+        reader = DocumentReader(rows, source, extras, joint, self.line_breaks)
         return classes, open_documents(reader, labels, self.rules, self.selection)

@@ -26,10 +26,12 @@ from attnlight.functional.erasure.flips import first_flip, minimal_flip_set
 from attnlight.functional.masking import attention_entropy, masked_softmax
 from attnlight.functional.random import draw_keys, permutations
 from attnlight.functional.ranking import dense_ranks, random_rankings, ranking
+from attnlight.functional.rationales import annotator_agreement, plausibility, span_f1, token_f1
 from attnlight.functional.readout.affine import permuted_logits, permuted_weights, read
 from attnlight.functional.swaps import swap_flips
 
 __all__ = [
+    "annotator_agreement",
     "attention_entropy",
     "average_precision",
     "dense_ranks",
@@ -53,12 +55,15 @@ __all__ = [
     "permutations",
     "permuted_logits",
     "permuted_weights",
+    "plausibility",
     "random_rankings",
     "ranking",
     "read",
     "reencode",
     "search_adversary",
+    "span_f1",
     "swap_flips",
+    "token_f1",
     "total_variation",
     "weight_gradient",
     "worst_case_attention",

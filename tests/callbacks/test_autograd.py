@@ -18,6 +18,7 @@ from attnlight.callbacks import (
     GradientSearch,
     ImportanceCorrelation,
     InterpretabilityTest,
+    Plausibility,
     Predictions,
     SingleErasure,
 )
@@ -33,6 +34,7 @@ TESTS: list[InterpretabilityTest] = [
     Faithfulness(),
     Faithfulness(replacement="attention"),
     ImportanceCorrelation(),
+    Plausibility(),
     Predictions(),
     SingleErasure(),
 ]

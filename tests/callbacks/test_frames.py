@@ -22,6 +22,7 @@ from attnlight.callbacks import (
     GradientSearch,
     ImportanceCorrelation,
     InterpretabilityTest,
+    Plausibility,
     Predictions,
     SingleErasure,
 )
@@ -42,6 +43,7 @@ TESTS = (
     EvidenceMass(),
     Faithfulness(),
     Faithfulness(replacement="attention"),
+    Plausibility(["attention", "random"]),
 )
 _UNNAMED = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 

@@ -19,6 +19,7 @@ from attnlight.data.sources import Source
 from attnlight.datamodules import CorpusDataModule, TextDataModule
 from attnlight.errors import InputError
 from tests.data.local import write_corpus
+from tests.datamodules.test_rationales import CONFIGURED as RATIONALES
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "data"
 TEXTS = ["a good film", "a bad film", "good good good", "", "so bad", "a good plot 42"]
@@ -440,7 +441,7 @@ def test_every_data_config_is_tested_here() -> None:
         "ag_news_pair",
         "ag_news",
         "yelp",
-    }
+    } | set(RATIONALES)
 
 
 def test_cold_start_of_several_processes(corpus: Path) -> None:

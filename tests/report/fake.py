@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.callbacks import EvidenceMass, Faithfulness
+from attnlight.callbacks import EvidenceMass, Faithfulness, Plausibility
 from attnlight.records import ShardWriter, merge_shards
 from tests.report import erased
 
@@ -29,6 +29,7 @@ MEASURES["importance_correlation"] = [
 ]
 MEASURES["evidence_mass"] = list(EvidenceMass(swap=True).measures)
 MEASURES["faithfulness"] = list(Faithfulness(normalized=True).measures)
+MEASURES["plausibility"] = list(Plausibility(["attention", "input_gradient"]).measures)
 WRITTEN = ("predictions", "attention_permutation")  # what a run of `write_run` holds
 CONFIG = """\
 # lightning.pytorch==2.6.6

@@ -9,8 +9,10 @@ of the file. Besides the columns named in the file, both read `index`, `position
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -51,6 +53,11 @@ class Description:
     columns: Sequence[str] | None = None
     violins: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def words(self, measure: str) -> str:
+        """The description of a measure, by its name or a pattern that it matches; may be empty."""
+        matching = (key for key in self.measures if fnmatchcase(measure, key))
+        return self.measures.get(measure) or self.measures.get(next(matching, ""), "")
 
 
 @cache
@@ -121,7 +128,8 @@ def figure_rows(
     Args:
         path: The record.
         columns: Columns to read besides `index`, `position`, `prediction` and `max_attention`,
-            if the record has them; None: all except lists of varying length.
+            if the record has them, or patterns of their names such as `auprc_*`; None: all except
+            lists of varying length.
         max_rows: Approximate maximum number of rows.
 
     Returns:
@@ -130,7 +138,9 @@ def figure_rows(
     from attnlight.data.selection import choose
 
     available = record_columns(path)
-    requested = [n for n, ragged in available.items() if not ragged] if columns is None else columns
+    requested = [n for n, ragged in available.items() if not ragged]
+    if columns is not None:
+        requested = [name for key in columns for name in fnmatch.filter(available, key)]
     names = [name for name in dict.fromkeys([*_ALWAYS, *requested]) if name in available]
     rows, texts = int(read_metadata(path)["rows"]), None
     if rows > max_rows:

@@ -1,0 +1,49 @@
+"""The items that a corpus marks: as evidence, or as what people called the reason of a label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import lightning.pytorch as pl
+from torch import Tensor
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.predictions import row_texts
+from attnlight.data.dataset import TokenDataset
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.errors import InputError, did_you_mean
+
+
+def marked_items(marked: Tensor, batch: TextBatch, output: AttentionOutput) -> Tensor:
+    """Whether each item of each row has a marked token, (R, N) bool, from tokens (B, [S,] N)."""
+    items = marked if marked.ndim == 2 else marked.any(-1)
+    return items[row_texts(batch, output)] & output.mask
+
+
+def marking_column(test: str, names: Sequence[str], available: Sequence[str]) -> str:
+    """The first of `names` among the per-token columns of a corpus.
+
+    Args:
+        test: Name of the test that needs it, for messages.
+        names: The columns that serve, in order of preference.
+        available: The corpus's columns.
+
+    Raises:
+        InputError: The corpus has none of them.
+    """
+    for name in names:
+        if name in available:
+            return name
+    wanted, found = " or ".join(f"`{name}`" for name in names), ", ".join(available) or "none"
+    raise InputError(
+        f"{test} needs a corpus with a column {wanted} along the tokens, such as PlantedEvidence; the "
+        f"columns of this one: {found}{did_you_mean(names[0], available)}."
+    )
+
+
+def tested_split(trainer: pl.Trainer, stage: str) -> TokenDataset | None:
+    """The split that a stage (a verb of the Trainer) tests, if the corpus is of `datamodules`."""
+    corpus = getattr(trainer, "datamodule", None)
+    if stage == "predict" or not isinstance(corpus, CorpusDataModule):
+        return None
+    return corpus.dataset("test" if stage == "test" else "validation")

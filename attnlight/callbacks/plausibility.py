@@ -1,0 +1,178 @@
+"""Do explanations agree with what people call the reason? (DeYoung et al. 2020)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.attribution import build_attribution
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.marked import marked_items, marking_column, tested_split
+from attnlight.data.rationales import ANNOTATORS, MAX_ANNOTATORS, RATIONALE
+from attnlight.errors import InputError
+from attnlight.functional import (
+    annotator_agreement,
+    expected_average_precision,
+    plausibility,
+    random_rankings,
+    span_f1,
+)
+from attnlight.functional.ranking import TIE
+from attnlight.functional.rationales import first_items
+from attnlight.models.readout import Readout
+from attnlight.records import list_column
+
+_MEASURES = ("auprc", "token_f1", "iou_f1")
+# Those that are defined for every model.
+DEFAULT_METHODS = (
+    "attention",
+    "gradient_x_attention",
+    "gradient",
+    "input_gradient",
+    "integrated_gradients",
+    "occlusion",
+    "random",
+)
+
+
+class Plausibility(InterpretabilityTest):
+    """Compare explanations of the predicted class with what people marked, beside chance.
+
+    An item belongs to the rationale if the corpus's column is positive for it or, if items are
+    sentences, for any of its words. With m of n attended items in the rationale, for each method:
+
+    * `auprc_<method>`: average precision of the scores against the rationale, tied items at one
+      threshold (within 1e-5 of the largest size of a score).
+    * `token_f1_<method>`: F1 of the m items of highest score, which is also their precision and their
+      recall. Of tied items at the threshold each counts with the probability of being chosen.
+    * `iou_f1_<method>`: F1 of the spans of these m items (ties from left to right). Spans are maximal
+      runs of items; two match if their intersection over union is at least 0.5.
+
+    Items are ordered by signed score where a method has signs. All three are means over texts; ERASER
+    divides mean precision and mean recall of spans instead. Beside them:
+
+    * `chance_auprc`, `chance_token_f1`: their exact expectations for a random order; the second is
+      m / n. `chance_iou_f1`: the mean over `draws` random sets of m items.
+    * `human_auprc`, `human_token_f1`, `human_iou_f1`: one annotator's marks as the explanation and
+      another's as the rationale, the mean over all pairs of those who marked something, where several
+      people marked each text.
+    * `rationale_items`: m; `without_rationale`: whether m is 0. The columns before are undefined then.
+
+    A rationale gives the reason of the label; the prediction may be another class, and its reason
+    another one.
+
+    Args:
+        methods: Attribution methods by name, or with options: `{name: occlusion, replacement: pad}`.
+        column: Per-token column of the corpus with the rationale, positive where a token belongs to
+            it; null: `rationale`, or else `evidence`.
+        draws: Number of random sets of `chance_iou_f1`.
+        keep_scores: Also record `probabilities` and, as `scores_<method>`, the scores themselves, one
+            list per row in the order of its items: `attnlight export` writes them in ERASER's format.
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
+        seed: Seed of the choice of instances and of the random sets.
+        figures: Draw the means of each method, of chance and of people.
+    """
+
+    needs_gradients = True
+    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on methods and corpus
+
+    def __init__(
+        self,
+        methods: Sequence[str | dict[str, Any]] = DEFAULT_METHODS,
+        column: str | None = None,
+        draws: int = 20,
+        keep_scores: bool = False,
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        self._require_at_least(1, draws=draws)
+        built = [build_attribution(spec) for spec in methods]
+        self.methods = {method.label: method for method in built}
+        if len(self.methods) < max(len(built), 1):
+            counts = Counter(method.label for method in built)
+            repeated = [f"{label} more than once" for label, n in counts.items() if n > 1]
+            raise InputError(
+                f"methods of {self.name} names {', '.join(repeated) or 'nothing'}; expected one or "
+                "more methods, each with a `label` of its own."
+            )
+        self.column = column
+        self.draws = draws
+        self.keep_scores = keep_scores
+        self.metadata: dict[str, Any] = {
+            "tie": TIE,
+            "methods": {label: method.metadata for label, method in self.methods.items()},
+        }
+        self._set_measures(people=False)
+
+    def _set_measures(self, people: bool) -> None:
+        names = [f"{measure}_{label}" for label in self.methods for measure in _MEASURES]
+        beside = ["chance", "human"] if people else ["chance"]
+        names += [f"{source}_{measure}" for source in beside for measure in _MEASURES]
+        self.measures = (*names, "without_rationale")
+
+    @override
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        texts = tested_split(trainer, stage)
+        if texts is not None:
+            column = self._rationale(texts.extras)
+            self.metadata |= {"items": "sentences" if texts.nested else "tokens"}
+            self._set_measures(people=column == RATIONALE and ANNOTATORS in texts.extras)
+
+    def _rationale(self, columns: Sequence[str]) -> str:
+        names = [RATIONALE, "evidence"] if self.column is None else [self.column]
+        return marking_column(self.name, names, columns)
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Any]:
+        column = self._rationale(list(batch.extras))
+        marked, mask = marked_items(batch.extras[column] > 0, batch, output), output.mask
+        count, lengths = marked.sum(-1), readout.lengths
+        target = output.logits.argmax(-1)
+        columns: dict[str, Any] = {}
+        kept: dict[str, Tensor] = {}
+        for label, method in self.methods.items():
+            scores, others = method.explain(readout.model, batch, output, target)
+            defined = mask & ~scores.isnan()  # a tagger's own token cannot be deleted
+            found = plausibility(scores.nan_to_num(), marked & defined, defined)
+            columns |= {f"{name}_{label}": values for name, values in (found | others).items()}
+            kept[f"scores_{label}"] = scores
+        columns |= self._chance(marked, output)
+        if column == RATIONALE and ANNOTATORS in batch.extras:
+            bits = batch.extras[ANNOTATORS]
+            each = [(bits >> place) & 1 > 0 for place in range(MAX_ANNOTATORS)]
+            marks = torch.stack([marked_items(marks, batch, output) for marks in each])
+            found = annotator_agreement(marks[marks.any(-1).any(-1)], mask)
+            columns |= {f"human_{name}": values for name, values in found.items()}
+        columns |= {"rationale_items": count, "without_rationale": (count == 0).double()}
+        if not self.keep_scores:
+            return columns
+        sizes = lengths.cpu().numpy()
+        for name, scores in kept.items():
+            columns[name] = list_column(scores[mask].cpu().numpy(), sizes)
+        return columns | {"probabilities": output.probabilities}
+
+    def _chance(self, marked: Tensor, output: AttentionOutput) -> dict[str, Tensor]:
+        """The measures of random orders, each (R,)."""
+        count, items = marked.sum(-1), output.mask.sum(-1)
+        orders = random_rankings(output.mask, output.rows, self.draws, self.seed)
+        chosen = first_items(orders, count[:, None].expand(-1, self.draws))
+        each = span_f1(chosen.flatten(0, 1), marked.repeat_interleave(self.draws, 0))
+        return {
+            "chance_auprc": expected_average_precision(count, items),
+            "chance_token_f1": (count / items.double()).masked_fill(count == 0, torch.nan),
+            "chance_iou_f1": each.view(-1, self.draws).mean(-1),
+        }

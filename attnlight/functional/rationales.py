@@ -1,0 +1,135 @@
+"""Items chosen by score compared with the items that people marked (DeYoung et al. 2020)."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import torch
+from torch import Tensor
+
+from attnlight.functional.average_precision import average_precision
+from attnlight.functional.ranking import dense_ranks, ranking
+
+
+def plausibility(scores: Tensor, marked: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Agreement of scores with what people marked, each (B,) float64, NaN where nothing is marked.
+
+    * `auprc`: average precision of the scores against the m marked items.
+    * `token_f1`: F1 of the m items of highest score, expected over the order of tied ones.
+    * `iou_f1`: F1 of the spans of these items (`span_f1`), tied items from left to right.
+
+    Args:
+        scores: (B, N); ties are those of `dense_ranks`.
+        marked: (B, N) bool, False off the mask.
+        mask: The items, (B, N) bool.
+    """
+    count = marked.sum(-1)
+    return {
+        "auprc": average_precision(scores, marked, mask),
+        "token_f1": token_f1(top_share(scores, count, mask), marked),
+        "iou_f1": span_f1(first_items(ranking(scores, mask), count), marked),
+    }
+
+
+def annotator_agreement(marks: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Agreement of single annotators with each other: the measures of `plausibility`.
+
+    Means over the pairs of annotators who marked something; one annotator's items are the scores and
+    the chosen items, the other's are the marked ones. Average precision depends on which is which and
+    is the mean of both.
+
+    Args:
+        marks: What each of K annotators marked, (K, B, N) bool, False off the mask.
+        mask: The items, (B, N) bool.
+
+    Returns:
+        Each (B,) float64, NaN where fewer than two annotators marked something.
+    """
+    marking = marks.any(-1)
+    found: dict[str, list[Tensor]] = {"auprc": [], "token_f1": [], "iou_f1": []}
+    for one, other in permutations(range(len(marks)), 2):
+        defined = marking[one] & marking[other]
+        values = {
+            "auprc": average_precision(marks[one].double(), marks[other], mask),
+            "token_f1": token_f1(marks[one], marks[other]),
+            "iou_f1": span_f1(marks[one], marks[other]),
+        }
+        for name, value in values.items():
+            found[name].append(value.where(defined, torch.nan))
+    undefined = mask.new_full((1, len(mask)), torch.nan, dtype=torch.float64)
+    return {name: torch.stack([*values, undefined[0]]).nanmean(0) for name, values in found.items()}
+
+
+def top_share(scores: Tensor, count: Tensor, mask: Tensor) -> Tensor:
+    """Probability that each item is among the top `count`, with ties broken at random.
+
+    Args:
+        scores: (B, N); ties are those of `dense_ranks`.
+        count: Number of items to choose, (B,), at most the number of items.
+        mask: The items, (B, N) bool.
+
+    Returns:
+        (B, N) float64 that sums to `count`: 1 above the tie at the threshold, 0 below it.
+
+    Example:
+        >>> scores, mask = torch.tensor([[0.4, 0.2, 0.2, 0.2]]), torch.ones(1, 4, dtype=torch.bool)
+        >>> top_share(scores, torch.tensor([2]), mask)
+        tensor([[1.0000, 0.3333, 0.3333, 0.3333]], dtype=torch.float64)
+    """
+    places = dense_ranks(scores, mask) + 1  # 0 off the mask
+    by_rank = torch.zeros(*mask.shape[:-1], mask.shape[-1] + 1, device=mask.device).double()
+    by_rank.scatter_add_(-1, places, mask.double())
+    tied = by_rank.gather(-1, places)
+    above = by_rank.flip(-1).cumsum(-1).flip(-1).gather(-1, places) - tied
+    shares = (count.unsqueeze(-1) - above) / tied.clamp(min=1)
+    return shares.clamp(0, 1).masked_fill(~mask, 0.0)
+
+
+def first_items(order: Tensor, count: Tensor) -> Tensor:
+    """The first `count` (B,) items of an order (B, N), as (B, N) bool."""
+    first = torch.arange(order.shape[-1], device=order.device) < count.unsqueeze(-1)
+    return torch.zeros_like(first).scatter_(-1, order, first)
+
+
+def token_f1(chosen: Tensor, marked: Tensor) -> Tensor:
+    """F1 of chosen items against marked ones, (B,) float64; NaN if there are neither.
+
+    Args:
+        chosen: (B, N), bool or the probability that an item is chosen; with probabilities the result
+            is the expected F1, provided that the number of chosen items is fixed.
+        marked: (B, N) bool.
+    """
+    chosen = chosen.double()
+    return 2 * (chosen * marked).sum(-1) / (chosen.sum(-1) + marked.sum(-1))
+
+
+def span_f1(chosen: Tensor, marked: Tensor) -> Tensor:
+    """F1 of chosen spans against marked ones, (B,) float64; NaN if there are neither.
+
+    Spans are maximal runs of items. Two of them match if their intersection over union is at least
+    0.5, which a span does with at most one other.
+
+    Args:
+        chosen: (B, N) bool.
+        marked: (B, N) bool.
+
+    Example:
+        >>> chosen = torch.tensor([[True, True, False, True, False]])
+        >>> marked = torch.tensor([[False, True, False, True, True]])
+        >>> span_f1(chosen, marked)
+        tensor([1.], dtype=torch.float64)
+    """
+    starts, lengths = _runs(torch.stack([chosen, marked, chosen & marked]))
+    # A run of common items is the intersection of one span of each.
+    matches = starts[2] & (3 * lengths[2] >= lengths[0] + lengths[1])
+    return 2 * matches.sum(-1).double() / (starts[0].sum(-1) + starts[1].sum(-1))
+
+
+def _runs(items: Tensor) -> tuple[Tensor, Tensor]:
+    """The first item of each maximal run of items (..., N), and the length of each item's run."""
+    starts = items.clone()
+    starts[..., 1:] &= ~items[..., :-1]
+    run = starts.long().cumsum(-1)
+    counts = run.new_zeros(*run.shape[:-1], run.shape[-1] + 1)
+    counts.scatter_add_(-1, run, items.long())
+    return starts, counts.gather(-1, run).masked_fill(~items, 0)

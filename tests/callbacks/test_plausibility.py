@@ -1,0 +1,267 @@
+"""Plausibility of explanations against plain loops over texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, f1_score
+from torch import Tensor
+
+from attnlight.attribution import build_attribution
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks import Plausibility
+from attnlight.callbacks.plausibility import DEFAULT_METHODS
+from attnlight.data.rationales import ANNOTATORS, RATIONALE
+from attnlight.datamodules import TextDataModule
+from attnlight.errors import InputError
+from attnlight.functional import expected_average_precision
+from attnlight.records import read_record
+from tests.callbacks.handmade import Hidden, batch_of, random_output
+from tests.callbacks.test_base import run_test, trainer
+from tests.callbacks.test_prediction_writer import SentenceTask, corpus, task_of
+from tests.data.local import write_corpus
+from tests.functional.test_rationales import naive_span_f1
+
+METHODS = ["attention", "input_gradient", {"name": "occlusion", "replacement": "zero"}]
+LABELS = ("attention", "input_gradient", "occlusion")
+MEASURES = ("auprc", "token_f1", "iou_f1")
+
+
+def measured(batch: TextBatch, output: AttentionOutput, **options: Any) -> dict[str, Any]:
+    test = Plausibility(**({"methods": ["attention", "random"]} | options))
+    return dict(test.measure(batch, output, Hidden(output)))
+
+
+def marked(output: AttentionOutput, column: str = RATIONALE) -> TextBatch:
+    """A batch with random marks, on padding too; nothing in row 5."""
+    random = torch.Generator().manual_seed(0)
+    signs = torch.randint(-1, 2, output.mask.shape, generator=random).to(torch.int8)
+    signs[5] = -1
+    return replace(batch_of(output), extras={column: signs})
+
+
+def naive(scores: list[float], gold: list[bool]) -> dict[str, float]:
+    """The columns of scores without ties from one row's items, which are all next to each other."""
+    if not any(gold):
+        return dict.fromkeys(MEASURES, nan)
+    top = sorted(range(len(scores)), key=lambda item: -scores[item])[: sum(gold)]
+    chosen = [item in top for item in range(len(scores))]
+    return {
+        "auprc": average_precision_score(gold, scores),
+        "token_f1": f1_score(gold, chosen),
+        "iou_f1": naive_span_f1(chosen, gold),
+    }
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_attention_of_every_row(heads: int) -> None:
+    output = random_output(heads, zeros=0.0)
+    output.mask[:] = True
+    random = torch.Generator().manual_seed(3)
+    output.weights = torch.rand(output.weights.shape, generator=random).double()
+    batch = marked(output)
+    found = measured(batch, output)
+    for row in range(len(output.rows)):
+        gold = (batch.extras[RATIONALE][row] > 0).tolist()
+        for name, value in naive(output.weights[row].mean(0).tolist(), gold).items():
+            assert float(found[f"{name}_attention"][row]) == pytest.approx(value, nan_ok=True), name
+        assert found["rationale_items"][row] == sum(gold)
+        assert found["without_rationale"][row] == (not any(gold))
+    assert found["without_rationale"].sum() >= 1
+
+
+def test_chance_is_what_random_orders_give_on_average() -> None:
+    output = random_output(rows=40)
+    batch = marked(output)
+    found = measured(batch, output, draws=400)
+    names = [f"chance_{name}" for name in MEASURES]
+    every = []
+    for seed in range(300):
+        random = measured(batch, output, methods=[{"name": "random", "seed": seed}], draws=1)
+        every.append(torch.stack([random[f"{name}_random"] for name in MEASURES]))
+    mean, spread = torch.stack(every).mean(0), torch.stack(every).std(0) / 300**0.5
+    expected = torch.stack([found[name] for name in names])
+    defined = ~expected.isnan()
+    assert torch.equal(defined, ~mean.isnan())
+    # Standard errors of the 300 orders; of spans the 400 drawn sets have errors too.
+    assert ((mean - expected).abs() <= 6 * spread + 1e-9)[defined].all()
+    count, items = found["rationale_items"], output.mask.sum(-1)
+    torch.testing.assert_close(
+        expected[0], expected_average_precision(count, items), equal_nan=True
+    )
+
+
+def test_masked_items_and_marks_off_the_mask_do_not_count() -> None:
+    output = random_output(zeros=0.0)
+    batch = marked(output)
+    found = measured(batch, output)
+    batch.extras[RATIONALE][~output.mask] = 1
+    for name, values in measured(batch, output).items():
+        torch.testing.assert_close(values, found[name], equal_nan=True)
+
+
+def test_several_annotators_are_compared_with_each_other() -> None:
+    output = random_output(rows=30)
+    output.mask[:] = True
+    random = torch.Generator().manual_seed(1)
+    marks = torch.rand(4, *output.mask.shape, generator=random) < 0.4
+    marks[2:, :10] = False  # two people
+    marks[1:, :3] = False  # one
+    bits = sum(marks[place].long() << place for place in range(4))
+    assert isinstance(bits, Tensor)
+    majority = (marks.sum(0) > 2).to(torch.int8)
+    extras = {RATIONALE: majority, ANNOTATORS: bits.to(torch.int8)}
+    found = measured(replace(batch_of(output), extras=extras), output)
+    for row in range(30):
+        people = [m[row] for m in marks if m[row].any()]
+        pairs = list(permutations(people, 2))
+        for name, of_pair in {
+            "auprc": lambda one, other: average_precision_score(other, one.double()),
+            "token_f1": lambda one, other: f1_score(other, one),
+            "iou_f1": lambda one, other: naive_span_f1(one.tolist(), other.tolist()),
+        }.items():
+            mean = np.mean([of_pair(*pair) for pair in pairs]) if pairs else nan
+            assert float(found[f"human_{name}"][row]) == pytest.approx(mean, nan_ok=True), name
+    assert found["human_auprc"][:3].isnan().all()
+    assert not found["human_auprc"][10:].isnan().any()
+
+
+@pytest.mark.parametrize("length", [None, 6])
+def test_from_corpus_to_record(tmp_path: Path, length: int | None) -> None:
+    """Words and sentences, three methods, each text by itself against the record."""
+    data = corpus(length)
+    task = task_of(data).double()
+    test = Plausibility(METHODS, keep_scores=True)
+    started = trainer(tmp_path, test)
+    started.test(task, datamodule=data, verbose=False)
+    record = read_record(tmp_path / "records/test/plausibility.parquet")
+    columns = record.columns
+    assert record.metadata["methods"]["occlusion"]["replacement"] == "zero"
+    assert record.metadata["methods"]["input_gradient"]["explains"] == "log odds"
+    assert "human_auprc" not in columns
+    texts = data.dataset("test")
+    for row in range(len(texts)):
+        batch = texts[[row]]
+        with torch.no_grad():
+            output = task.model(batch)
+        signs = batch.extras["evidence"][0][: int(output.mask.sum())]
+        gold = [bool((item > 0).any()) for item in signs]
+        np.testing.assert_allclose(
+            columns["probabilities"][row], output.logits.softmax(-1)[0].detach(), atol=1e-6
+        )
+        for spec, label in zip(METHODS, LABELS, strict=True):
+            method = build_attribution(spec)  # type: ignore[arg-type]
+            scores = method(task.model, batch, output, output.logits.argmax(-1))
+            kept = columns[f"scores_{label}"][row]
+            np.testing.assert_allclose(kept, scores[output.mask], atol=1e-9)
+            if np.diff(np.sort(kept)).min(initial=1.0) < 1e-4 * np.abs(kept).max():
+                continue  # ties are tested apart
+            for name, value in naive(kept.tolist(), gold).items():
+                assert columns[f"{name}_{label}"][row] == pytest.approx(value, nan_ok=True), name
+    mean = float(started.callback_metrics["test/plausibility/auprc_occlusion"])
+    assert mean == pytest.approx(np.nanmean(columns["auprc_occlusion"]), rel=1e-5)
+
+
+def test_batches_and_padding_change_nothing(tmp_path: Path) -> None:
+    records = []
+    for size in (41, 3):
+        data = corpus(None, batch_size=size)
+        test = Plausibility(METHODS, figures=False)
+        trainer(tmp_path / str(size), test).test(
+            task_of(data).double(), datamodule=data, verbose=False
+        )
+        path = tmp_path / f"{size}/records/test/plausibility.parquet"
+        records.append(read_record(path).columns)
+    assert records[0].keys() == records[1].keys()
+    for name, values in records[0].items():
+        np.testing.assert_allclose(values, records[1][name], atol=1e-6, err_msg=name)
+
+
+def several(folder: Path) -> TextDataModule:
+    rows = {
+        "tokens": [["so", "very", "good"], ["bad", "bad", "film"], ["a", "film"], ["good"]] * 3,
+        "label": [1, 0, 0, 1] * 3,
+        "marks": [[[0, 0, 1], [0, 1, 1]], [[1, 1, 0], [1, 0, 0]], [], [[1], [1]]] * 3,
+    }
+    path = write_corpus(folder / "corpus", train=rows, validation=rows, test=rows)
+    return TextDataModule(
+        str(path), tokens="tokens", rationale="marks", cache_dir=str(folder / "cache")
+    )
+
+
+def test_people_are_measured_where_several_marked(tmp_path: Path) -> None:
+    data = several(tmp_path)
+    task = SentenceTask(data.vocab_size)
+    started = trainer(tmp_path, Plausibility(["attention"]))
+    started.test(task, datamodule=data, verbose=False)
+    record = read_record(tmp_path / "records/test/plausibility.parquet")
+    assert set(record.metadata["measures"]) == {
+        f"{source}_{name}" for source in ("human", "chance") for name in MEASURES
+    } | {*(f"{name}_attention" for name in MEASURES), "without_rationale"}
+    # {good} and {very, good}: F1 2/3; all of one span, half of the other.
+    np.testing.assert_allclose(record.columns["human_token_f1"][:4], [2 / 3, 2 / 3, nan, 1])
+    np.testing.assert_allclose(record.columns["human_iou_f1"][:4], [1, 1, nan, 1])
+    assert record.columns["rationale_items"][:4].tolist() == [1, 1, 0, 1]
+    assert "test/plausibility/human_auprc_low" in started.callback_metrics
+
+
+def test_the_default_methods_are_defined(tmp_path: Path) -> None:
+    data = several(tmp_path)
+    started = trainer(tmp_path, Plausibility())
+    started.test(SentenceTask(data.vocab_size).double(), datamodule=data, verbose=False)
+    columns = read_record(tmp_path / "records/test/plausibility.parquet").columns
+    for name in DEFAULT_METHODS:
+        assert np.isnan(columns[f"auprc_{name}"]).tolist() == [False, False, True, False] * 3
+
+
+class TestRefusals:
+    def test_a_corpus_without_rationales(self, tmp_path: Path) -> None:
+        rows = {"text": ["so bad", "so good"] * 4, "label": [0, 1] * 4}
+        path = write_corpus(tmp_path / "corpus", train=rows, validation=rows, test=rows)
+        data = TextDataModule(str(path), cache_dir=str(tmp_path / "cache"))
+        sentence = (
+            "plausibility needs a corpus with a column `rationale` or `evidence` along the tok"
+        )
+        with pytest.raises(InputError, match=sentence):
+            trainer(tmp_path, Plausibility()).test(SentenceTask(60), datamodule=data, verbose=False)
+        assert not list(tmp_path.rglob("*.parquet.tmp"))
+        with pytest.raises(InputError, match=sentence):
+            run_test(tmp_path, Plausibility(["attention"]))  # no corpus of the package
+
+    def test_a_column_that_is_misspelt(self, tmp_path: Path) -> None:
+        data = corpus(None)
+        sentence = r"column `evidense` along the tokens.*did you mean 'evidence'\?"
+        with pytest.raises(InputError, match=sentence) as error:
+            trainer(tmp_path, Plausibility(column="evidense")).test(
+                task_of(data), datamodule=data, verbose=False
+            )
+        assert str(error.value).count(". ") == 0
+
+    @pytest.mark.parametrize(
+        ("options", "sentence"),
+        [
+            ({"methods": ["atention"]}, "atention.*did you mean 'attention'"),
+            (
+                {"methods": ["random", "random"]},
+                "names random more than once; expected one or more",
+            ),
+            ({"methods": []}, "methods of plausibility names nothing; expected one or more"),
+            ({"draws": 0}, "draws of plausibility is 0; it must be at least 1"),
+        ],
+    )
+    def test_options(self, options: dict[str, Any], sentence: str) -> None:
+        with pytest.raises(InputError, match=sentence):
+            Plausibility(**options)
+
+    def test_labels_tell_two_of_one_kind_apart(self) -> None:
+        other = {"name": "random", "label": "other", "seed": 1}
+        test = Plausibility(["random", other])
+        assert list(test.methods) == ["random", "other"]
+        assert "iou_f1_other" in test.measures

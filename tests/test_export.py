@@ -1,0 +1,207 @@
+"""`attnlight export`: the format of ERASER, from simulated records and from a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from attnlight.__main__ import main
+from attnlight.export import spans
+from attnlight.records import ShardWriter, list_column, merge_shards
+from tests.commands import CPU, QUIET, experiment
+from tests.data.local import write_corpus
+
+SCORES = [[0.5, 0.1, 0.4, 0.0], [0.2, 0.2, 0.9], [3.0], [-1.0, 2.0, 1.5, float("nan"), 0.0]]
+MARKED = [1, 0, 1, 2]
+
+
+def write_run(folder: Path, position: int = 0, **metadata: Any) -> Path:
+    """A run with the record of two methods over four texts; the fifth was not measured."""
+    path = folder / "records/test/plausibility.parquet"
+    path.parent.mkdir(parents=True)
+    writer = ShardWriter(path.with_suffix(".arrow"))
+    lengths = np.array([len(row) for row in SCORES])
+    flat = np.concatenate(SCORES)
+    keys: NDArray[np.int64] = np.array([[3, position], [0, 0], [7, 0], [5, 0]])
+    writer.add(
+        keys,
+        {
+            "prediction": np.array([0, 1, 1, 0]),
+            "probabilities": np.array([[0.75, 0.25], [0.4, 0.6], [0.1, 0.9], [0.5, 0.5]]),
+            "rationale_items": np.array(MARKED),
+            "scores_gradient": list_column(flat, lengths),
+            "scores_random": list_column(-flat, lengths),
+        },
+    )
+    writer.exclude(np.array([[9, 0]]), ("max_attention",))
+    writer.close()
+    classes = {"classes": ["NEG", "POS"]}
+    merge_shards([writer.path], path, metadata=classes | metadata)
+    return folder
+
+
+def lines(file: Path) -> dict[str, dict[str, Any]]:
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    return {row["annotation_id"]: row for row in rows}
+
+
+def exported(run: Path, *options: str) -> dict[str, dict[str, Any]]:
+    assert main(["export", str(run), "--method", "gradient", *options]) == 0
+    return lines(run / "export/test-gradient.jsonl")
+
+
+def test_each_text_as_eraser_reads_it(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    found = exported(run, "--share", "0.5")
+    assert list(found) == ["0", "3", "5", "7"]
+    assert found["3"] == {
+        "annotation_id": "3",
+        "rationales": [
+            {
+                "docid": "3",
+                "hard_rationale_predictions": [
+                    {"start_token": 0, "end_token": 1},
+                    {"start_token": 2, "end_token": 3},
+                ],
+                "soft_rationale_predictions": SCORES[0],
+            }
+        ],
+        "classification": "NEG",
+        "classification_scores": {"NEG": 0.75, "POS": 0.25},
+    }
+    # Rounded up, ties from left to right; an item without a score comes last.
+    hard = {key: row["rationales"][0]["hard_rationale_predictions"] for key, row in found.items()}
+    assert hard["0"] == [
+        {"start_token": 0, "end_token": 1},
+        {"start_token": 2, "end_token": 3},
+    ]
+    assert hard["7"] == [{"start_token": 0, "end_token": 1}]
+    assert hard["5"] == [{"start_token": 1, "end_token": 3}, {"start_token": 4, "end_token": 5}]
+    soft = found["5"]["rationales"][0]["soft_rationale_predictions"]
+    assert soft == [-1.0, 2.0, 1.5, -1.0, 0.0]
+
+
+def test_the_default_share_is_that_of_the_marked_items(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    share = np.mean([1 / 4, 1 / 1, 2 / 5])  # the text without marks does not count
+    for key, row in exported(run).items():
+        (rationale,) = row["rationales"]
+        size = len(rationale["soft_rationale_predictions"])
+        runs = rationale["hard_rationale_predictions"]
+        chosen = sum(part["end_token"] - part["start_token"] for part in runs)
+        assert chosen == np.ceil(share * size), key
+
+
+def test_every_method_has_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path)
+    assert main(["export", str(run)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    files = [run / f"export/test-{name}.jsonl" for name in ("gradient", "random")]
+    assert said == [f"{file}: 4 texts" for file in files]
+    assert lines(files[0]) != lines(files[1])
+
+
+def test_sentences_have_scores_alone(tmp_path: Path) -> None:
+    found = exported(write_run(tmp_path, items="sentences"))
+    assert found["7"]["rationales"] == [{"docid": "7", "soft_sentence_predictions": [3.0]}]
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [([], []), ([2], [(2, 3)]), ([0, 1, 2, 5, 7, 8], [(0, 3), (5, 6), (7, 9)])],
+)
+def test_spans(places: list[int], expected: list[tuple[int, int]]) -> None:
+    found = spans(np.array(places, np.int64))
+    assert [(span["start_token"], span["end_token"]) for span in found] == expected
+
+
+@pytest.mark.parametrize("unique", [True, False])
+def test_ids_are_those_of_the_corpus(tmp_path: Path, unique: bool) -> None:
+    names = [f"doc{row if unique else row % 4}" for row in range(10)]
+    rows = {"text": ["a b"] * 10, "label": [0, 1] * 5, "name": names}
+    path = write_corpus(tmp_path / "corpus", train=rows, test=rows)
+    run = write_run(tmp_path / "run")
+    (run / "fit.yaml").write_text(
+        "data:\n  class_path: attnlight.datamodules.TextDataModule\n"
+        f"  init_args: {{path: {path}, cache_dir: {tmp_path / 'cache'}}}\n"
+    )
+    found = exported(run, "--ids", "name")
+    expected = (
+        ["doc0", "doc3", "doc5", "doc7"] if unique else ["doc0:0", "doc3:3", "doc1:5", "doc3:7"]
+    )
+    assert list(found) == expected
+    documents = [row["rationales"][0]["docid"] for row in found.values()]
+    assert documents == [names[row] for row in (0, 3, 5, 7)]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["export", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
+def test_mistakes_are_answered_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(write_run(tmp_path / "run"))
+    nothing = str(tmp_path / "nothing")
+    assert "run `attnlight test` with Plausibility and keep_scores: true" in refused(
+        capsys, nothing
+    )
+    said = refused(capsys, run, "--method", "gradien")
+    assert "has no method 'gradien' (did you mean 'gradient'?); it has gradient, random" in said
+    assert "--share is 1.5; it must be above 0" in refused(capsys, run, "--share", "1.5")
+    tokens = str(write_run(tmp_path / "tokens", position=2))
+    assert "explains tokens; ERASER's format has one" in refused(capsys, tokens)
+    assert "fit.yaml" in refused(capsys, run, "--ids", "name")
+
+
+def test_a_record_without_scores_or_marks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.MARKED", [0, 0, 0, 0])
+    assert "has no marked items to take the share of" in refused(capsys, str(write_run(tmp_path)))
+    folder = tmp_path / "plain/records/test"
+    folder.mkdir(parents=True)
+    writer = ShardWriter(folder / "rank.arrow")
+    writer.add(np.array([[0, 0]]), {"prediction": np.array([1])})
+    writer.close()
+    merge_shards([writer.path], folder / "plausibility.parquet", metadata={})
+    assert "holds no scores: test again with keep_scores" in refused(
+        capsys, str(tmp_path / "plain")
+    )
+
+
+def test_from_fit_to_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted run: trained, tested with scores, exported; and its report."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["attnlight"])
+    small = ["--data.train_size=60", "--data.validation_size=20", "--data.test_size=20"]
+    options = ["--trainer.max_epochs=1", "--trainer.enable_progress_bar=false", *CPU, *QUIET]
+    named = ["--experiment=e", "--run=r", *small, *options]
+    assert main(["fit", *experiment("planted_none"), *named]) == 0
+    (tmp_path / "scores.yaml").write_text(
+        "trainer:\n  inference_mode: false\n  callbacks+:\n"
+        "    - class_path: attnlight.callbacks.Plausibility\n"
+        "      init_args: {methods: [attention, input_gradient], keep_scores: true}\n"
+    )
+    run = "checkpoints/e/r"
+    assert main(["test", run, "-c", "scores.yaml"]) == 0
+    assert main(["export", run]) == 0
+    for name in ("attention", "input_gradient"):
+        found = lines(Path(run, f"export/test-{name}.jsonl"))
+        assert len(found) == 20
+        for row in found.values():
+            assert sum(row["classification_scores"].values()) == pytest.approx(1, abs=1e-5)
+            scores = row["classification_scores"]
+            assert row["classification"] == max(scores, key=scores.__getitem__)
+    assert main(["report", run]) == 0
+    page = Path(run, "report/index.html").read_text()
+    assert "Agreement of explanations with marked items" in page
+    assert "input gradient" in page
