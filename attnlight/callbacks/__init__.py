@@ -9,6 +9,7 @@ from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
 from attnlight.callbacks.predictions import Predictions
 from attnlight.callbacks.single_erasure import SingleErasure
+from attnlight.callbacks.state_token_agreement import StateTokenAgreement
 
 __all__ = [
     "AdversarialAttention",
@@ -21,4 +22,5 @@ __all__ = [
     "InterpretabilityTest",
     "Predictions",
     "SingleErasure",
+    "StateTokenAgreement",
 ]
