@@ -1,17 +1,31 @@
-"""Attribution: how much each item counts for the prediction of a class, by methods of one signature."""
-
-from __future__ import annotations
+"""Attribution: how much each item counts for the prediction of a class; methods of one signature."""
 
 from attnlight.attribution.attention import Attention
+from attnlight.attribution.attention_contribution import AttentionContribution
+from attnlight.attribution.attention_value_norm import AttentionValueNorm
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.attribution.build import ATTRIBUTIONS, build_attribution
+from attnlight.attribution.external import External
 from attnlight.attribution.gradient import Gradient
+from attnlight.attribution.gradient_x_attention import GradientXAttention
+from attnlight.attribution.input_gradient import InputGradient
+from attnlight.attribution.integrated_gradients import IntegratedGradients
+from attnlight.attribution.occlusion import Occlusion
+from attnlight.attribution.random import Random
 
 __all__ = [
     "ATTRIBUTIONS",
     "Attention",
+    "AttentionContribution",
+    "AttentionValueNorm",
     "Attribution",
     "Explanation",
+    "External",
     "Gradient",
+    "GradientXAttention",
+    "InputGradient",
+    "IntegratedGradients",
+    "Occlusion",
+    "Random",
     "build_attribution",
 ]

@@ -143,6 +143,5 @@ def text_blocks(batch: TextBatch, output: AttentionOutput, tokens: int) -> Itera
 
 
 def sum_over_words(values: Tensor, batch: TextBatch) -> Tensor:
-    """Scores of items (B, N) from those of tokens, (B, N) or (B, S, N), without boundary tokens."""
-    values = values.masked_fill(~batch.attendable(), 0.0)
-    return values if values.ndim == 2 else values.sum(-1)
+    """Scores of items (B, N) from those of tokens, (B, N), or (B, S, N) without boundary tokens."""
+    return values if values.ndim == 2 else values.masked_fill(~batch.attendable(), 0.0).sum(-1)

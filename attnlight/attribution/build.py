@@ -6,16 +6,32 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from attnlight.attribution.attention import Attention
+from attnlight.attribution.attention_contribution import AttentionContribution
+from attnlight.attribution.attention_value_norm import AttentionValueNorm
 from attnlight.attribution.base import Attribution
+from attnlight.attribution.external import External
 from attnlight.attribution.gradient import Gradient
+from attnlight.attribution.gradient_x_attention import GradientXAttention
+from attnlight.attribution.input_gradient import InputGradient
+from attnlight.attribution.integrated_gradients import IntegratedGradients
+from attnlight.attribution.occlusion import Occlusion
+from attnlight.attribution.random import Random
 from attnlight.errors import InputError, did_you_mean
 from attnlight.models.options import group_of
 
 ATTRIBUTIONS: dict[str, type[Attribution]] = {
     method.name: method
     for method in (
-        Attention,
         Gradient,
+        InputGradient,
+        IntegratedGradients,
+        Occlusion,
+        Attention,
+        GradientXAttention,
+        AttentionContribution,
+        AttentionValueNorm,
+        Random,
+        External,
     )
 }
 

@@ -174,6 +174,10 @@ class ContextClassifier(nn.Module, ABC):
             return self._finish(self._project(weights @ output.states), output.memory)
         return self._finish(weights @ projected + self.decoder.bias, output.memory)
 
+    def transformed_states(self, output: AttentionOutput) -> Tensor:
+        """What each item would add to the decoder's values if it had all attention, (B, 1, N, P)."""
+        return linear(output.states, self.decoder.weight).unsqueeze(1)
+
     def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
         """Logits (B, N, C) after each item is deleted, as `functional.reencode` returns them."""
         if self.guide is not None:

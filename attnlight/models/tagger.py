@@ -183,6 +183,17 @@ class SelfAttentionTagger(nn.Module):
             logits.append(self.decoder(contexts.transpose(1, 2).flatten(2), token_states[rows]))
         return torch.cat(logits).to(token_states.dtype)
 
+    def transformed_states(self, output: AttentionOutput) -> Tensor:
+        """What each head would add to a state or the logits if it attended to one item alone.
+
+        The values after the map from the concatenated contexts, (B, H, N, D), or (B, H, N, C) where
+        that gives logits.
+        """
+        values, after = output.memory[_VALUES], self.decoder.after
+        weight = (self.decoder.decoder if after is None else after.output).weight
+        by_head = weight.view(len(weight), values.shape[1], -1).to(values.dtype)
+        return torch.einsum("bhnd,khd->bhnk", values, by_head)
+
     @torch.no_grad()
     def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
         """Logits (R, N, C) without each item, as `functional.left_out_logits` returns them.

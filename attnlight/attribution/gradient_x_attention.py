@@ -1,0 +1,40 @@
+"""Gradient of the prediction by each attention weight, times the weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.attribution.base import Attribution, Explanation
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.functional.attribution.log_odds import log_odds
+
+
+@dataclass
+class GradientXAttention(Attribution):
+    """Gradient of the log odds by each attention weight, times the weight, summed over heads.
+
+    Serrano and Smith (2019) rank items by the same product for the probability of the predicted
+    class, which differs by a factor that is constant over the items of a row. The weights are free
+    variables after the softmax.
+    """
+
+    name = "gradient_x_attention"
+    signed = True
+
+    @override
+    def attribute(
+        self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
+    ) -> Explanation:
+        # Tensors made under inference mode cannot be in a graph: clone them. cuDNN's RNNs have no
+        # backward pass in evaluation mode.
+        with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
+            fixed = output.apply(lambda tensor: tensor.detach().clone())
+            with torch.enable_grad():
+                weights = fixed.weights.requires_grad_()
+                odds = log_odds(model.readout(fixed, weights.unsqueeze(2)).squeeze(1), target)
+                (gradient,) = torch.autograd.grad(odds.sum(), weights)
+        return (gradient * output.weights).double().sum(1), {}

@@ -1,0 +1,38 @@
+"""Gradient times embedding, with its sign."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.attribution.base import Attribution, Explanation
+from attnlight.attribution.gradient import gradient_scores
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+
+
+@dataclass
+class InputGradient(Attribution):
+    """Gradient of the log odds by each item's embedding, times the embedding.
+
+    For two classes its size orders the items of a text like `functional.input_gradient`, which is of
+    class probabilities and, as published, holds attention fixed.
+
+    Args:
+        detached: Hold the last layer's attention fixed.
+    """
+
+    name = "input_gradient"
+    signed = True
+
+    detached: bool = False
+
+    @override
+    def attribute(
+        self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
+    ) -> Explanation:
+        scores = gradient_scores(
+            model, batch, output, target, lambda g, e: (g * e).double().sum(-1), self.detached
+        )
+        return scores, {}

@@ -1,0 +1,89 @@
+"""Occlusion: how much the prediction changes without an item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.attribution.base import Attribution, Explanation, text_blocks
+from attnlight.attribution.replacement import Replacement, replaced_embeddings
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.errors import require_at_least
+from attnlight.functional.attribution.leave_one_out import left_out_logits
+from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.functional.readout.instances import texts_of_rows
+
+# Tokens encoded together, as for leave-one-out.
+_CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 14, 1 << 18
+
+
+@dataclass
+class Occlusion(Attribution):
+    """The log odds of the text minus those without the item, one item at a time.
+
+    Deleted items are those of `functional.left_out_logits`: NaN for the only item of a text, and for
+    the token that the row itself is. With a replacement every item has a score.
+
+    Args:
+        replacement: What replaces the item: an unknown word, padding (either stays in the mask, see
+            `replaced_embeddings`), the zero vector, or nothing: `delete` shortens the text.
+        budget: Tokens encoded at once; None: chosen by device. It changes no result.
+    """
+
+    name = "occlusion"
+    signed = True
+
+    replacement: Replacement | Literal["delete"] = "unk"
+    budget: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least(1, budget=self.budget)
+
+    @override
+    @torch.no_grad()
+    def attribute(
+        self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
+    ) -> Explanation:
+        if self.replacement == "delete":
+            odds = log_odds(left_out_logits(model, batch, output, self.budget), target)
+        else:
+            odds = self._replaced(self.replacement, model, batch, output, target)
+        # Not `output.logits`: under autocast they have another precision.
+        return log_odds(model(batch).logits, target).unsqueeze(-1) - odds, {}
+
+    def _replaced(
+        self,
+        kind: Replacement,
+        model: AttentionModel,
+        batch: TextBatch,
+        output: AttentionOutput,
+        target: Tensor,
+    ) -> Tensor:
+        """Log odds (R, N) with each item replaced; arbitrary off the mask."""
+        on_cpu = output.mask.device.type == "cpu"
+        tokens = self.budget or (_CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS)
+        odds = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
+        for part, _, rows, size in text_blocks(batch, output, tokens):
+            original, replaced = model.embed(part), replaced_embeddings(model, part, kind)
+            text = texts_of_rows(output.rows[rows])
+            items = torch.zeros_like(output.mask[: len(part), :size])
+            items = items.index_copy(0, text, output.mask[rows, :size])
+            first = torch.searchsorted(text, torch.arange(len(part), device=text.device))
+            count = max(1, tokens // max(part.mask[:1].numel(), 1))
+            for chosen_items in torch.split(items.nonzero(), count):
+                texts, places = chosen_items.unbind(-1)
+                chosen = torch.arange(size, device=text.device) == places[:, None]
+                chosen = chosen.view(*chosen.shape, *[1] * (original.ndim - 2))
+                embeddings = torch.where(chosen, replaced[texts], original[texts])
+                found = model(part.select(texts), embeddings=embeddings)
+                copy = texts_of_rows(found.rows)
+                place_in_copy = torch.arange(len(copy), device=copy.device)
+                place_in_copy = place_in_copy - torch.searchsorted(copy, copy)
+                row = rows[first[texts[copy]] + place_in_copy]
+                odds[row, places[copy]] = log_odds(found.logits, target[row])
+        return odds
