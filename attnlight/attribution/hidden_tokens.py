@@ -133,7 +133,7 @@ def _squared_jacobians(
     squares = states.new_zeros(
         (colours, kinds if apart else 1, *batch.mask.shape[:2], words), dtype=torch.float64
     )
-    for some in passes.split(copies):
+    for some in torch.split(passes, copies):
         number, kind = some // kinds, some % kinds
         chosen = directions[:, :, kind].permute(2, 0, 1, 3).to(states)
         chosen = chosen * (colour == number[:, None, None]).unsqueeze(-1)

@@ -8,6 +8,7 @@ from attnlight.callbacks.decision_flip import DecisionFlip
 from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
 from attnlight.callbacks.predictions import Predictions
+from attnlight.callbacks.saliency_agreement import SaliencyAgreement
 from attnlight.callbacks.single_erasure import SingleErasure
 from attnlight.callbacks.state_token_agreement import StateTokenAgreement
 
@@ -21,6 +22,7 @@ __all__ = [
     "ImportanceCorrelation",
     "InterpretabilityTest",
     "Predictions",
+    "SaliencyAgreement",
     "SingleErasure",
     "StateTokenAgreement",
 ]

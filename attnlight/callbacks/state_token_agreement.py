@@ -97,8 +97,8 @@ class StateTokenAgreement(InterpretabilityTest):
         others = mask
         if not rows_are_texts(batch, output):
             others = mask & (torch.arange(mask.shape[1], device=mask.device) != output.rows[:, 1:])
-        ranks = (dense_ranks(scores, others) for scores in (erasure, deletion))
-        columns = {"tau_erasure_deletion": kendall_tau(*ranks, others)[0]}
+        tau, _ = kendall_tau(dense_ranks(erasure, others), dense_ranks(deletion, others), others)
+        columns = {"tau_erasure_deletion": tau}
         shares, errors = hidden_token_attribution(
             model, batch, output, self.probes, self.seed, self.budget
         )

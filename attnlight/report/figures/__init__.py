@@ -39,7 +39,7 @@ class Description:
 
     Attributes:
         title: Its name in words.
-        columns: Columns that its figure and tables read, measures included; None if unknown.
+        columns: Columns that its figure and tables read, measures included; None: all.
     """
 
     title: str
@@ -62,7 +62,8 @@ def descriptions() -> dict[str, Description]:
             measures |= {
                 f"{measure}_{name}": f"{words}; by {label}" for name, label in WORDS.items()
             }
-        texts["columns"] = [*measures, *texts.get("columns", ())]
+        columns = texts.get("columns", ())
+        texts["columns"] = None if columns is None else [*measures, *columns]
         by_test[test] = Description(test.replace("_", " ").capitalize(), **texts)
     return by_test
 
@@ -84,7 +85,7 @@ def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure 
         The figure; None if the test has none or the record has no rows.
     """
     description = describe(test)
-    if description.columns is None or not len(rows["index"]):
+    if test not in descriptions() or not len(rows["index"]):
         return None
     # Matplotlib would draw direction controls as boxes or reverse labels.
     names = None if classes is None else [CONTROLS.sub("", name) for name in classes]
