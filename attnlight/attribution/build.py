@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 from attnlight.attribution.attention import Attention
 from attnlight.attribution.attention_contribution import AttentionContribution
@@ -52,17 +53,25 @@ def build_attribution(spec: str | Mapping[str, Any]) -> Attribution:
         raise InputError(f"unknown attribution method {name!r}{hint}.")
     hints = get_type_hints(kind)
     for option, value in options.items():
-        hint = hints.get(option, object)
-        if get_origin(hint) is Literal and value not in get_args(hint):
-            words = [str(word) for word in get_args(hint)]
-            nearest = f"{did_you_mean(str(value), words)}; expected one of: {', '.join(words)}"
-            raise InputError(f"{name}: {option} is {value!r}{nearest}.")
-        kinds = (int, float) if hint is float else hint
-        number = isinstance(value, bool) and hint is not bool
-        if (
-            isinstance(hint, type)
-            and hint is not object
-            and (number or not isinstance(value, kinds))
-        ):
-            raise InputError(f"{name}: {option} is {value!r}; expected {hint.__name__}.")
+        if option in hints:
+            _require_kind(f"{name}: {option}", value, hints[option])
     return group_of(kind, options, kind.name)
+
+
+def _require_kind(place: str, value: object, hint: Any) -> None:  # noqa: ANN401
+    """Check that an option is one of the words or of the type that its field is declared with.
+
+    Raises:
+        InputError: It is not; the message begins with `place`.
+    """
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType] or [hint]
+    words = [word for kind in kinds for word in (get_args(kind) or [kind]) if isinstance(word, str)]
+    if words and value not in words:
+        expected = f"{did_you_mean(str(value), words)}; expected one of: {', '.join(words)}"
+        raise InputError(f"{place} is {value!r}{expected}.")
+    if words or (value is None and len(get_args(hint)) > len(kinds)):
+        return
+    accepted = (int, float) if kinds == [float] else kinds[0]
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kinds != [bool]):
+        optional = " or null" if len(get_args(hint)) > len(kinds) else ""
+        raise InputError(f"{place} is {value!r}; expected {kinds[0].__name__}{optional}.")

@@ -1,0 +1,75 @@
+"""Models in double precision with batches: texts, sentences, pairs and tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlight.batch import BOS, EOS, PAD, AttentionOutput, TextBatch
+from attnlight.functional import log_odds
+from tests.models import test_classifier as flat
+from tests.models import test_hierarchical as hierarchical
+from tests.models import test_pair as pair
+from tests.models.taggers import sentences, tagger
+
+TEXTS = ("bilstm", "cnn", "average", "han", "pair")
+TOKENS = ("transformer", "recurrent", "heads")
+SCENES = (*TEXTS, *TOKENS)
+
+
+def scene(name: str, padding: int = 0) -> tuple[Any, TextBatch]:
+    """A model far from its start, in evaluation mode, and a batch with so much more padding."""
+    if name == "han":
+        batch = hierarchical.collate(hierarchical.corpus()[:5], padding, padding)
+        return hierarchical.model(classes=2), batch
+    if name == "pair":
+        return pair.model(), pair.collate(pair.corpus(), (padding, 2 * padding))
+    options = {
+        "transformer": {"readout": "study", "layers": 2},
+        "recurrent": {"readout": "text", "encoder": "bilstm"},
+        "heads": {"readout": "residual", "features": {"pos": 7, "case": 5}},
+    }.get(name)
+    if options is not None:
+        return tagger(**options).double(), sentences(extra=padding)  # type: ignore[arg-type]
+    classes = 2 if name == "bilstm" else 4
+    return flat.model(name, classes=classes), flat.collate(flat.corpus()[:6], padding)
+
+
+def one_text(batch: TextBatch, place: int) -> TextBatch:
+    """A batch of one of the texts, as padded as the others."""
+    return batch.select(torch.tensor([place]))
+
+
+def words(batch: TextBatch) -> Tensor:
+    """Tokens that are neither padding nor boundary tokens, shape of the tokens."""
+    return torch.tensor([token not in (PAD, BOS, EOS) for token in batch.tokens.flatten()]).view(
+        batch.tokens.shape
+    )
+
+
+class RowOdds(nn.Module):
+    """Log odds of one class in one row, from embeddings of copies of the row's text."""
+
+    def __init__(self, model: nn.Module, batch: TextBatch, target: int, row: int = 0) -> None:
+        super().__init__()
+        self.model, self.batch, self.target, self.row = model, batch, target, row
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        batch = one_text(self.batch, 0)
+        odds = []
+        for values in embeddings.split(1):  # one copy at a time: no rows to tell apart
+            logits = self.model(batch, embeddings=values).logits[self.row]
+            odds.append(log_odds(logits[None], torch.tensor([self.target])))
+        return torch.cat(odds)
+
+
+def rows(batch: TextBatch, output: AttentionOutput) -> list[tuple[int, int]]:
+    """The text of each row and its number among the rows of that text, a row at a time."""
+    found: list[tuple[int, int]] = []
+    places = {index: place for place, index in enumerate(batch.index.tolist())}
+    for index, _ in output.rows.tolist():
+        text = places[index]
+        found.append((text, sum(text == other for other, _ in found)))
+    return found

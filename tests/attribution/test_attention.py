@@ -1,0 +1,190 @@
+"""Methods that use attention, by automatic differentiation, loops over items and by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attnlight.attribution import (
+    Attention,
+    AttentionContribution,
+    AttentionValueNorm,
+    GradientXAttention,
+    Random,
+)
+from attnlight.errors import InputError
+from attnlight.functional import log_odds, weight_gradient
+from tests.attribution.scenes import SCENES, rows, scene
+from tests.models import test_classifier as flat
+from tests.outside import Texts, TwoHeads, collate
+
+AFFINE = [name for name in SCENES if name not in ("pair", "transformer")]
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_attention(name: str) -> None:
+    model, batch = scene(name)
+    output = model(batch)
+    found = Attention()(model, batch, output, output.logits.argmax(-1))
+    choice = (output.logits > -5000).sum(-1) > 1
+    assert torch.equal(found[choice], output.weights.detach().mean(1)[choice])
+    assert (found[~choice] == 0).all()
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_gradient_x_attention(name: str) -> None:
+    """Central differences of the readout in each weight; the weights are free variables."""
+    model, batch = scene(name)
+    output = model(batch)
+    output = output.apply(torch.Tensor.detach)
+    target, step = output.logits.topk(2).indices[:, 1], 1e-6
+    expected = torch.zeros(output.mask.shape, dtype=torch.float64)
+    for item in range(output.mask.shape[1]):
+        for head in range(output.weights.shape[1]):
+            nudge = torch.zeros_like(output.weights)
+            nudge[:, head, item] = step
+            pair = torch.stack([output.weights + nudge, output.weights - nudge], dim=2)
+            high, low = log_odds(model.readout(output, pair), target).detach().unbind(1)
+            expected[:, item] += output.weights[:, head, item] * (high - low) / (2 * step)
+    choice = (output.logits > -5000).sum(-1, keepdim=True) > 1
+    expected = expected.masked_fill(~output.mask | ~choice, 0.0)
+    found = GradientXAttention()(model, batch, output, target)
+    assert expected.abs().max() > 0.1
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_the_published_product_differs_by_a_factor(name: str) -> None:
+    """Of the predicted class's probability p: p (1 - p) times that of the log odds."""
+    model, batch = scene(name)
+    output = model(batch)
+    p, target = output.logits.detach().softmax(-1).max(-1)
+    gradient = weight_gradient(output.weights, output.item_logits, output.bias, output.mask)
+    published = (gradient * output.weights).sum(1).detach()
+    found = GradientXAttention()(model, batch, output, target)
+    torch.testing.assert_close(published, found * (p * (1 - p))[:, None], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_attention_contribution(name: str) -> None:
+    """Item by item from weights, item logits and bias; with their sum for two classes."""
+    model, batch = scene(name)
+    output = model(batch)
+    output = output.apply(torch.Tensor.detach)
+    classes, heads = output.logits.shape[1], output.weights.shape[1]
+    target = torch.arange(len(output.rows)) % classes
+    expected = torch.zeros(output.mask.shape, dtype=torch.float64)
+    biases = output.bias.expand_as(output.logits)
+    for row, logits in enumerate(output.logits):
+        rivals = [c for c in range(classes) if c != target[row]]
+        q = logits[rivals].softmax(-1)
+        for item in output.mask[row].nonzero().flatten().tolist():
+            for head in range(heads):
+                parts = output.item_logits[row, head, item] - biases[row] / heads
+                lead = parts[target[row]] - (q * parts[rivals]).sum()
+                expected[row, item] += output.weights[row, head, item] * lead
+    found = AttentionContribution()(model, batch, output, target)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        found, GradientXAttention()(model, batch, output, target), rtol=1e-9, atol=1e-12
+    )
+    if classes == 2:
+        whole = log_odds(output.logits, target) - log_odds(biases, target)
+        torch.testing.assert_close(found.sum(-1), whole)
+
+
+def test_contributions_by_hand() -> None:
+    """Item logits 6 and 4 of two classes, biases 1 and 2, half the attention each."""
+    model = flat.model("none", "uniform", classes=3)
+    with torch.no_grad():
+        model.embedding.weight.zero_()
+        model.embedding.weight[4, 0], model.embedding.weight[5, 1] = 3.0, 1.0
+        model.decoder.weight.zero_()
+        model.decoder.weight[0, 0], model.decoder.weight[1, 1] = 2.0, 4.0
+        model.decoder.bias.copy_(torch.tensor([1.0, 2.0, 0.0]))
+    batch = flat.collate([[4, 5]])
+    output = model(batch)  # logits 4, 4, 0
+    q = 1 / (1 + torch.tensor(-4.0).double().exp())
+    expected = torch.stack([torch.tensor(3.0).double(), -2 * q])
+    found = AttentionContribution()(model, batch, output, torch.tensor([0]))
+    torch.testing.assert_close(found[0], expected)
+    sizes = AttentionValueNorm()(model, batch, output, torch.tensor([0]))
+    expected = torch.tensor([3 * (2 / 3) ** 0.5, 2 * (2 / 3) ** 0.5]).double()
+    torch.testing.assert_close(sizes[0], expected)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_attention_value_norm(name: str) -> None:
+    """The norm of what one item adds, by differences of what the readout computes first."""
+    model, batch = scene(name)
+    output = model(batch).apply(torch.Tensor.detach)
+    choice = (output.logits > -5000).sum(-1) > 1
+    expected = torch.zeros(output.mask.shape, dtype=torch.float64)
+    heads = output.weights.shape[1]
+    for row, (text, _) in enumerate(rows(batch, output)):
+        for item in output.mask[row].nonzero().flatten().tolist():
+            weights = output.weights[row, :, item]
+            if name == "pair":
+                added = weights[0] * (model.decoder.weight @ output.states[text, item])
+            elif name == "transformer":
+                values = output.memory["values"][text, :, item]
+                added = model.decoder.after.output((weights[:, None] * values).flatten())
+            else:
+                bias = output.bias.expand_as(output.logits)[row] / heads
+                added = (weights[:, None] * (output.item_logits[row, :, item] - bias)).sum(0)
+                added = added - added.mean()
+            expected[row, item] = added.norm() * choice[row]
+    found = AttentionValueNorm()(model, batch, output, output.logits.argmax(-1))
+    assert expected.max() > 0.1
+    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["recurrent", "heads"])
+def test_transformed_states_of_an_affine_tagger_are_its_item_logits(name: str) -> None:
+    model, batch = scene(name)
+    output = model(batch)
+    text = torch.tensor([text for text, _ in rows(batch, output)])
+    bias = output.bias.expand_as(output.logits)[:, None, None] / output.weights.shape[1]
+    found = model.transformed_states(output)[text]
+    torch.testing.assert_close(found, output.item_logits - bias)
+
+
+def test_refusals() -> None:
+    model, batch = scene("pair")
+    output = model(batch)
+    target = output.logits.argmax(-1)
+    with pytest.raises(InputError, match="attention_contribution needs logits that are affine"):
+        AttentionContribution()(model, batch, output, target)
+    outside, texts = TwoHeads(affine=False), Texts()
+    batch = collate([texts[i] for i in range(4)])
+    output = outside(batch)
+    with pytest.raises(InputError, match="and TwoHeads has neither"):
+        AttentionValueNorm()(outside, batch, output, output.logits.argmax(-1))  # type: ignore[arg-type]
+
+
+def test_random_scores() -> None:
+    """Uniform over orders, the same in any batch, and another order for another row or seed."""
+    model = flat.model("average", "uniform")
+    texts = [[4, 5, 6]] * 600
+    batch = flat.collate(texts, padding=2)
+    output = model(batch)
+    target = torch.zeros(len(texts), dtype=torch.long)
+    found = Random()(model, batch, output, target)
+    assert (found[:, 3:] == 0).all()
+    thirds = 1 - torch.tensor([2.0, 1.0, 0.0]).double() / 3
+    assert torch.equal(found[:, :3].sort(-1).values, thirds.expand(600, 3))
+    counts = torch.unique(found[:, :3], dim=0, return_counts=True)[1]
+    assert len(counts) == 6
+    assert ((counts - 100).abs() < 4 * (600 * 5 / 36) ** 0.5).all()
+    shorter = flat.collate([[2, *text, 3] for text in texts[:5]])
+    again = Random()(model, shorter, model(shorter), target[:5])
+    assert torch.equal(again[:, 1:4], found[:5, :3])
+    other = Random(seed=1)(model, batch, output, target)
+    assert 0 < (other == found).all(-1).sum() < 200
+
+
+def test_tokens_of_a_sentence_get_different_random_orders() -> None:
+    model, batch = scene("recurrent")
+    output = model(batch)
+    found = Random()(model, batch, output, output.logits.argmax(-1))
+    assert len(torch.unique(found[-9:], dim=0)) > 4

@@ -1,0 +1,236 @@
+"""What all methods share: batches, padding, order, sentences, targets, classes, configurations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlight.attribution import (
+    ATTRIBUTIONS,
+    Attribution,
+    IntegratedGradients,
+    Occlusion,
+    build_attribution,
+)
+from attnlight.batch import NOT_ALLOWED, TextBatch
+from attnlight.errors import InputError
+from attnlight.functional import log_odds
+from tests.attribution.scenes import SCENES, rows, scene
+from tests.models import test_classifier as flat
+from tests.models import test_hierarchical as hierarchical
+from tests.models import test_pair as pair
+
+NAMES = [name for name in ATTRIBUTIONS if name != "external"]
+AFFINE_ONLY = {"attention_contribution"}
+
+
+def explained(method: Attribution, model: Any, batch: TextBatch, number: int = 0) -> list[Tensor]:
+    """Scores of the items of each row, those on the mask, in order; of the number-th likely class."""
+    output = model(batch)
+    target = output.logits.topk(number + 1).indices[:, number]
+    scores = method(model, batch, output, target)
+    assert scores.dtype == torch.float64
+    assert scores.shape == output.mask.shape
+    assert not scores.requires_grad
+    assert (scores[~output.mask] == 0).all()
+    return [row[mask] for row, mask in zip(scores, output.mask, strict=True)]
+
+
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("method", NAMES)
+def test_batch_size_padding_and_order_change_nothing(method: str, name: str) -> None:
+    made = build_attribution(method)
+    model, batch = scene(name)
+    if method in AFFINE_ONLY and model(batch).item_logits is None:
+        with pytest.raises(InputError, match="affine"):
+            explained(made, model, batch)
+        return
+    found = explained(made, model, batch, 1)
+    texts = [text for text, _ in rows(batch, model(batch))]
+    for order in (list(range(len(batch)))[::-1], [2], [0, 0, 1]):
+        other = explained(made, model, scene(name, padding=3)[1].select(torch.tensor(order)), 1)
+        expected = [found[row] for text in order for row in range(len(texts)) if texts[row] == text]
+        assert len(other) == len(expected)
+        for one, two in zip(other, expected, strict=True):
+            torch.testing.assert_close(one, two, rtol=0, atol=1e-9, equal_nan=True)
+
+
+@pytest.mark.parametrize("method", ["gradient", "input_gradient", "integrated_gradients"])
+def test_sentences_sum_their_words(method: str) -> None:
+    """A text of one sentence that holds all words, read by the encoder of words alone."""
+    model = hierarchical.model("average", classes=2)
+    text = [word for sentence in hierarchical.corpus()[2] for word in sentence[1:-1]]
+    batch = hierarchical.collate([[[2, *text, 3]]])
+    output = model(batch)
+    embeddings = model.embed(batch).detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(batch, embeddings=embeddings).logits[0, 1], embeddings)
+    each = {
+        "gradient": gradient.norm(dim=-1),
+        "input_gradient": (gradient * embeddings).sum(-1),
+    }
+    found = build_attribution(method)(model, batch, output, torch.tensor([1]))
+    if method in each:
+        torch.testing.assert_close(found[0, 0], each[method][0, 0, 1:-1].sum().detach())
+    else:
+        start = embeddings.detach().clone()
+        start[0, 0, 1:-1] = 0
+        whole = output.logits[0, 1] - model(batch, embeddings=start).logits[0, 1]
+        torch.testing.assert_close(found[0, 0], whole.detach(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", NAMES)
+def test_a_class_that_is_not_allowed_counts_for_nothing(method: str) -> None:
+    """A model without the class explains alike; so does another logit of the class."""
+    model = pair.model("bigru", decoder="affine", classes=3)
+    batch = pair.collate(pair.corpus(classes=3), classes=3)
+    allowed = torch.tensor([[True, True, False]]).expand(len(batch), 3)
+    batch = replace(batch, allowed_classes=allowed)
+    smaller = pair.model("bigru", decoder="affine", classes=3)
+    keep = torch.tensor([0, 1])
+    with torch.no_grad():
+        for layer in (smaller.decoder, smaller.query_decoder):
+            layer.weight = torch.nn.Parameter(layer.weight[keep])
+        smaller.decoder.bias = torch.nn.Parameter(smaller.decoder.bias[keep])
+    narrow = replace(batch, allowed_classes=None)
+    made, target = build_attribution(method), torch.arange(len(batch)) % 2
+    found = made(model, batch, model(batch), target)
+    expected = made(smaller, narrow, smaller(narrow), target)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9, equal_nan=True)
+    assert expected.nan_to_num().abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("method", NAMES)
+def test_rows_without_a_choice_are_zero(method: str) -> None:
+    model = pair.model(decoder="affine")
+    batch = pair.collate(pair.corpus())
+    output = model(batch)
+    allowed = batch.allowed_classes
+    assert allowed is not None
+    single = allowed.sum(-1) == 1
+    assert single.any()
+    found, columns = build_attribution(method).explain(
+        model, batch, output, allowed.int().argmax(-1)
+    )
+    assert (found[single] == 0).all()
+    assert all(values[single].isnan().all() for values in columns.values())
+    not_allowed = build_attribution(method)(model, batch, output, (~allowed).int().argmax(-1))
+    assert (not_allowed[~allowed.all(-1)] == 0).all()
+
+
+@pytest.mark.parametrize("method", NAMES)
+def test_any_class_can_be_the_target(method: str) -> None:
+    model, batch = flat.model("cnn", classes=4), flat.collate(flat.corpus()[:4])
+    output = model(batch)
+    made, first = build_attribution(method), None
+    for target in range(4):
+        found = made(model, batch, output, torch.full((4,), target))
+        if first is None:
+            first = found
+        elif method in ("attention", "random", "attention_value_norm"):
+            assert torch.equal(found, first)
+        else:
+            assert (found - first).nan_to_num().abs().max() > 1e-3
+    for wrong in (-1, 4):
+        with pytest.raises(
+            InputError, match=rf"^target is class {wrong}; the model's classes are 0"
+        ):
+            made(model, batch, output, torch.tensor([0, 1, wrong, 3]))
+
+
+@pytest.mark.parametrize("method", ["input_gradient", "occlusion", "attention_contribution"])
+def test_the_classes_of_a_binary_model_mirror_each_other(method: str) -> None:
+    model, batch = scene("bilstm")
+    made, output = build_attribution(method), model(batch)
+    one, other = (
+        made(model, batch, output, torch.full((len(batch),), target)) for target in (0, 1)
+    )
+    torch.testing.assert_close(one, -other)
+
+
+def test_rows_must_be_texts_or_tokens() -> None:
+    model, batch = scene("bilstm")
+    output = model(batch).select(slice(None), torch.arange(1, len(batch)))
+    for method in ("gradient", "integrated_gradients", "occlusion"):
+        with pytest.raises(InputError, match="one row per text"):
+            build_attribution(method)(model, batch, output, output.logits.argmax(-1))
+
+
+def test_single_precision_gives_the_same_within_its_rounding() -> None:
+    for method in NAMES:
+        scores = []
+        for dtype in (torch.float32, torch.float64):
+            model, batch = flat.model("bilstm", dtype=dtype), flat.collate(flat.corpus()[:4])
+            made, output = build_attribution(method), model(batch)
+            scores.append(made(model, batch, output, torch.ones(4).long()))
+        torch.testing.assert_close(*scores, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_log_odds() -> None:
+    logits = torch.tensor([[1.0, 2.0, 4.0], [0.5, NOT_ALLOWED, 2.0]])
+    found = log_odds(logits, torch.tensor([2, 0]))
+    e = torch.tensor([1.0, 2.0]).double().exp().sum().log()
+    torch.testing.assert_close(found, torch.tensor([4 - e, 0.5 - 2.0]).double())
+    several = log_odds(logits[:, None].expand(-1, 5, -1), torch.tensor([2, 0]))
+    assert torch.equal(several, found[:, None].expand(2, 5))
+    p = logits[:1].double().softmax(-1)
+    torch.testing.assert_close(log_odds(logits[:1], torch.tensor([1])), p[:, 1].logit())
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("gradiant", "unknown attribution method 'gradiant' (did you mean 'gradient'?); expected"),
+        ({"tolerance": 1.0}, "unknown attribution method None; expected one of: gradient, input_"),
+        (
+            {"name": "integrated_gradients", "tolerence": 1.0},
+            "integrated_gradients has no option 'tolerence' (did you mean 'tolerance'?); expected",
+        ),
+        (
+            {"name": "integrated_gradients", "steps": 1.5},
+            "integrated_gradients: steps is 1.5; expected int.",
+        ),
+        (
+            {"name": "integrated_gradients", "tolerance": True},
+            "integrated_gradients: tolerance is True; expected float.",
+        ),
+        (
+            {"name": "integrated_gradients", "baseline": "zeros"},
+            "integrated_gradients: baseline is 'zeros' (did you mean 'zero'?); expected one of: zero",
+        ),
+        (
+            {"name": "occlusion", "replacement": "[UNK]"},
+            "occlusion: replacement is '[UNK]'; expected one of: zero, pad, unk, delete.",
+        ),
+        ({"name": "occlusion", "budget": "1"}, "occlusion: budget is '1'; expected int or null."),
+    ],
+)
+def test_mistakes_in_configurations(spec: Any, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        build_attribution(spec)
+    assert str(error.value).startswith(message)
+
+
+def test_methods_by_name_and_with_options() -> None:
+    for name, kind in ATTRIBUTIONS.items():
+        assert kind.name == name
+        assert isinstance(kind.signed, bool)
+        assert kind.explains
+    method = build_attribution({"name": "integrated_gradients", "tolerance": 1, "label": "ig"})
+    assert method == IntegratedGradients(tolerance=1, label="ig")
+    expected = {
+        "name": "integrated_gradients",
+        "label": "ig",
+        "signed": True,
+        "explains": "log odds",
+        "baseline": "zero",
+        "tolerance": 1,
+        "steps": 16,
+        "max_steps": 256,
+    }
+    assert method.metadata == expected
+    assert build_attribution({"name": "occlusion", "budget": None}) == Occlusion()
+    assert build_attribution("occlusion").label == "occlusion"

@@ -1,0 +1,81 @@
+"""Occlusion against one changed text at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlight.attribution import Occlusion
+from attnlight.batch import PAD, UNK, TextBatch
+from attnlight.errors import InputError
+from attnlight.functional import left_out_logits
+from tests.attribution.scenes import SCENES, one_text, rows, scene, words
+
+
+def odds(model: Any, batch: TextBatch, target: int, row: int, embeddings: Tensor) -> float:
+    logits = model(batch, embeddings=embeddings).logits[row].detach()
+    others = [value for c, value in enumerate(logits.tolist()) if c != target]
+    return float(logits[target] - torch.tensor(others, dtype=torch.float64).exp().sum().log())
+
+
+@pytest.mark.parametrize("kind", ["zero", "pad", "unk"])
+@pytest.mark.parametrize("name", SCENES)
+def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
+    model, batch = scene(name)
+    output = model(batch)
+    target = (output.logits.argmax(-1) + 1) % output.logits.shape[1]
+    if batch.allowed_classes is not None:
+        target = output.logits.topk(2).indices[:, 1]
+    expected = torch.zeros(output.mask.shape, dtype=torch.float64)
+    choice = (output.logits > -5000).sum(-1) > 1
+    for row, (text, number) in enumerate(rows(batch, output)):
+        part = one_text(batch, text)
+        embeddings = model.embed(part).detach()
+        before = odds(model, part, int(target[row]), number, embeddings)
+        for item in output.mask[row].nonzero().flatten().tolist():
+            item_words = torch.zeros_like(part.mask)
+            item_words[0, item] = words(part)[0, item]
+            changed = embeddings.clone()
+            if kind == "zero":
+                changed[item_words] = 0
+            else:
+                token = {"pad": PAD, "unk": UNK}[kind]
+                tokens = part.tokens.masked_fill(item_words, token)
+                changed = model.embed(replace(part, tokens=tokens)).detach()
+            after = odds(model, part, int(target[row]), number, changed)
+            expected[row, item] = (before - after) * int(choice[row])
+    for budget in (None, 1, 50):
+        method = Occlusion(replacement=kind, budget=budget)
+        found = method(model, batch, output, target)
+        assert expected.abs().max() > 0.1
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_deletion_is_that_of_leave_one_out(name: str) -> None:
+    model, batch = scene(name)
+    output = model(batch)
+    target = output.logits.argmax(-1)
+    left = left_out_logits(model, batch, output)
+    p, q = (
+        x.detach()
+        .softmax(-1)
+        .gather(-1, target.view(-1, *[1] * (x.ndim - 1)).expand(*x.shape[:-1], 1))
+        for x in (output.logits, left)
+    )
+    expected = (p.logit().unsqueeze(1) - q.logit()).squeeze(-1)  # of a sigmoid, unlike the code
+    choice = (output.logits > -5000).sum(-1, keepdim=True) > 1
+    expected = expected.masked_fill(~output.mask | ~choice, 0.0)
+    found = Occlusion(replacement="delete")(model, batch, output, target)
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8, equal_nan=True)
+    alone = choice & output.mask & (output.mask.sum(-1, keepdim=True) == 1)
+    assert found[alone].isnan().all()
+
+
+def test_a_budget_is_at_least_one() -> None:
+    with pytest.raises(InputError, match="budget is 0; it must be at least 1"):
+        Occlusion(budget=0)
