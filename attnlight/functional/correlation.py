@@ -86,7 +86,7 @@ def spearman_rho(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     product, x_square, y_square = (
         (centred[one] * centred[other]).sum(-1) for one, other in ((0, 1), (0, 0), (1, 1))
     )
-    rho = (product / x_square.sqrt() / y_square.sqrt()).clamp(-1, 1)
+    rho = (product / (x_square * y_square).sqrt()).clamp(-1, 1)
     return rho.masked_fill((x_square == 0) | (y_square == 0) | has_nan, math.nan)
 
 

@@ -18,7 +18,9 @@ from attnlight.callbacks import (
     ImportanceCorrelation,
     InterpretabilityTest,
     Predictions,
+    SaliencyAgreement,
     SingleErasure,
+    StateTokenAgreement,
 )
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
@@ -32,6 +34,8 @@ TESTS: list[InterpretabilityTest] = [
     ImportanceCorrelation(),
     Predictions(),
     SingleErasure(),
+    SaliencyAgreement(),
+    StateTokenAgreement(),
 ]
 
 

@@ -22,7 +22,9 @@ from attnlight.callbacks import (
     ImportanceCorrelation,
     InterpretabilityTest,
     Predictions,
+    SaliencyAgreement,
     SingleErasure,
+    StateTokenAgreement,
 )
 from attnlight.models import FlatClassifier
 from attnlight.tasks import AttentionClassifier
@@ -39,6 +41,8 @@ TESTS = (
     SingleErasure(compat=True),
     DecisionFlip(),
     EvidenceMass(),
+    SaliencyAgreement(),
+    StateTokenAgreement(),
 )
 _UNNAMED = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 
