@@ -214,8 +214,9 @@ def test_all_tests_are_in_all() -> None:
     attached = read(CONFIGS / "tests/all.yaml")["trainer"]["callbacks+"]
     names = {callback["class_path"].rpartition(".")[2] for callback in attached}
     # A model to compare with must be named; few corpora mark evidence; explanations cost more.
-    others = {"BaseDivergence", "EvidenceMass", "Faithfulness", "Plausibility"}
-    assert names == interpretability_tests() - others
+    apart = {"BaseDivergence", "EvidenceMass", "Faithfulness", "Plausibility"}
+    apart |= {"SaliencyAgreement", "StateTokenAgreement"}
+    assert names == interpretability_tests() - apart
 
 
 @pytest.mark.parametrize("file", left_over("model", "models"), ids=name)

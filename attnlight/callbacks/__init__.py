@@ -10,7 +10,9 @@ from attnlight.callbacks.faithfulness import Faithfulness
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
 from attnlight.callbacks.plausibility import Plausibility
 from attnlight.callbacks.predictions import Predictions
+from attnlight.callbacks.saliency_agreement import SaliencyAgreement
 from attnlight.callbacks.single_erasure import SingleErasure
+from attnlight.callbacks.state_token_agreement import StateTokenAgreement
 
 __all__ = [
     "AdversarialAttention",
@@ -24,5 +26,7 @@ __all__ = [
     "InterpretabilityTest",
     "Plausibility",
     "Predictions",
+    "SaliencyAgreement",
     "SingleErasure",
+    "StateTokenAgreement",
 ]

@@ -13,7 +13,12 @@ from attnlight.functional.average_precision import (
     average_precision,
     expected_average_precision,
 )
-from attnlight.functional.correlation import kendall_tau
+from attnlight.functional.correlation import (
+    kendall_tau,
+    rank_agreement,
+    spearman_rho,
+    top_overlap,
+)
 from attnlight.functional.divergence import (
     js_divergence,
     kl_divergence,
@@ -57,13 +62,16 @@ __all__ = [
     "permuted_weights",
     "plausibility",
     "random_rankings",
+    "rank_agreement",
     "ranking",
     "read",
     "reencode",
     "search_adversary",
     "span_f1",
+    "spearman_rho",
     "swap_flips",
     "token_f1",
+    "top_overlap",
     "total_variation",
     "weight_gradient",
     "worst_case_attention",

@@ -1,4 +1,4 @@
-"""Rank correlation of two scorings of the same items."""
+"""Rank correlation of two scorings of the same items, and overlap of their top items."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from attnlight.functional.ranking import dense_ranks
 
 # scipy's method="auto": the exact distribution up to this many items, if there are no ties.
 _EXACT_ITEMS = 33
+TOP = 10  # the top items are one in so many
 
 
 def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,6 +64,90 @@ def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     undefined |= has_nan
     tau, p = (values.masked_fill(undefined, math.nan).reshape(shape) for values in (tau, p))
     return tau, p
+
+
+def spearman_rho(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    """Spearman's rank correlation, as `scipy.stats.spearmanr` gives it.
+
+    Args:
+        x: (B, N).
+        y: (B, N).
+        mask: The items to correlate, (B, N) bool.
+
+    Returns:
+        (B,) float64, NaN where undefined: fewer than two items, one scoring all tied, or a NaN.
+    """
+    has_nan = ((x.isnan() | y.isnan()) & mask).any(-1)
+    centred = []
+    for scores in (x, y):
+        below, tied = _lower_and_tied(scores, mask)
+        # Twice the mean rank of tied items minus the mean of all: whole numbers.
+        centred.append((2 * below + tied - mask.sum(-1, keepdim=True)).masked_fill(~mask, 0.0))
+    product, x_square, y_square = (
+        (centred[one] * centred[other]).sum(-1) for one, other in ((0, 1), (0, 0), (1, 1))
+    )
+    rho = (product / (x_square * y_square).sqrt()).clamp(-1, 1)
+    return rho.masked_fill((x_square == 0) | (y_square == 0) | has_nan, math.nan)
+
+
+def top_overlap(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    """Share of the top k items by one scoring that are among the top k by the other.
+
+    k is a tenth of the items, rounded up. Where ties leave it open which items are among the top k,
+    the result is the expected share with ties broken at random, for each scoring by itself: it
+    depends on no order of the items, and is k / N where one scoring ties all of them.
+
+    Args:
+        x: (B, N).
+        y: (B, N).
+        mask: The items to compare, (B, N) bool.
+
+    Returns:
+        (B,) float64 from 0 to 1, NaN for fewer than two items or a NaN.
+    """
+    undefined = ((x.isnan() | y.isnan()) & mask).any(-1) | (mask.sum(-1) < 2)
+    count = mask.sum(-1, keepdim=True)
+    k = top_items(count)
+    both = mask.double()
+    for scores in (x, y):
+        below, tied = _lower_and_tied(scores, mask)
+        both = both * ((k - (count - below - tied)) / tied).clamp(0, 1).masked_fill(~mask, 0.0)
+    return (both.sum(-1) / k.squeeze(-1)).masked_fill(undefined, math.nan)
+
+
+def top_items(items: Tensor) -> Tensor:
+    """Number of top items among so many (long): a tenth, rounded up."""
+    return (items + TOP - 1) // TOP
+
+
+def rank_agreement(x: Tensor, y: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Agreement of two scorings of items, with the ties of `dense_ranks`.
+
+    Args:
+        x: (B, N).
+        y: (B, N).
+        mask: The items to compare, (B, N) bool.
+
+    Returns:
+        `tau` (Kendall's tau-b), `spearman` and `overlap` (of the top tenth), each (B,) float64, NaN
+        where undefined.
+    """
+    has_nan = ((x.isnan() | y.isnan()) & mask).any(-1)
+    ranks = dense_ranks(x, mask), dense_ranks(y, mask)
+    tau, _ = kendall_tau(*ranks, mask)
+    measures = {
+        "tau": tau,
+        "spearman": spearman_rho(*ranks, mask),
+        "overlap": top_overlap(*ranks, mask),
+    }
+    return {name: values.masked_fill(has_nan, math.nan) for name, values in measures.items()}
+
+
+def _lower_and_tied(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Per item, numbers of items with a lower and with the same score, (B, N); arbitrary off it."""
+    ranks = dense_ranks(scores, mask, exact=True).clamp(min=0)
+    counts = mask.new_zeros(mask.shape, dtype=torch.float64).scatter_add(-1, ranks, mask.double())
+    return (counts.cumsum(-1) - counts).gather(-1, ranks), counts.gather(-1, ranks)
 
 
 def _ties(ranks: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:

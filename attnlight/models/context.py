@@ -78,6 +78,14 @@ class ContextClassifier(nn.Module, ABC):
         self.dropout = nn.Dropout(net.dropout)
         self.guide: Guide | None = None
 
+    @property
+    def reach(self) -> int | None:
+        """Number of items on either side on which a state depends; None: all."""
+        if type(self).forward is not ContextClassifier.forward:
+            return None
+        reach: int | None = getattr(getattr(self, f"{self.levels[-1]}encoder"), "reach", None)
+        return reach
+
     @staticmethod
     def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
         """Options of the same classifier with uniform attention, see `models.build`."""

@@ -94,6 +94,11 @@ class SelfAttentionTagger(nn.Module):
         self.attention = SelfAttention(size, net.heads, net.attention_dropout, uniform_heads)
         self.decoder = Decoder(net.readout, size, num_classes, net.filter_size, net.relu_dropout)
 
+    @property
+    def reach(self) -> int | None:
+        """Number of tokens on either side on which a state depends; None: all."""
+        return 0 if self.encoder == "tokens" and not self.layers else None
+
     @staticmethod
     def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
         """Options of the same tagger with uniform attention, see `models.build`."""

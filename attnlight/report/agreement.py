@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,21 +12,27 @@ import numpy as np
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
 from attnlight.files import replacing
-from attnlight.report.tables import Table, interval, number
+from attnlight.report.tables import Table, estimate, interval, number
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DESCRIPTION = """\
 For each text, Kendall's tau-b between two runs of the same corpus: of their attention, of their
-gradients and of their leave-one-out scores over the words. Agreement between seeds is the scale on
-which to judge how well attention agrees with other scores. `shuffled attention` is one run's
-attention against the other's in random order, which is 0 on average. The input is
-RUN/records/test/importance_correlation.parquet, written by `ImportanceCorrelation` with
-keep_scores: true."""
+gradients and of their leave-one-out scores over the words, or of each attribution method.
+`shuffled attention` is one run's attention against the other's in random order, which is 0 on
+average. Agreement between seeds is the scale on which to judge how well two scores of one run agree:
+the second table has the agreement of each pair beside its ceiling, the smaller agreement of the two
+between seeds; of attribution methods by Spearman's correlation and by overlap of the top tenth too.
+The input is RUN/records/test/TEST.parquet of `ImportanceCorrelation` or `SaliencyAgreement`, written
+with keep_scores: true."""
 _NULL = "tau_shuffled_attention"
-_RECORD = Path("records", "test", "importance_correlation.parquet")
+_TESTS = {
+    "importance_correlation": "ImportanceCorrelation",
+    "saliency_agreement": "SaliencyAgreement",
+}
 _PREFIX = "scores_"
+_KINDS = {"tau": "Kendall's τ", "spearman": "Spearman", "overlap": "top tenth shared"}
 
 
 def main(argv: list[str]) -> int:
@@ -46,10 +52,19 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--seed", type=int, default=0, help="seed of the random orders and of the intervals"
     )
+    parser.add_argument(
+        "--test",
+        choices=_TESTS,
+        help="the test whose record to read; default: the first of these that the first run has",
+    )
     options = parser.parse_args(argv)
     if len(options.runs) < 2 or len({run.resolve() for run in options.runs}) < len(options.runs):
         raise InputError("attnlight reliability compares two or more different runs.")
-    taus = agreement(read_scores(options.runs), options.seed)
+    tests = [options.test] if options.test else _TESTS
+    there = [test for test in tests if record_path(options.runs[0], test).is_file()]
+    test = next(iter(there or tests))
+    kinds = _KINDS if test == "saliency_agreement" else ["tau"]
+    taus = agreement(read_scores(options.runs, test), options.seed, kinds)
     if options.output is not None:
         import pyarrow as pa
 
@@ -60,11 +75,25 @@ def main(argv: list[str]) -> int:
             with open_writer(temporary, columns.schema) as writer:
                 writer.write_table(columns)
     print(table(taus, len(options.runs), options.seed).to_markdown(), end="")
+    pairs = pair_table(options.runs, taus, test, options.seed)
+    if pairs.rows:
+        print(f"\n{pairs.to_markdown()}", end="")
     return 0
 
 
-def read_scores(runs: Sequence[Path]) -> dict[Path, pd.DataFrame]:
-    """Read the scores of the items from the records of some runs.
+def record_path(run: Path, test: str) -> Path:
+    """The record of a run on the test split."""
+    return run / "records" / "test" / f"{test}.parquet"
+
+
+def read_scores(
+    runs: Sequence[Path], test: str = "importance_correlation"
+) -> dict[Path, pd.DataFrame]:
+    """Read the scores of the items from the records of some runs, as the test compares them.
+
+    Args:
+        runs: Folders of runs.
+        test: The test's name in snake case.
 
     Returns:
         By run a frame with a row for each instance, by dataset index and position: in each column
@@ -81,41 +110,48 @@ def read_scores(runs: Sequence[Path]) -> dict[Path, pd.DataFrame]:
 
     scores_by_run = {}
     for run in runs:
-        path = run / _RECORD
+        path = record_path(run, test)
         if not path.is_file():
             raise InputError(
-                f"{run} has no {_RECORD}: run `attnlight test` with ImportanceCorrelation and "
+                f"{run} has no {path.relative_to(run)}: run `attnlight test` with {_TESTS[test]} and "
                 "keep_scores: true."
             )
         names = [name for name in record_columns(path) if name.startswith(_PREFIX)]
         if not names:
             raise InputError(f"{path} holds no scores: test again with keep_scores: true.")
-        columns = read_record(path, [*KEY, *names]).columns
-        scores = pd.DataFrame({n.removeprefix(_PREFIX): list(columns[n]) for n in columns})
-        scores_by_run[run] = scores.set_index([*KEY])
+        record = read_record(path, [*KEY, *names])
+        scores = pd.DataFrame(
+            {name.removeprefix(_PREFIX): list(values) for name, values in record.columns.items()}
+        ).set_index([*KEY])
+        if record.metadata.get("signed") is False:  # signed scores are compared by size
+            scores = scores.map(np.abs, na_action="ignore")
+        scores_by_run[run] = scores
     for run in runs[1:]:
-        require_same_instances(runs[0] / _RECORD, run / _RECORD)
+        require_same_instances(record_path(runs[0], test), record_path(run, test))
     return scores_by_run
 
 
-def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> pd.DataFrame:
-    """Tau between each pair of runs on each instance, for each score that all runs have.
+def agreement(
+    scores: Mapping[Path, pd.DataFrame], seed: int = 0, kinds: Iterable[str] = ("tau",)
+) -> pd.DataFrame:
+    """Agreement of each pair of runs on each instance, for each score that all runs have.
 
     Args:
         scores: The result of `read_scores` for at least two runs.
         seed: Seed of the random order of the shuffled attention.
+        kinds: Measures of agreement: `tau`, `spearman`, `overlap`.
 
     Returns:
         For each pair of runs, in the order of `itertools.combinations`, a row for each instance
         that all runs have scores for: `index`, `position`, the names of the runs as `first` and
-        `second`, and `tau_<score>` for each score, NaN where undefined.
+        `second`, and `<kind>_<score>` for each score, NaN where undefined.
 
     Raises:
         InputError: The runs have no score in common, or differ in the items of an instance.
     """
     import pandas as pd
 
-    from attnlight.statistics.agreement import shuffled, tau_between
+    from attnlight.statistics.agreement import agreement_between, shuffled
 
     runs = ["/".join(run.resolve().parts[-2:]) for run in scores]
     first, *others = scores.values()
@@ -137,10 +173,11 @@ def agreement(scores: Mapping[Path, pd.DataFrame], seed: int = 0) -> pd.DataFram
     for a, b in combinations(range(len(runs)), 2):
         pair = keys.assign(first=runs[a], second=runs[b])
         for name in names:
-            pair[f"tau_{name}"] = tau_between(joined[a, name].tolist(), joined[b, name].tolist())
+            found = agreement_between(joined[a, name].tolist(), joined[b, name].tolist())
+            pair = pair.assign(**{f"{kind}_{name}": found[kind] for kind in kinds})
         if "attention" in names:
             null = shuffled(joined[b, "attention"].tolist(), keys.to_numpy(), seed)
-            pair[_NULL] = tau_between(joined[a, "attention"].tolist(), null)
+            pair[_NULL] = agreement_between(joined[a, "attention"].tolist(), null)["tau"]
         taus.append(pair)
     return pd.concat(taus, ignore_index=True)
 
@@ -154,7 +191,7 @@ def table(taus: pd.DataFrame, runs: int, seed: int = 0) -> Table:
     pairs, lines = runs * (runs - 1) // 2, []
     index = taus["index"].to_numpy().reshape(pairs, -1)[0]
     words = {_NULL: "shuffled attention"} | {f"tau_{name}": label for name, label in WORDS.items()}
-    for name in taus.columns[4:]:
+    for name in taus.columns[4:][taus.columns[4:].str.startswith("tau_")]:
         tau = taus[name].to_numpy().reshape(pairs, -1)
         mean = mean_over_pairs(tau, runs, index, seed=seed)
         ends = [number(end.reduce(defined_mean(tau))) for end in (np.fmin, np.fmax)]
@@ -166,4 +203,59 @@ def table(taus: pd.DataFrame, runs: int, seed: int = 0) -> Table:
         ("score", "mean τ", "95 % interval", "lowest pair", "highest pair", "n"),
         lines,
         "The interval resamples runs, then instances; with two runs only instances.",
+    )
+
+
+def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 0) -> Table:
+    """Mean agreement of each pair of scores within the runs, beside its ceiling.
+
+    The ceiling is the smaller of the agreements of both scores between the runs. The table has no
+    rows if the records hold no agreement of pairs.
+
+    Args:
+        runs: Folders of the runs.
+        taus: The result of `agreement` for them.
+        test: The test whose records they are.
+        seed: Seed of the intervals.
+    """
+    from attnlight.records import KEY, read_record, record_columns
+    from attnlight.report.figures.importance_correlation import WORDS
+    from attnlight.report.figures.saliency_agreement import words
+    from attnlight.statistics.bootstrap import bootstrap_means, defined_mean
+
+    columns = [name for name in taus.columns[4:] if name != _NULL]
+    available = set.intersection(*(set(record_columns(record_path(r, test))) for r in runs))
+    kinds = [kind for kind in _KINDS if any(name.startswith(f"{kind}_") for name in columns)]
+    names = [name.removeprefix(f"{kinds[0]}_") for name in columns if name.startswith(kinds[0])]
+    pairs = [
+        pair
+        for pair in combinations(names, 2)
+        if all(f"{kind}_{'_'.join(pair)}" in available for kind in kinds)
+    ]
+    measures = [f"{kind}_{'_'.join(pair)}" for pair in pairs for kind in kinds]
+    lines = []
+    if measures:
+        records = [read_record(record_path(run, test), [*KEY, *measures]).columns for run in runs]
+        each = np.stack([[record[name] for name in measures] for record in records])
+        means = bootstrap_means(defined_mean(each.T), records[0][KEY[0]], seed=seed)
+        ceilings = {}
+        for name in columns:
+            of_pair = [values for _, values in taus.groupby(["first", "second"])[name]]
+            ceilings[name] = defined_mean(defined_mean(np.array(of_pair)))
+        by_measure = dict(zip(measures, means, strict=True))
+        for pair in pairs:
+            cells = []
+            for kind in kinds:
+                ceiling = min(float(ceilings[f"{kind}_{name}"]) for name in pair)
+                cells += [estimate(by_measure[f"{kind}_{'_'.join(pair)}"]), number(ceiling)]
+            label = " and ".join(WORDS.get(name, words(name)) for name in pair)
+            lines.append([label, *cells])
+    head = [cell for kind in kinds for cell in (_KINDS[kind], "ceiling")]
+    return Table(
+        "Agreement of each pair of scores within a run, beside its ceiling between runs",
+        ("scores", *head),
+        lines,
+        "Means over instances and runs; the interval resamples instances. Ceiling: the smaller of the "
+        "two scores' agreements with themselves between runs; scores that do not depend on the model "
+        "(random, external) agree with themselves by construction.",
     )

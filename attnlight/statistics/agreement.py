@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
 from attnlight.functional.attribution.leave_one_out import blocks
-from attnlight.functional.correlation import kendall_tau
+from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.random import permutations
-from attnlight.functional.ranking import dense_ranks
 from attnlight.statistics.bootstrap import (
     RESAMPLES,
     MeanInterval,
@@ -27,28 +26,30 @@ Scores = Sequence[NDArray[np.floating]]
 _ITEMS = 1 << 18  # items correlated at once
 
 
-def tau_between(first: Scores, second: Scores) -> NDArray[np.float64]:
-    """Kendall's tau-b of two scorings of the items of n instances, with the ties of `dense_ranks`.
+def agreement_between(first: Scores, second: Scores) -> dict[str, NDArray[np.float64]]:
+    """Agreement of two scorings of the items of n instances, as `functional.rank_agreement`.
+
+    Items that both leave unscored (NaN), as a token whose own deletion leaves no prediction, are
+    left out.
 
     Args:
         first: Scores of each instance's items, one array for each.
         second: Scores of the same items.
 
     Returns:
-        (n,), NaN where undefined.
+        `tau`, `spearman` and `overlap`, each (n,), NaN where undefined.
     """
-    tau = np.full(len(first), np.nan)
+    found = {name: np.full(len(first), np.nan) for name in ("tau", "spearman", "overlap")}
     for block in _blocks(first):
         rows = [np.array(scores[i], np.float64) for scores in (first, second) for i in block]
         padded = pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True)
-        first_scores, second_scores = padded.chunk(2)
         lengths = torch.tensor([len(first[i]) for i in block])
         mask = torch.arange(padded.shape[1]) < lengths[:, None]
-        values, _ = kendall_tau(
-            dense_ranks(first_scores, mask), dense_ranks(second_scores, mask), mask
-        )
-        tau[block] = values.numpy()
-    return tau
+        one, other = padded.chunk(2)
+        mask &= ~(one.isnan() & other.isnan())
+        for name, values in rank_agreement(one, other, mask).items():
+            found[name][block] = values.numpy()
+    return found
 
 
 def shuffled(scores: Scores, rows: NDArray[np.int64], seed: int = 0) -> list[NDArray[np.floating]]:

@@ -20,7 +20,9 @@ from attnlight.callbacks import (
     InterpretabilityTest,
     Plausibility,
     Predictions,
+    SaliencyAgreement,
     SingleErasure,
+    StateTokenAgreement,
 )
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
@@ -37,6 +39,8 @@ TESTS: list[InterpretabilityTest] = [
     Plausibility(),
     Predictions(),
     SingleErasure(),
+    SaliencyAgreement(),
+    StateTokenAgreement(),
 ]
 
 

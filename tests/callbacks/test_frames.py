@@ -24,7 +24,9 @@ from attnlight.callbacks import (
     InterpretabilityTest,
     Plausibility,
     Predictions,
+    SaliencyAgreement,
     SingleErasure,
+    StateTokenAgreement,
 )
 from attnlight.models import FlatClassifier
 from attnlight.tasks import AttentionClassifier
@@ -44,6 +46,8 @@ TESTS = (
     Faithfulness(),
     Faithfulness(replacement="attention"),
     Plausibility(["attention", "random"]),
+    SaliencyAgreement(),
+    StateTokenAgreement(),
 )
 _UNNAMED = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, spearmanr
 from torch import Tensor
 
-from attnlight.functional import kendall_tau
+from attnlight.functional import kendall_tau, rank_agreement, spearman_rho, top_overlap
 
 
 def by_scipy(x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,3 +120,88 @@ def test_any_ties_and_masks(triples: list[tuple[float, int, bool]]) -> None:
     check(x.double(), y, mask)
     with_padding = (torch.nn.functional.pad(t, (1, 3), value=0) for t in (x.double(), y, mask))
     check(*with_padding)
+
+
+@pytest.mark.parametrize("levels", [None, 0.5, 1, 3])
+def test_spearman_equals_scipy(levels: int | None) -> None:
+    x, y, mask = cases(levels)
+    expected = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for one, other, kept in zip(x, y, mask, strict=True):
+            few = int(kept.sum()) < 2  # scipy refuses them
+            found = math.nan if few else spearmanr(one[kept], other[kept]).statistic
+            expected.append(float(found))
+    rho = spearman_rho(x, y, mask)
+    torch.testing.assert_close(rho, torch.tensor(expected).double(), equal_nan=True)
+    assert 0 < rho.isnan().sum() < 20
+    assert spearman_rho(x, x, mask).nan_to_num(1.0).eq(1).all()
+
+
+def tops(scores: Tensor, k: int) -> list[set[int]]:
+    """Every set of k top items that some order of tied items gives, once for each such order."""
+    found = []
+    for order in itertools.permutations(range(len(scores))):
+        ranked = sorted(order, key=lambda item: -float(scores[item]))  # a stable sort
+        found.append(set(ranked[:k]))
+    return found
+
+
+@pytest.mark.parametrize("items", [2, 3, 5, 6])
+@pytest.mark.parametrize("levels", [1, 2, 9])
+def test_overlap_is_the_mean_over_orders_of_tied_items(
+    items: int, levels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnlight.functional.correlation.TOP", 2)  # half of the items
+    k = -(-items // 2)
+    random = torch.Generator().manual_seed(10 * items + levels)
+    x, y = torch.randint(levels, (2, 4, items), generator=random).double()
+    padded = torch.nn.functional.pad(torch.stack([x, y]), (1, 2), value=99.0)
+    mask = torch.zeros(padded.shape[1:], dtype=torch.bool)
+    mask[:, 1 : items + 1] = True
+    for row, found in enumerate(top_overlap(*padded, mask)):
+        ones, others = tops(x[row], k), tops(y[row], k)
+        # The two scorings' ties are broken independently: all pairs are equally likely.
+        chances = [
+            sum(item in top for top in ones) * sum(item in top for top in others)
+            for item in range(items)
+        ]
+        expected = sum(chances) / len(ones) / len(others) / k
+        assert float(found) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("items", [2, 9, 10, 11, 20, 21, 30, 1000])
+def test_overlap_without_ties_is_that_of_sets(items: int) -> None:
+    random = torch.Generator().manual_seed(items)
+    x, y = torch.rand(2, 5, items, generator=random)
+    k = math.ceil(round(items / 10, 6))
+    found = top_overlap(x, y, torch.ones(5, items, dtype=torch.bool))
+    for row in range(5):
+        top_x, top_y = (set(scores[row].topk(k).indices.tolist()) for scores in (x, y))
+        assert float(found[row]) == pytest.approx(len(top_x & top_y) / k)
+
+
+def test_overlap_is_chance_where_a_scoring_ties_all_and_undefined_for_one_item() -> None:
+    x, y = torch.zeros(3, 25), torch.arange(75.0).view(3, 25)
+    mask = torch.arange(25) < torch.tensor([[25], [12], [1]])
+    found = top_overlap(x, y, mask)
+    assert found[:2].tolist() == pytest.approx([3 / 25, 2 / 12])
+    assert found[2].isnan()
+
+
+def test_agreement_ties_scores_within_rounding_and_order_of_items_changes_nothing() -> None:
+    x, y, mask = cases(1, rows=40, items=30)
+    noise = 1e-7 * torch.rand(x.shape, generator=torch.Generator().manual_seed(0))
+    exact, found = rank_agreement(x, y, mask), rank_agreement(x + noise, y, mask)
+    assert list(found) == ["tau", "spearman", "overlap"]
+    torch.testing.assert_close(found["tau"], kendall_tau(x, y, mask)[0], equal_nan=True)
+    turned = rank_agreement(x.flip(-1), y.flip(-1), mask.flip(-1))
+    for name, values in exact.items():
+        torch.testing.assert_close(found[name], values, equal_nan=True)
+        torch.testing.assert_close(turned[name], values, equal_nan=True)
+    x[3, 0] = x[4, 29] = math.nan
+    mask[3, 0], mask[4, 29] = True, False
+    broken = rank_agreement(x, y, mask)
+    for values in broken.values():
+        assert values[3].isnan()
+        assert values[4].isnan() == exact["overlap"][4].isnan()

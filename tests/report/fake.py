@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.callbacks import EvidenceMass, Faithfulness, Plausibility
+from attnlight.callbacks import EvidenceMass, Faithfulness, Plausibility, StateTokenAgreement
 from attnlight.records import ShardWriter, merge_shards
 from tests.report import erased
 
@@ -30,6 +31,9 @@ MEASURES["importance_correlation"] = [
 MEASURES["evidence_mass"] = list(EvidenceMass(swap=True).measures)
 MEASURES["faithfulness"] = list(Faithfulness(normalized=True).measures)
 MEASURES["plausibility"] = list(Plausibility(["attention", "input_gradient"]).measures)
+MEASURES["state_token_agreement"] = list(StateTokenAgreement.measures)
+MEASURES["saliency_agreement"] = []  # they are named by pairs of methods
+METHODS = ("attention", "gradient_x_attention", "random")
 WRITTEN = ("predictions", "attention_permutation")  # what a run of `write_run` holds
 CONFIG = """\
 # lightning.pytorch==2.6.6
@@ -67,6 +71,14 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
     if test in ("single_erasure", "decision_flip"):
         return rows | getattr(erased, test)(random, n)
     rows |= {name: random.random(n, dtype=np.float32) for name in MEASURES[test]}
+    if test == "state_token_agreement":
+        rows["items"] = random.integers(1, 40, n)
+    if test == "saliency_agreement":
+        rows |= {f"tied_{method}": random.integers(0, 2, n) / 1 for method in METHODS}
+        for pair in combinations(METHODS, 2):
+            for kind in ("tau", "spearman", "overlap"):
+                rows[f"{kind}_{'_'.join(pair)}"] = random.random(n, dtype=np.float32)
+        rows["chance_overlap"] = random.random(n)
     if "proven" in rows:
         rows["proven"] = np.where(rows["proven"] < 0.1, np.nan, np.round(rows["proven"]))
     return rows

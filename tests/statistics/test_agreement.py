@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from attnlight.statistics import agreement as reliability
-from attnlight.statistics.agreement import mean_over_pairs, shuffled, tau_between
+from attnlight.statistics.agreement import agreement_between, mean_over_pairs, shuffled
 
 Lists = list[NDArray[np.float64]]
 
@@ -31,14 +31,25 @@ def test_tau_equals_scipy(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
         warnings.simplefilter("ignore")
         expected = [kendalltau(a, b).statistic for a, b in zip(first, second, strict=True)]
     assert np.isnan(expected).any()
-    np.testing.assert_allclose(tau_between(first, second), expected, rtol=1e-12)
+    np.testing.assert_allclose(agreement_between(first, second)["tau"], expected, rtol=1e-12)
 
 
 def test_rounding_is_a_tie() -> None:
     close = [np.array([1.0, 1.0 + 1e-7, 2.0, 3.0])]
     tied = [np.array([1.0, 1.0, 2.0, 3.0])]
     other = [np.array([2.0, 1.0, 3.0, 4.0])]
-    assert tau_between(close, other) == tau_between(tied, other) < 1
+    assert agreement_between(close, other) == agreement_between(tied, other)
+    assert agreement_between(close, other)["tau"] < 1
+
+
+def test_items_that_neither_scores_are_left_out() -> None:
+    first, second = [np.array([1.0, np.nan, 2.0, 0.0])], [np.array([3.0, np.nan, 1.0, 0.5])]
+    without = [[np.delete(scores[0], 1)] for scores in (first, second)]
+    found = agreement_between(first, second)
+    assert found == agreement_between(*without)
+    assert found["tau"] == pytest.approx(1 / 3)
+    second[0][0] = np.nan  # one alone: undefined
+    assert all(np.isnan(values).all() for values in agreement_between(first, second).values())
 
 
 def test_shuffles_depend_on_key_and_seed_alone() -> None:
@@ -58,7 +69,7 @@ def test_shuffles_depend_on_key_and_seed_alone() -> None:
 def test_tau_with_a_shuffled_order_is_zero_on_average() -> None:
     scores = [np.arange(12.0)] * 2000
     rows = np.stack([np.arange(2000), np.zeros(2000, dtype=np.int64)], axis=1)
-    tau = tau_between(scores, shuffled(scores, rows))
+    tau = agreement_between(scores, shuffled(scores, rows))["tau"]
     deviation = np.sqrt(2 * (2 * 12 + 5) / (9 * 12 * 11))  # Kendall's, under independence
     assert abs(tau.mean()) < 4 * deviation / np.sqrt(2000)
     assert tau.std() == pytest.approx(deviation, rel=0.1)

@@ -25,7 +25,6 @@ from attnlight.files import read_yaml
 from attnlight.records import read_metadata, read_pieces, record_columns
 from attnlight.report.erasure import WORDS
 from attnlight.report.markup import CONTROLS
-from attnlight.report.methods import METHODS
 from attnlight.report.tables import Rows, Table
 from attnlight.report.violins import violins_by_max_attention
 
@@ -70,12 +69,8 @@ def descriptions() -> dict[str, Description]:
             measures |= {
                 f"{measure}_{name}": f"{words}; by {label}" for name, label in WORDS.items()
             }
-        for measure, words in texts.pop("by_method", {}).items():
-            measures |= {
-                f"{measure}_{name}": f"{words}; by {label}" for name, label in METHODS.items()
-            }
         columns = texts.get("columns", ())
-        texts["columns"] = None if columns == "all" else [*measures, *columns]
+        texts["columns"] = None if columns is None else [*measures, *columns]
         by_test[test] = Description(test.replace("_", " ").capitalize(), **texts)
     return by_test
 

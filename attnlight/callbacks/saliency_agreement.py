@@ -1,0 +1,125 @@
+"""Do attribution methods agree on which items matter?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from attnlight.attribution import build_attribution
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.errors import InputError
+from attnlight.functional.correlation import TOP, rank_agreement, top_items
+from attnlight.functional.ranking import TIE, dense_ranks
+from attnlight.functional.readout.instances import rows_are_texts
+from attnlight.models.readout import Readout
+from attnlight.records import list_column
+
+Method = str | dict[str, Any]
+METHODS: tuple[Method, ...] = (
+    "attention",
+    "gradient",
+    "input_gradient",
+    "integrated_gradients",
+    "occlusion",
+    "random",
+)
+
+
+class SaliencyAgreement(InterpretabilityTest):
+    """Agreement of attribution methods on the items of each row, for every pair of methods.
+
+    All explain the predicted class. Signed methods are compared by size, so that they rank like
+    unsigned ones, unless `signed`. For methods `<one>` and `<other>`, by their labels:
+
+    * `tau_<one>_<other>`: Kendall's tau-b, from -1 to 1.
+    * `spearman_<one>_<other>`: Spearman's rank correlation, from -1 to 1.
+    * `overlap_<one>_<other>`: share of the top k items by one that are among the top k by the other,
+      with k a tenth of the items, rounded up. Ties at the boundary are broken at random, for each
+      method by itself: the column is the exact expectation.
+
+    Scores within 1e-5 of the row's largest are ties. The correlations are undefined if a method ties
+    all items (`tied_<method>` is 1) or has no score of one, and all columns for a row of one item.
+    `chance_overlap`, k over the number of items, is the overlap of random orders. If rows are tokens
+    (a tagger), a method that deletes items has no score of the token itself, and its pairs exclude
+    this token.
+
+    Args:
+        methods: Names of attribution methods, or mappings such as
+            `{name: occlusion, replacement: delete, label: deletion}`; at least two.
+        signed: Compare signed methods by their signed scores.
+        keep_scores: Also record the scores, with their signs, one list per row in the order of its
+            items, as `scores_<method>`: `attnlight reliability` compares them between runs, which
+            gives the agreement of each pair its ceiling.
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
+        seed: Seed of the choice of instances.
+        figures: Draw the heat map of tau.
+    """
+
+    needs_gradients = True
+    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on the options
+
+    def __init__(
+        self,
+        methods: Sequence[Method] = METHODS,
+        signed: bool = False,
+        keep_scores: bool = False,
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        built = [build_attribution(method) for method in methods]
+        self.methods = {method.label: method for method in built}
+        if len(built) < 2:
+            raise InputError(f"{self.name} compares two or more methods; it has {len(built)}.")
+        if len(self.methods) < len(built):
+            labels = [method.label for method in built]
+            twice = next(label for label in labels if labels.count(label) > 1)
+            raise InputError(
+                f"methods of {self.name} has {twice} twice: give one of them another label, such as "
+                f"{{name: {twice}, label: {twice}_2}}."
+            )
+        self.signed, self.keep_scores = signed, keep_scores
+        self.metadata = {
+            "tie": TIE,
+            "top": 1 / TOP,
+            "signed": signed,
+            "methods": {label: method.metadata for label, method in self.methods.items()},
+        }
+        self._pairs = list(combinations(self.methods, 2))
+        self.measures = tuple(f"tau_{one}_{other}" for one, other in self._pairs)
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Any]:
+        mask, target = output.mask, output.logits.argmax(-1)
+        scores = {
+            label: method(readout.model, batch, output, target)
+            for label, method in self.methods.items()
+        }
+        compared = scores if self.signed else {label: scores[label].abs() for label in scores}
+        own = torch.zeros_like(mask)
+        if not rows_are_texts(batch, output):
+            own = torch.arange(mask.shape[1], device=mask.device) == output.rows[:, 1:]
+        known = {label: mask & ~(own & values.isnan()) for label, values in compared.items()}
+        columns: dict[str, Any] = {}
+        for label, values in compared.items():
+            columns[f"tied_{label}"] = (dense_ranks(values, known[label]).amax(-1) < 1).double()
+        for one, other in self._pairs:
+            found = rank_agreement(compared[one], compared[other], known[one] & known[other])
+            columns |= {f"{measure}_{one}_{other}": values for measure, values in found.items()}
+        chance = top_items(readout.lengths) / readout.lengths.double()
+        columns["chance_overlap"] = chance.masked_fill(readout.lengths < 2, torch.nan)
+        if self.keep_scores:
+            lengths = readout.lengths.cpu().numpy()
+            for label, values in scores.items():
+                columns[f"scores_{label}"] = list_column(values[mask].cpu().numpy(), lengths)
+        return columns

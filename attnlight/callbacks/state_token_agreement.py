@@ -1,0 +1,120 @@
+"""Do the states that attention weights stand for their tokens?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.attribution.base import text_of_rows
+from attnlight.attribution.hidden_tokens import hidden_token_attribution
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.functional import kendall_tau, leave_one_out
+from attnlight.functional.attribution.leave_one_out import prediction_change
+from attnlight.functional.ranking import TIE, dense_ranks
+from attnlight.functional.readout.instances import rows_are_texts
+from attnlight.models.readout import Readout
+
+_LONG = 100  # items; exact attribution takes a minute or more on one core if the encoder recurs
+
+
+class StateTokenAgreement(InterpretabilityTest):
+    """Compare the states that attention weights with the tokens at their places.
+
+    Erasing an item at the attention layer removes its state; deleting it removes its token. What is
+    said of attention over states holds for tokens as far as these two agree:
+
+    * `tau_erasure_deletion`: Kendall's tau-b over the items of a row between the change of the
+      prediction (total variation distance) when state i is erased and the remaining attention
+      renormalised, and when token i is deleted and the remaining text encoded and attended to again
+      (leave-one-out). Changes within 1e-5 of the row's largest are ties.
+    * `hidden_token_attribution`: share of the gradient norm of state i that lies on the embedding of
+      token i (Brunner et al., 2020), mean over items. It is exactly 1 for an encoder without context.
+    * `own_token_largest`: share of the items whose own token has the largest share (within 1e-5).
+    * `chance`: 1 / n with n the tokens that the encoder reads, boundary tokens included, or its
+      sentences: the attribution of a state that depends on all of them alike.
+
+    Items that are sentences are erased and deleted whole; the gradient norms of their words are
+    summed. A state whose gradient is 0, as after a ReLU, is left out. If rows are tokens (a tagger),
+    tau excludes the token itself, whose deletion leaves no prediction; the last three columns are of
+    all states of its sentence, the same for each of its tokens.
+
+    `items` is the number of items. Exact attribution takes a backward pass for each dimension of
+    each state, which is time quadratic in the length of a text.
+
+    Args:
+        probes: Estimate the gradient norms from so many random combinations of a state's dimensions
+            (at least 2) instead of all of them: 16 give the mean within its interval at a fraction
+            of the time. `hidden_token_attribution_error` then is the standard error of each row's
+            estimate. Null: exact.
+        budget: Tokens encoded at once; null: chosen by device. It changes no result.
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
+        seed: Seed of the choice of instances and of the probes.
+        figures: Draw tau by predicted class, and attribution by length.
+    """
+
+    needs_gradients = True
+    measures = ("tau_erasure_deletion", "hidden_token_attribution", "own_token_largest", "chance")
+
+    def __init__(
+        self,
+        probes: int | None = None,
+        budget: int | None = None,
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        self._require_at_least(2, probes=probes)
+        self._require_at_least(1, budget=budget)
+        self.probes, self.budget = probes, budget
+        self.metadata = {"tie": TIE, "probes": probes}
+        self._warned = False
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Tensor]:
+        model, mask = readout.model, output.mask
+        longest = int(readout.lengths.max())
+        unbounded = self.probes is None and getattr(model, "reach", None) is None
+        if unbounded and longest > _LONG and not self._warned:  # the test would seem to hang
+            self._warned = True
+            print(
+                f"{self.name}: a text has {longest:,} items; exact attribution takes time quadratic "
+                "in their number. Set probes: 16 to estimate it, or max_instances.",
+                file=sys.stderr,
+            )
+        with torch.no_grad():
+            erasure = prediction_change(readout.erase(), readout.logits)
+        deletion = leave_one_out(model, batch, output, self.budget)
+        others = mask
+        if not rows_are_texts(batch, output):
+            others = mask & (torch.arange(mask.shape[1], device=mask.device) != output.rows[:, 1:])
+        tau, _ = kendall_tau(dense_ranks(erasure, others), dense_ranks(deletion, others), others)
+        columns = {"tau_erasure_deletion": tau}
+        shares, errors = hidden_token_attribution(
+            model, batch, output, self.probes, self.seed, self.budget
+        )
+        own = shares.diagonal(dim1=1, dim2=2)
+        largest = (own >= (1 - TIE) * shares.amax(-1)).double()
+        read = batch.mask if batch.mask.ndim == 2 else batch.attendable().any(-1)
+        text = text_of_rows(batch, output)
+        known = mask & ~own[text].isnan()
+        count = known.sum(-1)
+        columns |= {
+            "hidden_token_attribution": own[text].masked_fill(~known, 0.0).sum(-1) / count,
+            "own_token_largest": (largest[text] * known).sum(-1) / count,
+            "chance": torch.where(count > 0, 1.0 / read.sum(-1).double()[text], torch.nan),
+            "items": readout.lengths,
+        }
+        if self.probes is not None:
+            squares = errors[text].square().masked_fill(~known, 0.0).sum(-1)
+            columns["hidden_token_attribution_error"] = squares.sqrt() / count
+        return columns

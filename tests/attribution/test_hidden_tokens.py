@@ -1,0 +1,251 @@
+"""Hidden token attribution against Jacobians by torch, text by text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlight.attribution.hidden_tokens import hidden_token_attribution
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.errors import InputError
+from attnlight.models import ENCODERS, PairClassifier
+from tests.models import test_classifier as flat
+from tests.models import test_hierarchical as hierarchical
+from tests.models.taggers import sentences, tagger
+from tests.outside import TwoHeads
+
+Case = tuple[AttentionModel, TextBatch]
+
+
+def of_text(model: AttentionModel, batch: TextBatch, row: int) -> Tensor:
+    """Shares (N, N) of one text alone, by torch's Jacobian of all its states at once."""
+    alone = batch.select(torch.tensor([row]))
+    read = alone.mask if alone.mask.ndim == 2 else alone.mask.any(-1)
+    alone = alone.trim(int(read[0].nonzero().max()) + 1)
+    jacobian = torch.autograd.functional.jacobian(
+        lambda embeddings: model(alone, embeddings=embeddings).states, model.embed(alone).detach()
+    )[0, :, :, 0]  # (N, D, N, E), or (N, D, N, W, E)
+    norms = jacobian.double().square().sum((1, -1)).sqrt()
+    norms = norms.sum(-1) if norms.ndim == 3 else norms
+    items = model(alone).mask[0]
+    shares = torch.zeros(batch.tokens.shape[1], batch.tokens.shape[1], dtype=torch.float64)
+    found = norms / norms.sum(-1, keepdim=True)
+    shares[: len(found), : len(found)] = found.masked_fill(~items[:, None], 0.0)
+    return shares
+
+
+def pair_case() -> Case:
+    torch.manual_seed(2)
+    model = PairClassifier(60, 3, encoder="bigru", embedding_size=5, hidden_size=3)
+    batch = flat.collate(flat.corpus()[3:8])
+    query = batch.tokens[:, :4]
+    batch = replace(batch, query=query, query_mask=query != 0)
+    return model.double().eval(), batch
+
+
+def case(name: str) -> Case:
+    """A model with a batch of texts of unequal length, with padding."""
+    if name in ENCODERS:
+        return flat.model(name), flat.collate(flat.corpus()[4:8], padding=2)
+    if name.startswith("han"):
+        texts = hierarchical.corpus()[:5]
+        model = hierarchical.model(name.removeprefix("han_"))
+        return model, hierarchical.collate(texts, sentences=1, words=2)
+    if name == "pair":
+        return pair_case()
+    if name == "outside":
+        batch = flat.collate(flat.corpus(boundaries=False)[3:9])
+        return TwoHeads(affine=False), replace(batch, tokens=batch.tokens % 50)
+    _, encoder, layers = name.split("_")
+    model = tagger("study", encoder=encoder, layers=int(layers))
+    return model.double(), sentences(extra=2)
+
+
+def shares_of(
+    model: AttentionModel, batch: TextBatch, **options: int | None
+) -> tuple[Tensor, Tensor, AttentionOutput]:
+    with torch.no_grad():
+        output = model(batch)
+    return *hidden_token_attribution(model, batch, output, **options), output
+
+
+NAMES = [
+    *ENCODERS,
+    *("han_bigru", "han_conv", "han_none"),
+    *("pair", "outside"),
+    *("tagger_tokens_1", "tagger_transformer_1", "tagger_transformer_2", "tagger_bilstm_1"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equals_the_jacobian_of_each_text(name: str) -> None:
+    model, batch = case(name)
+    shares, errors, output = shares_of(model, batch)
+    expected = torch.stack([of_text(model, batch, row) for row in range(len(batch))])
+    torch.testing.assert_close(shares, expected, rtol=1e-9, atol=1e-12, equal_nan=True)
+    assert errors.eq(0).all()
+    assert not output.states.requires_grad
+    summed = shares.sum(-1)[~shares.isnan().any(-1)]
+    assert ((summed - 1).abs().lt(1e-12) | summed.eq(0)).all()
+    assert summed.gt(0).sum() > 8
+
+
+@pytest.mark.parametrize("name", ["none", "average", "han_none", "tagger_tokens_1", "outside"])
+@pytest.mark.parametrize("probes", [None, 3])
+@pytest.mark.parametrize("known", [True, False])
+def test_is_exactly_one_without_context(
+    name: str, probes: int | None, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the model's reach, and by differentiating states of which it is not known."""
+    model, batch = case(name)
+    if not known and hasattr(type(model), "reach"):
+        monkeypatch.setattr(type(model), "reach", None)
+    shares, errors, _ = shares_of(model, batch, probes=probes)
+    own = shares.diagonal(dim1=1, dim2=2)
+    items = own > 0
+    assert own[items].eq(1).all()
+    assert shares.sum() == items.sum() > 8
+    assert errors.eq(0).all()
+
+
+@pytest.mark.parametrize("name", ["cnn", "conv", "han_conv"])
+def test_the_reach_changes_no_share(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = case(name)
+    near, _, _ = shares_of(model, batch)
+    monkeypatch.setattr(type(model), "reach", None)
+    every, _, _ = shares_of(model, batch)
+    torch.testing.assert_close(near, every, rtol=1e-12, atol=1e-14, equal_nan=True)
+
+
+def test_a_network_whose_forward_is_its_own_has_no_known_reach() -> None:
+    class Shifted(type(flat.model("cnn"))):  # type: ignore[misc]
+        def forward(
+            self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+        ) -> AttentionOutput:
+            output: AttentionOutput = super().forward(batch, weights, embeddings)
+            return replace(output, states=output.states.cumsum(1))
+
+    model = flat.model("none")
+    assert model.reach == 0
+    shifted = Shifted(60, 2, encoder="none", embedding_size=4).double().eval()
+    assert shifted.reach is None
+    batch = flat.collate([[4, 9, 5]])
+    shares, _, _ = shares_of(shifted, batch)
+    expected = [[1, 0, 0], [1 / 2, 1 / 2, 0], [1 / 3, 1 / 3, 1 / 3]]
+    torch.testing.assert_close(shares[0], torch.tensor(expected).double())
+
+
+@pytest.mark.parametrize("name", ["bilstm", "cnn", "han_bigru", "tagger_transformer_2"])
+@pytest.mark.parametrize("probes", [None, 4])
+def test_batch_padding_order_and_budget_change_nothing(name: str, probes: int | None) -> None:
+    model, batch = case(name)
+    whole, errors, _ = shares_of(model, batch, probes=probes)
+    order = torch.arange(len(batch)).flip(0)
+    turned, turned_errors, _ = shares_of(model, batch.select(order), probes=probes, budget=64)
+    tight = {"rtol": 1e-9, "atol": 1e-12, "equal_nan": True}
+    torch.testing.assert_close(turned.flip(0), whole, **tight)
+    torch.testing.assert_close(turned_errors.flip(0), errors, **tight)
+    read = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
+    for row in range(len(batch)):
+        size = int(read[row].nonzero().max()) + 1
+        alone = batch.select(torch.tensor([row])).trim(size)
+        shares, error, _ = shares_of(model, alone, probes=probes)
+        torch.testing.assert_close(shares[0], whole[row, :size, :size], **tight)
+        torch.testing.assert_close(error[0], errors[row, :size], **tight)
+        assert whole[row, size:].eq(0).all()
+
+
+def test_single_precision_is_within_a_millionth() -> None:
+    model, batch = case("bilstm")
+    double, _, _ = shares_of(model, batch)
+    single, _, _ = shares_of(model.float(), batch)  # type: ignore[attr-defined]
+    torch.testing.assert_close(single, double, rtol=0, atol=1e-6)
+
+
+def test_probes_estimate_the_share_and_their_error() -> None:
+    model, batch = case("bilstm")
+    exact, _, output = shares_of(model, batch)
+    context = output.mask & (output.mask.sum(-1, keepdim=True) > 2)
+    own = exact.diagonal(dim1=1, dim2=2)[context]
+    ratios = []
+    for seed in range(6):
+        shares, errors, _ = shares_of(model, batch, probes=24, seed=seed)
+        distance = shares.diagonal(dim1=1, dim2=2)[context] - own
+        assert distance.abs().max() < 0.15
+        assert abs(float(distance.mean())) < 0.004
+        ratios.append(distance.square().mean() / errors[context].square().mean())
+    # The mean squared distance is that of the standard errors.
+    assert float(torch.stack(ratios).mean()) == pytest.approx(1, abs=0.25)
+    again, _, _ = shares_of(model, batch, probes=24, seed=5)
+    assert again.equal(shares)
+
+
+def test_the_jackknife_by_hand() -> None:
+    """Of a linear state the products are signs times columns: leave out one sign after the other."""
+    model, batch = case("bilstm")
+    one = batch.select(torch.tensor([4]))
+    shares, errors, output = shares_of(model, one, probes=5)
+    items = output.mask[0].nonzero().squeeze(-1)
+    from attnlight.functional import draw_keys
+
+    size = output.states.shape[-1]
+    for rank in (0, 3):
+        keys = draw_keys(0, one.index, torch.tensor([rank]), 5, size)[0]
+        signs = torch.where(keys < 0, -1.0, 1.0).double()
+        embeddings = model.embed(one).detach().requires_grad_()
+        state = model(one, embeddings=embeddings).states[0, items[rank]]
+        products = [
+            torch.autograd.grad(state @ sign, embeddings, retain_graph=True)[0][0] for sign in signs
+        ]
+        squares = torch.stack(products).square().sum(-1)  # (5, N)
+
+        def own(kept: list[int]) -> float:
+            norms = squares[kept].sum(0).sqrt()  # noqa: B023
+            return float(norms[items[rank]] / norms.sum())  # noqa: B023
+
+        assert float(shares[0, items[rank], items[rank]]) == pytest.approx(own(list(range(5))))
+        left = [own([n for n in range(5) if n != out]) for out in range(5)]
+        spread = sum((value - sum(left) / 5) ** 2 for value in left)
+        assert float(errors[0, items[rank]]) == pytest.approx((4 / 5 * spread) ** 0.5)
+
+
+def test_a_dead_state_has_no_share_and_others_keep_theirs() -> None:
+    model, batch = case("conv")
+    with torch.no_grad():
+        for layer in model.encoder.convolutions:  # type: ignore[attr-defined]
+            layer.bias.sub_(2.0)
+    shares, _, output = shares_of(model, batch)
+    dead = output.states.eq(0).all(-1) & output.mask
+    assert 0 < dead.sum() < output.mask.sum()
+    assert torch.equal(shares.isnan().any(-1), dead)
+
+
+@pytest.mark.parametrize("spoil", [Tensor.detach, lambda states: states[:, :-1]])
+def test_states_that_do_not_come_from_the_embeddings_are_refused(
+    spoil: Callable[[Tensor], Tensor],
+) -> None:
+    class Other:
+        def __init__(self) -> None:
+            self.model = flat.model("none")
+            self.embed, self.readout = self.model.embed, self.model.readout
+
+        def __call__(
+            self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+        ) -> AttentionOutput:
+            output: AttentionOutput = self.model(batch, weights, embeddings)
+            return replace(output, states=spoil(output.states))
+
+    batch = flat.collate(flat.corpus()[:3])
+    with pytest.raises(InputError, match=r"`states` .* computed from the `embeddings`"):
+        hidden_token_attribution(Other(), batch, Other()(batch))
+
+
+def test_a_text_without_items_has_no_shares() -> None:
+    model = flat.model("bilstm")
+    shares, _, _ = shares_of(model, flat.collate([[2, 3], [2, 9, 8, 3]]))
+    assert shares[0].eq(0).all()
+    assert shares[1].sum() == pytest.approx(2)

@@ -1,0 +1,196 @@
+"""Agreement of attribution methods against scipy and sets, a row at a time."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kendalltau, spearmanr
+from torch import Tensor
+
+from attnlight.__main__ import main
+from attnlight.attribution import build_attribution
+from attnlight.batch import AttentionModel, TextBatch
+from attnlight.callbacks import SaliencyAgreement
+from attnlight.errors import InputError
+from attnlight.records import read_record
+from tests.attribution.scenes import scene
+from tests.callbacks.test_base import run_test
+from tests.callbacks.token_loops import levels
+from tests.models import test_classifier as flat
+from tests.outside import OutsideTask, Texts
+
+RECORD = Path("records/test/saliency_agreement.parquet")
+METHODS: list[Any] = [
+    "attention",
+    "gradient",
+    "input_gradient",
+    {"name": "occlusion", "replacement": "delete", "label": "deletion"},
+    "random",
+]
+LABELS = ["attention", "gradient", "input_gradient", "deletion", "random"]
+
+
+def measured(model: AttentionModel, batch: TextBatch, **options: Any) -> dict[str, Tensor]:
+    test = SaliencyAgreement(**({"methods": METHODS} | options))
+    with torch.no_grad():
+        return dict(test.measure(batch, model(batch), model))  # type: ignore[arg-type]
+
+
+def by_loops(one: Tensor, other: Tensor) -> dict[str, float]:
+    """The three measures of the scores (n,) of a row, whose ties are within rounding."""
+    if len(one) < 2 or one.isnan().any() or other.isnan().any():
+        return dict.fromkeys(("tau", "spearman", "overlap"), math.nan)
+    ranks = levels(one), levels(other)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tau, rho = (float(f(*ranks).statistic) for f in (kendalltau, spearmanr))
+    k, both = math.ceil(round(len(one) / 10, 9)), 0.0
+    for item in range(len(one)):
+        chances = []
+        for of in ranks:
+            above, tied = int((of > of[item]).sum()), int((of == of[item]).sum())
+            chances.append(min(1.0, max(0.0, (k - above) / tied)))
+        both += chances[0] * chances[1]
+    return {"tau": tau, "spearman": rho, "overlap": both / k}
+
+
+@pytest.mark.parametrize("name", ["bilstm", "cnn", "han", "pair", "heads", "transformer"])
+@pytest.mark.parametrize("signed", [False, True])
+def test_equals_loops_over_rows(name: str, signed: bool) -> None:
+    model, batch = scene(name, padding=2)
+    columns = measured(model, batch, signed=signed)
+    with torch.no_grad():
+        output = model(batch)
+    target, scores = output.logits.argmax(-1), {}
+    for label, method in zip(LABELS, METHODS, strict=True):
+        values = build_attribution(method)(model, batch, output, target)
+        scores[label] = values if signed else values.abs()
+    pairs, defined = list(combinations(LABELS, 2)), 0
+    assert list(columns) == [
+        *(f"tied_{label}" for label in LABELS),
+        *(f"{kind}_{a}_{b}" for a, b in pairs for kind in ("tau", "spearman", "overlap")),
+        "chance_overlap",
+    ]
+    for row, items in enumerate(output.mask):
+        size = int(items.sum())
+        for one, other in pairs:
+            kept = items.clone()
+            if name in ("heads", "transformer") and "deletion" in (one, other):
+                kept[output.rows[row, 1]] = False  # a token cannot do without itself
+            expected = by_loops(scores[one][row, kept], scores[other][row, kept])
+            for kind, value in expected.items():
+                found = float(columns[f"{kind}_{one}_{other}"][row])
+                assert found == pytest.approx(value, abs=1e-9, nan_ok=True), (kind, one, other)
+                defined += not math.isnan(value)
+        chance = math.ceil(round(size / 10, 9)) / size if size > 1 else math.nan
+        assert float(columns["chance_overlap"][row]) == pytest.approx(chance, nan_ok=True)
+    assert defined > 100
+
+
+def test_tied_says_why_a_correlation_is_undefined() -> None:
+    columns = measured(flat.model("bilstm", "uniform"), flat.collate(flat.corpus()))
+    assert columns["tied_attention"].eq(1).all()
+    assert columns["tau_attention_gradient"].isnan().all()
+    assert columns["spearman_attention_gradient"].isnan().all()
+    several = columns["chance_overlap"].isfinite()
+    overlap = columns["overlap_attention_gradient"][several]
+    torch.testing.assert_close(overlap, columns["chance_overlap"][several])
+    assert columns["tied_random"].eq(0).sum() == several.sum()
+
+
+def test_a_method_agrees_with_itself() -> None:
+    methods = [{"name": "input_gradient", "label": label} for label in ("a", "b")]
+    columns = measured(flat.model("bilstm"), flat.collate(flat.corpus()), methods=methods)
+    several = columns["tied_a"].eq(0)
+    for kind in ("tau", "spearman", "overlap"):
+        agreement = columns[f"{kind}_a_b"][several]
+        torch.testing.assert_close(agreement, torch.ones_like(agreement))
+
+
+@pytest.mark.parametrize("name", ["bilstm", "cnn", "heads"])
+def test_batch_padding_and_order_change_nothing(name: str) -> None:
+    model, batch = scene(name)
+    _, padded = scene(name, padding=3)
+    whole = measured(model, batch)
+    with torch.no_grad():
+        rows = model(batch).rows
+    order = torch.arange(len(batch)).flip(0)
+    turned = measured(model, padded.select(order))
+    single = [measured(model, batch.select(torch.tensor([row]))) for row in range(len(batch))]
+    backwards = torch.cat([(rows[:, 0] == index).nonzero()[:, 0] for index in batch.index[order]])
+    for column, values in whole.items():
+        alone = torch.cat([columns[column] for columns in single])
+        pairs = ((turned[column], values[backwards]), (alone, values))
+        for found, expected in pairs:
+            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_record_figure_and_ceilings_of_two_seeds(
+    tmp_path: Path, affine: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts, runs = Texts(), []
+    methods = ["attention", "input_gradient", "random"]
+    for seed in range(2):
+        torch.manual_seed(seed)
+        task, folder = OutsideTask(affine), tmp_path / f"e/seed{seed}"
+        run_test(
+            folder, SaliencyAgreement(methods=methods, keep_scores=True), task=task, texts=texts
+        )
+        runs.append(folder)
+    record = read_record(runs[0] / RECORD)
+    assert record.metadata["measures"] == [
+        f"tau_{pair}" for pair in ("attention_input_gradient", "attention_random")
+    ] + ["tau_input_gradient_random"]
+    assert record.metadata["signed"] is False
+    assert record.metadata["top"] == 0.1
+    described = record.metadata["methods"]["input_gradient"]
+    assert (described["signed"], described["explains"]) == (True, "log odds")
+    lengths = [len(text) for text in texts.tokens]
+    assert [len(scores) for scores in record.columns["scores_random"]] == lengths
+    assert min(min(scores) for scores in record.columns["scores_input_gradient"]) < 0
+    assert list((runs[0] / "figures/test").glob("saliency_agreement.*"))
+
+    assert main(["reliability", *map(str, runs)]) == 0
+    seeds, pairs = capsys.readouterr().out.split("**Agreement of each pair")
+    rows = [read_record(run / RECORD).columns for run in runs]
+    ceilings: dict[str, dict[str, float]] = {}
+    for method in methods:
+        found = [
+            by_loops(
+                *(torch.from_numpy(np.array(run[f"scores_{method}"][row])).abs() for run in rows)
+            )
+            for row in range(len(texts))
+        ]
+        ceilings[method] = {kind: float(np.nanmean([x[kind] for x in found])) for kind in found[0]}
+    assert ceilings["random"]["tau"] == 1
+    lines = [[cell.strip() for cell in line.split("|")] for line in pairs.splitlines()]
+    lines = [cells for cells in lines if len(cells) == 9 and " and " in cells[1]]
+    for (one, other), cells in zip(combinations(methods, 2), lines, strict=True):
+        for number, kind in enumerate(("tau", "spearman", "overlap")):
+            each = np.stack([run[f"{kind}_{one}_{other}"] for run in rows])
+            assert cells[2 + 2 * number].startswith(f"{np.nanmean(each):.3f} [")
+            ceiling = min(ceilings[method][kind] for method in (one, other))
+            assert cells[3 + 2 * number] == f"{ceiling:.3f}"
+    assert f" {ceilings['input_gradient']['tau']:.3f} " in seeds
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        (["attention"], "saliency_agreement compares two or more methods; it has 1"),
+        (["random", "random"], "has random twice: give one of them another label"),
+        (["attention", "gradeint"], "unknown attribution method 'gradeint'.* gradient"),
+        (["attention", {"name": "occlusion", "replacment": "pad"}], "replacement"),
+    ],
+)
+def test_methods_that_make_no_sense_are_refused(methods: list[Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        SaliencyAgreement(methods=methods)
