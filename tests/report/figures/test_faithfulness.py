@@ -53,9 +53,9 @@ def test_tables_have_means_and_excess_over_random() -> None:
 
 
 def test_measures_say_direction_and_range() -> None:
-    words = describe("faithfulness").measures
-    assert "-1 to 1, lower is better" in words["sufficiency_occlusion"].replace("\n", " ")
-    assert "0 to 1, higher is better" in words["normalized_sufficiency_random"]
+    words = describe("faithfulness").words
+    assert "-1 to 1, lower is better" in words("sufficiency_occlusion").replace("\n", " ")
+    assert "0 to 1, higher is better" in words("normalized_sufficiency_random")
 
 
 def test_labels_of_the_user_are_shown() -> None:
