@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 EXPECTED, CHUNKS = HERE / "expected", HERE / "chunks"
 DOCS = HERE.parents[1] / "docs"
 PAGES = ("results.md", "known_answers.md")
+LATER = ("results.md/pairs", "results.md/snli_size")  # tables that the landed code did not have
 KEPT = ("best.ckpt", "fit.yaml")  # of a base in the first format
 
 
@@ -110,7 +111,7 @@ def docs(_: Path) -> Values:
     for page in PAGES:
         text = (DOCS / page).read_text(encoding="utf-8")
         found |= values.under(page, values.markdown_tables(text))
-    return found
+    return {key: value for key, value in found.items() if not key.startswith(LATER)}
 
 
 def _run(here: Path, folder: Path) -> Values:
