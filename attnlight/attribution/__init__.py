@@ -1,4 +1,4 @@
-"""Attribution: how much each item counts for the prediction of a class; methods of one signature."""
+"""Attribution methods: scores of how much each item counts for the prediction of a class."""
 
 from attnlight.attribution.attention import Attention
 from attnlight.attribution.attention_contribution import AttentionContribution

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.attribution.base import Attribution, Explanation, text_of_rows
+from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
+from attnlight.functional.attribution.row_gradients import text_of_rows
 from attnlight.functional.masking import allowed_classes
 
 

@@ -11,22 +11,7 @@ from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional.attribution.row_gradients import (
-    Block,
-    sum_over_words,
-    text_blocks,
-    text_of_rows,
-)
 from attnlight.functional.masking import allowed_classes
-
-__all__ = [
-    "Attribution",
-    "Block",
-    "Explanation",
-    "sum_over_words",
-    "text_blocks",
-    "text_of_rows",
-]
 
 # Scores of items (R, N), and further columns (R,) of a method by name.
 Explanation = tuple[Tensor, dict[str, Tensor]]
@@ -66,7 +51,7 @@ class Attribution(ABC):
     def explain(
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
-        """Scores of the items for a class of each row, and what a method says of each row beside.
+        """Scores of the items for a class of each row, and further columns of a method.
 
         Args:
             model: The model, in evaluation mode.

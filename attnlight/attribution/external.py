@@ -23,7 +23,7 @@ from attnlight.files import suggest_file
 
 @dataclass
 class External(Attribution):
-    """Scores from a table with a line for each item.
+    """Scores from a table with one row per item.
 
     Its columns are `index`, the dataset row of the text, `item`, the number of the item from 0
     among those that attention may reach (boundary tokens have none), `score`, and for models of

@@ -9,14 +9,7 @@ from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.functional.attribution.row_gradients import (
-    ACCELERATOR_TOKENS,
-    CPU_TOKENS,
-    gradient_scores,
-    row_gradients,
-)
-
-__all__ = ["ACCELERATOR_TOKENS", "CPU_TOKENS", "Gradient", "gradient_scores", "row_gradients"]
+from attnlight.functional.attribution.row_gradients import gradient_scores
 
 
 @dataclass

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnlight.attribution.base import text_blocks, text_of_rows
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
+from attnlight.functional.attribution.row_gradients import text_blocks, text_of_rows
 from attnlight.functional.random import draw_keys
 
 # Tokens, with padding, that are differentiated together: larger blocks are no faster on a CPU.

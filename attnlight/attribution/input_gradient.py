@@ -8,8 +8,8 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
-from attnlight.attribution.gradient import gradient_scores
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.functional.attribution.row_gradients import gradient_scores
 
 
 @dataclass

@@ -9,12 +9,17 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.attribution.base import Attribution, Explanation, text_blocks
-from attnlight.attribution.gradient import ACCELERATOR_TOKENS, CPU_TOKENS, row_gradients
+from attnlight.attribution.base import Attribution, Explanation
 from attnlight.attribution.replacement import Replacement, replaced_embeddings
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.functional.attribution.row_gradients import (
+    ACCELERATOR_TOKENS,
+    CPU_TOKENS,
+    row_gradients,
+    text_blocks,
+)
 from attnlight.functional.readout.instances import texts_of_rows
 
 # Differences of log odds below this count as this: the error is relative to the difference.

@@ -14,12 +14,17 @@ from torch.func import functional_call
 from torch.nn.modules import module as hooks
 from typing_extensions import override
 
-from attnlight.attribution.base import Attribution, Explanation, text_blocks
-from attnlight.attribution.gradient import ACCELERATOR_TOKENS, CPU_TOKENS, row_gradients
+from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError, require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.attribution.relevance_rules import RelevanceRules
+from attnlight.functional.attribution.row_gradients import (
+    ACCELERATOR_TOKENS,
+    CPU_TOKENS,
+    row_gradients,
+    text_blocks,
+)
 
 _KNOWN = (
     "Linear, Conv1d, LSTM and GRU of one layer and one direction, LayerNorm, Tanh, ReLU, GELU, SiLU, "

@@ -9,16 +9,18 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.attribution.base import Attribution, Explanation, text_blocks
+from attnlight.attribution.base import Attribution, Explanation
 from attnlight.attribution.replacement import Replacement, replaced_embeddings
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import require_at_least
-from attnlight.functional.attribution.leave_one_out import left_out_logits
+from attnlight.functional.attribution.leave_one_out import (
+    ACCELERATOR_TOKENS,
+    CPU_TOKENS,
+    left_out_logits,
+)
 from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.functional.attribution.row_gradients import text_blocks
 from attnlight.functional.readout.instances import texts_of_rows
-
-# Tokens encoded together, as for leave-one-out.
-_CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 14, 1 << 18
 
 
 @dataclass
@@ -66,7 +68,7 @@ class Occlusion(Attribution):
     ) -> Tensor:
         """Log odds (R, N) with each item replaced; arbitrary off the mask."""
         on_cpu = output.mask.device.type == "cpu"
-        tokens = self.budget or (_CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS)
+        tokens = self.budget or (CPU_TOKENS if on_cpu else ACCELERATOR_TOKENS)
         odds = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
         for part, _, rows, size in text_blocks(batch, output, tokens):
             original, replaced = model.embed(part), replaced_embeddings(model, part, kind)

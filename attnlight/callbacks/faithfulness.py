@@ -25,7 +25,7 @@ from attnlight.functional.attribution.faithfulness import (
 )
 from attnlight.functional.attribution.subsets import Replacement, subset_logits
 from attnlight.functional.ranking import TIE, ranking
-from attnlight.functional.readout.instances import rows_are_texts
+from attnlight.functional.readout.instances import other_items, rows_are_texts
 from attnlight.models.readout import Readout
 
 METHODS = (
@@ -176,13 +176,10 @@ class Faithfulness(InterpretabilityTest):
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        target, items = output.logits.argmax(-1), output.mask
+        target, items = output.logits.argmax(-1), other_items(batch, output)
         chosen = torch.ones_like(target, dtype=torch.bool)
-        if not rows_are_texts(batch, output):
-            places = torch.arange(items.shape[1], device=items.device)
-            items = items & (places != output.rows[:, 1:])
-            if self._rows_of_text is not None:
-                chosen = choose_rows(output.rows, self._rows_of_text, self.seed)
+        if self._rows_of_text is not None and not rows_are_texts(batch, output):
+            chosen = choose_rows(output.rows, self._rows_of_text, self.seed)
         orders, unknown = [], []
         columns: dict[str, Tensor] = {}
         for method in self.methods:

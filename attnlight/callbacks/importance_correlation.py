@@ -15,7 +15,7 @@ from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.errors import InputError
 from attnlight.functional import input_gradient, kendall_tau, leave_one_out
 from attnlight.functional.ranking import TIE, dense_ranks
-from attnlight.functional.readout.instances import rows_are_texts
+from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
 from attnlight.records import list_column
 
@@ -93,10 +93,7 @@ class ImportanceCorrelation(InterpretabilityTest):
     ) -> Mapping[str, Any]:
         scores = self._scores(readout)
         # A token cannot be deleted and predicted: pairs with `loo` are over the other items.
-        others = output.mask
-        if not rows_are_texts(batch, output):
-            places = torch.arange(output.mask.shape[1], device=output.mask.device)
-            others = output.mask & (places != output.rows[:, 1:])
+        others = other_items(batch, output)
         columns: dict[str, Any] = {}
         for one, other in self._pairs:
             mask = others if other == "loo" else output.mask

@@ -15,6 +15,7 @@ from attnlight.attribution import build_attribution
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.marked import marked_items, marking_column, tested_split
+from attnlight.data.pairs import EVIDENCE
 from attnlight.data.rationales import ANNOTATORS, MAX_ANNOTATORS, RATIONALE
 from attnlight.errors import InputError
 from attnlight.functional import (
@@ -131,7 +132,7 @@ class Plausibility(InterpretabilityTest):
             self._set_measures(people=column == RATIONALE and ANNOTATORS in texts.extras)
 
     def _rationale(self, columns: Sequence[str]) -> str:
-        names = [RATIONALE, "evidence"] if self.column is None else [self.column]
+        names = [RATIONALE, EVIDENCE] if self.column is None else [self.column]
         return marking_column(self.name, names, columns)
 
     @override

@@ -13,9 +13,9 @@ from attnlight.attribution import build_attribution
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.errors import InputError
-from attnlight.functional.correlation import TOP, rank_agreement, top_items
+from attnlight.functional.correlation import TOP, rank_agreement, top_count
 from attnlight.functional.ranking import TIE, dense_ranks
-from attnlight.functional.readout.instances import rows_are_texts
+from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
 from attnlight.records import list_column
 
@@ -106,17 +106,15 @@ class SaliencyAgreement(InterpretabilityTest):
             for label, method in self.methods.items()
         }
         compared = scores if self.signed else {label: scores[label].abs() for label in scores}
-        own = torch.zeros_like(mask)
-        if not rows_are_texts(batch, output):
-            own = torch.arange(mask.shape[1], device=mask.device) == output.rows[:, 1:]
-        known = {label: mask & ~(own & values.isnan()) for label, values in compared.items()}
+        others = other_items(batch, output)
+        known = {label: mask & (others | ~values.isnan()) for label, values in compared.items()}
         columns: dict[str, Any] = {}
         for label, values in compared.items():
             columns[f"tied_{label}"] = (dense_ranks(values, known[label]).amax(-1) < 1).double()
         for one, other in self._pairs:
             found = rank_agreement(compared[one], compared[other], known[one] & known[other])
             columns |= {f"{measure}_{one}_{other}": values for measure, values in found.items()}
-        chance = top_items(readout.lengths) / readout.lengths.double()
+        chance = top_count(readout.lengths) / readout.lengths.double()
         columns["chance_overlap"] = chance.masked_fill(readout.lengths < 2, torch.nan)
         if self.keep_scores:
             lengths = readout.lengths.cpu().numpy()

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.attribution.base import text_of_rows
 from attnlight.attribution.hidden_tokens import hidden_token_attribution
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.functional import kendall_tau, leave_one_out
 from attnlight.functional.attribution.leave_one_out import prediction_change
+from attnlight.functional.attribution.row_gradients import text_of_rows
 from attnlight.functional.ranking import TIE, dense_ranks
-from attnlight.functional.readout.instances import rows_are_texts
+from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
 
 _LONG = 100  # items; exact attribution takes a minute or more on one core if the encoder recurs
@@ -94,9 +94,7 @@ class StateTokenAgreement(InterpretabilityTest):
         with torch.no_grad():
             erasure = prediction_change(readout.erase(), readout.logits)
         deletion = leave_one_out(model, batch, output, self.budget)
-        others = mask
-        if not rows_are_texts(batch, output):
-            others = mask & (torch.arange(mask.shape[1], device=mask.device) != output.rows[:, 1:])
+        others = other_items(batch, output)
         tau, _ = kendall_tau(dense_ranks(erasure, others), dense_ranks(deletion, others), others)
         columns = {"tau_erasure_deletion": tau}
         shares, errors = hidden_token_attribution(

@@ -107,7 +107,7 @@ def top_overlap(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """
     undefined = ((x.isnan() | y.isnan()) & mask).any(-1) | (mask.sum(-1) < 2)
     count = mask.sum(-1, keepdim=True)
-    k = top_items(count)
+    k = top_count(count)
     both = mask.double()
     for scores in (x, y):
         below, tied = _lower_and_tied(scores, mask)
@@ -115,7 +115,7 @@ def top_overlap(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     return (both.sum(-1) / k.squeeze(-1)).masked_fill(undefined, math.nan)
 
 
-def top_items(items: Tensor) -> Tensor:
+def top_count(items: Tensor) -> Tensor:
     """Number of top items among so many (long): a tenth, rounded up."""
     return (items + TOP - 1) // TOP
 

@@ -29,6 +29,14 @@ def rows_are_texts(batch: TextBatch, output: AttentionOutput) -> bool:
     return not of_tokens and torch.equal(output.rows[:, 0], batch.index)
 
 
+def other_items(batch: TextBatch, output: AttentionOutput) -> Tensor:
+    """Attended items of each row but the token that the row itself is, (R, N) bool."""
+    if rows_are_texts(batch, output):
+        return output.mask
+    places = torch.arange(output.mask.shape[1], device=output.mask.device)
+    return output.mask & (places != output.rows[:, 1:])
+
+
 def require_rows_of_tokens(batch: TextBatch, output: AttentionOutput) -> Tensor:
     """Place in the batch of each row's text, (R,), for rows that are tokens.
 
