@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import read_yaml, replacing
-from attnlight.records import KEY, read_metadata, read_pieces, record_columns
+from attnlight.records import KEY, SCORES, kept_scores, read_metadata, read_pieces
 from attnlight.shipped import find_config
 
 DESCRIPTION = """\
@@ -29,7 +29,6 @@ and without truncation, as in configs/data/movie_rationales.yaml, items are thes
 are sentences are written as soft_sentence_predictions alone.
 
 attnlight export RUN --ids doc_id"""
-_PREFIX = "scores_"
 
 
 def main(argv: list[str]) -> int:
@@ -70,7 +69,7 @@ def main(argv: list[str]) -> int:
     if share is not None and not 0 < share <= 1:
         raise InputError(f"--share is {share:g}; it must be above 0 and at most 1.")
     path = run / "records" / options.records / "plausibility.parquet"
-    methods = scored_methods(path)
+    methods = kept_scores(path, "Plausibility")
     chosen = options.method or methods
     for name in chosen:
         if name not in methods:
@@ -88,24 +87,6 @@ def main(argv: list[str]) -> int:
             stream.write("".join(f"{line}\n" for line in lines))
         print(f"{target}: {len(lines):,} texts")
     return 0
-
-
-def scored_methods(path: Path) -> list[str]:
-    """The methods whose scores a record keeps.
-
-    Raises:
-        InputError: There is no record, or it keeps no scores.
-    """
-    if not path.is_file():
-        raise InputError(
-            f"there is no {path}: run `attnlight test` with Plausibility and keep_scores: true."
-        )
-    names = [
-        name.removeprefix(_PREFIX) for name in record_columns(path) if name.startswith(_PREFIX)
-    ]
-    if not names:
-        raise InputError(f"{path} holds no scores: test again with keep_scores: true.")
-    return names
 
 
 def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:
@@ -153,7 +134,7 @@ def explanations(
         InputError: Rows are tokens, no share is given and nothing is marked, or the source has fewer
             rows.
     """
-    metadata, scores = read_metadata(path), f"{_PREFIX}{method}"
+    metadata, scores = read_metadata(path), f"{SCORES}{method}"
     if share is None:
         shares = [
             piece["rationale_items"] / np.array([max(len(row), 1) for row in piece[scores]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -10,10 +11,10 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
-from attnlight.attribution.replacement import Replacement, replaced_embeddings
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.functional.attribution.removal import Token, replaced_embeddings
 from attnlight.functional.attribution.row_gradients import (
     ACCELERATOR_TOKENS,
     CPU_TOKENS,
@@ -49,7 +50,7 @@ class IntegratedGradients(Attribution):
     name = "integrated_gradients"
     signed = True
 
-    baseline: Replacement = "zero"
+    baseline: Literal["zero", Token] = "zero"
     tolerance: float = 1e-3
     steps: int = 16
     max_steps: int = 256

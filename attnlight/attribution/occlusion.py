@@ -10,7 +10,6 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
-from attnlight.attribution.replacement import Replacement, replaced_embeddings
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import require_at_least
 from attnlight.functional.attribution.leave_one_out import (
@@ -19,6 +18,7 @@ from attnlight.functional.attribution.leave_one_out import (
     left_out_logits,
 )
 from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.functional.attribution.removal import Token, replaced_embeddings
 from attnlight.functional.attribution.row_gradients import text_blocks
 from attnlight.functional.readout.instances import texts_of_rows
 
@@ -31,15 +31,15 @@ class Occlusion(Attribution):
     the token that the row itself is. With a replacement every item has a score.
 
     Args:
-        replacement: What replaces the item: an unknown word, padding (either stays in the mask, see
-            `replaced_embeddings`), the zero vector, or nothing: `delete` shortens the text.
+        replacement: What replaces the item: an unknown word, padding, the zero vector (each stays in
+            the mask, without features of the removed word), or nothing: `delete` shortens the text.
         budget: Tokens encoded at once; None: chosen by device. It changes no result.
     """
 
     name = "occlusion"
     signed = True
 
-    replacement: Replacement | Literal["delete"] = "unk"
+    replacement: Literal["zero", "pad", "unk", "delete"] = "unk"
     budget: int | None = None
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class Occlusion(Attribution):
 
     def _replaced(
         self,
-        kind: Replacement,
+        kind: Literal["zero", Token],
         model: AttentionModel,
         batch: TextBatch,
         output: AttentionOutput,

@@ -21,10 +21,9 @@ from attnlight.functional.attribution.faithfulness import (
     probability_drops,
     random_sets,
     share_counts,
-    top_items,
 )
 from attnlight.functional.attribution.subsets import Replacement, subset_logits
-from attnlight.functional.ranking import TIE, ranking
+from attnlight.functional.ranking import TIE, first_items, ranking
 from attnlight.functional.readout.instances import other_items, rows_are_texts
 from attnlight.models.readout import Readout
 
@@ -77,8 +76,8 @@ class Faithfulness(InterpretabilityTest):
         shares: Shares of the items, above 0 and at most 1.
         replacement: What becomes of the other items: `delete`, the text is encoded and attended to
             without them (if none remains, the logits are those of an empty context); `unk` or `pad`,
-            their tokens are replaced by the unknown or by the padding token; `attention`, they are
-            erased from attention alone, the rest renormalised.
+            their tokens are replaced by the unknown or by the padding token, without features of the
+            removed words; `attention`, they are erased from attention alone, the rest renormalised.
         normalized: Record the normalised measures too.
         draws: Random orders of rows of more than 7 items.
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
@@ -189,7 +188,7 @@ class Faithfulness(InterpretabilityTest):
         """
         output, (count, methods, size) = readout.output, orders.shape
         counts = share_counts(items.sum(-1), self.shares)
-        first = top_items(orders, items, counts)  # (r, M, S, N)
+        first = first_items(orders.unsqueeze(2), counts.unsqueeze(1))  # (r, M, S, N)
         without = items[:, None, None] & ~first
         drawn, weights = random_sets(items, output.rows[rows], counts, self.draws, self.seed)
         ends = torch.stack([items, torch.zeros_like(items)], dim=1)  # everything, and nothing

@@ -17,7 +17,7 @@ from attnlight.functional import input_gradient, kendall_tau, leave_one_out
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
-from attnlight.records import list_column
+from attnlight.records import score_columns
 
 Gradient = Literal["detached", "attached"]
 _LONG = 5_000  # items; about a minute on one core where the encoder is recurrent
@@ -105,12 +105,7 @@ class ImportanceCorrelation(InterpretabilityTest):
                 each = torch.stack(heads, 1)
                 tau, p = kendall_tau(each, ranks.unsqueeze(1).expand_as(each), mask)
                 columns |= {f"tau_attention_{other}_heads": tau, f"p_attention_{other}_heads": p}
-        if self.keep_scores:
-            lengths = readout.lengths.cpu().numpy()
-            for name, values in scores.items():
-                item_scores = values.detach().double()[output.mask].cpu().numpy()
-                columns[f"scores_{name}"] = list_column(item_scores, lengths)
-        return columns
+        return columns | (score_columns(scores, output.mask) if self.keep_scores else {})
 
     def _scores(self, readout: Readout) -> dict[str, Tensor]:
         """Scores (R, N) by name."""

@@ -23,10 +23,9 @@ from attnlight.functional import (
     random_rankings,
     span_f1,
 )
-from attnlight.functional.ranking import TIE
-from attnlight.functional.rationales import first_items
+from attnlight.functional.ranking import TIE, first_items
 from attnlight.models.readout import Readout
-from attnlight.records import list_column
+from attnlight.records import score_columns
 
 _MEASURES = ("auprc", "token_f1", "iou_f1")
 
@@ -121,8 +120,7 @@ class Plausibility(InterpretabilityTest):
     ) -> Mapping[str, Any]:
         column = self._rationale(list(batch.extras))
         marked, mask = marked_items(batch.extras[column] > 0, batch, output), output.mask
-        count, lengths = marked.sum(-1), readout.lengths
-        target = output.logits.argmax(-1)
+        count, target = marked.sum(-1), output.logits.argmax(-1)
         columns: dict[str, Any] = {}
         kept: dict[str, Tensor] = {}
         for label, method in self.methods.items():
@@ -130,7 +128,7 @@ class Plausibility(InterpretabilityTest):
             defined = mask & ~scores.isnan()  # a tagger's own token cannot be deleted
             found = plausibility(scores.nan_to_num(), marked & defined, defined)
             columns |= {f"{name}_{label}": values for name, values in (found | others).items()}
-            kept[f"scores_{label}"] = scores
+            kept[label] = scores
         columns |= self._chance(marked, output)
         if column == RATIONALE and ANNOTATORS in batch.extras:
             bits = batch.extras[ANNOTATORS]
@@ -141,16 +139,13 @@ class Plausibility(InterpretabilityTest):
         columns |= {"rationale_items": count, "without_rationale": (count == 0).double()}
         if not self.keep_scores:
             return columns
-        sizes = lengths.cpu().numpy()
-        for name, scores in kept.items():
-            columns[name] = list_column(scores[mask].cpu().numpy(), sizes)
-        return columns | {"probabilities": output.probabilities}
+        return columns | score_columns(kept, mask) | {"probabilities": output.probabilities}
 
     def _chance(self, marked: Tensor, output: AttentionOutput) -> dict[str, Tensor]:
         """The measures of random orders, each (R,)."""
         count, items = marked.sum(-1), output.mask.sum(-1)
         orders = random_rankings(output.mask, output.rows, self.draws, self.seed)
-        chosen = first_items(orders, count[:, None].expand(-1, self.draws))
+        chosen = first_items(orders, count[:, None])
         each = span_f1(chosen.flatten(0, 1), marked.repeat_interleave(self.draws, 0))
         return {
             "chance_auprc": expected_average_precision(count, items),

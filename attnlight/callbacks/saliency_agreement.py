@@ -16,7 +16,7 @@ from attnlight.functional.correlation import TOP, rank_agreement, top_count
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
-from attnlight.records import list_column
+from attnlight.records import score_columns
 
 # Weights are a factor of `gradient_x_attention`: its agreement with attention is built in.
 METHODS = tuple(name for name in DEFAULT_METHODS if name != "gradient_x_attention")
@@ -98,8 +98,4 @@ class SaliencyAgreement(InterpretabilityTest):
             columns |= {f"{measure}_{one}_{other}": values for measure, values in found.items()}
         chance = top_count(readout.lengths) / readout.lengths.double()
         columns["chance_overlap"] = chance.masked_fill(readout.lengths < 2, torch.nan)
-        if self.keep_scores:
-            lengths = readout.lengths.cpu().numpy()
-            for label, values in scores.items():
-                columns[f"scores_{label}"] = list_column(values[mask].cpu().numpy(), lengths)
-        return columns
+        return columns | (score_columns(scores, mask) if self.keep_scores else {})

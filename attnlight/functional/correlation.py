@@ -8,7 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from attnlight.functional.ranking import dense_ranks
+from attnlight.functional.ranking import dense_ranks, lower_and_tied, top_share
 
 # scipy's method="auto": the exact distribution up to this many items, if there are no ties.
 _EXACT_ITEMS = 33
@@ -80,7 +80,7 @@ def spearman_rho(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     has_nan = ((x.isnan() | y.isnan()) & mask).any(-1)
     centred = []
     for scores in (x, y):
-        below, tied = _lower_and_tied(scores, mask)
+        below, tied = lower_and_tied(scores, mask, exact=True)
         # Twice the mean rank of tied items minus the mean of all: whole numbers.
         centred.append((2 * below + tied - mask.sum(-1, keepdim=True)).masked_fill(~mask, 0.0))
     product, x_square, y_square = (
@@ -106,13 +106,9 @@ def top_overlap(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         (B,) float64 from 0 to 1, NaN for fewer than two items or a NaN.
     """
     undefined = ((x.isnan() | y.isnan()) & mask).any(-1) | (mask.sum(-1) < 2)
-    count = mask.sum(-1, keepdim=True)
-    k = top_count(count)
-    both = mask.double()
-    for scores in (x, y):
-        below, tied = _lower_and_tied(scores, mask)
-        both = both * ((k - (count - below - tied)) / tied).clamp(0, 1).masked_fill(~mask, 0.0)
-    return (both.sum(-1) / k.squeeze(-1)).masked_fill(undefined, math.nan)
+    k = top_count(mask.sum(-1))
+    both = top_share(x, k, mask, exact=True) * top_share(y, k, mask, exact=True)
+    return (both.sum(-1) / k).masked_fill(undefined, math.nan)
 
 
 def top_count(items: Tensor) -> Tensor:
@@ -141,13 +137,6 @@ def rank_agreement(x: Tensor, y: Tensor, mask: Tensor) -> dict[str, Tensor]:
         "overlap": top_overlap(*ranks, mask),
     }
     return {name: values.masked_fill(has_nan, math.nan) for name, values in measures.items()}
-
-
-def _lower_and_tied(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Per item, numbers of items with a lower and with the same score, (B, N); arbitrary off it."""
-    ranks = dense_ranks(scores, mask, exact=True).clamp(min=0)
-    counts = mask.new_zeros(mask.shape, dtype=torch.float64).scatter_add(-1, ranks, mask.double())
-    return (counts.cumsum(-1) - counts).gather(-1, ranks), counts.gather(-1, ranks)
 
 
 def _ties(ranks: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -25,6 +25,13 @@ def ranking(scores: Tensor, mask: Tensor) -> Tensor:
     return sorted_keys(keys) % items
 
 
+def first_items(order: Tensor, count: Tensor) -> Tensor:
+    """The first `count` (...) places of an order (..., N), as a set (..., N) bool."""
+    first = torch.arange(order.shape[-1], device=order.device) < count.unsqueeze(-1)
+    shape = torch.broadcast_shapes(order.shape, first.shape)  # type: ignore[no-untyped-call]
+    return first.new_zeros(shape).scatter(-1, order.expand(shape), first.expand(shape))
+
+
 def random_rankings(mask: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor:
     """Uniform random orders of the items of each row.
 
@@ -110,3 +117,35 @@ def dense_ranks(scores: Tensor, mask: Tensor, exact: bool = False) -> Tensor:
     ordered = scores.gather(-1, order)
     steps = (ordered.diff(dim=-1) > tie).cumsum(-1)
     return torch.zeros_like(order).scatter_(-1, order[:, 1:], steps).masked_fill_(~mask, -1)
+
+
+def lower_and_tied(scores: Tensor, mask: Tensor, exact: bool = False) -> tuple[Tensor, Tensor]:
+    """Per item, numbers of items with a lower and with the same score, (B, N); arbitrary off it.
+
+    Arguments are those of `dense_ranks`.
+    """
+    ranks = dense_ranks(scores, mask, exact).clamp(min=0)
+    counts = mask.new_zeros(mask.shape, dtype=torch.float64).scatter_add(-1, ranks, mask.double())
+    return (counts.cumsum(-1) - counts).gather(-1, ranks), counts.gather(-1, ranks)
+
+
+def top_share(scores: Tensor, count: Tensor, mask: Tensor, exact: bool = False) -> Tensor:
+    """Probability that each item is among the top `count`, with ties broken at random.
+
+    Args:
+        scores: (B, N); ties are those of `dense_ranks`.
+        count: Number of items to choose, (B,), at most the number of items.
+        mask: The items, (B, N) bool.
+        exact: Only equal scores are tied.
+
+    Returns:
+        (B, N) float64 that sums to `count`: 1 above the tie at the threshold, 0 below it.
+
+    Example:
+        >>> scores, mask = torch.tensor([[0.4, 0.2, 0.2, 0.2]]), torch.ones(1, 4, dtype=torch.bool)
+        >>> top_share(scores, torch.tensor([2]), mask)
+        tensor([[1.0000, 0.3333, 0.3333, 0.3333]], dtype=torch.float64)
+    """
+    below, tied = lower_and_tied(scores, mask, exact)
+    above = mask.sum(-1, keepdim=True) - below - tied
+    return ((count.unsqueeze(-1) - above) / tied).clamp(0, 1).masked_fill(~mask, 0.0)

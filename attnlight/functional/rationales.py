@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlight.functional.average_precision import average_precision
-from attnlight.functional.ranking import dense_ranks, ranking
+from attnlight.functional.ranking import first_items, ranking, top_share
 
 
 def plausibility(scores: Tensor, marked: Tensor, mask: Tensor) -> dict[str, Tensor]:
@@ -58,37 +58,6 @@ def annotator_agreement(marks: Tensor, mask: Tensor) -> dict[str, Tensor]:
             found[name].append(value.where(defined, torch.nan))
     undefined = mask.new_full((1, len(mask)), torch.nan, dtype=torch.float64)
     return {name: torch.stack([*values, undefined[0]]).nanmean(0) for name, values in found.items()}
-
-
-def top_share(scores: Tensor, count: Tensor, mask: Tensor) -> Tensor:
-    """Probability that each item is among the top `count`, with ties broken at random.
-
-    Args:
-        scores: (B, N); ties are those of `dense_ranks`.
-        count: Number of items to choose, (B,), at most the number of items.
-        mask: The items, (B, N) bool.
-
-    Returns:
-        (B, N) float64 that sums to `count`: 1 above the tie at the threshold, 0 below it.
-
-    Example:
-        >>> scores, mask = torch.tensor([[0.4, 0.2, 0.2, 0.2]]), torch.ones(1, 4, dtype=torch.bool)
-        >>> top_share(scores, torch.tensor([2]), mask)
-        tensor([[1.0000, 0.3333, 0.3333, 0.3333]], dtype=torch.float64)
-    """
-    places = dense_ranks(scores, mask) + 1  # 0 off the mask
-    by_rank = torch.zeros(*mask.shape[:-1], mask.shape[-1] + 1, device=mask.device).double()
-    by_rank.scatter_add_(-1, places, mask.double())
-    tied = by_rank.gather(-1, places)
-    above = by_rank.flip(-1).cumsum(-1).flip(-1).gather(-1, places) - tied
-    shares = (count.unsqueeze(-1) - above) / tied.clamp(min=1)
-    return shares.clamp(0, 1).masked_fill(~mask, 0.0)
-
-
-def first_items(order: Tensor, count: Tensor) -> Tensor:
-    """The first `count` (B,) items of an order (B, N), as (B, N) bool."""
-    first = torch.arange(order.shape[-1], device=order.device) < count.unsqueeze(-1)
-    return torch.zeros_like(first).scatter_(-1, order, first)
 
 
 def token_f1(chosen: Tensor, marked: Tensor) -> Tensor:

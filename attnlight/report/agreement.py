@@ -31,7 +31,6 @@ _TESTS = {
     "importance_correlation": "ImportanceCorrelation",
     "saliency_agreement": "SaliencyAgreement",
 }
-_PREFIX = "scores_"
 _KINDS = {"tau": "Kendall's τ", "spearman": "Spearman", "overlap": "top tenth shared"}
 
 
@@ -105,23 +104,16 @@ def read_scores(
     """
     import pandas as pd
 
-    from attnlight.records import KEY, read_record, record_columns
+    from attnlight.records import KEY, SCORES, kept_scores, read_record
     from attnlight.report.run import require_same_instances
 
     scores_by_run = {}
     for run in runs:
         path = record_path(run, test)
-        if not path.is_file():
-            raise InputError(
-                f"{run} has no {path.relative_to(run)}: run `attnlight test` with {_TESTS[test]} and "
-                "keep_scores: true."
-            )
-        names = [name for name in record_columns(path) if name.startswith(_PREFIX)]
-        if not names:
-            raise InputError(f"{path} holds no scores: test again with keep_scores: true.")
-        record = read_record(path, [*KEY, *names])
+        names = kept_scores(path, _TESTS[test])
+        record = read_record(path, [*KEY, *(f"{SCORES}{name}" for name in names)])
         scores = pd.DataFrame(
-            {name.removeprefix(_PREFIX): list(values) for name, values in record.columns.items()}
+            {name.removeprefix(SCORES): list(values) for name, values in record.columns.items()}
         ).set_index([*KEY])
         if record.metadata.get("signed") is False:  # signed scores are compared by size
             scores = scores.map(np.abs, na_action="ignore")

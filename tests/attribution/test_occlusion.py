@@ -45,7 +45,8 @@ def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
             else:
                 token = {"pad": PAD, "unk": UNK}[kind]
                 tokens = part.tokens.masked_fill(item_words, token)
-                changed = model.embed(replace(part, tokens=tokens)).detach()
+                extras = {name: x.masked_fill(item_words, 0) for name, x in part.extras.items()}
+                changed = model.embed(replace(part, tokens=tokens, extras=extras)).detach()
             after = odds(model, part, int(target[row]), number, changed)
             expected[row, item] = (before - after) * int(choice[row])
     for budget in (None, 1, 50):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnlight.functional import dense_ranks, random_rankings, ranking
-from attnlight.functional.ranking import random_others
+from attnlight.functional.ranking import first_items, random_others, top_share
 
 
 def keys(rows: int, start: int = 0) -> Tensor:
@@ -49,6 +49,28 @@ class TestRanking:
         scores = torch.tensor([[torch.nan, 1.0, 2.0], [5.0, 6.0, 7.0]])
         mask = torch.tensor([[True, True, True], [False, False, False]])
         assert ranking(scores, mask).tolist() == [[0, 1, 2]] * 2
+
+
+def test_first_items_of_an_order() -> None:
+    order = torch.tensor([[2, 0, 1], [1, 2, 0]])
+    assert first_items(order, torch.tensor([1, 0])).tolist() == [[False, False, True], [False] * 3]
+
+
+def test_first_items_of_several_orders_and_counts() -> None:
+    orders = torch.tensor([[[2, 0, 3, 1], [3, 2, 0, 1]]])
+    found = first_items(orders.unsqueeze(2), torch.tensor([[1, 2, 3]]).unsqueeze(1))
+    assert found.int().tolist() == [
+        [
+            [[0, 0, 1, 0], [1, 0, 1, 0], [1, 0, 1, 1]],
+            [[0, 0, 0, 1], [0, 0, 1, 1], [1, 0, 1, 1]],
+        ]
+    ]
+
+
+def test_nearly_equal_scores_share_the_top_unless_exact() -> None:
+    scores, count = torch.tensor([[1.0, 1.0 + 1e-7, 0.5]], dtype=torch.float64), torch.tensor([1])
+    assert top_share(scores, count, every(1, 3)).tolist() == [[0.5, 0.5, 0.0]]
+    assert top_share(scores, count, every(1, 3), exact=True).tolist() == [[0.0, 1.0, 0.0]]
 
 
 class TestRandomRankings:

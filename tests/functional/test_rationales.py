@@ -11,8 +11,7 @@ from sklearn.metrics import average_precision_score, f1_score
 from torch import Tensor
 
 from attnlight.functional import annotator_agreement, plausibility, span_f1, token_f1
-from attnlight.functional.ranking import ranking
-from attnlight.functional.rationales import first_items, top_share
+from attnlight.functional.ranking import ranking, top_share
 
 
 def scene(rows: int = 80, items: int = 9, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -124,11 +123,6 @@ def test_shares_sum_to_the_count_and_equal_items_share() -> None:
         ):
             if mask[row, one] and mask[row, other] and scores[row, one] == scores[row, other]:
                 assert shares[row, one] == shares[row, other]
-
-
-def test_first_items() -> None:
-    order = torch.tensor([[2, 0, 1], [1, 2, 0]])
-    assert first_items(order, torch.tensor([1, 0])).tolist() == [[False, False, True], [False] * 3]
 
 
 def test_nothing_marked_and_nothing_chosen_is_undefined() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
-from attnlight.functional.attribution.leave_one_out import delete_items
+from attnlight.functional.attribution.removal import keep_items
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.models.build import build_model, model_options
 from attnlight.models.guided import no_guide
@@ -81,7 +81,7 @@ def test_leave_one_out_renormalises_what_the_guide_gave(guided: Any) -> None:
                 assert found[text, item].isnan().all()
                 continue
             chosen = torch.tensor([text])
-            shorter = delete_items(batch, chosen, torch.tensor([item]), items)
+            shorter, _ = keep_items(batch, chosen, torch.arange(items)[None] != item)
             weights = torch.cat(
                 [output.weights[text, 0, :item], output.weights[text, 0, item + 1 : items]]
             )

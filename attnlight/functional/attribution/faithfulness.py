@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attnlight.functional.random import draw_keys
-from attnlight.functional.ranking import random_rankings
+from attnlight.functional.ranking import first_items, random_rankings
 
 # Rows of at most so many items get the exact expectation of a random ranking, over all its sets.
 EXACT = 7
@@ -33,21 +33,6 @@ def share_counts(lengths: Tensor, shares: Sequence[float]) -> Tensor:
     exact = [Fraction(str(share)) for share in shares]
     counts = [-(-lengths * share.numerator // share.denominator) for share in exact]
     return torch.stack(counts, dim=-1).clamp(min=1)
-
-
-def top_items(orders: Tensor, items: Tensor, counts: Tensor) -> Tensor:
-    """The first items of each order, as sets.
-
-    Args:
-        orders: K orders of each row's items, then padding, (R, K, N) long.
-        items: The items, (R, N) bool.
-        counts: Sizes of the sets, (R, S) long.
-
-    Returns:
-        (R, K, S, N) bool.
-    """
-    place = orders.argsort(-1).unsqueeze(2)
-    return (place < counts[:, None, :, None]) & items[:, None, None]
 
 
 def random_sets(
@@ -89,7 +74,7 @@ def random_sets(
     if not exact.all():
         others = ~exact
         orders = random_rankings(items[others], rows[others], draws, seed)
-        first = top_items(orders, items[others], counts[others])  # (r, D, S, N)
+        first = first_items(orders.unsqueeze(2), counts[others].unsqueeze(1))  # (r, D, S, N)
         kept = torch.stack([items[others][:, None, None] & ~first, first], dim=1)
         sets[others, : 2 * draws * shares] = kept.flatten(1, 3)
         of_set = torch.eye(2 * shares, dtype=torch.float64, device=items.device)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.functional.attribution.removal import keep_items
 from attnlight.functional.readout.instances import require_rows_of_tokens, rows_are_texts
 
 # Default number of tokens encoded at once: some hundred megabytes of activations on a CPU, where
@@ -106,6 +107,7 @@ def reencode(
     logits = output.logits.new_full((*output.mask.shape, output.logits.shape[-1]), torch.nan)
     text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
     ends = last_places(text_mask) + 1
+    at = torch.arange(text_mask.shape[1], device=ends.device)
     tokens = batch.mask[0, 0].numel() if len(batch) and batch.mask.ndim > 2 else 1
     one_row_per_text, items = rows_are_texts(batch, output), output.mask
     if not one_row_per_text:
@@ -121,7 +123,8 @@ def reencode(
             texts, places = texts[compared], places[compared]
         if not len(texts):
             continue
-        shortened = delete_items(batch, texts, places, int(ends[texts].max()))
+        kept = (at < ends[texts, None]) & (at != places[:, None])
+        shortened, _ = keep_items(batch, texts, kept)
         shortened_logits = model(shortened).logits.to(logits.dtype)
         rows = texts
         if not one_row_per_text:
@@ -167,29 +170,3 @@ def blocks(lengths: list[int], budget: int) -> Iterator[slice]:
             start = place
     if lengths:
         yield slice(start, len(lengths))
-
-
-def delete_items(batch: TextBatch, texts: Tensor, places: Tensor, items: int) -> TextBatch:
-    """A batch of r texts, each without one of its items.
-
-    Args:
-        batch: B texts.
-        texts: Indices of the texts, (r,); a text may occur several times.
-        places: Place of the item to delete from each, (r,).
-        items: Length of the longest of these texts, before the deletion.
-
-    Returns:
-        The shortened texts, unlabelled, of `items` - 1 items.
-    """
-    remaining = torch.arange(items - 1, device=places.device)
-    remaining = remaining + (remaining >= places[:, None])
-    source = texts[:, None], remaining
-    return TextBatch(
-        index=batch.index[texts],
-        tokens=batch.tokens[source],
-        mask=batch.mask[source],
-        query=None if batch.query is None else batch.query[texts],
-        query_mask=None if batch.query_mask is None else batch.query_mask[texts],
-        allowed_classes=None if batch.allowed_classes is None else batch.allowed_classes[texts],
-        extras={name: values[source] for name, values in batch.extras.items()},
-    )

@@ -8,17 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlight.batch import MARKED, PAD, UNK, AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional.attribution.leave_one_out import (
     ACCELERATOR_TOKENS,
     CPU_TOKENS,
     blocks,
     last_places,
 )
+from attnlight.functional.attribution.removal import Token, keep_items, replace_items
 from attnlight.functional.readout.instances import require_rows_of_tokens, rows_are_texts
 
-Replacement = Literal["delete", "unk", "pad"]
-_TOKENS = {"unk": UNK, "pad": PAD}
+Replacement = Literal[Token, "delete"]
 
 
 @torch.no_grad()
@@ -46,8 +46,7 @@ def subset_logits(
         kept: K sets of remaining items for each of them, (r, K, N) bool. A row that is a token must
             be among them.
         replacement: Delete the other items, so that the text is shorter, or replace their tokens by
-            the unknown or by the padding token, whose embedding is zero; features of replaced tokens
-            are 0.
+            the unknown or by the padding token, see `replace_items`.
         budget: Tokens encoded at once, at least one text; None chooses by device. It bounds memory
             and does not affect results.
 
@@ -95,12 +94,9 @@ def subset_logits(
     width = batch.mask[0, 0].numel() if batch.mask.ndim > 2 else 1
     guided = getattr(model, "guide", None) is not None
     for block in blocks(lengths.tolist(), budget // width):
-        source = remaining[block].byte().sort(dim=-1, descending=True, stable=True).indices
-        source = source[:, : int(lengths[block][-1])]
-        real, gone = (values[block].gather(1, source) for values in (remaining, removed))
-        part = _gather_items(batch, texts[block], source, real)
+        part, source = keep_items(batch, texts[block], remaining[block])
         if replacement != "delete":
-            part = _replace_items(part, gone, _TOKENS[replacement])
+            part = replace_items(part, removed[block].gather(1, source), replacement)
         # Rows of the shortened texts: their text in the block, and their token.
         number, token = (is_row[texts[block]] & remaining[block]).nonzero().unbind(-1)
         if one_row_per_text:
@@ -110,7 +106,8 @@ def subset_logits(
         if guided:
             full = output.weights[row_of_token[texts[block]][number, token]]
             index = source[number].unsqueeze(1).expand(-1, full.shape[1], -1)
-            weights = full.gather(-1, index) * real[number].unsqueeze(1)
+            real = remaining[block].gather(1, source)[number]
+            weights = full.gather(-1, index) * real.unsqueeze(1)
             total = weights.sum(-1, keepdim=True)
             weights = weights / total.clamp(min=torch.finfo(total.dtype).tiny)
         found = model(part, weights=weights).logits.double()
@@ -135,30 +132,3 @@ def _distinct(texts: Tensor, removed: Tensor) -> tuple[Tensor, Tensor]:
         return_inverse=True,
     )
     return torch.from_numpy(first).to(texts.device), torch.from_numpy(copy_of).to(texts.device)
-
-
-def _gather_items(batch: TextBatch, texts: Tensor, source: Tensor, real: Tensor) -> TextBatch:
-    """Texts (u,) of a batch, unlabelled, with the items at places `source` (u, L) where `real`."""
-    index = texts[:, None], source
-    shape = (*real.shape, *[1] * (batch.tokens.ndim - 2))
-    real = real.view(shape)
-    return TextBatch(
-        index=batch.index[texts],
-        tokens=batch.tokens[index] * real,
-        mask=batch.mask[index] & real,
-        query=None if batch.query is None else batch.query[texts],
-        query_mask=None if batch.query_mask is None else batch.query_mask[texts],
-        allowed_classes=None if batch.allowed_classes is None else batch.allowed_classes[texts],
-        extras={name: values[index] * real for name, values in batch.extras.items()},
-    )
-
-
-def _replace_items(batch: TextBatch, items: Tensor, token: int) -> TextBatch:
-    """A batch with a token in place of those of some items (u, L), boundary tokens excepted."""
-    replaced = batch.attendable() & items.view(*items.shape, *[1] * (batch.tokens.ndim - 2))
-    batch.tokens = batch.tokens.masked_fill(replaced, token)
-    batch.extras = {
-        name: values if name == MARKED else values.masked_fill(replaced, 0)
-        for name, values in batch.extras.items()
-    }
-    return batch

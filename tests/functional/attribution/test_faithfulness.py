@@ -14,7 +14,6 @@ from attnlight.functional.attribution.faithfulness import (
     probability_drops,
     random_sets,
     share_counts,
-    top_items,
 )
 
 SHARES = [0.01, 0.05, 0.1, 0.2, 0.5]
@@ -31,18 +30,6 @@ def test_shares_are_rounded_up_as_they_are_written() -> None:
         [2, 6, 11, 21, 51, 8, 101],
     ]
     assert math.ceil(0.07 * 100) == 8, "what floating point would give"
-
-
-def test_top_items_are_the_first_of_each_order() -> None:
-    items = torch.tensor([[True, False, True, True]])
-    orders = torch.tensor([[[2, 0, 3, 1], [3, 2, 0, 1]]])
-    found = top_items(orders, items, torch.tensor([[1, 2, 4]]))
-    assert found.int().tolist() == [
-        [
-            [[0, 0, 1, 0], [1, 0, 1, 0], [1, 0, 1, 1]],
-            [[0, 0, 0, 1], [0, 0, 1, 1], [1, 0, 1, 1]],
-        ]
-    ]
 
 
 @pytest.mark.parametrize("items", [1, 2, 3, 4, 5])

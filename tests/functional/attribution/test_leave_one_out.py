@@ -14,7 +14,7 @@ from torch import Tensor
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import leave_one_out, left_out_logits, reencode
-from attnlight.functional.attribution.leave_one_out import blocks, delete_items, prediction_change
+from attnlight.functional.attribution.leave_one_out import blocks, prediction_change
 from tests.models import test_hierarchical as hierarchical
 from tests.outside import Texts, TwoHeads, collate
 
@@ -109,27 +109,6 @@ def test_sentences_of_any_model() -> None:
                 expected = model(hierarchical.collate([shortened])).logits[0]
                 torch.testing.assert_close(found[row, place], expected, rtol=1e-10, atol=1e-10)
     assert found[:, -1].isnan().all()
-
-
-def test_without_takes_a_column_from_all_that_follows_tokens() -> None:
-    tokens = torch.tensor([[5, 6, 7, 8], [9, 4, 0, 0]])
-    batch = TextBatch(
-        index=torch.tensor([3, 8]),
-        tokens=tokens,
-        mask=tokens != 0,
-        labels=torch.tensor([1, 0]),
-        query=torch.tensor([[1, 2], [3, 4]]),
-        query_mask=torch.ones(2, 2, dtype=torch.bool),
-        extras={"evidence": tokens * 10},
-    )
-    found = delete_items(batch, torch.tensor([1, 0, 0]), torch.tensor([1, 0, 3]), items=4)
-    assert found.index.tolist() == [8, 3, 3]
-    assert found.tokens.tolist() == [[9, 0, 0], [6, 7, 8], [5, 6, 7]]
-    assert found.mask.tolist() == [[True, False, False], [True] * 3, [True] * 3]
-    assert found.extras["evidence"].tolist() == [[90, 0, 0], [60, 70, 80], [50, 60, 70]]
-    assert found.query is not None
-    assert found.query.tolist() == [[3, 4], [1, 2], [1, 2]]
-    assert found.labels is None
 
 
 def test_change_of_two_classes_is_the_difference_of_probability() -> None:
