@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 from attnlight.arguments import VerbParser
 
@@ -21,14 +23,30 @@ COMMANDS = (
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the demo in the working directory, and return the first exit status that is not 0, or 0."""
+    """Run the demo in the working directory, and return the first exit status that is not 0, or 0.
+
+    SIGTERM and Ctrl-C end the command under way, and the demo once that has ended.
+    """
     VerbParser("demo", description=DESCRIPTION).parse_args(argv)
+    before = signal.signal(signal.SIGTERM, _exit)
     try:
         for command in COMMANDS:
             print(f"$ attnlight {command}", flush=True)
-            words = [sys.executable, "-m", "attnlight", *command.split()]
-            if status := subprocess.run(words, check=False).returncode:
+            with subprocess.Popen([sys.executable, "-m", "attnlight", *command.split()]) as process:
+                try:
+                    status = process.wait()
+                except (KeyboardInterrupt, SystemExit):
+                    process.terminate()
+                    process.wait()
+                    raise
+            if status:
                 return status
-    except KeyboardInterrupt:  # the command under way has received it too
+    except KeyboardInterrupt:
         return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0
+
+
+def _exit(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)

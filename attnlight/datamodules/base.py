@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from abc import ABC, abstractmethod
@@ -11,7 +10,6 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.trainer.states import TrainerFn
 from torch.utils.data import DataLoader
@@ -22,17 +20,15 @@ from attnlight.data.encoding import Encoding
 from attnlight.data.features import TokenFeatures
 from attnlight.data.parts import describe_counts
 from attnlight.data.prepared import cache_root, prepare_once
-from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
-from attnlight.datamodules.check_splits import check_splits
+from attnlight.datamodules.fingerprint import fingerprint_of, folder_of, matches
+from attnlight.datamodules.loading import loader
+from attnlight.datamodules.prepared_format import check_splits
 from attnlight.errors import InputError, require_at_least
-
-FORMAT = 1
-FINGERPRINT = 2  # version 1 had no prefix and included every file of a local folder
 
 Split = Literal["train", "validation", "test"]
 
@@ -41,14 +37,8 @@ class CorpusDataModule(LightningDataModule, ABC):
     """A corpus that is written to disk once and then read by memory map.
 
     A subclass describes what determines the content (`recipe`) and writes it (`build`); all else is
-    implemented here. The prepared folder holds `corpus.json`
-    (`{"format", "classes", "splits": {split: {"rows", "empty", "dropped", ...}}, "extras"}`),
-    `tokenizer.json` and one `datasets` folder per split with the columns `index`, `label` (absent
-    where the split has none), `length`, `tokens`, one list per extra and, optionally, the source
-    (`text` or `words`). Where texts were split into sentences, `sentences` lists the number of ids
-    of each, and `text` the sentences. Where texts are passages with queries (`paired`), `query`
-    lists the ids of the query, `query_text` is its source, and `allowed` lists the classes that the
-    row may be answered with, unless every one is.
+    implemented here: `prepared_format` says what the folder holds, `fingerprint` what it is called,
+    and `loading` which batches a device reads.
 
     Args:
         batch_size: Texts per training batch on each device.
@@ -109,18 +99,11 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @abstractmethod
     def build(self, folder: Path) -> None:
-        """Write the prepared corpus (class docstring) into an existing, empty folder.
+        """Write the prepared corpus (`prepared_format`) into an existing, empty folder.
 
         Raises:
             InputError: The source cannot be read as configured.
         """
-
-    @staticmethod
-    def describe(folder: Path, tokenizer_json: str, **corpus: Any) -> None:  # noqa: ANN401
-        """Write `tokenizer.json` and `corpus.json`, which describe the splits of the folder."""
-        (folder / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")
-        content = json.dumps({"format": FORMAT, **corpus}, indent=2)
-        (folder / "corpus.json").write_text(content, encoding="utf-8")
 
     @property
     def corpus_name(self) -> str:
@@ -175,12 +158,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         Raises:
             InputError: A source cannot be read.
         """
-        encoding = {} if self.encoding is None else {"encoding": self.encoding.identity()}
-        return f"v{FINGERPRINT}-{self._hash(FORMAT, self.recipe() | encoding)}"
-
-    def _hash(self, format_: int, recipe: dict[str, Any]) -> str:
-        content = {"format": format_, "kind": type(self).__name__, "recipe": recipe}
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        return fingerprint_of(self)
 
     def matches_fingerprint(self, fingerprint: str) -> bool:
         """Whether a fingerprint belongs to a corpus with this vocabulary and these rows.
@@ -188,27 +166,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         A fingerprint of an earlier version matches if that version would give it to this corpus, or
         if the corpus prepared under it is in the cache and has equal content.
         """
-        if fingerprint == self.fingerprint or "-" in fingerprint:
-            return fingerprint == self.fingerprint
-        former = {split: source.identity(every_file=True) for split, source in self.sources.items()}
-        # The first recipe is for folders without the files beside the data that version 1 included.
-        recipes = self.recipe(), self.recipe() | {"sources": former}
-        if fingerprint in [self._hash(1, recipe) for recipe in recipes]:
-            return True
-        folder = self._folder_of(fingerprint)
-        try:
-            corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-            tokenizer_json = (folder / "tokenizer.json").read_text(encoding="utf-8")
-            expected = (self.classes, self._corpus["splits"].keys(), self.tokenizer_json)
-            return (corpus["classes"], corpus["splits"].keys(), tokenizer_json) == expected and all(
-                TokenDataset(folder / split).table.equals(self.dataset(split).table)
-                for split in corpus["splits"]
-            )
-        except (OSError, ValueError, KeyError, TypeError):  # missing or damaged
-            return False
-
-    def _folder_of(self, fingerprint: str) -> Path:
-        return self.cache / f"{type(self).__name__.lower()}-{fingerprint}"
+        return matches(self, fingerprint)
 
     def prepare(self) -> Path:
         """The folder of the prepared corpus, written on the first call on this machine.
@@ -222,7 +180,7 @@ class CorpusDataModule(LightningDataModule, ABC):
                 or `build` raises for its source.
         """
         if self._prepared is None:
-            folder = self._folder_of(self.fingerprint)
+            folder = folder_of(self, self.fingerprint)
             prepare_once(folder, self._write)
             self._prepared = folder
         return self._prepared
@@ -232,7 +190,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         splits = check_splits(folder, self.corpus_name, count_unknown=self.encoding is not None)
         counts = ", ".join(starmap(describe_counts, splits.items()))
         # Printed only by the process that wrote the corpus: one line for any number of ranks.
-        target = self._folder_of(self.fingerprint)
+        target = folder_of(self, self.fingerprint)
         print(f"{self.corpus_name}: {counts}; prepared in {target}", file=sys.stderr)
 
     @cached_property
@@ -317,41 +275,18 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     def train_dataloader(self) -> DataLoader[TextBatch]:
         """Training batches of similar lengths, determined by seed and epoch."""
-        return self._loader("train", training=True)
+        return loader(self, "train", training=True)
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
         """Each validation text once; in fit on several devices, repeats fill the last batch."""
         # In fit, DDP broadcasts buffers at each forward, so all ranks need as many batches.
         fitting = self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
-        return self._loader("validation", pad=fitting)
+        return loader(self, "validation", pad=fitting)
 
     def test_dataloader(self) -> DataLoader[TextBatch]:
         """Each test text exactly once over all devices."""
-        return self._loader("test")
+        return loader(self, "test")
 
     def predict_dataloader(self) -> DataLoader[TextBatch]:
         """Each text of `predict_split` exactly once over all devices."""
-        return self._loader(self.predict_split)
-
-    def _loader(
-        self, split: str, training: bool = False, pad: bool = False
-    ) -> DataLoader[TextBatch]:
-        """This device's share of the batches of a split, each text once unless training."""
-        dataset, trainer = self.dataset(split), self.trainer
-        rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
-        if len(dataset) < world:
-            raise InputError(
-                f"the {split} split of {self.corpus_name} has {len(dataset)} texts for {world} "
-                "devices: use at most one device per text."
-            )
-        lengths, size = dataset.shapes, self.eval_batch_size
-        return DataLoader(
-            dataset=dataset,
-            sampler=BucketSampler(lengths, self.batch_size, self.seed, rank, world)
-            if training
-            else OnceSampler(lengths, size, rank, world, pad, self.max_pairs),
-            batch_size=None,  # the sampler yields whole batches
-            num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
-            pin_memory=torch.cuda.is_available(),
-        )
+        return loader(self, self.predict_split)

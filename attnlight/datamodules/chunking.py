@@ -24,6 +24,7 @@ from attnlight.data.targets import Target, TargetName
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.data.vocabulary import learn_vocabulary
 from attnlight.datamodules.base import CorpusDataModule
+from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.errors import InputError, require_at_least
 from attnlight.functional import draw_keys
 
@@ -249,7 +250,7 @@ class ChunkingDataModule(CorpusDataModule):
                         f"{'without' if with_chunk else 'with'} a chunk of type "
                         f"{self.target_spec.chunk}; target sentence needs both kinds (sentence_chunk sets the type)."
                     )
-        self.describe(
+        describe_splits(
             folder,
             tokenizer.to_str(pretty=True),
             classes=classes,

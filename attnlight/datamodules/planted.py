@@ -17,6 +17,7 @@ from attnlight.data.planted import PlantedSpec
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.datamodules.base import CorpusDataModule
+from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.errors import InputError, require_at_least
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class PlantedEvidence(CorpusDataModule):
                     write(columns)
                     start += len(texts.labels)
         rows = {split: {"rows": size} for split, size in self.sizes.items()}
-        self.describe(folder, tokenizer, classes=classes, splits=rows, extras=["evidence"])
+        describe_splits(folder, tokenizer, classes=classes, splits=rows, extras=["evidence"])
 
     def negated(self, split: str) -> NDArray[np.bool_]:
         """Which texts of a split are negated (a keyword after a negator), by `index`, (n,)."""

@@ -24,6 +24,7 @@ from attnlight.data.splits import MISSING_SPLIT_ADVICE, complete_sources, named_
 from attnlight.data.tokenization import Splitting, TextRules, make_tokenizer
 from attnlight.data.vocabulary import learn_vocabulary
 from attnlight.datamodules.base import CorpusDataModule
+from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.errors import InputError, require_at_least
 
 if TYPE_CHECKING:
@@ -300,7 +301,7 @@ class TextDataModule(CorpusDataModule):
                 counts[split] |= {} if name in (split, "train") else {"split": name}
         tokenizer_json = tokenizer.to_str(pretty=True)
         extras = list(dict.fromkeys(name for part in parts.values() for name in part.reader.extras))
-        self.describe(folder, tokenizer_json, classes=classes, splits=counts, extras=extras)
+        describe_splits(folder, tokenizer_json, classes=classes, splits=counts, extras=extras)
 
     def open_split(
         self, rows: Dataset, source: Source, classes: list[str] | None

@@ -13,7 +13,7 @@ from attnlight.studies.estimate import estimate
 from attnlight.studies.job import study_folders
 from attnlight.studies.plan import ROLES, PlannedRun
 from attnlight.studies.process_executor import ProcessExecutor
-from attnlight.studies.run_study import run_study, selected_runs
+from attnlight.studies.scheduling import run_study, selected_runs
 from attnlight.studies.slurm_executor import SlurmExecutor, slurm_parameters
 from attnlight.studies.state import StudyFolder
 

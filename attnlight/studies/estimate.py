@@ -28,7 +28,7 @@ from attnlight.errors import InputError, one_line
 from attnlight.studies.argv import evaluation_commands, fit_command
 from attnlight.studies.job import become_attnlight, last_line, print_to
 from attnlight.studies.plan import ROLES, PlannedRun
-from attnlight.studies.run_study import minutes
+from attnlight.studies.scheduling import minutes
 from attnlight.studies.spec import Study
 from attnlight.studies.state import StudyFolder
 

@@ -25,7 +25,7 @@ from attnlight.files import named_errors
 from attnlight.processes import end_with_parent
 from attnlight.studies.argv import evaluation_commands, fit_command
 from attnlight.studies.collect import selection
-from attnlight.studies.plan import PlannedRun, digests, plan
+from attnlight.studies.plan import PlannedRun, plan
 from attnlight.studies.spec import read_studies
 from attnlight.studies.state import State, StudyFolder, exclusive, require_same_plan
 
@@ -85,8 +85,9 @@ def study_folders(file: Path, root: Path, name: str) -> list[StudyFolder]:
     folders = []
     for study in read_studies(file):
         runs, path = plan(study), folder_of(root, name, study.condition)
-        require_same_plan(path, digests(study, runs))
-        folders.append(StudyFolder(path, study, {run.name: run for run in runs}))
+        folder = StudyFolder(path, study, {run.name: run for run in runs})
+        require_same_plan(path, folder.digests)
+        folders.append(folder)
     return folders
 
 

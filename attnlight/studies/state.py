@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from attnlight.errors import InputError
 from attnlight.files import LEFTOVER_GLOB, named_errors, read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
 from attnlight.studies.argv import BEST, PREDICTIONS, Stage, evaluations
-from attnlight.studies.plan import PlannedRun
+from attnlight.studies.plan import PlannedRun, digests
 from attnlight.studies.selection import chosen_epoch
 from attnlight.studies.spec import Study
 
@@ -34,6 +35,11 @@ class StudyFolder:
     path: Path
     study: Study
     runs: Mapping[str, PlannedRun]
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """For each run a hash of all that determines it."""
+        return digests(self.study, self.runs.values())
 
     def log(self, run: str) -> Path:
         """The file that holds what a run's process prints."""

@@ -16,11 +16,11 @@ from torch.utils.data import DataLoader
 
 from attnlight.errors import InputError
 from attnlight.studies import estimate as module
+from attnlight.studies import run_study
 from attnlight.studies.estimate import BatchTimer, Estimate, estimate
 from attnlight.studies.job import study_folders
 from attnlight.studies.plan import PlannedRun
 from attnlight.studies.process_executor import ProcessExecutor
-from attnlight.studies.run_study import run_study
 from tests.studies import fake
 from tests.studies.conftest import ALL_ROLES, MINIMAL, TAGGER, Lab
 

@@ -1,4 +1,13 @@
-"""Check the splits of a prepared corpus and count unknown tokens."""
+"""The folder of a prepared corpus: what it holds, and a check of its splits.
+
+It holds `corpus.json` (`{"format", "classes", "splits": {split: {"rows", "empty", "dropped", ...}},
+"extras"}`), `tokenizer.json` and one `datasets` folder per split with the columns `index`, `label`
+(absent where the split has none), `length`, `tokens`, one list per extra and, optionally, the source
+(`text` or `words`). Where texts were split into sentences, `sentences` lists the number of ids of
+each, and `text` the sentences. Where texts are passages with queries (`paired`), `query` lists the
+ids of the query, `query_text` is its source, and `allowed` lists the classes that the row may be
+answered with, unless every one is.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +18,15 @@ from typing import Any
 from attnlight.batch import BOS, EOS, UNK
 from attnlight.data.dataset import TAGS, TokenDataset
 from attnlight.errors import InputError
+
+FORMAT = 1
+
+
+def describe_splits(folder: Path, tokenizer_json: str, **corpus: Any) -> None:  # noqa: ANN401
+    """Write `tokenizer.json` and `corpus.json`, which describe the splits of the folder."""
+    (folder / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")
+    content = json.dumps({"format": FORMAT, **corpus}, indent=2)
+    (folder / "corpus.json").write_text(content, encoding="utf-8")
 
 
 def check_splits(folder: Path, corpus_name: str, *, count_unknown: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from attnlight.errors import one_line
 from attnlight.studies.collect import JSON, collect
 from attnlight.studies.job import Job, is_done, last_line, perform, study_folders
-from attnlight.studies.plan import ROLES, PlannedRun, digests, shard_runs
+from attnlight.studies.plan import ROLES, PlannedRun, shard_runs
 from attnlight.studies.process_executor import ProcessExecutor
 from attnlight.studies.state import StudyFolder, exclusive, join_plan
 
@@ -67,7 +67,7 @@ def run_study(
     name = name or file.stem
     folders = study_folders(file, root, name)
     for folder in folders:
-        join_plan(folder.path, digests(folder.study, folder.runs.values()))
+        join_plan(folder.path, folder.digests)
         folder.require_sound_bases()
     with ExitStack() as stack:
         if executor is None:

@@ -1,0 +1,43 @@
+"""`attnlight demo` and a signal that ends it; what it trains is tested with the README."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# The commands of the demo, with another program in place of Python.
+DEMO = (
+    "import sys\nfrom attnlight.demo import main\nsys.executable = sys.argv[1]\nsys.exit(main([]))"
+)
+
+
+@pytest.mark.parametrize("status", [None, 0])
+def test_sigterm_ends_the_command_under_way_and_the_demo(
+    tmp_path: Path, status: int | None
+) -> None:
+    """A command that the signal kills, and one that handles it and exits with 0."""
+    program, started = tmp_path / "program", tmp_path / "started"
+    trap = "" if status is None else f"trap 'exit {status}' TERM"
+    program.write_text(
+        f"#!/bin/bash\n{trap}\necho $$ $3 >> {started}\nwhile true; do sleep 0.1; done\n"
+    )
+    program.chmod(0o755)
+    with subprocess.Popen([sys.executable, "-c", DEMO, str(program)]) as demo:
+        deadline = time.monotonic() + 100
+        while not (started.is_file() and started.read_text().endswith("\n")):
+            assert time.monotonic() < deadline
+            assert demo.poll() is None
+            time.sleep(0.05)
+        demo.terminate()
+        assert demo.wait(60) == 128 + signal.SIGTERM
+    (line,) = started.read_text().splitlines()
+    process, verb = line.split()
+    assert verb == "fit"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(process), 0)
