@@ -76,9 +76,11 @@ def test_integrated_gradients(name: str, baseline: Any, steps: int) -> None:
             entry = tuple(place.tolist())
             start[entry] = 0
             if baseline != "zero":
-                table = odds.model.embedding.weight.detach()
-                word = table[{"unk": UNK, "pad": PAD}[baseline]]
-                start[entry] = torch.cat([word, embeddings[entry][len(word) :]])
+                word = odds.model.embedding.weight[{"unk": UNK, "pad": PAD}[baseline]]
+                features = getattr(odds.model, "features", None)
+                tables = [] if features is None else features.tables.values()
+                parts = [word, *(table.weight[0] for table in tables)]  # 0: no feature
+                start[entry] = torch.cat(parts).detach()
         method = captum.IntegratedGradients(odds)
         values: Tensor = method.attribute(
             embeddings, start, n_steps=steps, method="gausslegendre", internal_batch_size=1
