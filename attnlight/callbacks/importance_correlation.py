@@ -12,12 +12,12 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.score_columns import score_columns
 from attnlight.errors import InputError
 from attnlight.functional import input_gradient, kendall_tau, leave_one_out
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
-from attnlight.records import score_columns
 
 Gradient = Literal["detached", "attached"]
 _LONG = 5_000  # items; about a minute on one core where the encoder is recurrent

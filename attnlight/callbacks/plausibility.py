@@ -14,6 +14,7 @@ from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.marked import marked_items, marking_column, tested_split
+from attnlight.callbacks.score_columns import score_columns
 from attnlight.data.pairs import EVIDENCE
 from attnlight.data.rationales import ANNOTATORS, MAX_ANNOTATORS, RATIONALE
 from attnlight.functional import (
@@ -25,7 +26,6 @@ from attnlight.functional import (
 )
 from attnlight.functional.ranking import TIE, first_items
 from attnlight.models.readout import Readout
-from attnlight.records import score_columns
 
 _MEASURES = ("auprc", "token_f1", "iou_f1")
 

@@ -12,11 +12,11 @@ from typing_extensions import override
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.score_columns import score_columns
 from attnlight.functional.correlation import TOP, rank_agreement, top_count
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
-from attnlight.records import score_columns
 
 # Weights are a factor of `gradient_x_attention`: its agreement with attention is built in.
 METHODS = tuple(name for name in DEFAULT_METHODS if name != "gradient_x_attention")

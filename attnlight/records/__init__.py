@@ -8,7 +8,7 @@ does not grow with the corpus. Callbacks write, the report reads.
 from attnlight.records.format import EXCLUDED, FORMAT, KEY, Record, RecordError
 from attnlight.records.merging import merge_shards
 from attnlight.records.reading import read_metadata, read_pieces, read_record, record_columns
-from attnlight.records.scores import SCORES, kept_scores, score_columns
+from attnlight.records.scores import SCORES, kept_scores
 from attnlight.records.shards import Columns, ShardWriter, list_column
 
 __all__ = [
@@ -27,5 +27,4 @@ __all__ = [
     "read_pieces",
     "read_record",
     "record_columns",
-    "score_columns",
 ]

@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from attnlight.errors import InputError
 from attnlight.records.reading import record_columns
-from attnlight.records.shards import list_column
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SCORES = "scores_"
-
-
-def score_columns(scores: Mapping[str, Tensor], mask: Tensor) -> dict[str, pa.ListArray]:
-    """Columns `scores_<name>` of scores (R, N): for each row those of its items, by a mask (R, N)."""
-    lengths = mask.sum(-1).cpu().numpy()
-    return {
-        f"{SCORES}{name}": list_column(values.detach()[mask].double().cpu().numpy(), lengths)
-        for name, values in scores.items()
-    }
 
 
 def kept_scores(path: Path, test: str) -> list[str]:
