@@ -47,7 +47,8 @@ def paired_permutation_tests(
         signed = (1.0 - 2.0 * exchanged) @ sums  # (count, M)
         for i, column in enumerate(signed.T):
             reached[i] += (np.abs(column[:, None] - signed) >= least[i]).sum(axis=0)
-    return reached / number if exact else (reached + 1) / (number + 1)
+    p_values: NDArray[np.float64] = reached / number if exact else (reached + 1) / (number + 1)
+    return p_values
 
 
 def shared_letters(apart: NDArray[np.bool_]) -> list[str]:

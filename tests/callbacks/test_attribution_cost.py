@@ -56,7 +56,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> OutsideTask:
 
 
 def test_cost_is_the_number_of_forward_passes(tmp_path: Path, task: OutsideTask) -> None:
-    methods = ["attention", "passes", {"name": "passes", "label": "again"}, "gradient"]
+    methods: list[Any] = ["attention", "passes", {"name": "passes", "label": "again"}, "gradient"]
     run_test(tmp_path, AttributionCost(methods), task=task, texts=Texts(23))
     record = read_record(tmp_path / RECORD)
     found = record.columns
@@ -77,7 +77,9 @@ def test_the_median_of_the_repetitions_counts_and_the_warm_up_does_not(
     tmp_path: Path, task: OutsideTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clock that gives each interval the next of some lengths."""
-    seconds, now, calls = [], 0.0, []
+    now = 0.0
+    seconds: list[float] = []
+    calls: list[float] = []
 
     def clock() -> float:
         nonlocal now
