@@ -61,20 +61,38 @@ def write(folder: Path, test: str, rows: Rows, **metadata: Any) -> Path:
 
 @pytest.fixture
 def records(tmp_path: Path) -> dict[str, Path]:
-    """Records of all tests but sanity."""
-    tests = (test for test in TESTS if test != "sanity")
-    return {test: write(tmp_path, test, rows_of_methods(test)) for test in tests}
+    return {test: write(tmp_path, test, rows_of_methods(test)) for test in TESTS}
 
 
 def test_means_are_those_of_the_summary(records: dict[str, Path]) -> None:
     found = method_rows(records)
     for measure in MEASURES:
-        if measure.test not in records or not measure.short:
+        if measure.test == "sanity" or not measure.short:
             continue
         means = summarise(StoredRecord(records[measure.test], "test", measure.test, None)).means
         for label in LABELS:
             expected = means[f"{measure.column}_{label}", None]
             assert found.means[measure.column, label] == pytest.approx(tuple(expected))
+
+
+def test_sanity_has_its_verdict_and_the_correlation_that_it_is_of(tmp_path: Path) -> None:
+    rows = rows_of_methods("sanity")
+    for label, value in zip(LABELS, (0.1, 0.8, 0.3), strict=True):
+        rows[f"signed_2_{label}"] = value + 0.1 * np.random.default_rng(0).random(60)
+        rows[f"signed_1_{label}"] = np.ones(60)  # of the decoder alone
+    rows["signed_seeds_my_shap"][:] = 0.1
+    record = write(tmp_path, "sanity", rows)
+    found = method_rows({"sanity": record})
+    expected = {"occlusion": "passes", "attention": "fails", "my_shap": "undecidable"}
+    assert found.verdicts == expected
+    head, by_label = found.tables({})[0].head, {row[0]: row for row in found.tables({})[0].rows}
+    for label, verdict in expected.items():
+        mean = rows[f"signed_2_{label}"].mean()
+        assert found.means["signed", label].mean == pytest.approx(mean)
+        cell = by_label[label.replace("_", " ")][list(head).index("sanity ↓")]
+        assert cell.startswith(f"{verdict} {mean:.3f} [")
+    letters = [found.letters["signed", label] for label in ("occlusion", "my_shap", "attention")]
+    assert letters == ["a", "b", "c"]
 
 
 def test_random_is_at_no_excess(records: dict[str, Path]) -> None:
@@ -115,8 +133,9 @@ def test_letters_are_in_order_of_the_measure(records: dict[str, Path]) -> None:
     for column in ("excess_comprehensiveness", "excess_sufficiency", "auprc", "cost"):
         own = [letters[column, label] for label in LABELS]
         assert own == sorted(own)
-        assert own[0] == "a"
         assert len(set("".join(own))) == 3  # all are told apart, random between some of them
+    assert letters["auprc", "occlusion"] == letters["cost", "occlusion"] == "a"
+    assert letters["excess_sufficiency", "random"] == "a"  # the lowest
 
 
 def test_methods_that_do_not_differ_share_a_letter(tmp_path: Path) -> None:
@@ -214,9 +233,7 @@ def test_widest_table_fits_the_terminal(records: dict[str, Path]) -> None:
     found = method_rows(records)
     found.labels = {label: "attention × contribution" for label in found.labels}  # noqa: RUF001
     found.verdicts = dict.fromkeys(found.labels, "undecidable")
-    for label in found.labels:
-        found.means["signed", label] = found.means["auprc", "attention"]
-        found.letters["signed", label] = "ab"
+    found.letters = dict.fromkeys(found.letters, "abc")
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(found.terminal_table().to_rich())
     assert all(len(line.rstrip()) <= 80 for line in console.export_text().splitlines())
