@@ -40,6 +40,8 @@ def rows_of_methods(test: str, labels: tuple[str, ...] = LABELS, n: int = 60) ->
                 rows[f"{own}_random"] = random.random(n)
             if test == "sanity":
                 rows[f"signed_seeds_{label}"] = 0.9 + 0.1 * random.random(n)
+                for name in ("signed_1", "sizes_1", "sizes_2", "sizes_seeds"):
+                    rows[f"{name}_{label}"] = random.random(n)
     if test == "attribution_cost":
         rows["batch"] = rows["index"] % 7
     return rows
