@@ -13,7 +13,14 @@ from tests.attribution.scenes import SCENES, scene
 
 PARTS = {
     "bilstm": ["decoder", "attention", "encoder", "embedding"],
-    "han": "decoder sentence_attention sentence_encoder word_attention word_encoder embedding".split(),
+    "han": [
+        "decoder",
+        "sentence_attention",
+        "sentence_encoder",
+        "word_attention",
+        "word_encoder",
+        "embedding",
+    ],
     "pair": ["decoder", "attention", "encoder", "embedding"],
     "transformer": ["decoder", "attention", "layer_1", "encoder", "embedding"],
     "recurrent": ["decoder", "attention", "encoder", "embedding"],

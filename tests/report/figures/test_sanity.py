@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attnlight.report.figures import draw, tables
+from attnlight.report.tables import number
 from tests.report.fake import METHODS, rows_of
 
 PARTS = ["decoder", "word_attention", "embedding"]
@@ -78,7 +79,7 @@ def test_verdicts_and_steps() -> None:
         assert list(table.head) == ["method", *KNOWN, "two random", "two seeds", "n"]
         for method, row in zip(METHODS, table.rows, strict=True):
             for step, cell in zip((1, 2, 3, "random", "seeds"), row[1:], strict=False):
-                assert cell.startswith(f"{rows[f'{kind}_{step}_{method}'].mean():.3f} ")
+                assert cell.startswith(f"{number(rows[f'{kind}_{step}_{method}'].mean())} ")
             assert row[-1] == "60"
     assert signed.title.endswith("with signs")
     assert sizes.title.endswith("of sizes")
