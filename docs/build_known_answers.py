@@ -28,6 +28,7 @@ from results_page.tables import interval, number, table
 from scipy.stats import mannwhitneyu
 
 from attnlight import callbacks
+from attnlight.attribution import ATTRIBUTIONS
 from attnlight.records import read_record
 from attnlight.report.figures import describe
 from attnlight.statistics.bootstrap import bootstrap_means
@@ -37,6 +38,16 @@ TESTS = (  # all tests of a single model
     *("AdversarialAttention", "AttentionPermutation", "DecisionFlip"),
     *("ImportanceCorrelation", "SingleErasure"),
 )
+OF_METHODS = ("faithfulness", "plausibility")  # tests of attribution methods
+METHODS = [name for name in ATTRIBUTIONS if name != "external"]
+# Measures of each attribution method, and their names on the page.
+MEASURES = {
+    "comprehensiveness": "comprehensiveness ↑",
+    "excess_comprehensiveness": "comprehensiveness less that of random ↑",
+    "sufficiency": "sufficiency ↓",
+    "excess_sufficiency": "sufficiency less that of random ↓",
+    "auprc": "AUPRC of the signal ↑",
+}
 EFFECT = 0.9  # minimum area under the ROC curve over texts for a measure to tell D from F
 _NUMBER = re.compile(r"-?\d+\.\d{4}")
 _ROUNDING = 5e-4
@@ -46,7 +57,7 @@ _OF_ONE_ERASURE = re.compile(r"_loo$|^outdone_")
 
 
 def measure_all() -> dict[tuple[str, str], pd.DataFrame]:
-    """Run the tests with default settings on each model.
+    """Run the tests with default settings, and all attribution methods, on each model.
 
     Returns:
         By a test's name in snake case and one of its measures, the value of each text under each
@@ -65,7 +76,11 @@ def measure_all() -> dict[tuple[str, str], pd.DataFrame]:
                 enable_progress_bar=False,
                 enable_model_summary=False,
                 default_root_dir=folder,
-                callbacks=[getattr(callbacks, name)(figures=False) for name in TESTS],
+                callbacks=[
+                    *(getattr(callbacks, name)(figures=False) for name in TESTS),
+                    callbacks.Faithfulness(METHODS, figures=False),
+                    callbacks.Plausibility(METHODS, figures=False),
+                ],
             )
             trainer.test(KnownTask(model), loader(model), verbose=False)
             for path in sorted((Path(folder) / "records/test").glob("*.parquet")):
@@ -87,6 +102,8 @@ def blocks(by_measure: Mapping[tuple[str, str], pd.DataFrame]) -> dict[str, str]
     """
     rows, measures_by_title = [], {}
     for (test, measure), values in by_measure.items():
+        if test in OF_METHODS:
+            continue
         (off,), on = (
             [values[model.name].dropna() for model in MODELS if model.kind == kind] for kind in "DF"
         )
@@ -107,7 +124,25 @@ def blocks(by_measure: Mapping[tuple[str, str], pd.DataFrame]) -> dict[str, str]
         clauses = [f"tells F from D by: {', '.join(apart)}"] if apart else []
         clauses += [f"does not tell them apart by: {', '.join(alike)}"] if alike else []
         verdict += f"* **{title}** {'; '.join(clauses)}.\n"
-    return {"measures": table(rows, 2), "verdict": verdict}
+    return {"measures": table(rows, 2), "verdict": verdict, "methods": methods(by_measure)}
+
+
+def methods(by_measure: Mapping[tuple[str, str], pd.DataFrame]) -> str:
+    """Mean and interval of each measure of attribution methods, on each model."""
+    found = {
+        measure: by_measure[test, measure] for test, measure in by_measure if test in OF_METHODS
+    }
+    rows: list[dict[str, str]] = []
+    for name, heading in MEASURES.items():
+        columns = {method: f"{name}_{method}" for method in METHODS if f"{name}_{method}" in found}
+        for place, (method, column) in enumerate(columns.items()):
+            values = found[column]
+            means = bootstrap_means(values.to_numpy(), values.index.to_numpy())
+            cells = {"measure": "" if place else heading, "method": f"`{method}`"}
+            rows.append(
+                cells | {m: interval(mean, 4) for m, mean in zip(values, means, strict=True)}
+            )
+    return table(rows, 2)
 
 
 def agree(page: str, other: str) -> bool:

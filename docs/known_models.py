@@ -7,6 +7,7 @@ context favour class 0, so that erasing all items always changes the decision.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
 from attnlight.batch import PAD, SPECIAL_TOKENS, TextBatch
+from attnlight.data.pairs import EVIDENCE
 from attnlight.models import FlatClassifier
 
 CLASSES = 4
@@ -60,8 +62,11 @@ MODELS = (
 
 
 def loader(answer: KnownAnswer) -> DataLoader[Any]:
-    """Padded batches of random texts of 20 to 30 tokens: signals of their class, and fillers."""
-    random, ids = torch.Generator().manual_seed(1), []
+    """Padded batches of random texts of 20 to 30 tokens: signals of their class, and fillers.
+
+    Signals are marked as `evidence`, unless all items are signals.
+    """
+    random, ids, evidence = torch.Generator().manual_seed(1), [], []
     labels = 1 + torch.arange(TEXTS) % (CLASSES - 1)
     for label in labels.tolist():
         length = int(torch.randint(*_LENGTHS, (), generator=random))
@@ -70,13 +75,17 @@ def loader(answer: KnownAnswer) -> DataLoader[Any]:
         variant = torch.randint(_VARIANTS, (length,), generator=random)
         signal = torch.arange(length) < (answer.signals or length)
         tokens = torch.where(signal, _TOKENS[1, label, variant], _TOKENS[0, other, variant])
-        ids.append(tokens[torch.randperm(length, generator=random)])
-    tokens = pad_sequence(ids, batch_first=True)
-    return DataLoader(
-        TensorDataset(torch.arange(TEXTS), tokens, tokens != PAD, labels),
-        batch_size=64,
-        collate_fn=lambda texts: TextBatch(*map(torch.stack, zip(*texts, strict=True))),
-    )
+        order = torch.randperm(length, generator=random)
+        ids.append(tokens[order])
+        evidence.append((signal & (answer.signals > 0)).long()[order])
+    tokens, marked = (pad_sequence(values, batch_first=True) for values in (ids, evidence))
+
+    def collate(texts: Sequence[Sequence[torch.Tensor]]) -> TextBatch:
+        *columns, marks = map(torch.stack, zip(*texts, strict=True))
+        return TextBatch(*columns, extras={EVIDENCE: marks})
+
+    columns = torch.arange(TEXTS), tokens, tokens != PAD, labels, marked
+    return DataLoader(TensorDataset(*columns), batch_size=64, collate_fn=collate)
 
 
 class KnownTask(pl.LightningModule):

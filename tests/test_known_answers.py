@@ -56,6 +56,95 @@ def test_where_all_items_carry_the_signal_all_must_go(
         assert found["decision_flip", f"needs_all_{ranking}"]["R"].mean() == 1
 
 
+FAITHFUL = ("F1", "F3", "F10")
+# Methods that find the signal by construction: all but these two count what an item says.
+FINDERS = sorted({*build.METHODS} - {"random", "attention", "input_gradient", "gradient"})
+
+
+@pytest.mark.parametrize("method", [*FINDERS, "attention", "gradient", "input_gradient"])
+def test_methods_find_the_signal_of_faithful_attention(
+    found: dict[tuple[str, str], pd.DataFrame], method: str
+) -> None:
+    for model in FAITHFUL:
+        assert found["plausibility", f"auprc_{method}"][model].min() > 1 - 1e-5
+        assert found["faithfulness", f"excess_comprehensiveness_{method}"][model].mean() > 0.1
+        assert found["faithfulness", f"excess_sufficiency_{method}"][model].mean() < -0.1
+
+
+@pytest.mark.parametrize("method", FINDERS)
+def test_what_an_item_says_finds_the_signal_that_attention_hides(
+    found: dict[tuple[str, str], pd.DataFrame], method: str
+) -> None:
+    assert found["plausibility", f"auprc_{method}"]["D"].min() > 1 - 1e-5
+    for measure, sign in (("comprehensiveness", 1), ("sufficiency", -1)):
+        own, attention = (
+            sign * found["faithfulness", f"{measure}_{name}"]["D"] for name in (method, "attention")
+        )
+        assert (own > attention).all()
+        assert (sign * found["faithfulness", f"excess_{measure}_{method}"]["D"]).mean() > 0.2
+
+
+def test_where_attention_hides_the_signal_it_is_worse_than_chance(
+    found: dict[tuple[str, str], pd.DataFrame],
+) -> None:
+    chance = found["plausibility", "chance_auprc"]["D"]
+    assert (found["plausibility", "auprc_attention"]["D"] < chance).all()
+    assert found["faithfulness", "excess_comprehensiveness_attention"]["D"].mean() < -0.1
+    assert found["faithfulness", "excess_sufficiency_attention"]["D"].mean() > 0.1
+
+
+def test_input_gradient_is_misled_by_the_score_in_the_embedding() -> None:
+    """On D it finds the signal if attention is held fixed, and not otherwise, by hand."""
+    known = next(model for model in models.MODELS if model.kind == "D")
+    model, batch = models.KnownTask(known).model, next(iter(models.loader(known)))
+    for detached in (False, True):
+        inputs = model.embed(batch).detach().requires_grad_()
+        output = model(batch, embeddings=inputs)
+        weights = output.weights.detach() if detached else None
+        logits = model(batch, weights=weights, embeddings=inputs).logits
+        target = logits.argmax(-1)
+        rest = logits.scatter(-1, target[:, None], -torch.inf).logsumexp(-1)
+        odds = logits.gather(-1, target[:, None])[:, 0] - rest
+        (gradient,) = torch.autograd.grad(odds.sum(), inputs)
+        scores = (gradient * inputs).sum(-1).detach()
+        signal = batch.extras["evidence"] > 0
+        lowest = scores.masked_fill(~signal, torch.inf).amin(-1)
+        highest = scores.masked_fill(signal | ~batch.mask, -torch.inf).amax(-1)
+        assert bool((lowest > highest).all()) == detached
+
+
+def test_contribution_is_gradient_times_attention(
+    found: dict[tuple[str, str], pd.DataFrame],
+) -> None:
+    for (test, measure), values in found.items():
+        if test in build.OF_METHODS and measure.endswith("_attention_contribution"):
+            other = measure.replace("attention_contribution", "gradient_x_attention")
+            np.testing.assert_allclose(values, found[test, other], atol=1e-4)
+
+
+def test_where_all_items_say_the_same_no_method_is_told_from_another(
+    found: dict[tuple[str, str], pd.DataFrame],
+) -> None:
+    for method in build.METHODS:
+        assert found["plausibility", f"auprc_{method}"]["R"].isna().all()
+        for measure in ("comprehensiveness", "sufficiency"):
+            assert found["faithfulness", f"{measure}_{method}"]["R"].abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("method", build.METHODS)
+def test_each_method_has_its_rows(
+    found: dict[tuple[str, str], pd.DataFrame], tables: Any, method: str
+) -> None:
+    rows = tables.rows("methods", f"`{method}`")
+    names = [n for n in build.MEASURES if method != "random" or not n.startswith("excess")]
+    assert len(rows) == len(names)
+    for row, name in zip(rows, names, strict=True):
+        test = "plausibility" if name == "auprc" else "faithfulness"
+        for model in (*FAITHFUL, "D"):
+            mean = sum(found[test, f"{name}_{method}"][model]) / models.TEXTS
+            assert float(row[model].split()[0]) == pytest.approx(mean, abs=5.1e-5)
+
+
 def area(above: np.ndarray, below: np.ndarray) -> float:
     """Pair by pair."""
     return float(np.mean([(a > b) + 0.5 * (a == b) for a in above for b in below]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from typing_extensions import override
 
@@ -33,6 +34,11 @@ class InputGradient(Attribution):
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
         scores = gradient_scores(
-            model, batch, output, target, lambda g, e: (g * e).double().sum(-1), self.detached
+            model,
+            batch,
+            output,
+            target,
+            lambda g, e: (g * e).sum(-1, dtype=torch.float64),
+            self.detached,
         )
         return scores, {}

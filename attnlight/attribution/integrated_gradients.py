@@ -135,7 +135,7 @@ def _integral(
             batch.select(texts.repeat(count)),
             at,
             target.repeat(count),
-            lambda gradient, _, ways=ways: (gradient * ways).double().sum(-1),  # type: ignore[misc]
+            lambda gradient, _, ways=ways: (gradient * ways).sum(-1, dtype=torch.float64),  # type: ignore[misc]
             wanted=wanted.repeat(count),
         )
         scores = scores.to(found) + torch.einsum(

@@ -2,6 +2,7 @@
 
 from attnlight.callbacks.adversarial_attention import AdversarialAttention, GradientSearch
 from attnlight.callbacks.attention_permutation import AttentionPermutation
+from attnlight.callbacks.attribution_cost import AttributionCost
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.base_divergence import BaseDivergence
 from attnlight.callbacks.decision_flip import DecisionFlip
@@ -11,12 +12,14 @@ from attnlight.callbacks.importance_correlation import ImportanceCorrelation
 from attnlight.callbacks.plausibility import Plausibility
 from attnlight.callbacks.predictions import Predictions
 from attnlight.callbacks.saliency_agreement import SaliencyAgreement
+from attnlight.callbacks.sanity import Sanity
 from attnlight.callbacks.single_erasure import SingleErasure
 from attnlight.callbacks.state_token_agreement import StateTokenAgreement
 
 __all__ = [
     "AdversarialAttention",
     "AttentionPermutation",
+    "AttributionCost",
     "BaseDivergence",
     "DecisionFlip",
     "EvidenceMass",
@@ -27,6 +30,7 @@ __all__ = [
     "Plausibility",
     "Predictions",
     "SaliencyAgreement",
+    "Sanity",
     "SingleErasure",
     "StateTokenAgreement",
 ]

@@ -87,7 +87,9 @@ def small(group: str, folder: Path) -> dict[str, Any]:
     chunking = [*tagged.arguments(chunks), f"--data.cache_dir={folder}/cache"]
     sizes: dict[str, Any] = {"repetitions": 2, "batches": 1, "texts": 3, "tokens": 6}
     epoch = partial(tagging_epoch, 2, *chunking)
+    explained = {"corpora": (planted, planted), "epochs": 1, "batches": 1, "texts": 3}
     every: dict[str, dict[str, Any]] = {
+        "attributions": {"repetitions": 2, "lengths": (3, 5)} | explained,
         "permutation": {"repetitions": 2, "corpus": planted},
         "cheap_tests": sizes | {"warm_ups": 0},
         "adversary": sizes | {"steps": 20},

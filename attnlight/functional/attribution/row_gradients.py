@@ -17,8 +17,9 @@ from attnlight.functional.readout.instances import (
     texts_of_rows,
 )
 
-# Tokens, with padding, whose gradients are taken together: larger blocks are no faster on a CPU.
-CPU_TOKENS, ACCELERATOR_TOKENS = 1 << 10, 1 << 16
+# Tokens, with padding, whose gradients are taken together: larger blocks are no faster on a CPU, and
+# of smaller ones, of a few long texts, each step of a recurrent network costs more a text.
+CPU_TOKENS, ACCELERATOR_TOKENS = 1 << 11, 1 << 16
 # From gradients and embeddings (B, ..., E) to scores of tokens (B, ...).
 Score = Callable[[Tensor, Tensor], Tensor]
 
