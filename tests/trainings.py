@@ -100,7 +100,9 @@ TRAININGS: dict[str, Built] = {
     ),
     "guided_tagger": tagger(GuidedVariant, training=SGD),
     "pairs": pairs(),
-    "pairs_affine_sum": pairs(encoder="cnn", attention="scaled_dot", net={"decoder": "affine"}, **SUM),
+    "pairs_affine_sum": pairs(
+        encoder="cnn", attention="scaled_dot", net={"decoder": "affine"}, **SUM
+    ),
 }
 
 
