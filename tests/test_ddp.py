@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ from tests.commands import (
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 CHEAP = ["-c", f"{CONFIGS}/tests/cheap.yaml"]
 ALL = ["-c", f"{CONFIGS}/tests/all.yaml"]
+EVIDENCE = ["-c", f"{CONFIGS}/tests/predictions.yaml"]
+EVIDENCE += ["-c", f"{CONFIGS}/tests/importance_correlation.yaml"]
+EVIDENCE += ["-c", f"{CONFIGS}/tests/evidence_swap.yaml"]
 CHEAP_TESTS = (
     "predictions",
     "attention_permutation",
@@ -40,11 +44,17 @@ CONTINUOUS = ("index", "position", "probabilities", "max_attention", "attention_
 CONTINUOUS += ("median_tvd", "median_js")
 TESTS = (*CHEAP_TESTS, "importance_correlation")
 PLANTED = ["--data.train_size=400", "--data.validation_size=131", "--data.test_size=203"]
+STORIES = [*PLANTED, "--data.test=null", "--model.net.decoder=affine"]
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory, "planted_bilstm", *PLANTED)
+
+
+@pytest.fixture(scope="module")
+def stories(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(tmp_path_factory, "babi_1_bilstm", *STORIES)
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +72,10 @@ def trained(factory: pytest.TempPathFactory, name: str, *options: str, data: str
     return folder / "e" / "r"
 
 
-def evaluated(run: Path, verb: str, devices: list[str], data: str = "") -> Path:
-    """A copy of the run on which one verb was run with these devices.
+def evaluated(
+    run: Path, verb: str, devices: list[str], data: str = "", tests: Sequence[str] = ALL
+) -> Path:
+    """A copy of the run on which one verb was run with these devices, `test` with these tests.
 
     Lightning starts both ranks of `test` on the planted corpus.
     """
@@ -73,11 +85,11 @@ def evaluated(run: Path, verb: str, devices: list[str], data: str = "") -> Path:
         logger = ["--trainer.logger=lightning.pytorch.loggers.CSVLogger"]
         logger += [f"--trainer.logger.save_dir={copy}", "--trainer.logger.name=logs"]
         config = ["-c", f"{run}/fit.yaml", f"--ckpt_path={copy}/best.ckpt"]
-        tests = {"predict": [], "test": ALL}.get(verb, CHEAP)
-        command = [verb, *config, *tests, *QUIET, *logger]
+        attached = {"predict": [], "test": tests}.get(verb, CHEAP)
+        command = [verb, *config, *attached, *QUIET, *logger]
         if devices == CPU:
             attnlight_on_one(*command, cwd=copy, ATTNLIGHT_DATA=data)
-        elif verb == "test" and not data:
+        elif verb == "test" and tests is ALL and not data:
             attnlight(*command, *TWO, cwd=copy)
         else:
             attnlight_on_two(*command, cwd=copy, ATTNLIGHT_DATA=data)
@@ -95,14 +107,22 @@ def compare(one: dict[str, np.ndarray], two: dict[str, np.ndarray]) -> None:
         assert share <= allowed, (name, share)
 
 
-@pytest.mark.parametrize(("corpus", "rows"), [("planted", 203), ("sst", 1821)])
+@pytest.mark.parametrize(
+    ("corpus", "rows", "tests"),
+    [
+        ("planted", 203, TESTS),
+        ("sst", 1821, TESTS),
+        ("stories", 203, ("predictions", "importance_correlation", "evidence_mass")),
+    ],
+)
 def test_records_of_two_devices_are_those_of_one(
-    corpus: str, rows: int, request: pytest.FixtureRequest
+    corpus: str, rows: int, tests: Sequence[str], request: pytest.FixtureRequest
 ) -> None:
     run: Path = request.getfixturevalue(corpus)
     data = str(request.getfixturevalue("corpora")) if corpus == "sst" else ""
-    one, two = (evaluated(run, "test", devices, data) for devices in (CPU, TWO))
-    for test in TESTS:
+    attached = ALL if tests is TESTS else EVIDENCE
+    one, two = (evaluated(run, "test", devices, data, attached) for devices in (CPU, TWO))
+    for test in tests:
         records = [read_record(folder / f"records/test/{test}.parquet") for folder in (one, two)]
         index = records[0].columns["index"]
         assert len(index) == len(np.unique(index)) == rows

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -169,9 +170,9 @@ class TestKeep:
             source = pq.read_table(runs / MODEL / "base-s1" / place)
             path = kept.root / MODEL / "seed1" / place
             table = pq.read_table(path)
-            assert table.column_names == list(columns)
+            assert table.column_names == [x for x in columns if x in source.column_names]
             assert read_metadata(path) == read_metadata(runs / MODEL / "base-s1" / place)
-            for name in columns:
+            for name in table.column_names:
                 ours, theirs = table[name].to_numpy(), source[name].to_numpy()
                 assert not pa.types.is_float64(table.schema.field(name).type)
                 np.testing.assert_allclose(ours, theirs, rtol=2.0**-12, atol=0)
@@ -245,6 +246,25 @@ class TestTables:
         defined = ~np.isnan(run["proven"])
         share = proven.sum() / defined.sum()
         assert cell(rows[0]["share proven"]).value == pytest.approx(share, abs=6e-4)
+
+    def test_sentences_are_shown_once_a_record_has_them(self, runs: Path, kept: Any) -> None:
+        assert not any(
+            heading in row for row in pairs.evidence(kept) for heading in pairs.SENTENCES
+        )
+        found = records(10, minimal=True)
+        attended, random = found["evidence_mass"], np.random.default_rng(1)
+        attended |= {column: random.random(40) for column in pairs.SENTENCES.values()}
+        shutil.rmtree(runs / AFFINE)
+        write_base(runs, AFFINE, 0, found)
+        archive_runs.archive_runs(runs, kept.root)
+        rows = list(pairs.evidence(archive.Archive(kept.root, PUBLISHED)))
+        both = [row for row in rows if row["decoder"] == "affine"]
+        for row, members in zip(both, (np.full(40, True), attended["proven"] == 1), strict=True):
+            top, chance = (attended[x][members].mean() for x in pairs.SENTENCES.values())
+            assert cell(row["top sentence in evidence"]).value == pytest.approx(top, abs=6e-4)
+            assert float(row["chance, sentences"]) == pytest.approx(chance, abs=6e-4)
+        others = [row for row in rows if row["decoder"] == "tanh"]
+        assert {row[heading] for row in others for heading in pairs.SENTENCES} == {tables.DASH}
 
     def test_reasons_against_scipy(self, kept: Any) -> None:
         rows = list(pairs.reasons(kept))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attnlight.compatibility import arguments
+from attnlight.datamodules import BabiStories
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.tasks import (
     AdversarialVariant,
@@ -20,6 +21,7 @@ from attnlight.tasks import (
     GuidedVariant,
 )
 from tests.bases import SMALL, Planted, save_base
+from tests.pairs import pair_task
 from tests.tasks.tagged import SMALL as SMALL_TAGGER
 from tests.tasks.tagged import corpus, save_tagger, trainer, written
 
@@ -66,6 +68,15 @@ def tagger(kind: Callable[..., AttentionTask], **options: Any) -> Built:
     return build
 
 
+def pairs(**options: Any) -> Built:
+    def build(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
+        sizes = {"train_size": TRAIN_SIZE, "validation_size": 5, "test_size": 5}
+        data = BabiStories(**sizes, batch_size=batch_size, cache_dir=str(folder / "cache"))
+        return pair_task(data.spec, **FAST | options), data
+
+    return build
+
+
 TRAININGS: dict[str, Built] = {
     "adam_sum": classifier(**JAIN_WALLACE | SUM),
     "adam_mean": classifier(**JAIN_WALLACE),
@@ -88,6 +99,10 @@ TRAININGS: dict[str, Built] = {
         AdversarialVariant, lambda_=20.0, compat=True, training=SGD
     ),
     "guided_tagger": tagger(GuidedVariant, training=SGD),
+    "pairs": pairs(),
+    "pairs_affine_sum": pairs(
+        encoder="cnn", attention="scaled_dot", net={"decoder": "affine"}, **SUM
+    ),
 }
 
 

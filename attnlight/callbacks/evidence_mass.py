@@ -13,6 +13,7 @@ from typing_extensions import override
 from attnlight.batch import UNK, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.marked import marked_items, marking_column, tested_split
+from attnlight.callbacks.predictions import row_texts
 from attnlight.data.pairs import EVIDENCE
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
@@ -21,6 +22,7 @@ from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.models.readout import Readout
 
 _MEASURES = ("mass", "top_in_evidence", "auprc", "chance", "chance_auprc")
+_OF_SENTENCES = ("top_sentence_in_evidence", "chance_sentence")
 _SWAPS = ("flips_with_evidence", "flips_with_others", "proven", "without_answer")
 
 
@@ -44,6 +46,15 @@ class EvidenceMass(InterpretabilityTest):
     With several heads, `mass_by_head`, `top_in_evidence_by_head` and `auprc_by_head` (R, H) are of
     each head alone.
 
+    Where words are items and the corpus has full stops as tokens (bAbI's stories), sentences are
+    compared too. A sentence ends with `.`, `!` or `?`, or several of these; it is evidence if one of
+    its attended words is, and its weight is the sum of theirs:
+
+    * `top_sentence_in_evidence`: whether the sentence of largest weight is evidence, with ties as
+      above.
+    * `chance_sentence`: share of the sentences that are evidence, the probability that a random
+      sentence is.
+
     The evidence of a corpus is the reason of the task, not necessarily of the model. `swap` measures
     whether it is the model's, for corpora whose class names are words of the texts (bAbI's places).
     Swappable classes of a text are those that it may be answered with and that its query does not
@@ -57,7 +68,8 @@ class EvidenceMass(InterpretabilityTest):
       that names a swappable class is replaced.
     * `proven`: whether the first is 1 and the second 0, so that the answer depends on what the
       evidence says and not on what the rest says.
-    * `<column>_proven` of the first five columns: their values where `proven` is 1, else undefined.
+    * `<column>_proven` of the first five columns and those of sentences: their values where `proven`
+      is 1, else undefined.
     * `without_answer`: whether the swaps are undefined: the evidence does not name the label, the
       text has no label or fewer than two swappable classes, or its label is not one of them. The
       columns before are undefined then.
@@ -87,9 +99,8 @@ class EvidenceMass(InterpretabilityTest):
         self.swap = swap
         self.metadata = {"tie": TIE, "swap": swap}
         self._names: Tensor | None = None
-        if swap:
-            of_proven = (f"{name}_proven" for name in _MEASURES)
-            self.measures = (*type(self).measures, *_SWAPS, *of_proven)  # type: ignore[misc, assignment]
+        self._stops: list[int] = []
+        self._name_measures()
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -97,16 +108,24 @@ class EvidenceMass(InterpretabilityTest):
         texts = tested_split(trainer, stage)
         if texts is not None:
             marking_column(self.name, [EVIDENCE], texts.extras)
+            corpus: CorpusDataModule = trainer.datamodule  # type: ignore[attr-defined]
+            self._stops = [] if texts.nested else full_stops(corpus)
+            self._name_measures()
             if self.swap and texts.labels is None:
                 raise InputError(f"swap of {self.name} needs a corpus with a label for each text.")
             if self.swap:
-                corpus = trainer.datamodule  # type: ignore[attr-defined]
                 self._names = class_tokens(corpus, f"swap of {self.name}")
         elif self.swap and stage != "predict":
             raise InputError(
                 f"swap of {self.name} takes the names of classes from a corpus of "
                 "attnlight.datamodules; give one as the trainer's datamodule."
             )
+
+    def _name_measures(self) -> None:
+        """Set `measures`: of items, of sentences if there are full stops, and of swaps if asked for."""
+        compared = (*_MEASURES, *(_OF_SENTENCES if self._stops else ()))
+        swapped = (*_SWAPS, *(f"{name}_proven" for name in compared)) if self.swap else ()
+        self.measures = (*compared, "without_evidence", *swapped)  # type: ignore[misc]
 
     @override
     def measure(
@@ -125,6 +144,11 @@ class EvidenceMass(InterpretabilityTest):
             each = partial(torch.repeat_interleave, repeats=heads, dim=0)
             by_head = _on_evidence(readout.head_weights.flatten(0, 1), each(items), each(mask))
             columns |= {f"{name}_by_head": by_head[name].view(-1, heads) for name in by_head}
+        if self._stops:
+            stops = torch.isin(batch.tokens, batch.tokens.new_tensor(self._stops))
+            stops = stops[row_texts(batch, output)]
+            found = sentences_in_evidence(readout.weights, items, mask, stops)
+            columns |= dict(zip(_OF_SENTENCES, found, strict=True))
         undefined = count == 0
         columns = {
             name: torch.where(undefined.view(-1, *(1,) * (values.ndim - 1)), torch.nan, values)
@@ -140,8 +164,9 @@ class EvidenceMass(InterpretabilityTest):
         flips = swap_flips(readout.model, batch, tokens, names)
         proven = torch.where(flips[0].isnan(), torch.nan, (flips[0] == 1) & (flips[1] == 0))
         columns |= dict(zip(_SWAPS, (*flips, proven, proven.isnan().double()), strict=True))
-        kept = {name: torch.where(proven == 1, columns[name], torch.nan) for name in _MEASURES}
-        return columns | {f"{name}_proven": values for name, values in kept.items()}
+        kept = [name for name in (*_MEASURES, *_OF_SENTENCES) if name in columns]
+        of_proven = (torch.where(proven == 1, columns[name], torch.nan) for name in kept)
+        return columns | dict(zip((f"{name}_proven" for name in kept), of_proven, strict=True))
 
 
 def _on_evidence(weights: Tensor, evidence: Tensor, mask: Tensor) -> dict[str, Tensor]:
@@ -153,6 +178,38 @@ def _on_evidence(weights: Tensor, evidence: Tensor, mask: Tensor) -> dict[str, T
         "top_in_evidence": (top & evidence).sum(-1).double() / top.sum(-1),
         "auprc": average_precision(weights, evidence, mask),
     }
+
+
+def sentences_in_evidence(
+    weights: Tensor, evidence: Tensor, mask: Tensor, stops: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`top_sentence_in_evidence` and `chance_sentence`, each (R,).
+
+    Args:
+        weights: (R, N).
+        evidence: Items that are evidence, (R, N) bool.
+        mask: Attended items, (R, N) bool.
+        stops: Tokens that end a sentence, (R, N) bool.
+    """
+    begins = stops.roll(1, -1) & ~stops
+    begins[:, 0] = False
+    number = begins.cumsum(-1)  # of each item's sentence
+    sums = (
+        torch.zeros_like(weights).scatter_add(-1, number, values.to(weights.dtype) * mask)
+        for values in (weights, evidence, mask)
+    )
+    sentence_weights, supporting, size = sums
+    supports, present = supporting > 0, size > 0
+    top = _on_evidence(sentence_weights, supports, present)["top_in_evidence"]
+    return top, supports.sum(-1).double() / present.sum(-1)
+
+
+def full_stops(corpus: CorpusDataModule) -> list[int]:
+    """Ids of the tokens that end a sentence, of those in a corpus's vocabulary."""
+    from tokenizers import Tokenizer
+
+    ids = map(Tokenizer.from_str(corpus.tokenizer_json).token_to_id, ".!?")
+    return [number for number in ids if number is not None]
 
 
 def class_tokens(corpus: CorpusDataModule, reader: str) -> Tensor:

@@ -69,7 +69,7 @@ class Experiment:
         return cls(name, folders, seeds, curves, chosen)
 
     def test(self, name: str, *, partial: bool = False) -> dict[str, NDArray[Any]]:
-        """A test's columns over all runs, (S, n) or (S, n, K); `index` and `label` are (n,).
+        """The columns of a test that all runs have, (S, n) or (S, n, K); `index` and `label` are (n,).
 
         Floats are in double precision.
 
@@ -83,7 +83,8 @@ class Experiment:
             if (record.metadata["partial"] and not partial) or record.metadata["stage"] != "test":
                 raise InputError(f"{path} does not hold the whole test split.")
             runs.append(record.columns)
-        columns = {column: np.stack([run[column] for run in runs]) for column in runs[0]}
+        shared = [column for column in runs[0] if all(column in run for run in runs)]
+        columns = {column: np.stack([run[column] for run in runs]) for column in shared}
         for column, values in columns.items():
             if column in ("index", "label"):
                 if (values != values[0]).any():

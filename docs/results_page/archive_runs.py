@@ -40,7 +40,11 @@ for _experiments, _test, _columns in (
     (pairs.MODELS, "importance_correlation", (*TAU, *pairs.P_VALUES)),
     (pairs.MODELS, "adversarial_attention", (*KEYS, *pairs.JS.values())),
     (pairs.MODELS, "attention_permutation", (*KEYS, "median_tvd")),
-    (pairs.BABI, "evidence_mass", (*KEYS, *pairs.EVIDENCE.values(), pairs.PROVEN)),
+    (
+        pairs.BABI,
+        "evidence_mass",
+        (*KEYS, *pairs.EVIDENCE.values(), *pairs.SENTENCES.values(), pairs.PROVEN),
+    ),
     (
         pairs.BABI,
         "decision_flip",

@@ -36,6 +36,8 @@ _TAUS = ("tau attention-gradient", "tau attention-LOO", "tau gradient-LOO")
 JS = {"worst JS": "worst_js", "upper bound": "upper_js", "JS of the search": "search_js"}
 EVIDENCE = {"mass": "mass", "chance": "chance", "top item in evidence": "top_in_evidence"}
 EVIDENCE |= {"AUPRC": "auprc", "chance AUPRC": "chance_auprc"}
+SENTENCES = {"top sentence in evidence": "top_sentence_in_evidence"}
+SENTENCES |= {"chance, sentences": "chance_sentence"}
 PROVEN = "proven"
 # The test and the column of each reading that is compared with attention on the facts.
 READINGS = {
@@ -129,17 +131,22 @@ def on_searched(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
 
 
 def evidence(archive: Archive) -> Iterator[Row]:
-    """Attention on the supporting sentences beside chance, of all and of the proven questions."""
-    for name, row in archived(archive, BABI):
-        columns = archive[name].test("evidence_mass")
+    """Attention on the supporting sentences beside chance, of all and of the proven questions.
+
+    The columns of sentences are there once a record has them; earlier records have dashes.
+    """
+    models = [(row, archive[name].test("evidence_mass")) for name, row in archived(archive, BABI)]
+    recorded = {column for _, columns in models for column in columns}
+    headings = EVIDENCE | {name: x for name, x in SENTENCES.items() if x in recorded}
+    for row, columns in models:
         proven = columns[PROVEN]
         for questions, members in {"all": np.full(proven.shape, True), PROVEN: proven == 1}.items():
             cells = {"questions": questions, "n": f"{members.sum(axis=1).mean():,.0f}"}
             cells["share proven"] = (
                 over_seeds(resampled_means(proven)) if questions == "all" else ""
             )
-            for heading, column in EVIDENCE.items():
-                values = np.where(members, columns[column], np.nan)
+            for heading, column in headings.items():
+                values = np.where(members, columns.get(column, np.nan), np.nan)
                 cells[heading] = (
                     number(defined_mean(defined_mean(values)[None])[0])
                     if heading.startswith("chance")

@@ -83,6 +83,11 @@ def test_attention_is_that_on_the_supporting_sentences(
         assert columns["top_in_evidence"][index] == gold[int(weights.argmax())]
         expected = average_precision_score(gold, weights)
         assert columns["auprc"][index] == pytest.approx(expected, abs=1e-6)
+        parts = np.split(weights, np.cumsum([len(words) for words in sentences]))[:-1]
+        top = int(np.argmax([part.sum() for part in parts]))
+        assert columns["top_sentence_in_evidence"][index] == (top in question["supporting_ids"])
+        share = len(question["supporting_ids"]) / len(sentences)
+        assert columns["chance_sentence"][index] == pytest.approx(share)
     assert not columns["without_evidence"].any()
 
 
@@ -131,8 +136,9 @@ def test_some_answers_are_proven_and_most_attended_there(columns: dict[str, Any]
     proven = columns["proven"] == 1
     assert not columns["without_answer"].any()  # in task 1 the evidence names the answer
     assert 20 < proven.sum() < 980
-    np.testing.assert_array_equal(columns["mass_proven"][proven], columns["mass"][proven])
-    assert np.isnan(columns["mass_proven"][~proven]).all()
+    for name in ("mass", "top_sentence_in_evidence"):
+        np.testing.assert_array_equal(columns[f"{name}_proven"][proven], columns[name][proven])
+        assert np.isnan(columns[f"{name}_proven"][~proven]).all()
     assert columns["mass_proven"][proven].mean() > columns["mass"][~proven].mean()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks import EvidenceMass
-from attnlight.callbacks.evidence_mass import class_tokens
+from attnlight.callbacks.evidence_mass import class_tokens, full_stops, sentences_in_evidence
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.datamodules import PlantedEvidence, TextDataModule
 from attnlight.errors import InputError
@@ -106,6 +107,43 @@ def test_uniform_attention_is_at_chance() -> None:
         torch.testing.assert_close(found[name], found["chance"], equal_nan=True)
     defined = ~found["chance"].isnan()
     assert (found["chance_auprc"] >= found["chance"] - 1e-12)[defined].all()
+
+
+def sentences_of(words: str) -> list[list[int]]:
+    """Places of the words of each sentence, by a regular expression: a stop may be several."""
+    return [list(range(*part.span())) for part in re.finditer(r"[^.?]*[.?]+|[^.?]+$", words)]
+
+
+def test_sentences_equal_plain_loops() -> None:
+    """Sentences of one to many words with one stop or several, or none at the end, and padding."""
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        words = "".join(
+            random.choice(list("ab.?"), size=random.integers(1, 12), p=[0.4, 0.3, 0.2, 0.1])
+        )
+        before, after = random.integers(0, 3, size=2)  # boundary tokens and padding
+        weights = random.integers(0, 3, size=len(words)) / 4  # often tied
+        gold = random.random(len(words)) < 0.2
+        text = "." * before + words + "." * after
+        mask = torch.zeros(1, len(text), dtype=torch.bool)
+        mask[0, before : before + len(words)] = True
+        rows = [torch.zeros(1, len(text), dtype=torch.float64) for _ in range(2)]
+        for row, values in zip(rows, (weights, gold), strict=True):
+            row[mask] = torch.tensor(values).double()
+        stops = torch.tensor([[mark in ".?" for mark in text]])
+        found = sentences_in_evidence(rows[0], rows[1] > 0, mask, stops)
+        sentences = sentences_of(words)
+        masses = [weights[places].sum() for places in sentences]
+        supports = [gold[places].any() for places in sentences]
+        top = [gold for gold, mass in zip(supports, masses, strict=True) if mass == max(masses)]
+        assert [float(values) for values in found] == pytest.approx(
+            [np.mean(top), np.mean(supports)]
+        )
+
+
+def test_a_corpus_without_full_stops_has_no_sentences(tmp_path: Path) -> None:
+    data = corpus(None)
+    assert full_stops(data) == []
 
 
 class Counting(nn.Module):
