@@ -4,7 +4,12 @@ from attnlight.attribution.attention import Attention
 from attnlight.attribution.attention_contribution import AttentionContribution
 from attnlight.attribution.attention_value_norm import AttentionValueNorm
 from attnlight.attribution.base import Attribution, Explanation
-from attnlight.attribution.build import ATTRIBUTIONS, build_attribution
+from attnlight.attribution.build import (
+    ATTRIBUTIONS,
+    DEFAULT_METHODS,
+    build_attribution,
+    build_attributions,
+)
 from attnlight.attribution.external import External
 from attnlight.attribution.gradient import Gradient
 from attnlight.attribution.gradient_x_attention import GradientXAttention
@@ -16,6 +21,7 @@ from attnlight.attribution.random import Random
 
 __all__ = [
     "ATTRIBUTIONS",
+    "DEFAULT_METHODS",
     "LRP",
     "Attention",
     "AttentionContribution",
@@ -30,4 +36,5 @@ __all__ = [
     "Occlusion",
     "Random",
     "build_attribution",
+    "build_attributions",
 ]

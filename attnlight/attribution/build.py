@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
@@ -37,6 +37,16 @@ ATTRIBUTIONS: dict[str, type[Attribution]] = {
         LRP,
     )
 }
+# What tests compare unless told otherwise: methods that are defined for every model.
+DEFAULT_METHODS = (
+    "attention",
+    "gradient_x_attention",
+    "gradient",
+    "input_gradient",
+    "integrated_gradients",
+    "occlusion",
+    "random",
+)
 
 
 def build_attribution(spec: str | Mapping[str, Any]) -> Attribution:
@@ -58,6 +68,25 @@ def build_attribution(spec: str | Mapping[str, Any]) -> Attribution:
         if option in hints:
             _require_kind(f"{name}: {option}", value, hints[option])
     return group_of(kind, options, kind.name)
+
+
+def build_attributions(
+    specs: Iterable[str | Mapping[str, Any]], owner: str, least: int = 1
+) -> dict[str, Attribution]:
+    """The methods of several names or mappings, by label, in their order.
+
+    Raises:
+        InputError: A method cannot be built, there are fewer than `least`, or two have one label;
+            the message calls them the methods of `owner`.
+    """
+    methods = [build_attribution(spec) for spec in specs]
+    by_label = {method.label: method for method in methods}
+    if len(methods) < least or len(by_label) < len(methods):
+        raise InputError(
+            f"methods of {owner} are {[method.label for method in methods]}; expected {least} or "
+            "more, each with a `label` of its own."
+        )
+    return by_label
 
 
 def _require_kind(place: str, value: object, hint: Any) -> None:  # noqa: ANN401

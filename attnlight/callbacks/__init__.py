@@ -2,6 +2,7 @@
 
 from attnlight.callbacks.adversarial_attention import AdversarialAttention, GradientSearch
 from attnlight.callbacks.attention_permutation import AttentionPermutation
+from attnlight.callbacks.attribution_cost import AttributionCost
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.base_divergence import BaseDivergence
 from attnlight.callbacks.decision_flip import DecisionFlip
@@ -17,6 +18,7 @@ from attnlight.callbacks.state_token_agreement import StateTokenAgreement
 __all__ = [
     "AdversarialAttention",
     "AttentionPermutation",
+    "AttributionCost",
     "BaseDivergence",
     "DecisionFlip",
     "EvidenceMass",

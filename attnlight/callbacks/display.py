@@ -12,7 +12,7 @@ import numpy as np
 from lightning.pytorch.trainer.states import TrainerFn
 from numpy.typing import NDArray
 
-from attnlight.records import EXCLUDED, read_metadata, read_pieces
+from attnlight.records import EXCLUDED, clustered_pieces, read_metadata, read_pieces
 from attnlight.report import save_figure
 from attnlight.report.figures import describe, figure_rows
 from attnlight.report.style import figure_bytes
@@ -35,8 +35,8 @@ def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
         return {}
     intervals = bootstrap_pieces(
         (
-            (np.stack([piece[name] for name in measures], axis=1), piece["index"])
-            for piece in read_pieces(path, ["index", *measures])
+            (np.stack([piece[name] for name in measures], axis=1), clusters)
+            for piece, clusters in clustered_pieces(path, measures)
         ),
         len(measures),
         in_memory=read_metadata(path)["rows"] <= MAX_EXACT_CLUSTERS,

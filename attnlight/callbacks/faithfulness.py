@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.attribution import Attribution, build_attribution
+from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.errors import InputError
@@ -28,14 +28,6 @@ from attnlight.functional.ranking import TIE, ranking
 from attnlight.functional.readout.instances import other_items, rows_are_texts
 from attnlight.models.readout import Readout
 
-METHODS = (
-    "attention",
-    "gradient_x_attention",
-    "gradient",
-    "input_gradient",
-    "integrated_gradients",
-    "occlusion",
-)
 RANDOM = "random"
 # Direction and range of each measure.
 MEASURES: dict[str, tuple[str, tuple[float, float]]] = {
@@ -101,7 +93,7 @@ class Faithfulness(InterpretabilityTest):
 
     def __init__(
         self,
-        methods: Sequence[str | dict[str, Any]] = METHODS,
+        methods: Sequence[str | dict[str, Any]] = DEFAULT_METHODS,
         shares: Sequence[float] = (0.01, 0.05, 0.1, 0.2, 0.5),
         replacement: Replacement | Literal["attention"] = "delete",
         normalized: bool = False,
@@ -123,15 +115,16 @@ class Faithfulness(InterpretabilityTest):
         self.normalized = normalized
         self.draws = draws
         self.budget = budget
-        self.methods = self._built(methods)
-        labels = [method.label for method in self.methods]
+        named = [spec for spec in methods if spec not in (RANDOM, {"name": RANDOM})]
+        self.methods = build_attributions([*named, RANDOM], self.name, least=2)
+        del self.methods[RANDOM]  # its expectation is computed here
         self._names = [name for name in MEASURES if normalized or "normalized" not in name]
         self.measures = (
-            *(f"{name}_{label}" for name in self._names for label in [*labels, RANDOM]),
-            *(f"excess_{name}_{label}" for name in self._names for label in labels),
+            *(f"{name}_{label}" for name in self._names for label in [*self.methods, RANDOM]),
+            *(f"excess_{name}_{label}" for name in self._names for label in self.methods),
         )
         self.metadata = {
-            "methods": {method.label: method.metadata for method in self.methods},
+            "methods": {label: method.metadata for label, method in self.methods.items()},
             "target": "predicted class of the complete text",
             "shares": self.shares,
             "replacement": replacement,
@@ -145,33 +138,6 @@ class Faithfulness(InterpretabilityTest):
             self.metadata["least_difference_of_empty_text"] = LEAST
         self._rows_of_text: int | None = None
 
-    def _built(self, specs: Sequence[str | dict[str, Any]]) -> list[Attribution]:
-        """The methods but `random`, which this test computes by itself.
-
-        Raises:
-            InputError: A method or one of its options is unknown, none is left, or two have one label.
-        """
-        for spec in specs:
-            if not isinstance(spec, str) and spec.get("name") == RANDOM and len(spec) > 1:
-                raise InputError(
-                    f"random takes no options in methods of {self.name}: set its draws and seed."
-                )
-        named = (spec if isinstance(spec, str) else spec.get("name") for spec in specs)
-        built = [
-            build_attribution(spec)
-            for spec, name in zip(specs, named, strict=True)
-            if name != RANDOM
-        ]
-        if not built:
-            raise InputError(f"methods of {self.name} names no method to compare with random.")
-        labels = [RANDOM, *(method.label for method in built)]
-        repeated = next((label for label in labels if labels.count(label) > 1), None)
-        if repeated is not None:
-            raise InputError(
-                f"methods of {self.name} has {repeated!r} twice; give one of them another label."
-            )
-        return built
-
     @override
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
@@ -182,11 +148,11 @@ class Faithfulness(InterpretabilityTest):
             chosen = choose_rows(output.rows, self._rows_of_text, self.seed)
         orders, unknown = [], []
         columns: dict[str, Tensor] = {}
-        for method in self.methods:
+        for label, method in self.methods.items():
             scores, more = method.explain(readout.model, batch, output, target)
             orders.append(ranking(scores if method.signed else scores.abs(), items))
             unknown.append((scores.isnan() & items).any(-1) & (items.sum(-1) > 1))
-            columns |= {f"{name}_{method.label}": values for name, values in more.items()}
+            columns |= {f"{name}_{label}": values for name, values in more.items()}
         # (measures, methods and random, R, S)
         shape = len(self._names), len(self.methods) + 1, len(target), len(self.shares)
         values = torch.full(shape, torch.nan, dtype=torch.float64, device=target.device)
@@ -198,7 +164,7 @@ class Faithfulness(InterpretabilityTest):
                 part = torch.stack([order[rows] for order in orders], dim=1)
                 values[:, :, rows] = self._measured(readout, rows, items[rows], part, target[rows])
         values[:, :-1].masked_fill_(torch.stack(unknown).unsqueeze(-1), torch.nan)
-        labels = [*(method.label for method in self.methods), RANDOM]
+        labels = [*self.methods, RANDOM]
         for name, of_methods in zip(self._names, values, strict=True):
             means = of_methods.mean(-1)
             for label, mean, at in zip(labels, means, of_methods, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,13 +10,12 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.attribution import build_attribution
+from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.marked import marked_items, marking_column, tested_split
 from attnlight.data.pairs import EVIDENCE
 from attnlight.data.rationales import ANNOTATORS, MAX_ANNOTATORS, RATIONALE
-from attnlight.errors import InputError
 from attnlight.functional import (
     annotator_agreement,
     expected_average_precision,
@@ -31,16 +29,6 @@ from attnlight.models.readout import Readout
 from attnlight.records import list_column
 
 _MEASURES = ("auprc", "token_f1", "iou_f1")
-# Those that are defined for every model.
-DEFAULT_METHODS = (
-    "attention",
-    "gradient_x_attention",
-    "gradient",
-    "input_gradient",
-    "integrated_gradients",
-    "occlusion",
-    "random",
-)
 
 
 class Plausibility(InterpretabilityTest):
@@ -98,15 +86,7 @@ class Plausibility(InterpretabilityTest):
     ) -> None:
         super().__init__(every_n_epochs, max_instances, seed, figures)
         self._require_at_least(1, draws=draws)
-        built = [build_attribution(spec) for spec in methods]
-        self.methods = {method.label: method for method in built}
-        if len(self.methods) < max(len(built), 1):
-            counts = Counter(method.label for method in built)
-            repeated = [f"{label} more than once" for label, n in counts.items() if n > 1]
-            raise InputError(
-                f"methods of {self.name} names {', '.join(repeated) or 'nothing'}; expected one or "
-                "more methods, each with a `label` of its own."
-            )
+        self.methods = build_attributions(methods, self.name)
         self.column = column
         self.draws = draws
         self.keep_scores = keep_scores

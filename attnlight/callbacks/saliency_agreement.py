@@ -9,25 +9,17 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from attnlight.attribution import build_attribution
+from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.errors import InputError
 from attnlight.functional.correlation import TOP, rank_agreement, top_count
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
 from attnlight.records import list_column
 
-Method = str | dict[str, Any]
-METHODS: tuple[Method, ...] = (
-    "attention",
-    "gradient",
-    "input_gradient",
-    "integrated_gradients",
-    "occlusion",
-    "random",
-)
+# Weights are a factor of `gradient_x_attention`: its agreement with attention is built in.
+METHODS = tuple(name for name in DEFAULT_METHODS if name != "gradient_x_attention")
 
 
 class SaliencyAgreement(InterpretabilityTest):
@@ -66,7 +58,7 @@ class SaliencyAgreement(InterpretabilityTest):
 
     def __init__(
         self,
-        methods: Sequence[Method] = METHODS,
+        methods: Sequence[str | dict[str, Any]] = METHODS,
         signed: bool = False,
         keep_scores: bool = False,
         every_n_epochs: int = 1,
@@ -75,17 +67,7 @@ class SaliencyAgreement(InterpretabilityTest):
         figures: bool = True,
     ) -> None:
         super().__init__(every_n_epochs, max_instances, seed, figures)
-        built = [build_attribution(method) for method in methods]
-        self.methods = {method.label: method for method in built}
-        if len(built) < 2:
-            raise InputError(f"{self.name} compares two or more methods; it has {len(built)}.")
-        if len(self.methods) < len(built):
-            labels = [method.label for method in built]
-            twice = next(label for label in labels if labels.count(label) > 1)
-            raise InputError(
-                f"methods of {self.name} has {twice} twice: give one of them another label, such as "
-                f"{{name: {twice}, label: {twice}_2}}."
-            )
+        self.methods = build_attributions(methods, self.name, least=2)
         self.signed, self.keep_scores = signed, keep_scores
         self.metadata = {
             "tie": TIE,

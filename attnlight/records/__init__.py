@@ -7,7 +7,13 @@ does not grow with the corpus. Callbacks write, the report reads.
 
 from attnlight.records.format import EXCLUDED, FORMAT, KEY, Record, RecordError
 from attnlight.records.merging import merge_shards
-from attnlight.records.reading import read_metadata, read_pieces, read_record, record_columns
+from attnlight.records.reading import (
+    clustered_pieces,
+    read_metadata,
+    read_pieces,
+    read_record,
+    record_columns,
+)
 from attnlight.records.shards import Columns, ShardWriter, list_column
 
 __all__ = [
@@ -18,6 +24,7 @@ __all__ = [
     "Record",
     "RecordError",
     "ShardWriter",
+    "clustered_pieces",
     "list_column",
     "merge_shards",
     "read_metadata",

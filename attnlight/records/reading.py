@@ -13,7 +13,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from attnlight.errors import one_line
-from attnlight.records.format import EXCLUDED, FORMAT, METADATA, PIECE_ROWS, Record, RecordError
+from attnlight.records.format import (
+    EXCLUDED,
+    FORMAT,
+    KEY,
+    METADATA,
+    PIECE_ROWS,
+    Record,
+    RecordError,
+)
 from attnlight.records.parquet import open_parquet
 
 
@@ -64,6 +72,32 @@ def read_pieces(
             if texts is not None:
                 batch = batch.filter(pc.is_in(batch.column("index"), pa.array(texts)))
             yield {name: _column(pa.chunked_array([batch.column(name)])) for name in columns}
+
+
+def clustered_pieces(
+    path: Path, columns: Sequence[str]
+) -> Iterator[tuple[dict[str, NDArray[Any]], NDArray[np.int64]]]:
+    """Pieces as of `read_pieces`, and the cluster of each row (R,), in ascending order.
+
+    Intervals resample clusters. They are the dataset indices, unless the metadata name a column as
+    `clusters`: then the record is one piece, without the rows that have no cluster because they were
+    not measured.
+
+    Raises:
+        RecordError: As `read_pieces`.
+    """
+    column = read_metadata(path).get("clusters")
+    if column not in record_columns(path):
+        for piece in read_pieces(path, [KEY[0], *columns]):
+            yield piece, piece[KEY[0]]
+        return
+    record = read_record(path, [column, *columns]).columns
+    order = record[column].argsort(kind="stable")
+    order = order[~np.isnan(record[column][order])]
+    yield (
+        {name: values[order] for name, values in record.items()},
+        record[column][order].astype(np.int64),
+    )
 
 
 def record_columns(path: Path) -> dict[str, bool]:

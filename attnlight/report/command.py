@@ -43,7 +43,10 @@ def main(argv: list[str]) -> int:
 
             print(write_study(run, folder)[0])
         else:
+            import rich
+
             from attnlight.report.page import write_report
 
-            print(write_report(run, folder if output else None))
+            output_folder = folder if output else None
+            print(write_report(run, output_folder, lambda table: rich.print(table.to_rich())))
     return 0

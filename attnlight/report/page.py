@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +18,11 @@ from attnlight.files import write_text
 from attnlight.records import record_columns
 from attnlight.report.figures import describe, draw, figure_rows, tables
 from attnlight.report.markup import render
-from attnlight.report.run import VERBS, Run, load_run, require_one_run
+from attnlight.report.method_rows import TESTS, method_rows
+from attnlight.report.run import VERBS, Run, StoredRecord, load_run, require_one_run
 from attnlight.report.style import PALETTE, canvas, inline_svg, save_figure
 from attnlight.report.summary import RecordSummary, summarise, to_texts
+from attnlight.report.tables import Table
 from attnlight.report.texts import shown_texts
 
 if TYPE_CHECKING:
@@ -29,12 +31,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def write_report(folder: Path, output: Path | None = None) -> Path:
+def write_report(
+    folder: Path, output: Path | None = None, show: Callable[[Table], object] | None = None
+) -> Path:
     """Write the report of one run and return the path of its page.
 
     Args:
         folder: The run folder.
         output: Where to write; None: `report` and `figures` in the run folder.
+        show: Called with the attribution methods of each split, if it has any, in 80 columns.
 
     Raises:
         InputError: The folder is missing, has no records, a damaged file or records of several
@@ -68,6 +73,7 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
         facts=facts,
         summaries=summaries,
         sections={summary.record: _section(summary, target, figures) for summary in summaries},
+        methods=_methods(run, target, show or (lambda _: None)),
         curves=_curves(run, figures),
         texts=texts,
         commands=commands(run, summaries),
@@ -103,6 +109,42 @@ def _section(summary: RecordSummary, target: Path, figures: Path) -> Markup:
         tables=test_tables,
         files=f"{stem}-*.{{md,csv,tex}}",
     )
+
+
+def _methods(
+    run: Run, target: Path, show: Callable[[Table], object]
+) -> dict[tuple[str, str], Markup]:
+    """Rows of attribution methods by corpus and stage, of the splits that have any."""
+    import pandas as pd
+
+    splits: dict[tuple[str, str], dict[str, StoredRecord]] = {}
+    for record in run.records:
+        splits.setdefault((record.corpus, record.stage), {})[record.test] = record
+    sections = {}
+    for (corpus, stage), records in splits.items():
+        found = method_rows({test: record.path for test, record in records.items()})
+        missing = {}
+        for test in (test for test in TESTS if test not in records):
+            config = run.folder / f"{VERBS[stage]}-{corpus}.yaml"
+            words = [VERBS[stage], *(["-c", str(config)] if corpus else [str(run.folder)])]
+            words = ["attnlight", *words, "--tests", test]
+            if test == "sanity":
+                words = ["attnlight", "sanity", str(run.folder)]
+            if test != "sanity" or (stage == "test" and not corpus):
+                missing[test] = shlex.join(words)
+        if not found.labels:
+            continue
+        stem = f"tables/{next(iter(records.values())).folder_name}-methods"
+        written = found.tables(missing)
+        for number, table in enumerate(written, start=1):
+            for ending, text in table.to_texts().items():
+                write_text(target / f"{stem}-{number}.{ending}", text)
+        pairs = pd.DataFrame(found.pairs, columns=found.pairs[0] if found.pairs else ["measure"])
+        write_text(target / f"{stem}-pairs.csv", pairs.to_csv(index=False, lineterminator="\n"))
+        files = (f"{stem}-*.{{md,csv,tex}}", f"{stem}-pairs.csv")
+        sections[corpus, stage] = render("methods.html.jinja", tables=written, files=files)
+        show(found.terminal_table())
+    return sections
 
 
 def _curves(run: Run, figures: Path) -> list[dict[str, str]]:

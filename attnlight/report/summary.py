@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from attnlight.records import EXCLUDED, KEY, read_metadata, read_pieces
+from attnlight.records import EXCLUDED, KEY, clustered_pieces, read_metadata, read_pieces
 from attnlight.report.run import StoredRecord, stored_records
 from attnlight.report.tables import class_name, interval, markdown_table, number
 
@@ -73,9 +73,9 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
 def _columns(
     path: Path, available: Sequence[str], measures: Sequence[str], groups: Sequence[int | None]
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
-    """Each measure in each group (R, M G), NaN outside the group, and dataset indices (R,)."""
-    names = [name for name in ("index", "prediction", "label", *measures) if name in available]
-    for piece in read_pieces(path, names):
+    """Each measure in each group (R, M G), NaN outside the group, and clusters of rows (R,)."""
+    names = [name for name in ("prediction", "label", *measures) if name in available]
+    for piece, clusters in clustered_pieces(path, names):
         columns = []
         for measure in measures:
             if measure in piece:
@@ -86,7 +86,7 @@ def _columns(
             for group in groups:
                 members = True if group is None else piece["prediction"] == group
                 columns.append(np.where(members, values, np.nan))
-        yield np.stack(columns, axis=1), piece["index"]
+        yield np.stack(columns, axis=1), clusters
 
 
 def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:

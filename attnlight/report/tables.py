@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    import rich.table
+
     from attnlight.statistics.bootstrap import MeanInterval
 
 Rows = Mapping[str, NDArray[Any]]  # columns of a record, (R,) or (R, K), NaN where undefined
@@ -49,6 +51,23 @@ class Table(NamedTuple):
         title, note = map(_markdown_cell, (self.title, self.note))
         text = markdown_table(self.head, self.rows, aligned=True)
         return f"**{title}**\n\n{text}" + (f"\n{note}\n" if note else "")
+
+    def to_rich(self) -> rich.table.Table:
+        """The title and the cells for the terminal, where long cells of the first column wrap."""
+        from rich import box
+        from rich.markup import escape
+        from rich.table import Table as RichTable
+
+        style: dict[str, Any] = {"show_edge": False, "pad_edge": False, "title_justify": "left"}
+        table = RichTable(
+            title=escape(self.title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), **style
+        )
+        for number, heading in enumerate(self.head):
+            justify: Any = "right" if number else "left"
+            table.add_column(heading, overflow="fold", justify=justify, no_wrap=number > 0)
+        for row in self.rows:
+            table.add_row(*map(escape, row))
+        return table
 
     def to_texts(self) -> dict[str, str]:
         """The table as CSV, Markdown and LaTeX (with `booktabs`), by the ending of its file."""

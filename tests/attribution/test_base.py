@@ -11,10 +11,12 @@ from torch import Tensor
 
 from attnlight.attribution import (
     ATTRIBUTIONS,
+    DEFAULT_METHODS,
     Attribution,
     IntegratedGradients,
     Occlusion,
     build_attribution,
+    build_attributions,
 )
 from attnlight.batch import NOT_ALLOWED, TextBatch
 from attnlight.errors import InputError
@@ -234,3 +236,24 @@ def test_methods_by_name_and_with_options() -> None:
     assert method.metadata == expected
     assert build_attribution({"name": "occlusion", "budget": None}) == Occlusion()
     assert build_attribution("occlusion").label == "occlusion"
+
+
+def test_several_methods_by_label() -> None:
+    pad = {"name": "occlusion", "replacement": "pad", "label": "padded"}
+    built = build_attributions(["random", "occlusion", pad], "a test")
+    assert list(built.items()) == [
+        ("random", build_attribution("random")),
+        ("occlusion", Occlusion()),
+        ("padded", Occlusion(label="padded", replacement="pad")),
+    ]
+    assert list(build_attributions(DEFAULT_METHODS, "a test")) == list(DEFAULT_METHODS)
+    assert build_attributions([], "a test", least=0) == {}
+
+
+@pytest.mark.parametrize(("specs", "least"), [(["random", "random"], 1), (["random"], 2), ([], 1)])
+def test_too_few_methods_and_repeated_labels(specs: list[str], least: int) -> None:
+    with pytest.raises(InputError) as error:
+        build_attributions(specs, "a test", least)
+    assert str(error.value) == (
+        f"methods of a test are {specs}; expected {least} or more, each with a `label` of its own."
+    )

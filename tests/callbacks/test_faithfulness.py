@@ -459,10 +459,13 @@ class TestRefusals:
         [
             ({"methods": ["gradeint"]}, r"'gradeint' \(did you mean 'gradient'\?\)"),
             ({"methods": [{"name": "gradient", "labl": "x"}]}, "did you mean 'label'"),
-            ({"methods": ["gradient", "gradient"]}, "'gradient' twice; give one .* another label"),
-            ({"methods": [{"name": "gradient", "label": "random"}]}, "'random' twice"),
-            ({"methods": [{"name": "random", "seed": 3}]}, "random takes no options"),
-            ({"methods": ["random"]}, "names no method to compare with random"),
+            (
+                {"methods": ["gradient"] * 2},
+                "'gradient', 'gradient', 'random'.* `label` of its own",
+            ),
+            ({"methods": [{"name": "gradient", "label": "random"}]}, "'random', 'random'"),
+            ({"methods": [{"name": "random", "seed": 3}]}, "'random', 'random'"),
+            ({"methods": ["random"]}, r"faithfulness are \['random'\]; expected 2 or more"),
             ({"shares": [0.1, 0.0]}, r"shares of faithfulness are \[0.1, 0.0\]"),
             ({"shares": [1.5]}, "above 0 and at most 1"),
             ({"shares": []}, "above 0 and at most 1"),

@@ -14,10 +14,9 @@ import torch
 from sklearn.metrics import average_precision_score, f1_score
 from torch import Tensor
 
-from attnlight.attribution import build_attribution
+from attnlight.attribution import DEFAULT_METHODS, build_attribution
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks import Plausibility
-from attnlight.callbacks.plausibility import DEFAULT_METHODS
 from attnlight.data.rationales import ANNOTATORS, RATIONALE
 from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
@@ -250,9 +249,9 @@ class TestRefusals:
             ({"methods": ["atention"]}, "atention.*did you mean 'attention'"),
             (
                 {"methods": ["random", "random"]},
-                "names random more than once; expected one or more",
+                r"\['random', 'random'\]; expected 1 or more, each",
             ),
-            ({"methods": []}, "methods of plausibility names nothing; expected one or more"),
+            ({"methods": []}, r"methods of plausibility are \[\]; expected 1 or more"),
             ({"draws": 0}, "draws of plausibility is 0; it must be at least 1"),
         ],
     )

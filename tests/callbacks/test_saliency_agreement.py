@@ -185,8 +185,8 @@ def test_record_figure_and_ceilings_of_two_seeds(
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
-        (["attention"], "saliency_agreement compares two or more methods; it has 1"),
-        (["random", "random"], "has random twice: give one of them another label"),
+        (["attention"], r"methods of saliency_agreement are \['attention'\]; expected 2 or more"),
+        (["random", "random"], r"are \['random', 'random'\]; .* each with a `label` of its own"),
         (["attention", "gradeint"], "unknown attribution method 'gradeint'.* gradient"),
         (["attention", {"name": "occlusion", "replacment": "pad"}], "replacement"),
     ],

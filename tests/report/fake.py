@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.callbacks import EvidenceMass, Faithfulness, Plausibility, StateTokenAgreement
+from attnlight.callbacks import (
+    AttributionCost,
+    EvidenceMass,
+    Faithfulness,
+    Plausibility,
+    StateTokenAgreement,
+)
 from attnlight.records import ShardWriter, merge_shards
 from tests.report import erased
 
@@ -31,6 +37,7 @@ MEASURES["importance_correlation"] = [
 MEASURES["evidence_mass"] = list(EvidenceMass(swap=True).measures)
 MEASURES["faithfulness"] = list(Faithfulness(normalized=True).measures)
 MEASURES["plausibility"] = list(Plausibility(["attention", "input_gradient"]).measures)
+MEASURES["attribution_cost"] = list(AttributionCost(["attention", "gradient"]).measures)
 MEASURES["state_token_agreement"] = list(StateTokenAgreement.measures)
 MEASURES["saliency_agreement"] = []  # they are named by pairs of methods
 METHODS = ("attention", "gradient_x_attention", "random")
@@ -71,6 +78,8 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
     if test in ("single_erasure", "decision_flip"):
         return rows | getattr(erased, test)(random, n)
     rows |= {name: random.random(n, dtype=np.float32) for name in MEASURES[test]}
+    if test == "attribution_cost":
+        rows["batch"] = rows["index"] % 7
     if test == "state_token_agreement":
         rows["items"] = random.integers(1, 40, n)
     if test == "saliency_agreement":

@@ -1,0 +1,107 @@
+"""What does an explanation cost beside a prediction?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.attribution import DEFAULT_METHODS, build_attributions
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.models.readout import Readout
+
+
+class AttributionCost(InterpretabilityTest):
+    """Time of each attribution method as a multiple of a forward pass on the same batch.
+
+    * `cost_<method>`: the seconds that a method takes to explain a batch, over those of a forward
+      pass without gradients; the median over the repetitions, after one that does not count. In each
+      repetition the forward pass and all methods are timed in turn, in alternating order, and on an
+      accelerator until it has finished.
+    * `forward_seconds`: the median time of the forward pass.
+    * `batch`: the smallest dataset index of the batch. All rows of a batch have the same values, so
+      intervals resample batches.
+
+    Unlike all other records, this one varies from run to run: times depend on the machine and on what
+    else it does. Metadata name the device and the number of threads. The forward pass that made the
+    prediction is no part of a method's time. With `max_instances` a batch has the chosen texts alone;
+    of so few texts fixed costs are a larger part.
+
+    Args:
+        methods: Names of attribution methods, or mappings such as
+            `{name: integrated_gradients, tolerance: 1e-4, label: exact}`.
+        repeats: Repetitions that count.
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
+        seed: Seed of the choice of instances.
+        figures: Draw the costs.
+    """
+
+    needs_gradients = True
+    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on the options
+
+    def __init__(
+        self,
+        methods: Sequence[str | dict[str, Any]] = DEFAULT_METHODS,
+        repeats: int = 3,
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        self._require_at_least(1, repeats=repeats)
+        self.methods = build_attributions(methods, self.name)
+        self.repeats = repeats
+        self.measures = (*(f"cost_{label}" for label in self.methods), "forward_seconds")
+        self.metadata: dict[str, Any] = {
+            "methods": {label: method.metadata for label, method in self.methods.items()},
+            "clusters": "batch",
+            "threads": torch.get_num_threads(),
+        }
+
+    @override
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        device = trainer.strategy.root_device
+        named = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        self.metadata |= {"device": named, "threads": torch.get_num_threads()}
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Tensor]:
+        model, target = readout.model, output.logits.argmax(-1)
+        synchronize = torch.get_device_module(output.logits.device.type).synchronize
+
+        def forward() -> None:
+            with torch.no_grad(), torch.backends.cudnn.flags(enabled=True):
+                model(batch)
+
+        ways: dict[str, Callable[[], object]] = {"forward": forward}
+        for label, method in self.methods.items():
+            ways[f"cost_{label}"] = partial(method.explain, model, batch, output, target)
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        for number in range(1 + self.repeats):
+            for name in list(ways)[:: (-1) ** number]:
+                synchronize()
+                start = perf_counter()
+                ways[name]()
+                synchronize()
+                seconds[name].append(perf_counter() - start)
+        passes = seconds.pop("forward")[1:]
+        found = {
+            name: median(own / of_pass for own, of_pass in zip(taken[1:], passes, strict=True))
+            for name, taken in seconds.items()
+        } | {"forward_seconds": median(passes)}
+        rows = torch.ones(len(target), dtype=torch.float64)
+        columns = {name: value * rows for name, value in found.items()}
+        return columns | {"batch": batch.index.min().cpu().expand(len(rows))}

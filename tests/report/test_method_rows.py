@@ -1,0 +1,223 @@
+"""One row per attribution method, against loops over rows and pairs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from attnlight.report.command import main
+from attnlight.report.method_rows import MEASURES, TESTS, method_rows
+from attnlight.report.run import StoredRecord
+from attnlight.report.summary import summarise
+from attnlight.statistics import holm
+from attnlight.statistics.permutation import paired_permutation_tests
+from tests.report.fake import Rows, write_record, write_run
+
+LABELS = ("occlusion", "attention", "my_shap")
+
+
+def rows_of_methods(test: str, labels: tuple[str, ...] = LABELS, n: int = 60) -> Rows:
+    """Rows in which each method is .3 better than the one after it, by every measure."""
+    random = np.random.default_rng(sum(map(ord, test)))
+    rows: Rows = {"index": np.arange(n) // 2, "position": np.arange(n) % 2}
+    rows |= {"prediction": np.zeros(n, dtype=np.int64), "max_attention": random.random(n)}
+    for measure in (measure for measure in MEASURES if measure.test == test):
+        sign = -1 if measure.higher else 1
+        for place, label in enumerate(labels):
+            name = (
+                f"{measure.column}_2_{label}" if test == "sanity" else f"{measure.column}_{label}"
+            )
+            rows[name] = 0.3 * sign * place + 0.4 * random.random(n)
+            if test == "faithfulness":
+                own = measure.column.removeprefix("excess_")
+                rows[f"{own}_random"] = random.random(n)
+            if test == "sanity":
+                rows[f"signed_seeds_{label}"] = 0.9 + 0.1 * random.random(n)
+    if test == "attribution_cost":
+        rows["batch"] = rows["index"] % 7
+    return rows
+
+
+def write(folder: Path, test: str, rows: Rows, **metadata: Any) -> Path:
+    methods = [label for label in (*LABELS, "random") if any(n.endswith(label) for n in [*rows])]
+    about: dict[str, Any] = {"methods": {label: {"name": label} for label in methods}}
+    if test == "sanity":
+        about |= {"parts": ["decoder", "encoder"], "against": "e/b"}
+    if test == "attribution_cost":
+        about["clusters"] = "batch"
+    if test == "faithfulness":
+        del about["methods"]["random"]
+    path = folder / "records/test" / f"{test}.parquet"
+    measures = [name for name in rows if name.startswith(("excess", "auprc", "cost"))]
+    return write_record(path, rows, stage="test", measures=measures, **(about | metadata))
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> dict[str, Path]:
+    """Records of all tests but sanity."""
+    tests = (test for test in TESTS if test != "sanity")
+    return {test: write(tmp_path, test, rows_of_methods(test)) for test in tests}
+
+
+def test_means_are_those_of_the_summary(records: dict[str, Path]) -> None:
+    found = method_rows(records)
+    for measure in MEASURES:
+        if measure.test not in records or not measure.short:
+            continue
+        means = summarise(StoredRecord(records[measure.test], "test", measure.test, None)).means
+        for label in LABELS:
+            expected = means[f"{measure.column}_{label}", None]
+            assert found.means[measure.column, label] == pytest.approx(tuple(expected))
+
+
+def test_random_is_at_no_excess(records: dict[str, Path]) -> None:
+    found = method_rows(records)
+    assert tuple(found.means["excess_sufficiency", "random"]) == (0, 0, 0, 60)
+    assert ("auprc", "random") not in found.means
+    assert list(found.labels) == ["attention", "occlusion", "random", "my_shap"]
+    assert found.labels["my_shap"] == "my shap"
+
+
+def test_pairs_are_tested_on_the_instances_that_all_have(tmp_path: Path) -> None:
+    rows = rows_of_methods("plausibility")
+    rows["auprc_attention"][:9] = np.nan
+    rows["auprc_my_shap"][5:14] = np.nan
+    rows["auprc_occlusion"][:] = rows["auprc_attention"] + 0.001 * (np.arange(60) % 2)
+    found = method_rows({"plausibility": write(tmp_path, "plausibility", rows)})
+    pairs = [pair for pair in found.pairs if pair["measure"] == "auprc"]
+    values = np.stack([rows[f"auprc_{label}"] for label in LABELS], axis=1)[14:]
+    p = paired_permutation_tests(values, rows["index"][14:])
+    by_pair = {}
+    for i, j in combinations(range(3), 2):
+        by_pair[frozenset((LABELS[i], LABELS[j]))] = (
+            abs(sum((row[i] - row[j]) for row in values) / len(values)),
+            p[i, j],
+        )
+    adjusted = holm([pair["p"] for pair in pairs])
+    assert len(pairs) == 3
+    for pair, own in zip(pairs, adjusted, strict=True):
+        difference, value = by_pair[frozenset((pair["first"], pair["second"]))]
+        assert pair["difference"] == pytest.approx(difference)  # the better one comes first
+        assert pair["low"] <= pair["difference"] <= pair["high"]
+        assert (pair["p"], pair["p_holm"], pair["n"]) == (value, own, 46)
+    assert found.means["auprc", "attention"].defined == 51
+
+
+def test_letters_are_in_order_of_the_measure(records: dict[str, Path]) -> None:
+    letters = method_rows(records).letters
+    for column in ("excess_comprehensiveness", "excess_sufficiency", "auprc", "cost"):
+        own = [letters[column, label] for label in LABELS]
+        assert own == sorted(own)
+        assert own[0] == "a"
+        assert len(set("".join(own))) == 3  # all are told apart, random between some of them
+
+
+def test_methods_that_do_not_differ_share_a_letter(tmp_path: Path) -> None:
+    rows = rows_of_methods("plausibility")
+    rows["iou_f1_attention"] = rows["iou_f1_occlusion"][np.random.default_rng(0).permutation(60)]
+    letters = method_rows({"plausibility": write(tmp_path, "plausibility", rows)}).letters
+    assert letters["iou_f1", "attention"] == letters["iou_f1", "occlusion"] == "a"
+    assert letters["iou_f1", "my_shap"] == "b"
+
+
+def test_undefined_and_single_methods_are_compared_with_none(tmp_path: Path) -> None:
+    rows = rows_of_methods("plausibility", LABELS[:2])
+    rows["auprc_attention"][:] = np.nan
+    rows["token_f1_attention"][:30], rows["token_f1_occlusion"][30:] = np.nan, np.nan
+    found = method_rows({"plausibility": write(tmp_path, "plausibility", rows)})
+    assert {column for column, _ in found.letters} == {"iou_f1"}
+    cells = found.tables({})[0].rows[0]
+    assert cells[3] == "–"  # noqa: RUF001
+    assert cells[4].startswith(f"{np.nanmean(rows['token_f1_attention']):.3f} [")
+
+
+def test_a_record_without_measured_rows(tmp_path: Path) -> None:
+    rows = {name: values[:0] for name, values in rows_of_methods("plausibility").items()}
+    found = method_rows({"plausibility": write(tmp_path, "plausibility", rows)})
+    assert found.tables({}) == []
+
+
+class TestReport:
+    @pytest.fixture
+    def run(self, tmp_path: Path) -> Path:
+        folder = write_run(tmp_path / "e" / "a run", epochs=())
+        for test in ("faithfulness", "attribution_cost"):
+            write(folder, test, rows_of_methods(test))
+        return folder
+
+    def test_says_what_is_missing(self, run: Path) -> None:
+        main([str(run)])
+        table = (run / "report/tables/test-methods-1.md").read_text(encoding="utf-8")
+        for test in ("plausibility", "sanity"):
+            command = f"sanity '{run}'" if test == "sanity" else f"test '{run}' --tests {test}"
+            assert f"Not recorded: {test} (`attnlight {command}`)." in table
+        assert "Not recorded: faithfulness" not in table
+        assert "Instances: faithfulness 60, attribution cost 60." in table
+        assert "| occlusion" in table
+
+    def test_is_on_the_page_and_in_files(self, run: Path) -> None:
+        main([str(run)])
+        page = (run / "report/index.html").read_text(encoding="utf-8")
+        assert page.index("<h3>Attribution methods</h3>") < page.index("<h3>Faithfulness</h3>")
+        assert "Which methods are told apart" in page
+        text = (run / "report/tables/test-methods-pairs.csv").read_text(encoding="utf-8")
+        lines = list(csv.DictReader(io.StringIO(text)))
+        assert {line["measure"] for line in lines} == {
+            "excess_comprehensiveness",
+            "excess_sufficiency",
+            "cost",
+        }
+        assert len(lines) == 2 * 6 + 3
+        assert all(float(line["p"]) <= float(line["p_holm"]) <= 1 for line in lines)
+        assert (run / "report/tables/test-methods-2.tex").is_file()
+
+    def test_is_printed_in_80_columns(self, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        main([str(run)])
+        *table, path = capsys.readouterr().out.splitlines()
+        assert path == f"{run}/report/index.html"
+        assert all(len(line) <= 80 for line in table)
+        (line,) = (line for line in table if line.startswith("occlusion"))
+        rows = rows_of_methods("faithfulness")
+        assert f"{rows['excess_comprehensiveness_occlusion'].mean():.2f} a" in line
+
+    def test_runs_without_methods_have_no_such_section(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        folder = write_run(tmp_path / "e" / "b", epochs=())
+        main([str(folder)])
+        assert capsys.readouterr().out == f"{folder}/report/index.html\n"
+        assert "Attribution methods" not in (folder / "report/index.html").read_text()
+        assert not (folder / "report/tables").exists()
+
+    def test_of_another_corpus_and_split(self, run: Path) -> None:
+        source = run / "records/test/faithfulness.parquet"
+        for place in ("test-yelp", "val"):
+            target = run / "records" / place / source.name
+            target.parent.mkdir()
+            target.write_bytes(source.read_bytes())
+        main([str(run)])
+        other = (run / "report/tables/test-yelp-methods-1.md").read_text(encoding="utf-8")
+        assert f"`attnlight test -c '{run}/test-yelp.yaml' --tests plausibility`" in other
+        assert "sanity (" not in other
+        own = (run / "report/tables/val-methods-1.md").read_text(encoding="utf-8")
+        assert f"`attnlight validate '{run}' --tests attribution_cost`" in own
+
+
+def test_widest_table_fits_the_terminal(records: dict[str, Path]) -> None:
+    found = method_rows(records)
+    found.labels = {label: "attention × contribution" for label in found.labels}  # noqa: RUF001
+    found.verdicts = dict.fromkeys(found.labels, "undecidable")
+    for label in found.labels:
+        found.means["signed", label] = found.means["auprc", "attention"]
+        found.letters["signed", label] = "ab"
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(found.terminal_table().to_rich())
+    assert all(len(line.rstrip()) <= 80 for line in console.export_text().splitlines())
+    assert "…" not in console.export_text()
