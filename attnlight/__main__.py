@@ -25,6 +25,7 @@ Train attention models and test whether their attention explains their predictio
   predict      write attention, item logits and probabilities of every instance
   report       write tables, vector figures and one HTML page from a run's records
   study        train and test all runs of a study, and write its tables and figures
+  sanity       test whether explanations depend on what a run has learned
   reliability  measure how far runs of several seeds agree on which words matter
   export       write explanations of a run in the format of the ERASER benchmark
   vectors      train word vectors on the text of one or several corpora
@@ -63,6 +64,23 @@ attnlight fit --help lists the options.
     "validate": _EVALUATION.format(verb="validate", tests=_TESTS),
     "test": _EVALUATION.format(verb="test", tests=_TESTS),
     "predict": _EVALUATION.format(verb="predict", tests=""),
+    "sanity": """\
+usage: attnlight sanity RUN [RUN2] [--methods NAME,...] [--max_instances N] [--seed N] [options]
+
+  attnlight sanity RUN RUN2
+  attnlight sanity RUN --methods 'gradient, lrp, {name: occlusion, replacement: delete}'
+
+Parameters are drawn anew from the decoder down, one part more at each step, and explanations are
+compared with those of the trained model (Adebayo et al. 2018). RUN2, a run of the same configuration
+with another seed, decides which methods fail. The record is RUN/records/test/sanity.parquet, and
+--overwrite replaces one of other settings.
+
+  --methods        attribution methods: names or mappings of options
+  --max_instances  texts, chosen by a seeded hash (default: 500); null: all
+  --seed           seed of the random parameters and of that choice (default: 0)
+
+attnlight sanity --help lists the other options, which are those of attnlight test.
+""",
 }
 OTHER_VERBS = {
     "report": "attnlight.report.command",

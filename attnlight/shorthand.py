@@ -11,8 +11,10 @@ Lightning starts the other ranks with the long one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from attnlight.errors import InputError, did_you_mean
 from attnlight.shipped import find_config
@@ -25,19 +27,28 @@ _FOLDERS = {
     "--data": "data",
     "--model": "models",
 }
+SANITY = (
+    "methods",
+    "max_instances",
+    "seed",
+)  # options of `attnlight sanity` that are the test's own
 _FLAGS = ("-h", "--help", "--overwrite", "--print_config")  # all others take a value
 
 
 def expand(arguments: Sequence[str]) -> list[str]:
     """The long form of the arguments of `fit`, `validate`, `test` or `predict`, the verb first.
 
+    `sanity RUN RUN2` is `test RUN` with that test alone.
+
     Raises:
         InputError: A name is not that of a shipped file, a run's folder has no `fit.yaml`, an option
-            lacks its value, or there is more than one argument that is not an option.
+            lacks its value or has one that is not YAML, or there are more arguments that are not
+            options than the verb takes.
     """
     verb, *words = arguments
     named: list[str] = []
     options: list[str] = []
+    test: dict[str, Any] = {}  # arguments of `Sanity`
     while words:
         word = words.pop(0)
         option, equals, value = word.partition("=")
@@ -46,6 +57,9 @@ def expand(arguments: Sequence[str]) -> list[str]:
             continue
         if not equals and option not in _FLAGS and words and not words[0].startswith("--"):
             equals, value = "=", words.pop(0)
+        if verb == "sanity" and option[2:] in SANITY:
+            test[option[2:]] = _plain(option, value)
+            continue
         folder = _FOLDERS.get(option)
         if folder is None:
             options.append(f"{option}{equals}{value}")
@@ -55,6 +69,13 @@ def expand(arguments: Sequence[str]) -> list[str]:
         long = option if folder in ("data", "models") else "--config"
         values = value.split(",") if option == "--tests" else [value]
         options += [f"{long}={find_config(name, folder)}" for name in values]
+    if verb == "sanity":
+        if not 0 < len(named) < 3:
+            raise InputError(f"sanity takes one or two folders of runs, not {len(named)}")
+        test |= {"against": named[-1]} if named[1:] else {}
+        verb, named = "test", named[:1]
+        test = {"class_path": "attnlight.callbacks.Sanity", "init_args": test}
+        options.append(f"--trainer.callbacks+={json.dumps([test])}")
     if len(named) > 1:
         raise InputError(f"{verb} takes one name or folder, not {len(named)}: {', '.join(named)}")
     if not named:
@@ -69,3 +90,22 @@ def expand(arguments: Sequence[str]) -> list[str]:
     of_run = {"--ckpt_path=best": best, "--ckpt_path=last": last}
     options = [of_run.get(option, option) for option in options]
     return [verb, f"--config={run / 'fit.yaml'}", best, *options]
+
+
+def _plain(option: str, text: str) -> Any:  # noqa: ANN401
+    """The value of an option, read as YAML; methods may be listed without brackets.
+
+    Raises:
+        InputError: It is missing or not YAML.
+    """
+    import yaml
+
+    listed = option == "--methods" and not text.lstrip().startswith("[")
+    try:
+        value = yaml.safe_load(f"[{text}]" if listed else text)
+    except yaml.YAMLError:
+        value = None
+    if not text or (value is None and text != "null"):
+        example = " such as gradient,lrp" if option == "--methods" else ""
+        raise InputError(f"{option} is {text!r}; expected a value{example}, written as YAML")
+    return value

@@ -215,7 +215,7 @@ def test_all_tests_are_in_all() -> None:
     names = {callback["class_path"].rpartition(".")[2] for callback in attached}
     # A model to compare with must be named; few corpora mark evidence; explanations cost more.
     apart = {"BaseDivergence", "EvidenceMass", "Faithfulness", "Plausibility"}
-    apart |= {"SaliencyAgreement", "StateTokenAgreement", "AttributionCost"}
+    apart |= {"SaliencyAgreement", "Sanity", "StateTokenAgreement", "AttributionCost"}
     assert names == interpretability_tests() - apart
 
 

@@ -221,6 +221,10 @@ MISTAKES = [
     Mistake("report-a-file", ["report", "a-file"], ("a-file",)),
     Mistake("report-no-records", ["report", "no-records"], ("no-records", "attnlight test")),
     Mistake("report-latin", ["report", "checkpoints/e/latin"], ("latin/fit.yaml",)),
+    Mistake("sanity-nowhere", ["sanity", "checkpoints/e/q"], ("no trained run", "checkpoints/e/q")),
+    Mistake("sanity-of-three", ["sanity", RUN, RUN, RUN], ("one or two", "3")),
+    Mistake("sanity-of-an-unknown-method", ["sanity", RUN, "--methods=gradeint"], ("gradeint", "gradient")),
+    Mistake("sanity-of-no-yaml", ["sanity", RUN, "--methods", "[lrp"], ("--methods", "[lrp")),
     Mistake("reliability-of-one", ["reliability", RUN], ("two",)),
 ]  # fmt: skip
 

@@ -12,6 +12,7 @@ from attnlight.callbacks.importance_correlation import ImportanceCorrelation
 from attnlight.callbacks.plausibility import Plausibility
 from attnlight.callbacks.predictions import Predictions
 from attnlight.callbacks.saliency_agreement import SaliencyAgreement
+from attnlight.callbacks.sanity import Sanity
 from attnlight.callbacks.single_erasure import SingleErasure
 from attnlight.callbacks.state_token_agreement import StateTokenAgreement
 
@@ -29,6 +30,7 @@ __all__ = [
     "Plausibility",
     "Predictions",
     "SaliencyAgreement",
+    "Sanity",
     "SingleErasure",
     "StateTokenAgreement",
 ]

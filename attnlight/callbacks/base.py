@@ -65,6 +65,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     # The averaged columns; the first represents the test where only one is shown.
     measures: ClassVar[tuple[str, ...]] = ()
     needs_gradients: ClassVar[bool] = False
+    # Whether `attnlight test` prints the first table of its page instead of the means of its record.
+    shows_table: ClassVar[bool] = False
     # Plain values that a reader of the record's columns needs, such as a tolerance.
     metadata: Mapping[str, Any] = MappingProxyType({})
 
@@ -159,7 +161,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
 
     def figure(self, rows: Mapping[str, NDArray[Any]]) -> Figure | None:
         """The test's figure, drawn from its rows; None if it has no figure."""
-        return draw(self.name, rows, self._classes)
+        return draw(self.name, rows, self._classes, self.metadata)
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:

@@ -11,6 +11,7 @@ import yaml
 from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.cli import SaveConfigCallback
+from rich.markup import escape
 from typing_extensions import override
 
 from attnlight import compatibility
@@ -19,6 +20,7 @@ from attnlight.callbacks.epoch_recorder import corpus_suffix
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
+from attnlight.report.figures import describe, figure_rows, tables
 from attnlight.report.summary import terminal_table
 
 
@@ -133,13 +135,23 @@ class SummaryTable(Callback):
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not trainer.is_global_zero:
             return
-        tests = {test.name for test in attached_tests(trainer)}
+        attached = attached_tests(trainer)
+        tests = {test.name for test in attached}
         metrics = {
             name.removeprefix("test/"): f"{float(value):.4f}"
             for name, value in trainer.callback_metrics.items()
             if name.split("/")[1] not in tests
         }
         rich.print(", ".join(f"{name} {value}" for name, value in metrics.items()))
-        records = Path(trainer.default_root_dir) / "records"
-        if tests and not trainer.fast_dev_run:  # type: ignore[attr-defined]
-            rich.print(terminal_table(records, corpus_suffix(trainer).removeprefix("-")))
+        records, suffix = Path(trainer.default_root_dir) / "records", corpus_suffix(trainer)
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        if not all(test.shows_table for test in attached):
+            rich.print(terminal_table(records, suffix.removeprefix("-")))
+        for test in attached:
+            path = records / f"test{suffix}" / f"{test.name}.parquet"
+            if test.shows_table:
+                rows, _ = figure_rows(path, describe(test.name).columns)
+                shown = tables(test.name, rows, metadata=read_metadata(path))
+                for table in shown[:1]:
+                    rich.print(table.to_rich(), f"\n{escape(table.note)}", sep="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import torch
@@ -120,27 +121,29 @@ def top_count(items: Tensor) -> Tensor:
     return (items + TOP - 1) // TOP
 
 
-def rank_agreement(x: Tensor, y: Tensor, mask: Tensor) -> dict[str, Tensor]:
+def rank_agreement(
+    x: Tensor, y: Tensor, mask: Tensor, measures: Sequence[str] = ("tau", "spearman", "overlap")
+) -> dict[str, Tensor]:
     """Agreement of two scorings of items, with the ties of `dense_ranks`.
 
     Args:
         x: (B, N).
         y: (B, N).
         mask: The items to compare, (B, N) bool.
+        measures: Those to compute of `tau` (Kendall's tau-b), `spearman` and `overlap` (of the top
+            tenth).
 
     Returns:
-        `tau` (Kendall's tau-b), `spearman` and `overlap` (of the top tenth), each (B,) float64, NaN
-        where undefined.
+        The measures, each (B,) float64, NaN where undefined.
     """
     has_nan = ((x.isnan() | y.isnan()) & mask).any(-1)
     ranks = dense_ranks(x, mask), dense_ranks(y, mask)
-    tau, _ = kendall_tau(*ranks, mask)
-    measures = {
-        "tau": tau,
-        "spearman": spearman_rho(*ranks, mask),
-        "overlap": top_overlap(*ranks, mask),
+    functions: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+        "tau": lambda *ranked: kendall_tau(*ranked)[0],
+        "spearman": spearman_rho,
+        "overlap": top_overlap,
     }
-    return {name: values.masked_fill(has_nan, math.nan) for name, values in measures.items()}
+    return {name: functions[name](*ranks, mask).masked_fill(has_nan, math.nan) for name in measures}
 
 
 def _lower_and_tied(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

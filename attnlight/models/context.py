@@ -86,6 +86,12 @@ class ContextClassifier(nn.Module, ABC):
         reach: int | None = getattr(getattr(self, f"{self.levels[-1]}encoder"), "reach", None)
         return reach
 
+    @property
+    def parameter_parts(self) -> dict[str, tuple[str, ...]]:
+        """The modules of each part of the network by name, from the output down, see `part_names`."""
+        below = (level + kind for level in reversed(self.levels) for kind in reversed(PARTS))
+        return {name: (name,) for name in ("decoder", *below, "embedding")}
+
     @staticmethod
     def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
         """Options of the same classifier with uniform attention, see `models.build`."""

@@ -65,6 +65,12 @@ class PairClassifier(ContextClassifier):
         self.query_decoder = nn.Linear(query_size, inner, bias=not self.affine)
         self.output = None if self.affine else nn.Linear(inner, outputs)
 
+    @property
+    @override
+    def parameter_parts(self) -> dict[str, tuple[str, ...]]:
+        parts = {name: (name, f"query_{name}") for name in super().parameter_parts}
+        return parts | {"decoder": ("output", *parts["decoder"])}
+
     @staticmethod
     @override
     def guided_net(

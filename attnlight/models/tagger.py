@@ -99,6 +99,14 @@ class SelfAttentionTagger(nn.Module):
         """Number of tokens on either side on which a state depends; None: all."""
         return 0 if self.encoder == "tokens" and not self.layers else None
 
+    @property
+    def parameter_parts(self) -> dict[str, tuple[str, ...]]:
+        """The modules of each part of the network by name, from the output down, see `part_names`."""
+        layers = {f"layer_{n}": (f"layers.{n - 1}",) for n in range(len(self.layers), 0, -1)}
+        above = {"decoder": ("decoder",), "attention": ("attention", "norm")}
+        below = {"encoder": ("projection", "recurrent"), "embedding": ("embedding", "features")}
+        return above | layers | below
+
     @staticmethod
     def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
         """Options of the same tagger with uniform attention, see `models.build`."""

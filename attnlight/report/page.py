@@ -93,11 +93,11 @@ def _section(summary: RecordSummary, target: Path, figures: Path) -> Markup:
     # Archived runs, as in docs/results, have only some columns of each record.
     if set(summary.metadata.get("measures", ())) <= record_columns(record.path).keys():
         rows, note = figure_rows(record.path, description.columns)
-        figure = draw(record.test, rows, summary.metadata.get("classes"))
+        figure = draw(record.test, rows, summary.metadata.get("classes"), summary.metadata)
         if figure is not None:
             caption = f"{description.caption} {note}".rstrip()
             picture = _picture(figure, Path(record.folder_name, record.test), figures, caption)
-        test_tables = tables(record.test, rows, summary.metadata.get("classes"))
+        test_tables = tables(record.test, rows, summary.metadata.get("classes"), summary.metadata)
     for number, table in enumerate(test_tables, start=1):
         for ending, text in table.to_texts().items():
             write_text(target / f"{stem}-{number}.{ending}", text)

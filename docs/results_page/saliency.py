@@ -19,6 +19,7 @@ from attnlight.report import methods
 from attnlight.statistics import holm, seeds_then_instances
 from attnlight.statistics.bootstrap import bootstrap_means
 from attnlight.statistics.permutation import paired_permutation_tests
+from attnlight.statistics.sanity import sanity_verdicts
 from results_page.archive import Archive
 from results_page.pairs import Condition
 from results_page.tables import Row, interval, number
@@ -311,8 +312,6 @@ def sanity(archive: Archive) -> Iterator[Row]:
         for folder in archive[name].folders:
             if not (folder / SANITY).is_file():
                 continue
-            from attnlight.statistics.sanity import sanity_verdicts
-
             record = read_record(folder / SANITY)
             by_size = sanity_verdicts(record, "sizes")
             for label, verdict in sanity_verdicts(record).items():

@@ -21,6 +21,7 @@ from attnlight.callbacks import (
     Plausibility,
     Predictions,
     SaliencyAgreement,
+    Sanity,
     SingleErasure,
     StateTokenAgreement,
 )
@@ -90,7 +91,14 @@ def test_base_divergence() -> None:
     compare(test, flat.model("bilstm"), flat.collate(flat.corpus()[:6], padding=2))
 
 
+def test_sanity() -> None:
+    test, model = Sanity(), flat.model("bilstm")
+    test._models = {"1": flat.model("cnn"), "random": flat.model("average")}
+    test.metadata |= {"parts": ["decoder"]}
+    compare(test, model, flat.collate(flat.corpus()[:6], padding=2))
+
+
 def test_every_test_is_among_these() -> None:
     named = (getattr(callbacks, name) for name in callbacks.__all__)
     every = {kind for kind in named if issubclass(kind, InterpretabilityTest)}
-    assert {type(test) for test in TESTS} | {BaseDivergence, InterpretabilityTest} == every
+    assert {type(test) for test in TESTS} | {BaseDivergence, InterpretabilityTest, Sanity} == every

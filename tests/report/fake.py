@@ -41,6 +41,9 @@ MEASURES["attribution_cost"] = list(AttributionCost(["attention", "gradient"]).m
 MEASURES["state_token_agreement"] = list(StateTokenAgreement.measures)
 MEASURES["saliency_agreement"] = []  # they are named by pairs of methods
 METHODS = ("attention", "gradient_x_attention", "random")
+MEASURES["sanity"] = [
+    f"signed_{step}_{method}" for step in (3, "seeds", "random") for method in METHODS
+]
 WRITTEN = ("predictions", "attention_permutation")  # what a run of `write_run` holds
 CONFIG = """\
 # lightning.pytorch==2.6.6
@@ -82,6 +85,10 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
         rows["batch"] = rows["index"] % 7
     if test == "state_token_agreement":
         rows["items"] = random.integers(1, 40, n)
+    if test == "sanity":
+        for step in (1, 2, 3, "seeds", "random"):
+            for name in (f"{kind}_{step}_{m}" for kind in ("signed", "sizes") for m in METHODS):
+                rows[name] = random.uniform(-1, 1, n)
     if test == "saliency_agreement":
         rows |= {f"tied_{method}": random.integers(0, 2, n) / 1 for method in METHODS}
         for pair in combinations(METHODS, 2):

@@ -3,7 +3,7 @@
 `texts.yaml` describes each test by its name in snake case. Most tests have a module of that name:
 `draw(rows, classes)` returns the figure, `tables(rows, classes)` the tables, each as its name in the
 file, its rows of cells, and the fields of its title and note; a field `head` replaces the headings
-of the file. Besides the columns named in the file, both read `index`, `position`,
+of the file. Both also take the metadata of the record that the file names. Besides the columns named in the file, both read `index`, `position`,
 `prediction` and `max_attention`.
 """
 
@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +43,7 @@ class Description:
     Attributes:
         title: Its name in words.
         columns: Columns that its figure and tables read, measures included; None: all.
+        metadata: Metadata of its record that they take as arguments, None where it is missing.
     """
 
     title: str
@@ -50,6 +52,7 @@ class Description:
     caption: str = ""
     measures: Mapping[str, str] = field(default_factory=dict)
     columns: Sequence[str] | None = None
+    metadata: Sequence[str] = ()
     violins: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -80,13 +83,19 @@ def describe(test: str) -> Description:
     return descriptions().get(test) or Description(test.replace("_", " ").capitalize())
 
 
-def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
+def draw(
+    test: str,
+    rows: Rows,
+    classes: Sequence[str] | None = None,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
+) -> Figure | None:
     """Draw a test's figure.
 
     Args:
         test: The test's name in snake case.
         rows: Columns of its record, (R,) or (R, K), NaN where undefined.
         classes: Names of the classes; None: their numbers.
+        metadata: Metadata of its record.
 
     Returns:
         The figure; None if the test has none or the record has no rows.
@@ -98,15 +107,23 @@ def draw(test: str, rows: Rows, classes: Sequence[str] | None = None) -> Figure 
     names = None if classes is None else [CONTROLS.sub("", name) for name in classes]
     if description.violins:
         return violins_by_max_attention(rows, **description.violins, classes=names)
-    figure: Figure | None = import_module(f"{__name__}.{test}").draw(rows, names)
+    taken = {name: metadata.get(name) for name in description.metadata}
+    figure: Figure | None = import_module(f"{__name__}.{test}").draw(rows, names, **taken)
     return figure
 
 
-def tables(test: str, rows: Rows, classes: Sequence[str] | None = None) -> list[Table]:
+def tables(
+    test: str,
+    rows: Rows,
+    classes: Sequence[str] | None = None,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
+) -> list[Table]:
     """A test's tables, from the arguments of `draw`; empty without rows or tables."""
-    layouts, formatted = describe(test).tables, []
+    description, formatted = describe(test), []
+    layouts, taken = description.tables, {name: metadata.get(name) for name in description.metadata}
     if layouts and len(rows["index"]):
-        for name, lines, fields in import_module(f"{__name__}.{test}").tables(rows, classes):
+        module = import_module(f"{__name__}.{test}")
+        for name, lines, fields in module.tables(rows, classes, **taken):
             title, note = (layouts[name][part].format(**fields) for part in ("title", "note"))
             formatted.append(Table(title, fields.get("head") or layouts[name]["head"], lines, note))
     return formatted

@@ -1,0 +1,225 @@
+"""Do attributions depend on what the model has learned?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.attribution import DEFAULT_METHODS, build_attributions
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.errors import InputError
+from attnlight.functional.correlation import rank_agreement
+from attnlight.functional.ranking import TIE
+from attnlight.functional.readout.instances import other_items
+from attnlight.models.build import build_model
+from attnlight.models.parts import part_names, with_parameters
+from attnlight.models.readout import Readout
+from attnlight.reference.base import BaseModel, read_base, text_digest
+
+_ARCHITECTURE = ("problem", "net", "spec")  # hyperparameters that a network is built from
+_OF_BASES = {"spec", "base", "guide_checkpoint", "inherited"}  # those that differ between seeds
+
+
+class Sanity(InterpretabilityTest):
+    """Rank correlation of attributions before and after the model's parameters are randomised.
+
+    The cascade of Adebayo et al. (2018): the parameters of the decoder are drawn anew, then also
+    those of the attention, the encoder and the embeddings, or of the parts that the network names
+    (`part_names`), as the network draws them when it is built: word vectors are not read again. All
+    models explain the class that the trained model predicts. Spearman's correlation over the items
+    of a row, of scores with their signs (`signed`) and of their sizes (`sizes`), by the label L of
+    each method:
+
+    * `signed_<k>_<L>`, `sizes_<k>_<L>`: the trained model and the one whose first k parts are random.
+    * `signed_random_<L>`, `sizes_random_<L>`: two models, all of whose parts are random.
+    * `signed_seeds_<L>`, `sizes_seeds_<L>`: the trained model and that of `against`, which is the
+      correlation to expect of explanations that depend on what is learned.
+
+    Parameters are drawn once. Intervals resample texts, so that another `seed` may give values
+    outside them.
+
+    Scores within 1e-5 of the row's largest are ties. A correlation is undefined if either model's
+    scores tie all items or one of them is NaN. If rows are tokens (a tagger), a method that deletes
+    items has no score of the token itself, which is left out. Scores that do not depend on the
+    parameters (`random`, `external`) correlate perfectly, and fail.
+
+    Args:
+        methods: Names of attribution methods, or mappings such as
+            `{name: occlusion, replacement: delete, label: deletion}`.
+        against: A run of the same configuration with another seed, or its checkpoint; None: none.
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many texts, chosen by a seeded hash; None: all.
+        seed: Seed of the random parameters and of the choice of texts.
+        figures: Draw the correlation at each step.
+    """
+
+    needs_gradients = True
+    shows_table = True
+    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on methods and network
+
+    def __init__(
+        self,
+        methods: Sequence[str | dict[str, Any]] = DEFAULT_METHODS,
+        against: str | None = None,
+        every_n_epochs: int = 1,
+        max_instances: int | None = 500,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        self.methods, self.against = build_attributions(methods, self.name), against
+        self._models: dict[str, Any] = {}  # by the middle of their columns' names
+        described = {label: method.metadata for label, method in self.methods.items()}
+        name = None if against is None else "/".join(_folder(against).parts[-2:])
+        self.metadata: dict[str, Any] = {"tie": TIE, "methods": described, "against": name}
+
+    @override
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        own = json.loads(json.dumps(dict(getattr(pl_module, "hparams", {})), default=str))
+        if not own.keys() >= set(_ARCHITECTURE):
+            raise InputError(
+                f"{self.name} builds the network again, for which {type(pl_module).__name__} lacks "
+                "the options: it needs a task of attnlight."
+            )
+        if self.against is None:
+            return
+        identity, corpus = self._second.identity, trainer.datamodule  # type: ignore[attr-defined]
+        encoding = corpus.encoding
+        same = (
+            corpus.matches_fingerprint(identity.corpus)
+            if encoding is None
+            else identity.corpus == encoding.corpus
+        )
+        if not same or text_digest(corpus.tokenizer_json) != identity.vocabulary:
+            trained = corpus.fingerprint if encoding is None else encoding.corpus
+            raise InputError(
+                f"{self.against} was trained on another corpus or on other splits of it "
+                f"({identity.corpus}, this run on {trained}): compare with a run of the same `data`."
+            )
+        for group in sorted(own.keys() & identity.options.keys() - _OF_BASES):
+            pair = [
+                options[group] if isinstance(options[group], dict) else {group: options[group]}
+                for options in (identity.options, own)
+            ]
+            for name in (
+                name for name in pair[0] if pair[0][name] != pair[1].get(name, pair[0][name])
+            ):
+                raise InputError(
+                    f"{self.against} is not this run with another seed: its {name} is "
+                    f"{pair[0][name]}, here {pair[1][name]}."
+                )
+
+    @cached_property
+    def _second(self) -> BaseModel:
+        """The model of `against`."""
+        assert self.against is not None
+        return read_base(self.against)
+
+    @override
+    def _begin(
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        stage: Literal["val", "test"],
+        epoch: int | None,
+    ) -> None:
+        self.randomise(module)
+        super()._begin(trainer, module, stage, epoch)
+
+    def randomise(self, task: pl.LightningModule) -> None:
+        """Make the models that are compared with a task's, from its hyperparameters.
+
+        The copies share the parameters that are not random with the task's model, which stays as it
+        is.
+
+        Raises:
+            InputError: The run compared with has the same parameters.
+        """
+        model: Any = task.model
+        initial = [initial_parameters(task.hparams, self.seed, draw) for draw in range(2)]
+        parts, names = part_names(model), []
+        self._models = {}
+        for step, part in enumerate(parts.values(), start=1):
+            names += part
+            values = {name: initial[0][name] for name in names}
+            self._models[str(step)] = with_parameters(model, values, [task])
+        self._models["random"] = with_parameters(model, initial[1], [task])
+        if self.against is not None:
+            second: Any = self._second.model
+            values = dict(second.named_parameters())
+            if all(torch.equal(p.cpu(), values[n]) for n, p in model.named_parameters()):
+                raise InputError(
+                    f"{self.against} has the parameters of this run: compare with another seed."
+                )
+            self._models["seeds"] = with_parameters(model, values, [task])
+            self.metadata |= {"against_fingerprint": self._second.identity.fingerprint}
+        self.metadata |= {"parts": list(parts)}
+        compared = [
+            str(len(parts)),
+            *(name for name in ("seeds", "random") if name in self._models),
+        ]
+        self.measures = tuple(f"signed_{k}_{label}" for label in self.methods for k in compared)
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Any]:
+        if not self._models:
+            raise InputError(f"{self.name} has no models to compare with: call `randomise` first.")
+        target, others = output.logits.argmax(-1), other_items(batch, output)
+        scores: dict[str, dict[str, Tensor]] = {}
+        for name, model in {"trained": readout.model, **self._models}.items():
+            with torch.no_grad():
+                found = model.eval()(batch).apply(Tensor.detach)
+            scores[name] = {
+                label: method(model, batch, found, target) for label, method in self.methods.items()
+            }
+        columns: dict[str, Any] = {}
+        for name in self._models:
+            reference = str(len(self.metadata["parts"])) if name == "random" else "trained"
+            for label in self.methods:
+                pair = scores[reference][label], scores[name][label]
+                known = output.mask & (others | ~(pair[0].isnan() | pair[1].isnan()))
+                for kind, (one, other) in {
+                    "signed": pair,
+                    "sizes": (pair[0].abs(), pair[1].abs()),
+                }.items():
+                    correlation = rank_agreement(one, other, known, ["spearman"])["spearman"]
+                    columns[f"{kind}_{name}_{label}"] = correlation
+        return columns
+
+
+def initial_parameters(hparams: Mapping[str, Any], seed: int, draw: int) -> dict[str, Tensor]:
+    """Parameters as a task's network draws them, by name.
+
+    They depend on the seed and the number of the draw alone, and are not those with which a run of
+    the same seed started, to which its trained parameters are close.
+
+    Args:
+        hparams: The task's hyperparameters.
+        seed: Any integer.
+        draw: Number of the draw.
+    """
+    digest = hashlib.sha256(f"sanity {seed} {draw}".encode()).digest()
+    with torch.random.fork_rng(devices=[]):
+        # The generator of the CPU alone: `torch.manual_seed` would reset those of GPUs too.
+        torch.default_generator.manual_seed(int.from_bytes(digest[:7], "big"))
+        model = build_model(*(hparams[name] for name in _ARCHITECTURE))
+    return dict(model.named_parameters())
+
+
+def _folder(run: str) -> Path:
+    """The folder of a run that is given by itself or by its checkpoint."""
+    path = Path(run).resolve()
+    return path.parent if path.suffix == ".ckpt" else path

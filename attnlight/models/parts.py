@@ -1,0 +1,58 @@
+"""Parts of a network, and copies with other parameters in some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+
+from torch import Tensor, nn
+
+from attnlight.errors import InputError
+
+
+def part_names(model: nn.Module) -> dict[str, list[str]]:
+    """Names of the parameters in each part of a network, from its output down.
+
+    A network says what its parts are by an attribute `parameter_parts`: for each, the prefixes of the names of
+    its parameters. Of one that has none, each child module and each parameter of its own is a part,
+    the last registered first. Parts without parameters are left out.
+
+    Raises:
+        InputError: Its `parameter_parts` leave out some of its parameters.
+    """
+    names = [name for name, _ in model.named_parameters()]
+    children = dict.fromkeys(name.partition(".")[0] for name in reversed(names))
+    prefixes: Mapping[str, tuple[str, ...]] | None = getattr(model, "parameter_parts", None)
+    if prefixes is None:
+        prefixes = {child: (child,) for child in children}
+    parts = {
+        part: [name for name in names if f"{name}.".startswith(tuple(f"{m}." for m in modules))]
+        for part, modules in prefixes.items()
+    }
+    left_out = set(names).difference(*parts.values())
+    if left_out:
+        raise InputError(
+            f"parameter_parts of {type(model).__name__} leave out its parameter {min(left_out)}; they are "
+            f"{', '.join(parts)}."
+        )
+    return {part: members for part, members in parts.items() if members}
+
+
+def with_parameters(
+    model: nn.Module, values: Mapping[str, Tensor], shared: Iterable[object] = ()
+) -> nn.Module:
+    """A copy of a network with other values of some parameters; it shares the others' tensors.
+
+    Args:
+        model: The network.
+        values: New values by the names of parameters; they are copied to the parameters' device.
+        shared: Further objects that the copy refers to instead of copying them, such as the owner of
+            a `guide`.
+    """
+    memo: dict[int, object] = {id(item): item for item in shared}
+    for name, parameter in model.named_parameters():
+        memo[id(parameter)] = parameter
+        if name in values:
+            changed = values[name].detach().to(parameter, copy=True)
+            memo[id(parameter)] = nn.Parameter(changed, parameter.requires_grad)
+    return deepcopy(model, memo)

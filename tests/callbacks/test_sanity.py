@@ -1,0 +1,382 @@
+"""The cascade of random parameters against one made by hand, a text at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from attnlight.attribution import build_attribution
+from attnlight.batch import TextBatch
+from attnlight.callbacks import Sanity
+from attnlight.callbacks.sanity import initial_parameters
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.errors import InputError
+from attnlight.models import (
+    FlatClassifier,
+    HierarchicalClassifier,
+    PairClassifier,
+    SelfAttentionTagger,
+)
+from attnlight.records import Record, read_record
+from attnlight.statistics.sanity import sanity_verdicts
+from attnlight.tasks.text import RawText
+from tests.bases import Planted, classifier, save, trainer
+from tests.callbacks.test_base import run_test
+from tests.callbacks.token_loops import levels
+from tests.pairs import PlantedPairs, pair_task
+from tests.tasks import tagged
+
+METHODS: list[Any] = [
+    "attention",
+    "input_gradient",
+    "lrp",
+    {"name": "integrated_gradients", "tolerance": 0.01},
+    {"name": "occlusion", "replacement": "delete", "label": "deletion"},
+    "occlusion",
+    "random",
+]
+LABELS = [build_attribution(method).label for method in METHODS]
+SMALL: dict[str, Any] = {"embedding_size": 6, "hidden_size": 4, "embedding_scale": 1.0}
+# Prefixes of the parameters of each part, from the output down.
+CASCADES: dict[str, list[tuple[str, ...]]] = {
+    "flat": [("decoder.",), ("attention.",), ("encoder.",), ("embedding.",)],
+    "sentences": [
+        ("decoder.",),
+        ("sentence_attention.",),
+        ("sentence_encoder.",),
+        ("word_attention.",),
+        ("word_encoder.",),
+        ("embedding.",),
+    ],
+    "pairs": [
+        ("output.", "decoder.", "query_decoder."),
+        ("attention.",),
+        ("encoder.", "query_encoder."),
+        ("embedding.", "query_embedding."),
+    ],
+    "tagger": [
+        ("decoder.",),
+        ("attention.", "norm."),
+        ("layers.0.",),
+        ("projection.",),
+        ("embedding.", "features."),
+    ],
+}
+KINDS = {
+    "flat": FlatClassifier,
+    "sentences": HierarchicalClassifier,
+    "pairs": PairClassifier,
+    "tagger": SelfAttentionTagger,
+}
+Made = tuple[Any, CorpusDataModule]
+
+
+def made(kind: str, folder: Path, seed: int = 3, **options: Any) -> Made:
+    """A task in double precision with parameters far from any start, and its corpus."""
+    sizes = {"train_size": 30, "validation_size": 20, "test_size": 12, "eval_batch_size": 5}
+    data: Any
+    if kind == "tagger":
+        data = tagged.corpus(tagged.written(folder / "chunks", 30, 9))
+        task: Any = tagged.task_of(data, layers=2, readout="study")
+    elif kind == "pairs":
+        data = PlantedPairs(**sizes)
+        task = pair_task(data.spec)
+    else:
+        data = Planted(in_sentences=kind == "sentences", **sizes)
+        task = classifier(data.spec, **SMALL, hierarchical=kind == "sentences", **options)
+    random = torch.Generator().manual_seed(seed)
+    task.double()
+    with torch.no_grad():
+        for values in task.model.parameters():
+            values.copy_(0.7 * torch.randn(values.shape, generator=random))
+    task.raw = RawText.of_corpus(data)
+    return task, data
+
+
+def measured(folder: Path, task: Any, data: CorpusDataModule, **options: Any) -> Record:
+    """The record of a test of all texts."""
+    settings = {"methods": METHODS, "max_instances": None, "figures": False}
+    test = Sanity(**(settings | options))
+    trainer(folder, test).test(task, data, verbose=False)
+    return read_record(folder / "records/test/sanity.parquet")
+
+
+def drawn_by_hand(kind: str, task: Any, seed: int, draw: int) -> dict[str, Tensor]:
+    """Parameters of a network made by its constructor, under a seed derived here."""
+    number = int(hashlib.sha256(f"sanity {seed} {draw}".encode()).hexdigest()[:14], 16)
+    spec, net = task.hparams["spec"], dict(task.hparams["net"])
+    net.pop("hierarchical", None)
+    if kind == "flat":
+        net.pop("sentence_dropout", None)
+    given = {"features": spec["features"]} if kind == "tagger" else {}
+    before = torch.get_rng_state()
+    torch.manual_seed(number)
+    network = KINDS[kind](spec["vocab_size"], len(spec["classes"]), **given, **net)
+    torch.set_rng_state(before)
+    return dict(network.named_parameters())
+
+
+def randomised(model: Any, prefixes: tuple[str, ...], values: dict[str, Tensor]) -> Any:
+    """A copy of a model with those parameters that have one of the prefixes."""
+    copy = deepcopy(model)
+    with torch.no_grad():
+        for name, parameter in copy.named_parameters():
+            if name.startswith(prefixes):
+                parameter.copy_(values[name])
+    return copy
+
+
+def explained(model: Any, batch: TextBatch, target: Tensor) -> dict[str, Tensor]:
+    with torch.no_grad():
+        output = model(batch)
+    return {
+        label: build_attribution(method)(model, batch, output, target)
+        for label, method in zip(LABELS, METHODS, strict=True)
+    }
+
+
+def rho(one: Tensor, other: Tensor) -> float:
+    if len(one) < 2 or one.isnan().any() or other.isnan().any():
+        return math.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return float(spearmanr(levels(one), levels(other)).statistic)
+
+
+@pytest.mark.parametrize("kind", CASCADES)
+def test_equals_a_cascade_by_hand(kind: str, tmp_path: Path) -> None:
+    task, data = made(kind, tmp_path)
+    second, _ = made(kind, tmp_path, seed=4)
+    against = save(second, tmp_path / "best.ckpt")
+    record = measured(tmp_path, task, data, against=str(against), seed=5)
+    parts, model = CASCADES[kind], task.model.eval()
+    draws = [drawn_by_hand(kind, task, 5, draw) for draw in range(2)]
+    models = {
+        str(step): randomised(model, sum(parts[:step], ()), draws[0])
+        for step in range(1, len(parts) + 1)
+    }
+    every = sum(parts, ())
+    models |= {"random": randomised(model, every, draws[1])}
+    models |= {"seeds": second.model.eval()}
+    assert len(record.metadata["parts"]) == len(parts)
+    names = [f"{k}_{step}_{m}" for step in models for m in LABELS for k in ("signed", "sizes")]
+    keyed = ["index", "position", "prediction", "max_attention"]
+    assert list(record.columns) == keyed + names
+    texts, row, defined = data.dataset("test"), 0, 0
+    places = {int(index): place for place, index in enumerate(texts.index)}
+    for index in sorted(places):
+        batch = task.problem.mark_instances(texts[[places[index]]])
+        with torch.no_grad():
+            output = model(batch)
+        target, scores = output.logits.argmax(-1), {}
+        scores["trained"] = explained(model, batch, target)
+        for step, other in models.items():
+            scores[step] = explained(other, batch, target)
+        for number in range(len(target)):
+            for step in models:
+                reference = scores[str(len(parts)) if step == "random" else "trained"]
+                for label in LABELS:
+                    items = output.mask[number].clone()
+                    if kind == "tagger" and label == "deletion":
+                        items[output.rows[number, 1]] = False
+                    pair = [values[label][number, items] for values in (reference, scores[step])]
+                    expected = {"signed": rho(*pair), "sizes": rho(*(x.abs() for x in pair))}
+                    for sign, value in expected.items():
+                        found = record.columns[f"{sign}_{step}_{label}"][row]
+                        where = (sign, step, label, index, number)
+                        assert found == pytest.approx(value, abs=1e-6, nan_ok=True), where
+                        defined += not math.isnan(value)
+            assert record.columns["index"][row] == index
+            row += 1
+    assert row == len(record.columns["index"])
+    assert defined > 0.5 * row * len(names)
+
+
+@pytest.mark.parametrize("kind", CASCADES)
+def test_the_network_draws_its_parameters_as_when_it_was_built(kind: str, tmp_path: Path) -> None:
+    task, _ = made(kind, tmp_path)
+    state = torch.get_rng_state()
+    found = initial_parameters(task.hparams, 5, 1)
+    assert torch.equal(torch.get_rng_state(), state)
+    expected = drawn_by_hand(kind, task, 5, 1)
+    assert found.keys() == expected.keys() == dict(task.model.named_parameters()).keys()
+    assert all(torch.equal(found[name], values) for name, values in expected.items())
+
+
+def test_random_parameters_are_not_those_that_the_run_started_from() -> None:
+    corpus = Planted()
+    torch.manual_seed(0)
+    task = classifier(corpus.spec, **SMALL)
+    for seed in range(3):
+        for draw in range(2):
+            found = initial_parameters(task.hparams, seed, draw)["decoder.weight"]
+            assert not torch.equal(found, task.model.decoder.weight)
+
+
+@pytest.mark.parametrize("kind", CASCADES)
+def test_the_trained_model_stays_as_it_is(kind: str, tmp_path: Path) -> None:
+    task, data = made(kind, tmp_path)
+    parameters = dict(task.model.named_parameters())
+    before = {name: values.clone() for name, values in task.model.state_dict().items()}
+    measured(tmp_path, task, data, methods=["input_gradient", "occlusion"])
+    for name, parameter in task.model.named_parameters():
+        assert parameter is parameters[name]
+        assert parameter.grad is None
+        assert parameter.requires_grad
+    assert all(
+        torch.equal(values, before[name]) for name, values in task.model.state_dict().items()
+    )
+
+
+@pytest.mark.parametrize("kind", CASCADES)
+def test_batch_size_and_padding_change_nothing(kind: str, tmp_path: Path) -> None:
+    task, data = made(kind, tmp_path)
+    methods = [method for method in METHODS if method != "lrp"]
+    whole = measured(tmp_path / "a", task, data, methods=methods)
+    for size in (1, 12):
+        data.eval_batch_size = size
+        found = measured(tmp_path / f"b{size}", task, data, methods=methods)
+        assert list(found.columns) == list(whole.columns)
+        for name, values in whole.columns.items():
+            np.testing.assert_allclose(found.columns[name], values, atol=1e-9, err_msg=name)
+
+
+def test_order_and_padding_of_a_batch_change_nothing(tmp_path: Path) -> None:
+    task, data = made("flat", tmp_path)
+    test = Sanity(methods=METHODS)
+    test.randomise(task)
+    batch = data.dataset("test")[list(range(12))]
+    turned = batch.select(torch.arange(12).flip(0))
+    for name in ("tokens", "mask"):
+        values = getattr(turned, name)
+        setattr(turned, name, torch.cat([values, torch.zeros_like(values[:, :3])], dim=1))
+    columns = [test.measure(part, task.model.eval()(part), task.model) for part in (batch, turned)]
+    for name, values in columns[0].items():
+        found = columns[1][name].flip(0)
+        torch.testing.assert_close(found, values, rtol=0, atol=1e-9, equal_nan=True)
+
+
+def test_a_method_follows_the_parameters_or_fails(tmp_path: Path) -> None:
+    """Words of drawn strengths, which an average passes on: a second seed has about the same."""
+    runs = []
+    for seed in range(2):
+        task, data = made("flat", tmp_path, encoder="none", attention="dot")
+        noise = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            task.model.embedding.weight += 0.02 * torch.randn(
+                task.model.embedding.weight.shape, generator=noise, dtype=torch.float64
+            )
+        runs.append(task)
+    scores = tmp_path / "scores.csv"
+    lines = ["index,item,score"]
+    for place in range(len(texts := data.dataset("test"))):
+        batch = texts[[place]]
+        items = range(int(batch.attendable().sum()))
+        lines += [f"{int(batch.index)},{item},{item}" for item in items]
+    scores.write_text("\n".join(lines) + "\n")
+    against = save(runs[1], tmp_path / "seed1/best.ckpt")
+    methods = ["input_gradient", "occlusion", "attention", "random"]
+    methods = [*methods, {"name": "external", "file": str(scores), "label": "place"}]
+    record = measured(tmp_path, runs[0], data, methods=methods, against=str(against))
+    assert record.metadata["against"].endswith("/seed1")
+    verdicts = {label: found.verdict for label, found in sanity_verdicts(record).items()}
+    assert verdicts == {
+        "input_gradient": "passes",
+        "occlusion": "passes",
+        "attention": "passes",
+        "random": "fails",
+        "place": "fails",
+    }
+    alone = measured(tmp_path / "alone", runs[0], data, methods=methods)
+    assert {found.verdict for found in sanity_verdicts(alone).values()} == {"undecidable"}
+    assert alone.metadata["against"] is None
+    assert not [name for name in alone.columns if "seeds" in name]
+
+
+def test_seeds_that_agree_on_nothing_decide_nothing(tmp_path: Path) -> None:
+    task, data = made("flat", tmp_path, encoder="none")
+    other, _ = made("flat", tmp_path, seed=8, encoder="none")
+    against = save(other, tmp_path / "best.ckpt")
+    methods = ["input_gradient", "random"]
+    record = measured(tmp_path, task, data, methods=methods, against=str(against))
+    found = sanity_verdicts(record)
+    assert abs(found["input_gradient"].seeds.mean) < 0.2
+    assert [verdict.verdict for verdict in found.values()] == ["undecidable", "fails"]
+
+
+def save_of(data: CorpusDataModule, folder: Path, **options: Any) -> Path:
+    """The checkpoint of an untrained classifier of a corpus."""
+    made_of = classifier(data.spec, **(SMALL | options))
+    made_of.raw = RawText.of_corpus(data)
+    return save(made_of, folder / "other.ckpt")
+
+
+SIZES: dict[str, Any] = {"train_size": 30, "validation_size": 20, "eval_batch_size": 5}
+REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "other test texts": (
+        lambda folder: save_of(Planted(**SIZES, test_size=13), folder),
+        "other.ckpt was trained on another corpus or on other splits of it",
+    ),
+    "another corpus": (
+        lambda folder: save_of(Planted(**SIZES, test_size=12, max_tokens=9), folder),
+        "other.ckpt was trained on another corpus or on other splits of it",
+    ),
+    "another network": (
+        lambda folder: save_of(Planted(**SIZES, test_size=12), folder, encoder="cnn"),
+        "other.ckpt is not this run with another seed: its encoder is cnn, here bilstm",
+    ),
+    "the run itself": (
+        lambda folder: save(made("flat", folder)[0], folder / "same.ckpt"),
+        "same.ckpt has the parameters of this run: compare with another seed",
+    ),
+    "no checkpoint": (lambda folder: folder / "none.ckpt", "there is no checkpoint .*none.ckpt"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_second_run_that_is_no_seed_of_this_one_is_refused(case: str, tmp_path: Path) -> None:
+    against, message = REFUSED[case]
+    task, data = made("flat", tmp_path)
+    path = against(tmp_path)
+    with pytest.raises(InputError, match=message):
+        measured(tmp_path, task, data, against=str(path))
+    assert not list(tmp_path.rglob("sanity.parquet"))
+
+
+def test_a_task_without_the_options_of_its_network_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="OutsideTask lacks the options: it needs a task of"):
+        run_test(tmp_path, Sanity(methods=["attention"]))
+
+
+def test_measuring_without_models_is_refused(tmp_path: Path) -> None:
+    task, data = made("flat", tmp_path)
+    batch = data.dataset("test")[[0, 1]]
+    with pytest.raises(InputError, match="call `randomise` first"):
+        Sanity().measure(batch, task.model.eval()(batch), task.model)
+
+
+def test_runs_on_validation_epochs(tmp_path: Path) -> None:
+    corpus = Planted()
+    test = Sanity(methods=["input_gradient"], max_instances=7, every_n_epochs=2)
+    task: pl.LightningModule = classifier(corpus.spec, **SMALL)
+    trainer(tmp_path, test, max_epochs=2).fit(task, corpus)
+    (path,) = tmp_path.glob("records/val/*.parquet")
+    record = read_record(path)
+    assert path.name == "sanity-1.parquet"
+    assert record.metadata["measures"] == [
+        "signed_4_input_gradient",
+        "signed_random_input_gradient",
+    ]
+    assert len(record.columns["index"]) == 7
