@@ -14,7 +14,7 @@ from scipy.stats import kendalltau, permutation_test, spearmanr
 
 from attnlight.studies.spec import read_studies
 from tests.kept import BLOCKS, DOCS, page, write_kept
-from tests.report.fake import Rows
+from tests.report.fake import Rows, write_record
 
 saliency, pairs, archive, archive_runs = map(page, ("saliency", "pairs", "archive", "archive_runs"))
 findings, tables = map(page, ("findings", "tables"))
@@ -93,6 +93,22 @@ def hash_of(name: str) -> int:
     return sum(map(ord, name))
 
 
+def write_sanity(run: Path) -> None:
+    """A record of two methods over three steps: `gradient` stays alike, `lrp` does not."""
+    n, random = 40, np.random.default_rng(0)
+    rows: Rows = {x: np.zeros(n, np.int64) for x in ("position", "prediction")}
+    rows["index"] = np.arange(n)
+    means = {"1_lrp": 0.9, "3_lrp": 0.0, "seeds_lrp": 0.75}
+    means |= {"1_gradient": 0.9, "3_gradient": 0.9, "seeds_gradient": 0.75}
+    for kind in ("signed", "sizes"):
+        for name, mean in means.items():
+            noise = random.normal(size=n)
+            rows[f"{kind}_{name}"] = (mean + (noise - noise.mean()) / 64).astype(np.float32)
+    rows["sizes_seeds_gradient"] = np.zeros(n, np.float32)
+    metadata = {"parts": ["a", "b", "c"], "methods": {"gradient": {}, "lrp": {}}, "against": "s1"}
+    write_record(run / saliency.SANITY, rows, stage="test", partial=True, measures=[], **metadata)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The archive with every planned run."""
@@ -100,6 +116,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     for name, model in saliency.MODELS.items():
         for seed in range(model.seeds):
             write_base(folder / "runs", name, seed)
+    write_sanity(folder / "runs" / SST / "base-s0")
     assert archive_runs.archive_runs(folder / "runs", folder / "results") == []
     return archive.Archive(folder / "results", {})
 
@@ -293,6 +310,18 @@ class TestTables:
         assert (row["rows"], row["flagged"]) == (24, 2)
         assert row["complete"].startswith("0.9167 [")
 
+    def test_sanity_by_the_last_step(self, whole: Any) -> None:
+        rows = {row["method"]: row for row in saliency.sanity(whole)}
+        assert {name: row["verdict"] for name, row in rows.items()} == {
+            "gradient": "fails",
+            "LRP": "passes",
+        }
+        assert rows["gradient"]["verdict, sizes"] == "undecidable"
+        assert rows["LRP"]["all parameters random"].mean == pytest.approx(0, abs=1e-3)
+        assert rows["LRP"]["two seeds"].mean == pytest.approx(0.75, abs=1e-3)
+        kept = pq.read_schema(whole.root / SST / "seed0" / saliency.SANITY).names
+        assert not any("_1_" in name for name in kept)
+
     def test_nothing_kept_is_said(self, tmp_path: Path) -> None:
         content = blocks(archive.Archive(tmp_path, {}))
         for name in NAMES.keys() - {"saliency_runs"}:
@@ -313,6 +342,7 @@ class TestSentences:
         assert "Does comprehensiveness find the method that is right? Yes: over 15 runs" in said
         assert "complete on a share of 0.9167 [" in said
         assert said.count("missed") == 4
+        assert "Sanity on SST, BiLSTM: fails: gradient; passes: LRP." in said
 
     @pytest.mark.parametrize(
         ("cell", "answer"),
