@@ -23,7 +23,16 @@ from operator import eq
 from pathlib import Path
 
 import yaml
-from results_page import claims, importance, pairs, planted, predictions, serrano, studies
+from results_page import (
+    claims,
+    importance,
+    pairs,
+    planted,
+    predictions,
+    saliency,
+    serrano,
+    studies,
+)
 from results_page.archive import Archive
 from results_page.archive_runs import archive_runs
 from results_page.findings import Tables, findings, refused
@@ -61,6 +70,15 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
     "pairs_evidence": (pairs.evidence, 4),
     "pairs_reasons": (pairs.reasons, 4),
     "snli_size": (pairs.sizes, 1),
+    "saliency_runs": (partial(pairs.spent, models=saliency.MODELS), 2),
+    "saliency_faithfulness": (saliency.faithfulness, 2),
+    "saliency_truth": (saliency.truth, 1),
+    "saliency_right": (saliency.right_and_faithful, 3),
+    "saliency_plausibility": (saliency.plausibility, 2),
+    "saliency_states": (saliency.states, 2),
+    "saliency_cost": (saliency.cost, 1),
+    "saliency_complete": (saliency.completeness, 2),
+    "saliency_sanity": (saliency.sanity, 3),
 }
 
 

@@ -26,10 +26,10 @@ RECORDS = DOCS / "results"
 build_results = importlib.import_module("build_results")
 importance, archive_runs, archive = map(page, ("importance", "archive_runs", "archive"))
 planted, predictions, serrano = map(page, ("planted", "predictions", "serrano"))
-pairs = page("pairs")
+pairs, saliency = map(page, ("pairs", "saliency"))
 tables = page("tables")
 KEPT = sorted(path.parent for path in RECORDS.glob("*/seed*/fit.yaml"))
-RUNS = [run for run in KEPT if run.parent.name not in pairs.MODELS]
+RUNS = [run for run in KEPT if run.parent.name not in archive_runs.STUDIED]
 WHOLE = [run for run in RUNS if (run / "records/test/attention_permutation.parquet").exists()]
 PLANTED = [run for run in RUNS if run.parent.name in planted.NAMES]
 ARMS = [name for pair in importance.ARMS.values() for name in pair]
@@ -142,8 +142,9 @@ class TestPage:
 
     def test_names_the_command_of_every_experiment(self) -> None:
         commands = (DOCS / "results.md").read_text().partition("## The commands")[2]
-        assert f"configs/studies/{pairs.STUDY}.yaml" in commands
-        for name in archive_runs.NEEDED.keys() - pairs.MODELS.keys():
+        for study in (pairs.STUDY, saliency.STUDY):
+            assert f"configs/studies/{study}.yaml" in commands
+        for name in archive_runs.NEEDED.keys() - archive_runs.STUDIED.keys():
             assert f"`{name}`" in commands
             assert configuration(name).is_file()
 

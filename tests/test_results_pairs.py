@@ -141,7 +141,7 @@ class TestPlan:
         plan = yaml.safe_load(pairs.PLAN.read_text())["conditions"]
         assert studies.keys() == pairs.MODELS.keys()
         for name, study in studies.items():
-            words, seeds, size = pairs.MODELS[name]
+            words, seeds, size, _ = pairs.MODELS[name]
             assert seeds == len(study.base.seeds)
             options = plan[study.condition].get("options", {})
             subset = options.get("data", {}).get("subset", {})
@@ -154,7 +154,7 @@ class TestPlan:
 
     def test_published_cells_of_every_model_that_has_them(self) -> None:
         published = dict(PUBLISHED["pairs"])
-        for name, (words, _, size) in pairs.MODELS.items():
+        for name, (words, _, size, _) in pairs.MODELS.items():
             if words["decoder"] == "tanh" and size in (10_000, 21_601):
                 cells = published.pop(name.removeprefix(f"{pairs.STUDY}-"))
                 assert ("search" in cells) == (words["corpus"] != "SNLI")

@@ -16,7 +16,7 @@ from attnlight.files import replacing, write_text
 from attnlight.records import record_columns
 from attnlight.records.parquet import open_writer, read_table
 from attnlight.report.agreement import agreement, read_scores
-from results_page import importance, pairs, planted, predictions, serrano, studies
+from results_page import importance, pairs, planted, predictions, saliency, serrano, studies
 
 Columns = Sequence[str] | None  # None: all
 _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study's bases
@@ -50,9 +50,16 @@ for _experiments, _test, _columns in (
         "decision_flip",
         (*KEYS, "removed_fraction_attention", "removed_fraction_minimal"),
     ),
+    *(
+        ((name,), test, (*KEYS, *columns))
+        for name, model in saliency.MODELS.items()
+        for test, columns in model.tests.items()
+    ),
 ):
     for _name in _experiments:
         NEEDED.setdefault(_name, {})[_test] = _columns
+# Studies whose bases are all that is kept.
+STUDIED = {**pairs.MODELS, **saliency.MODELS}
 
 
 def archive_runs(runs: Path, records: Path) -> list[str]:
@@ -96,18 +103,21 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
 def archive_run(run: Path, target: Path) -> None:
     """Replace a folder by what the page needs of a tested run, `<experiment>/seed<k>`.
 
-    The values of a condition of pairs are `rounded`, an error of 1/4000 of each text's value.
+    The values of a run of `STUDIED` are `rounded`, an error of 1/4000 of each text's value.
     """
     shutil.rmtree(target, ignore_errors=True)
     config = (run / "fit.yaml").read_text(encoding="utf-8")
     # The path on the machine that trained the run is irrelevant.
     config = re.sub(r"^root: .*", "root: checkpoints", config, flags=re.MULTILINE)
     write_text(target / "fit.yaml", f"# yamllint disable-file\n{config}")  # style is PyYAML's
-    for source in run.glob("logs/version_*/metrics.csv"):
-        write_text(target / source.relative_to(run), source.read_text(encoding="utf-8"))
     name = run.parent.name
+    logs = "version_0" if name in saliency.MODELS else "version_*"  # the others are of `test`
+    for source in run.glob(f"logs/{logs}/metrics.csv"):
+        write_text(target / source.relative_to(run), source.read_text(encoding="utf-8"))
     places = {f"records/test/{test}.parquet": columns for test, columns in NEEDED[name].items()}
     places[serrano.WORST_CASE] = None
+    if (run / saliency.SANITY).exists():
+        places[saliency.SANITY] = (*KEYS, *saliency.sanity_columns(run / saliency.SANITY))
     if name in planted.PREDICTED:
         places["predictions.parquet"] = planted.PREDICTED[name]
     for place, columns in places.items():
@@ -115,12 +125,12 @@ def archive_run(run: Path, target: Path) -> None:
             available = pq.read_schema(run / place).names
             names = [name for name in columns or available if name in available]
             table = read_table(run / place, names)
-            if name in pairs.MODELS:
+            if name in STUDIED:
                 types = (pa.float32() if pa.types.is_floating(x) else x for x in table.schema.types)
                 fields = (x.with_type(t) for x, t in zip(table.schema, types, strict=True))
                 table = rounded(table.cast(pa.schema(fields, table.schema.metadata)))
             _write(table, target / place)
-    if name in pairs.MODELS:
+    if name in STUDIED:
         write_text(target / "status.json", (run / "status.json").read_text(encoding="utf-8"))
 
 

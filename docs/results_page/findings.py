@@ -120,6 +120,7 @@ class Tables(dict[str, str]):
 _FILTERS: dict[str, Callable[..., Any]] = {
     "all": all,
     "cell": Cell,
+    "figures_of": lambda text: [int(x) for x in re.findall(r"\d+", text)],
     "share": lambda text: int(text.split()[0]) / int(text.split()[-1]),
     "figures": lambda row, start: [Cell(x).value for x in list(row.values())[start:] if x],
     "less": lambda rows, a, b: all(float(row[a]) < float(row[b]) for row in rows),

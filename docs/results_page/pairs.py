@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,11 +53,15 @@ _FEWEST = 5  # models over which a correlation is given: with 4 no p-value is be
 
 
 class Condition(NamedTuple):
-    """A condition of the study: its words on the page, planned seeds, and training texts."""
+    """A condition of a study: its words on the page, planned seeds, and training texts.
+
+    `tests` are the columns that the page needs of each test, where they depend on the condition.
+    """
 
     words: Row
     seeds: int
-    size: int
+    size: int | str
+    tests: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def conditions(plan: Path = PLAN) -> dict[str, Condition]:
@@ -82,9 +87,9 @@ MODELS = conditions()
 BABI = [name for name, model in MODELS.items() if model.words["corpus"] != "SNLI"]
 
 
-def spent(archive: Archive) -> Iterator[Row]:
+def spent(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Iterator[Row]:
     """Every planned condition with its archived seeds, each with epochs, time and accuracy."""
-    for name, model in MODELS.items():
+    for name, model in models.items():
         runs = archive[name].folders if name in archive else []
         ends = [yaml.safe_load((run / "status.json").read_text("utf-8")) for run in runs]
         chosen = archive[name].chosen if runs else ()

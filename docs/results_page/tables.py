@@ -33,7 +33,8 @@ def table(rows: Iterable[Row], left: int = 1) -> str:
     rows = [*rows]
     head = list(dict.fromkeys(heading for row in rows for heading in row))
     cells = [[_text(row.get(heading, "")) for heading in head] for row in rows]
-    return markdown_table([heading.partition("#")[0] for heading in head], cells, left)
+    titles = [heading.partition("#")[0] for heading in head]
+    return markdown_table(titles, cells, min(left, len(head)))
 
 
 def _text(cell: object) -> str:

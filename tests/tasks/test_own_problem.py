@@ -56,6 +56,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 OTHERS = (
     *("all", "cheap", "base_divergence"),
     *("adversarial_search", "evidence_swap", "importance_scores", "jain_wallace_pairs"),
+    *(
+        path.stem
+        for path in (CONFIGS / "tests").glob("saliency_*.yaml")
+        if "agree" not in path.stem
+    ),
+    "saliency",
 )
 PLACE = ["--root=runs", "--experiment=e"]
 

@@ -1,0 +1,335 @@
+"""Attribution methods compared: faithfulness, planted truth, people, states, cost, sanity."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from scipy.stats import kendalltau, spearmanr
+
+from attnlight.callbacks.base import record_name
+from attnlight.records import read_metadata, read_record
+from attnlight.report import methods
+from attnlight.statistics import holm, seeds_then_instances
+from attnlight.statistics.bootstrap import bootstrap_means
+from attnlight.statistics.permutation import paired_permutation_tests
+from attnlight.statistics.sanity import sanity_verdicts
+from results_page.archive import Archive
+from results_page.pairs import Condition
+from results_page.tables import Row, interval, number
+
+Values = NDArray[np.float64]
+STUDY = "saliency"
+PLAN = Path(__file__).parents[2] / f"configs/studies/{STUDY}.yaml"
+SANITY = "records/test/sanity.parquet"
+_NAME = re.compile(r"(.+?)_(bilstm|cnn|average|none|han)(?:_affine)?")
+_CORPORA = {
+    "planted": "planted",
+    "planted_negation": "planted with negation",
+    "sst": "SST",
+    "hatexplain": "HateXplain",
+    "ag_news": "AG News",
+    "babi_1": "bAbI 1",
+    "20_newsgroups": "20 Newsgroups",
+    "conll2000": "CoNLL-2000",
+    "yelp_human_attention": "Yelp",
+    "imdb": "IMDb",
+    "movie_rationales": "movie reviews",
+}
+_EVIDENCE = ("planted", "planted_negation", "babi_1")  # the truth is known and nobody marked it
+_ENCODERS = {"bilstm": "BiLSTM", "cnn": "CNN", "average": "average", "none": "none", "han": "HAN"}
+METHODS = {label: words for label, words in methods.METHODS.items() if label != "external"}
+_ATTENTION, _RANDOM = "attention", "random"
+# Where the readout is affine its values are those of gradient x attention, which stands for both.
+_TWICE = "attention_contribution"
+FAITHFUL = {"comprehensiveness": 1, "sufficiency": -1}  # and whether higher or lower is better
+_PLAUSIBLE = {"auprc": "AUPRC", "token_f1": "token F1", "iou_f1": "IoU F1"}
+_STATES = {
+    "tau_erasure_deletion": "tau of erasure and deletion",
+    "hidden_token_attribution": "hidden token attribution",
+    "own_token_largest": "own token largest",
+    "chance": "chance",
+}
+_COMPLETE, _STEPS = "incomplete_integrated_gradients", "steps_integrated_gradients"
+_TARGET = 0.995
+# Columns by test that the page needs, besides the keys.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "predictions": ("label",),
+    "faithfulness": (
+        *(f"excess_{measure}_{label}" for measure in FAITHFUL for label in METHODS),
+        *(_COMPLETE, _STEPS),
+    ),
+    "plausibility": tuple(
+        f"{measure}_{label}" if label in METHODS else f"{label}_{measure}"
+        for measure in _PLAUSIBLE
+        for label in (*METHODS, "chance", "human")
+    ),
+    "evidence": ("chance_auprc", *(f"auprc_{label}" for label in METHODS)),  # where it is known
+    "state_token_agreement": tuple(_STATES),
+    "attribution_cost": ("batch", *(f"cost_{label}" for label in METHODS)),
+}
+
+
+def conditions(plan: Path = PLAN) -> dict[str, Condition]:
+    """The conditions of the study, by the name of the folder of their runs."""
+    study, planned = yaml.safe_load(plan.read_text(encoding="utf-8")), {}
+    for name, given in study["conditions"].items():
+        parts = _NAME.fullmatch(name)
+        assert parts is not None, name
+        base = study["base"] | given["base"]
+        data = given.get("options", {}).get("data", {})
+        size = data.get("train_size", data.get("subset", {}).get("train", "all"))
+        tests = ["predictions"]
+        for path in base["tests"]:
+            content = yaml.safe_load((plan.parent / path).read_text(encoding="utf-8"))
+            paths = [test["class_path"] for test in content["trainer"]["callbacks+"]]
+            tests += [record_name(path.rpartition(".")[2]) for path in paths]
+        words = {"corpus": _CORPORA[parts[1]], "encoder": _ENCODERS[parts[2]]}
+        kept = {test: columns for test, columns in COLUMNS.items() if test in tests}
+        if "plausibility" in kept and parts[1] in _EVIDENCE:
+            kept["plausibility"] = COLUMNS["evidence"]
+        planned[f"{STUDY}-{name}"] = Condition(words, len(base["seeds"]), size, kept)
+    return planned
+
+
+MODELS = conditions()
+_KNOWN = [
+    name for name, model in MODELS.items() if model.tests.get("plausibility") == COLUMNS["evidence"]
+]
+PLANTED = [name for name in MODELS if name.startswith(f"{STUDY}-planted")]
+NO_RUN: Row = {"corpus": "not shown: no run yet"}
+_Table = Callable[[Archive], Iterator[Row]]
+
+
+def shown(rows: _Table) -> _Table:
+    """The rows of a table, or one that says that there is no run yet."""
+
+    @wraps(rows)
+    def of_runs(archive: Archive) -> Iterator[Row]:
+        yield from [*rows(archive)] or [NO_RUN]
+
+    return of_runs
+
+
+def tested(archive: Archive, test: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """The archived conditions of a test, each with its words and the columns of its records."""
+    for name, model in MODELS.items():
+        if name in archive and test in model.tests:
+            columns = archive[name].test(test, partial=True)
+            seeds = f"{len(archive[name].seeds)} of {model.seeds}"
+            yield name, {**model.words, "seeds": seeds}, columns
+
+
+def recorded(columns: Mapping[str, Any], measure: str) -> dict[str, Values]:
+    """A measure's columns (S, n) by method."""
+    names = {label: f"{measure}_{label}" for label in METHODS}
+    return {label: columns[name] for label, name in names.items() if name in columns}
+
+
+@shown
+def faithfulness(archive: Archive) -> Iterator[Row]:
+    """Excess over random of each method, and whether it is told apart from the best one."""
+    for _, row, columns in tested(archive, "faithfulness"):
+        cells: dict[str, dict[str, object]] = {}
+        for measure, sign in FAITHFUL.items():
+            values, clusters = recorded(columns, f"excess_{measure}"), columns["index"]
+            adjusted = against_best([*values.values()], clusters, sign)
+            for (label, of_method), p in zip(values.items(), adjusted, strict=True):
+                cell = cells.setdefault(label, {"method": METHODS[label]})
+                cell[measure] = interval(seeds_then_instances(of_method, clusters), 3)
+                cell[f"p#{measure}"] = "best" if np.isnan(p) else number(p)
+            for label, of_method in values.items():
+                less = seeds_then_instances(of_method - values[_ATTENTION], clusters)
+                own = None if label == _ATTENTION else interval(less, 3)
+                cells[label][f"less attention's#{measure}"] = own
+        count = int((~np.isnan(values[_ATTENTION])).any(axis=0).sum())
+        yield from ({**row, "instances": count, **cell} for cell in cells.values())
+
+
+def against_best(values: list[Values], clusters: NDArray[np.int64], sign: int) -> Values:
+    """Holm's p-values of each method's difference from the best one, NaN of the best itself.
+
+    Args:
+        values: Values of each method, (S, n); the mean over seeds is compared, by permutation.
+        clusters: Cluster of each instance, (n,), in ascending order.
+        sign: 1 if higher is better, -1 if lower is.
+    """
+    means = np.stack([of_method.mean(axis=0) for of_method in values], axis=1)
+    defined = ~np.isnan(means).any(axis=1)
+    best = int(np.argmax(sign * means[defined].mean(axis=0)))
+    p_values = paired_permutation_tests(means[defined], clusters[defined])[best]
+    p_values[best] = np.nan
+    return holm(p_values)
+
+
+@shown
+def truth(archive: Archive) -> Iterator[Row]:
+    """AUPRC of each method against the known evidence, by corpus and encoder."""
+    cells: dict[str, dict[str, object]] = {}
+    for _, row, columns in (x for x in tested(archive, "plausibility") if x[0] in _KNOWN):
+        heading = f"{row['corpus']}, {row['encoder']}; {row['seeds']} seeds"
+        for label, values in recorded(columns, "auprc").items():
+            cell = cells.setdefault(label, {"method": METHODS[label]})
+            cell[heading] = seeds_then_instances(values)
+        chance = cells.setdefault("", {"method": "chance"})
+        chance[heading] = number(float(np.nanmean(columns["chance_auprc"])), 2)
+    yield from cells.values()
+
+
+@shown
+def right_and_faithful(archive: Archive) -> Iterator[Row]:
+    """Rank correlation over methods of faithfulness with AUPRC against the planted evidence."""
+    found: dict[str, list[tuple[str, Values]]] = {measure: [] for measure in FAITHFUL}
+    for name, _, columns in tested(archive, "faithfulness"):
+        if name in PLANTED:
+            right = recorded(archive[name].test("plausibility", partial=True), "auprc")
+            labels = [label for label in right if label not in (_RANDOM, _TWICE)]
+            auprc = np.stack([np.nanmean(right[label], axis=1) for label in labels])
+            for measure, sign in FAITHFUL.items():
+                values = recorded(columns, f"excess_{measure}")
+                faith = np.stack([sign * np.nanmean(values[x], axis=1) for x in labels])
+                for run in np.stack([auprc, faith]).transpose(2, 0, 1):
+                    found[measure].append((name, agreement_of_run(*run)))
+    encoders = {MODELS[name].words["encoder"] for name, _ in found["sufficiency"]}
+    for measure, runs in found.items():
+        for group in ("all", *dict.fromkeys(name for name, _ in runs)) if runs else ():
+            values = np.stack([x for name, x in runs if group in ("all", name)])
+            words = [*MODELS[group].words.values()] if group != "all" else ["all", len(encoders)]
+            tau, rho, hit, lost = bootstrap_means(values, np.arange(len(values)))
+            cells = {"Kendall's tau": tau, "Spearman": rho, "AUPRC lost": lost}
+            if group != "all":  # too few runs for an interval
+                columns = dict(zip(cells, values[:, [0, 1, 3]].T, strict=True))
+                cells = {x: " / ".join(number(v, 2) for v in columns[x]) for x in cells}  # type: ignore[misc]
+            yield {
+                "faithfulness": measure,
+                "corpus": words[0],
+                "encoder": f"{words[1]} encoder{'s' * (words[1] != 1)}"
+                if group == "all"
+                else words[1],
+                "runs": len(values),
+                **cells,
+                "the most faithful is the most right": f"{round(hit.mean * len(values))} of {len(values)}",
+            }
+
+
+def agreement_of_run(auprc: Values, faith: Values) -> Values:
+    """Kendall's tau-b and Spearman's correlation of a run's methods, and what the best one loses.
+
+    Args:
+        auprc: AUPRC of each method, (M,).
+        faith: Faithfulness of each, higher is better, (M,).
+
+    Returns:
+        Both correlations, whether the most faithful method has the highest AUPRC, and by how much
+        its AUPRC is lower than the highest.
+    """
+    tau, rho = kendalltau(auprc, faith).statistic, spearmanr(auprc, faith).statistic
+    lost = auprc.max() - auprc[np.argmax(faith)]
+    return np.array([tau, rho, lost == 0, lost])
+
+
+@shown
+def plausibility(archive: Archive) -> Iterator[Row]:
+    """Agreement of each method with what people marked, beside chance and people among each other."""
+    for name, row, columns in tested(archive, "plausibility"):
+        if name in _KNOWN:
+            continue
+        marked = ~np.isnan(columns["chance_auprc"][0])
+        explanations = dict(METHODS) | {"chance": "chance", "human": "another person"}
+        for label, words in explanations.items():
+            names = {
+                x: f"{label}_{x}" if label not in METHODS else f"{x}_{label}" for x in _PLAUSIBLE
+            }
+            if names["auprc"] not in columns or np.isnan(columns[names["auprc"]]).all():
+                continue
+            cells = {
+                heading: seeds_then_instances(columns[names[x]])
+                for x, heading in _PLAUSIBLE.items()
+            }
+            less = columns[names["auprc"]] - columns[f"auprc_{_ATTENTION}"]
+            last = {
+                "AUPRC less attention's": None
+                if label == _ATTENTION
+                else seeds_then_instances(less)
+            }
+            yield {**row, "texts": int(marked.sum()), "explanation": words, **cells, **last}
+
+
+@shown
+def states(archive: Archive) -> Iterator[Row]:
+    """Whether states stand for their tokens, by corpus and encoder."""
+    for _, row, columns in tested(archive, "state_token_agreement"):
+        items = "sentences" if row["encoder"] == "HAN" else "tokens"
+        clusters = columns["index"]
+        cells = {
+            heading: seeds_then_instances(columns[name], clusters)
+            for name, heading in _STATES.items()
+        }
+        yield {**row, "items": items, "texts": len(np.unique(clusters)), **cells}
+
+
+@shown
+def cost(archive: Archive) -> Iterator[Row]:
+    """Time of each method as a multiple of a forward pass, by corpus and encoder."""
+    cells: dict[str, dict[str, object]] = {}
+    for _, row, columns in tested(archive, "attribution_cost"):
+        _, first = np.unique(columns["batch"][0], return_index=True)  # a value for each batch
+        for label, values in recorded(columns, "cost").items():
+            cell = cells.setdefault(label, {"method": METHODS[label]})
+            heading = f"{row['corpus']}, {row['encoder']}; {row['seeds']} seeds"
+            cell[heading] = seeds_then_instances(values[:, first])
+    yield from cells.values()
+
+
+@shown
+def completeness(archive: Archive) -> Iterator[Row]:
+    """Share of the rows in which integrated gradients are complete to their tolerance."""
+    for _, row, columns in tested(archive, "faithfulness"):
+        if _COMPLETE not in columns:
+            continue
+        flagged, clusters = columns[_COMPLETE], columns["index"]
+        share = seeds_then_instances(1 - flagged, clusters)
+        yield {
+            **row,
+            "rows": share.defined,
+            "complete": f"{share.mean:.4f} [{share.low:.4f}, {share.high:.4f}]",
+            "target": "at least 0.995" if row["corpus"] in ("SST", "AG News") else "",
+            "flagged": int(np.nansum(flagged)),
+            "gradients per row, mean": f"{np.nanmean(columns[_STEPS]):.1f}",
+        }
+
+
+@shown
+def sanity(archive: Archive) -> Iterator[Row]:
+    """Verdict on each method by the correlations with models of random parameters."""
+    for name in (name for name in MODELS if name in archive):
+        for folder in archive[name].folders:
+            if not (folder / SANITY).is_file():
+                continue
+            record = read_record(folder / SANITY)
+            by_size = sanity_verdicts(record, "sizes")
+            for label, verdict in sanity_verdicts(record).items():
+                yield {
+                    **MODELS[name].words,
+                    "method": METHODS.get(label, label),
+                    "all parameters random": verdict.randomised,
+                    "two seeds": verdict.seeds,
+                    "verdict": verdict.verdict,
+                    "all random, sizes": by_size[label].randomised,
+                    "two seeds, sizes": by_size[label].seeds,
+                    "verdict, sizes": by_size[label].verdict,
+                }
+
+
+def sanity_columns(path: Path) -> list[str]:
+    """The columns of a record of sanity that its verdicts need."""
+    metadata = read_metadata(path)
+    steps = (len(metadata["parts"]), "seeds")
+    kinds = ("signed", "sizes")
+    return [f"{kind}_{step}_{x}" for kind in kinds for step in steps for x in metadata["methods"]]
