@@ -8,6 +8,7 @@ from attnlight.callbacks.decision_flip import DecisionFlip
 from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.faithfulness import Faithfulness
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
+from attnlight.callbacks.measured_use import MeasuredUse
 from attnlight.callbacks.plausibility import Plausibility
 from attnlight.callbacks.predictions import Predictions
 from attnlight.callbacks.saliency_agreement import SaliencyAgreement
@@ -24,6 +25,7 @@ __all__ = [
     "GradientSearch",
     "ImportanceCorrelation",
     "InterpretabilityTest",
+    "MeasuredUse",
     "Plausibility",
     "Predictions",
     "SaliencyAgreement",

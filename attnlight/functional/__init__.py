@@ -15,6 +15,7 @@ from attnlight.functional.average_precision import (
 )
 from attnlight.functional.correlation import (
     kendall_tau,
+    ordered_alike,
     rank_agreement,
     spearman_rho,
     top_overlap,
@@ -33,7 +34,7 @@ from attnlight.functional.random import draw_keys, permutations
 from attnlight.functional.ranking import dense_ranks, random_rankings, ranking
 from attnlight.functional.rationales import annotator_agreement, plausibility, span_f1, token_f1
 from attnlight.functional.readout.affine import permuted_logits, permuted_weights, read
-from attnlight.functional.swaps import swap_flips
+from attnlight.functional.swaps import swap_flips, swap_logits
 
 __all__ = [
     "annotator_agreement",
@@ -57,6 +58,7 @@ __all__ = [
     "minimal_flip_set",
     "normalized_js",
     "opaque_adversary",
+    "ordered_alike",
     "permutations",
     "permuted_logits",
     "permuted_weights",
@@ -70,6 +72,7 @@ __all__ = [
     "span_f1",
     "spearman_rho",
     "swap_flips",
+    "swap_logits",
     "token_f1",
     "top_overlap",
     "total_variation",
