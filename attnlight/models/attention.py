@@ -40,8 +40,10 @@ class Attention(nn.Module, ABC):
         self.size = size
         self.query_size = query_size
 
-    def forward(self, states: Tensor, mask: Tensor, query: Tensor | None = None) -> Tensor:
-        """Weights (B, N): each row sums to 1 over the mask and is exactly 0 elsewhere.
+    def forward(
+        self, states: Tensor, mask: Tensor, query: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Weights (B, N), each row summing to 1 over the mask and exactly 0 elsewhere, and scores.
 
         Args:
             states: (B, N, D).
@@ -55,7 +57,7 @@ class Attention(nn.Module, ABC):
             expected = "no query" if self.query_size is None else f"a query (B, {self.query_size})"
             raise ValueError(f"{type(self).__name__} expects {expected}")
         scores = self.score(states, query).to(states.dtype)  # half precision under autocast
-        return masked_softmax(scores, mask)
+        return masked_softmax(scores, mask), scores
 
     @abstractmethod
     def score(self, states: Tensor, query: Tensor | None) -> Tensor:

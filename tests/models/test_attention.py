@@ -66,7 +66,7 @@ def test_additive_with_a_query_by_hand() -> None:
             [score(3.5, -1, -0.4), score(0.5, 0, -0.4), score(0.5, 2, -0.4)],
         ]
     )
-    weights = attention(STATES, MASK, torch.tensor([[0.2], [-0.4]]))
+    weights, _ = attention(STATES, MASK, torch.tensor([[0.2], [-0.4]]))
     torch.testing.assert_close(weights, expected)
 
 
@@ -76,7 +76,7 @@ def test_dot_by_hand(kind: type[DotAttention], root: int) -> None:
     assert attention.key is not None
     fill(attention.key.weight, [[1.0, -1.0, 0.5, 3.0]])
     expected = weights_of([[1 / root, -1 / root, 0], [0, 0, 1 / root]])
-    torch.testing.assert_close(attention(STATES, MASK), expected)
+    torch.testing.assert_close(attention(STATES, MASK)[0], expected)
 
 
 @pytest.mark.parametrize(("kind", "root"), [(DotAttention, 1), (ScaledDotAttention, 2)])
@@ -85,7 +85,7 @@ def test_dot_with_a_query_by_hand(kind: type[DotAttention], root: int) -> None:
     assert list(attention.parameters()) == []
     query = torch.tensor([[1.0, 2.0, 0.0, 0.0], [0.0, 1.0, -1.0, 5.0]])
     expected = weights_of([[1 / root, 2 / root, 0], [1 / root, 0, -2 / root]])
-    torch.testing.assert_close(attention(STATES, MASK, query), expected)
+    torch.testing.assert_close(attention(STATES, MASK, query)[0], expected)
 
 
 @pytest.mark.parametrize("query_size", [None, 3])
@@ -94,7 +94,7 @@ def test_uniform_by_hand(query_size: int | None) -> None:
     assert list(attention.parameters()) == []
     query = None if query_size is None else torch.randn(2, query_size)
     expected = torch.tensor([[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]])
-    torch.testing.assert_close(attention(STATES, MASK, query), expected)
+    torch.testing.assert_close(attention(STATES, MASK, query)[0], expected)
 
 
 def test_sizes_of_jain_and_wallace() -> None:
@@ -117,7 +117,7 @@ def test_attention_size_is_that_of_the_hidden_layer(size: int) -> None:
         "query.bias": (size,),
         "value.weight": (1, size),
     }
-    weights = attention(STATES, MASK, torch.ones(2, 3))
+    weights, _ = attention(STATES, MASK, torch.ones(2, 3))
     torch.testing.assert_close(weights.sum(-1), torch.ones(2))
 
 
