@@ -214,7 +214,7 @@ def test_all_tests_are_in_all() -> None:
     attached = read(CONFIGS / "tests/all.yaml")["trainer"]["callbacks+"]
     names = {callback["class_path"].rpartition(".")[2] for callback in attached}
     # A model to compare with must be named; few corpora mark evidence; explanations cost more.
-    apart = {"BaseDivergence", "EvidenceMass", "Faithfulness", "Plausibility"}
+    apart = {"BaseDivergence", "EvidenceMass", "Faithfulness", "MeasuredUse", "Plausibility"}
     apart |= {"SaliencyAgreement", "StateTokenAgreement"}
     assert names == interpretability_tests() - apart
 

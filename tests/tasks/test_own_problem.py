@@ -56,6 +56,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 OTHERS = (
     *("all", "cheap", "base_divergence"),
     *("adversarial_search", "evidence_swap", "importance_scores", "jain_wallace_pairs"),
+    *("known_answers", "measured_use"),  # for the planted corpus
 )
 PLACE = ["--root=runs", "--experiment=e"]
 
