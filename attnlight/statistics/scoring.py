@@ -93,7 +93,7 @@ class Scored:
     def held_out_area(self, resamples: int = RESAMPLES) -> MeanInterval:
         """Mean of `held_out` over the settings."""
         defined = ~np.isnan(self.held_out)
-        return self._over_settings(np.where(defined, self.held_out, 0.0), defined, resamples)
+        return self._over_settings(np.where(defined, self.held_out, 0.0), defined * 1.0, resamples)
 
     def threshold(self, false_alarms: float = FALSE_ALARMS, without: int | None = None) -> float:
         """The value on whose far side at most that share of the followers lies.
@@ -123,10 +123,9 @@ class Scored:
             total[setting] = len(values)
         return self._over_settings(hits, total, resamples)
 
-    def _over_settings(
-        self, sums: Floats, totals: NDArray[np.generic], resamples: int
-    ) -> MeanInterval:
-        draws, totals = _draws(len(sums), resamples), totals.astype(np.float64)
+    @staticmethod
+    def _over_settings(sums: Floats, totals: Floats, resamples: int) -> MeanInterval:
+        draws = _draws(len(sums), resamples)
         return _estimate(
             divide(sums.sum(), totals.sum()), divide(draws @ sums, draws @ totals), totals.sum()
         )
