@@ -35,6 +35,7 @@ from attnlight.tasks.objectives import Penalties
 from attnlight.tasks.options import (
     CLASS_WEIGHTS,
     GROUPS,
+    OBJECTIVE_MONITOR,
     PLATEAU_MONITOR,
     Loss,
     Objective,
@@ -91,8 +92,18 @@ class AttentionTask(pl.LightningModule):
 
     @classmethod
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
-        """The value that selects the best epoch, and `max` or `min`, by the constructor's arguments."""
+        """The value that selects the best epoch, and `max` or `min`, by the constructor's arguments.
+
+        With an objective it is the loss plus the penalties: epochs of equal accuracy differ in these.
+        """
+        if Penalties(group_of(Objective, arguments.get("objective") or {}, "objective")).weights:
+            return OBJECTIVE_MONITOR
         return problem_class(cls.problem_name or arguments["problem"]).monitor
+
+    @property
+    def _has_penalties(self) -> bool:
+        """Whether a validation epoch measures penalties: in `fit`, whose corpus has their columns."""
+        return bool(self.penalties.weights) and self.trainer.state.fn == TrainerFn.FITTING
 
     @property
     def classes(self) -> list[str]:
@@ -241,16 +252,18 @@ class AttentionTask(pl.LightningModule):
             getattr(self, f"{stage}_loss").update(losses[real])
             labels = self.problem.labels(batch)
             self.problem.update(getattr(self, f"{stage}_metrics"), output, labels, real)
-            if self.trainer.state.fn == TrainerFn.FITTING:  # other corpora may lack the column
-                self.penalties(output, batch, real, "val")
+            if self._has_penalties:
+                self.val_objective.update(
+                    losses[real] + self.penalties(output, batch, real, "val")[real]
+                )
         return {"loss": losses.mean(), "output": output}
 
     @override
     def on_validation_epoch_end(self) -> None:
         stage = "test" if self.trainer.testing else "val"
         self.log_dict(getattr(self, f"{stage}_metrics"))
-        if self.trainer.state.fn == TrainerFn.FITTING:
-            self.log_dict(self.penalties.logged("val"))
+        if self._has_penalties:
+            self.log_dict({"val/objective": self.val_objective, **self.penalties.logged("val")})
         self.log(f"{stage}/loss", getattr(self, f"{stage}_loss"), prog_bar=stage == "val")
 
     test_step = validation_step
@@ -331,6 +344,7 @@ class AttentionTask(pl.LightningModule):
         self.val_metrics = metrics.clone(prefix="val/")
         self.test_metrics = metrics.clone(prefix="test/")
         self.train_loss, self.val_loss, self.test_loss = (MeanMetric() for _ in range(3))
+        self.val_objective = MeanMetric()
         self._class_weights = CLASS_WEIGHTS[plain["loss"]["class_weights"]]
         self._embeddings = [part for part in self.model.children() if isinstance(part, Embedding)]
         if plain["vectors"]["freeze"]:

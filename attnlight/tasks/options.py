@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from attnlight.errors import InputError
 
-PLATEAU_MONITOR = "val/accuracy"
+PLATEAU_MONITOR, OBJECTIVE_MONITOR = "val/accuracy", ("val/objective", "min")
 
 
 @dataclass(frozen=True)
@@ -151,9 +151,10 @@ class Vectors:
 class Objective:
     """Penalties that are added to the loss of each instance, and reduced with it.
 
-    Losses are logged without them, so that they are comparable for all weights: the mean of a penalty
-    as `train/deceive` and `val/deceive`, and the number of instances without it as
-    `train/without_deceive` and `val/without_deceive`. They are not multiplied by class weights.
+    `val/loss` and `train/loss` are without them, so that they are comparable for all weights;
+    `val/objective` is `val/loss` plus the weighted penalties, and the epoch is chosen by it. The mean
+    of a penalty is logged as `train/deceive` and `val/deceive`, and the number of instances without
+    it as `train/without_deceive` and `val/without_deceive`. They have no class weights.
 
     Args:
         lambda_deceive: Weight of -log(1 - attention on impermissible items) (Pruthi et al. 2020);
