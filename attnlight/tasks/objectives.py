@@ -97,7 +97,7 @@ class Penalties(nn.Module):
                 raise untrained(name)
             defined = defined & real
             logged = self.logged(stage)
-            logged[f"{stage}/{name}"].update(penalty.detach(), defined.to(penalty.dtype))
+            logged[f"{stage}/{name}"].update(penalty.detach()[defined])
             logged[f"{stage}/without_{name}"].update((real & ~defined).sum())
             total = total + weight * penalty * real
         return total
