@@ -35,7 +35,6 @@ from attnlight.tasks.objectives import Penalties
 from attnlight.tasks.options import (
     CLASS_WEIGHTS,
     GROUPS,
-    OBJECTIVE_MONITOR,
     PLATEAU_MONITOR,
     Loss,
     Objective,
@@ -94,11 +93,11 @@ class AttentionTask(pl.LightningModule):
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
         """The value that selects the best epoch, and `max` or `min`, by the constructor's arguments.
 
-        With an objective it is the loss plus the penalties: epochs of equal accuracy differ in these.
+        With an objective the weighted penalties are subtracted: epochs of equal accuracy differ in them.
         """
-        if Penalties(group_of(Objective, arguments.get("objective") or {}, "objective")).weights:
-            return OBJECTIVE_MONITOR
-        return problem_class(cls.problem_name or arguments["problem"]).monitor
+        name, mode = problem_class(cls.problem_name or arguments["problem"]).monitor
+        objective = group_of(Objective, arguments.get("objective") or {}, "objective")
+        return "val/objective" if Penalties(objective).weights else name, mode
 
     @property
     def _has_penalties(self) -> bool:
@@ -253,9 +252,7 @@ class AttentionTask(pl.LightningModule):
             labels = self.problem.labels(batch)
             self.problem.update(getattr(self, f"{stage}_metrics"), output, labels, real)
             if self._has_penalties:
-                self.val_objective.update(
-                    losses[real] + self.penalties(output, batch, real, "val")[real]
-                )
+                self.val_penalty.update(self.penalties(output, batch, real, "val")[real])
         return {"loss": losses.mean(), "output": output}
 
     @override
@@ -263,6 +260,11 @@ class AttentionTask(pl.LightningModule):
         stage = "test" if self.trainer.testing else "val"
         self.log_dict(getattr(self, f"{stage}_metrics"))
         if self._has_penalties:
+            name, mode = self.problem.monitor
+            score = {**self.val_metrics.compute(), "val/loss": self.val_loss.compute()}[name]
+            penalty = self.val_penalty.compute()
+            self.val_objective.update(score - penalty if mode == "max" else score + penalty)
+            self.val_penalty.reset()
             self.log_dict({"val/objective": self.val_objective, **self.penalties.logged("val")})
         self.log(f"{stage}/loss", getattr(self, f"{stage}_loss"), prog_bar=stage == "val")
 
@@ -344,7 +346,7 @@ class AttentionTask(pl.LightningModule):
         self.val_metrics = metrics.clone(prefix="val/")
         self.test_metrics = metrics.clone(prefix="test/")
         self.train_loss, self.val_loss, self.test_loss = (MeanMetric() for _ in range(3))
-        self.val_objective = MeanMetric()
+        self.val_penalty, self.val_objective = MeanMetric(), MeanMetric()
         self._class_weights = CLASS_WEIGHTS[plain["loss"]["class_weights"]]
         self._embeddings = [part for part in self.model.children() if isinstance(part, Embedding)]
         if plain["vectors"]["freeze"]:

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from attnlight.errors import InputError
 
-PLATEAU_MONITOR, OBJECTIVE_MONITOR = "val/accuracy", ("val/objective", "min")
+PLATEAU_MONITOR = "val/accuracy"
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,10 @@ class Objective:
     """Penalties that are added to the loss of each instance, and reduced with it.
 
     `val/loss` and `train/loss` are without them, so that they are comparable for all weights;
-    `val/objective` is `val/loss` plus the weighted penalties, and the epoch is chosen by it. The mean
-    of a penalty is logged as `train/deceive` and `val/deceive`, and the number of instances without
-    it as `train/without_deceive` and `val/without_deceive`. They have no class weights.
+    `val/objective`, by which the epoch is chosen, is the score on validation (accuracy, F1 of a
+    tagger) less the mean of the weighted penalties. The mean of a penalty is logged as
+    `train/deceive` and `val/deceive`, and the number of instances without it as
+    `train/without_deceive` and `val/without_deceive`. They have no class weights.
 
     Args:
         lambda_deceive: Weight of -log(1 - attention on impermissible items) (Pruthi et al. 2020);

@@ -34,7 +34,7 @@ class Experiment:
         curves: Metrics logged on validation during fit, a column for each `val/<name>`, by seed and
             epoch from 0.
         chosen: The epoch chosen on validation, by seed: the first of highest accuracy or, of models with
-            an objective, of lowest loss and penalties.
+            an objective, of highest accuracy less penalties.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Experiment:
             logged[seed] = epochs.filter(regex="^val/").reset_index(drop=True)
         curves = pd.concat(logged, names=["seed", "epoch"])
         curves.columns = curves.columns.str.removeprefix("val/")
-        best = -curves["objective"] if "objective" in curves else curves["accuracy"]
+        best = curves["objective" if "objective" in curves else "accuracy"]
         chosen = best.unstack("epoch").idxmax(axis="columns")
         return cls(name, folders, seeds, curves, chosen)
 

@@ -46,8 +46,8 @@ def conditions(plans: Path = _PLANS) -> dict[str, Condition]:
     for corpus in CORPORA:
         study = yaml.safe_load((plans / f"pruthi_{corpus}.yaml").read_text(encoding="utf-8"))
         for name in study["conditions"]:
-            encoder, _, weight = name.partition("_")
-            seeds = len(study["base"]["seeds"])
+            encoder, _, weight = name.partition("_")  # keys of configurations have no dot
+            weight, seeds = {"01": "0.1"}.get(weight, weight), len(study["base"]["seeds"])
             planned[f"pruthi_{corpus}-{name}"] = Condition(corpus, encoder, weight, seeds)
     return planned
 
@@ -62,7 +62,7 @@ def deception(archive: Archive) -> Iterator[Row]:
         if name not in archive:
             continue
         accuracy = measured(archive[name], "accuracy")
-        published = archive.published["pruthi"][model.corpus][f"{model.encoder}_{model.weight}"]
+        published = archive.published["pruthi"][model.corpus][name.partition("-")[2]]
         row: dict[str, object] = {
             "corpus": CORPORA[model.corpus],
             "model": _ENCODERS[model.encoder],

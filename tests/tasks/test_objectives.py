@@ -118,7 +118,7 @@ def test_training_keeps_attention_off_and_logs_the_loss_without_it(tmp_path: Pat
     mean = float(values[has].mean())
     assert logged[1.0]["val/deceive"] == pytest.approx(mean, abs=1e-6)
     assert logged[1.0]["val/without_deceive"] == (~has).sum()
-    objective = expected.item() + float(values.mean())
+    objective = float(logged[1.0]["val/accuracy"] - values.mean())
     assert logged[1.0]["val/objective"] == pytest.approx(objective, abs=1e-6)
     assert logged[1.0]["train/without_deceive"] == 0
     untrained, _ = task(lambda_deceive=1.0)
@@ -132,7 +132,7 @@ def test_the_epoch_is_chosen_by_the_objective() -> None:
     assert AttentionClassifier.monitor({"objective": asdict(Objective())}) == plain
     assert AttentionClassifier.monitor({"objective": {"lambda_deceive": 0.1}}) == (
         "val/objective",
-        "min",
+        "max",
     )
 
 
@@ -176,7 +176,7 @@ def test_variants_take_over_or_refuse(tmp_path: Path) -> None:
     assert stronger.hparams["objective"]["lambda_deceive"] == 2.0
     assert stronger.hparams["objective"]["column"] == "evidence"
     assert "objective" not in SeedVariant(data.spec, plain).hparams
-    assert SeedVariant.monitor({"base": base}) == ("val/objective", "min")
+    assert SeedVariant.monitor({"base": base}) == ("val/objective", "max")
     assert SeedVariant.monitor({"base": plain}) == ("val/accuracy", "max")
     for kind in (UniformVariant, GuidedVariant):
         assert "objective" not in kind(data.spec, base).hparams
