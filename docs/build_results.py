@@ -3,7 +3,8 @@
     python docs/build_results.py            write the tables into the page
     python docs/build_results.py --check    fail where the page and the records differ
     python docs/build_results.py --keep checkpoints
-                                            archive the runs below checkpoints/ first
+                                            archive the runs below checkpoints/ first, and draw
+                                            docs/figures/pruthi.png
 
 This script writes the tables between `<!-- NAME: begin -->` and `<!-- NAME: end -->` and every
 sentence about them, from the records alone. A sentence that its tables no longer support is left out and
@@ -23,7 +24,7 @@ from operator import eq
 from pathlib import Path
 
 import yaml
-from results_page import claims, importance, pairs, planted, predictions, serrano, studies
+from results_page import claims, importance, pairs, planted, predictions, pruthi, serrano, studies
 from results_page.archive import Archive
 from results_page.archive_runs import archive_runs
 from results_page.findings import Tables, findings, refused
@@ -32,6 +33,7 @@ from results_page.targets import targets
 
 from attnlight.errors import InputError
 from attnlight.files import write_text
+from attnlight.report.style import figure_bytes
 
 HERE = Path(__file__).parent
 PAGE, RECORDS = HERE / "results.md", HERE / "results"
@@ -61,6 +63,7 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
     "pairs_evidence": (pairs.evidence, 4),
     "pairs_reasons": (pairs.reasons, 4),
     "snli_size": (pairs.sizes, 1),
+    "pruthi": (pruthi.deception, 3),
 }
 
 
@@ -120,6 +123,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.keep is not None:
         print("".join(f"{line}\n" for line in archive_runs(arguments.keep, RECORDS)), end="")
+        published = yaml.safe_load((RECORDS / "published.yaml").read_text(encoding="utf-8"))
+        if (figure := pruthi.draw(Archive(RECORDS, published))) is not None:
+            (HERE / "figures/pruthi.png").write_bytes(figure_bytes(figure, "png"))
     return put(PAGE, blocks(RECORDS), arguments.check)
 
 

@@ -91,8 +91,18 @@ class AttentionTask(pl.LightningModule):
 
     @classmethod
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
-        """The value that selects the best epoch, and `max` or `min`, by the constructor's arguments."""
-        return problem_class(cls.problem_name or arguments["problem"]).monitor
+        """The value that selects the best epoch, and `max` or `min`, by the constructor's arguments.
+
+        With an objective the weighted penalties are subtracted: epochs of equal accuracy differ in them.
+        """
+        name, mode = problem_class(cls.problem_name or arguments["problem"]).monitor
+        objective = group_of(Objective, arguments.get("objective") or {}, "objective")
+        return "val/objective" if Penalties(objective).weights else name, mode
+
+    @property
+    def _has_penalties(self) -> bool:
+        """Whether a validation epoch measures penalties: in `fit`, whose corpus has their columns."""
+        return bool(self.penalties.weights) and self.trainer.state.fn == TrainerFn.FITTING
 
     @property
     def classes(self) -> list[str]:
@@ -241,16 +251,21 @@ class AttentionTask(pl.LightningModule):
             getattr(self, f"{stage}_loss").update(losses[real])
             labels = self.problem.labels(batch)
             self.problem.update(getattr(self, f"{stage}_metrics"), output, labels, real)
-            if self.trainer.state.fn == TrainerFn.FITTING:  # other corpora may lack the column
-                self.penalties(output, batch, real, "val")
+            if self._has_penalties:
+                self.val_penalty.update(self.penalties(output, batch, real, "val")[real])
         return {"loss": losses.mean(), "output": output}
 
     @override
     def on_validation_epoch_end(self) -> None:
         stage = "test" if self.trainer.testing else "val"
         self.log_dict(getattr(self, f"{stage}_metrics"))
-        if self.trainer.state.fn == TrainerFn.FITTING:
-            self.log_dict(self.penalties.logged("val"))
+        if self._has_penalties:
+            name, mode = self.problem.monitor
+            score = {**self.val_metrics.compute(), "val/loss": self.val_loss.compute()}[name]
+            penalty = self.val_penalty.compute()
+            self.val_objective.update(score - penalty if mode == "max" else score + penalty)
+            self.val_penalty.reset()
+            self.log_dict({"val/objective": self.val_objective, **self.penalties.logged("val")})
         self.log(f"{stage}/loss", getattr(self, f"{stage}_loss"), prog_bar=stage == "val")
 
     test_step = validation_step
@@ -331,6 +346,7 @@ class AttentionTask(pl.LightningModule):
         self.val_metrics = metrics.clone(prefix="val/")
         self.test_metrics = metrics.clone(prefix="test/")
         self.train_loss, self.val_loss, self.test_loss = (MeanMetric() for _ in range(3))
+        self.val_penalty, self.val_objective = MeanMetric(), MeanMetric()
         self._class_weights = CLASS_WEIGHTS[plain["loss"]["class_weights"]]
         self._embeddings = [part for part in self.model.children() if isinstance(part, Embedding)]
         if plain["vectors"]["freeze"]:

@@ -90,7 +90,9 @@ class FromBase(AttentionTask):
         identity = (
             BaseSpec.from_dict(inherited) if inherited else FrozenBase(arguments["base"]).identity
         )
-        return problem_class(identity.options["problem"]).monitor
+        objective = identity.options.get("objective", {}) if cls.has_objective else {}
+        options = {"objective": objective | (arguments.get("objective") or {})}
+        return AttentionTask.monitor({"problem": identity.options["problem"], **options})
 
     @override
     def setup(self, stage: str) -> None:

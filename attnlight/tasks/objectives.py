@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torchmetrics import MeanMetric, Metric, SumMetric
 
@@ -84,19 +85,19 @@ class Penalties(nn.Module):
 
     def forward(
         self, output: AttentionOutput, batch: TextBatch, real: Tensor, stage: str
-    ) -> Tensor | float:
-        """The weighted sum of each instance's penalties, (R,), 0 unless `real` (R,); or 0.
+    ) -> Tensor:
+        """The weighted sum of each instance's penalties, (R,), 0 unless `real` (R,).
 
         The metrics of the stage, `train` or `val`, are updated.
         """
-        total: Tensor | float = 0.0
+        total = torch.zeros_like(real, dtype=output.logits.dtype)
         for name, weight in self.weights.items():
             penalty, defined = PENALTIES[name](output, batch, self.objective)
             if stage == "train" and not penalty.requires_grad:
                 raise untrained(name)
             defined = defined & real
             logged = self.logged(stage)
-            logged[f"{stage}/{name}"].update(penalty.detach(), defined)
+            logged[f"{stage}/{name}"].update(penalty.detach()[defined])
             logged[f"{stage}/without_{name}"].update((real & ~defined).sum())
             total = total + weight * penalty * real
         return total

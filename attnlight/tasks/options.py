@@ -151,9 +151,11 @@ class Vectors:
 class Objective:
     """Penalties that are added to the loss of each instance, and reduced with it.
 
-    Losses are logged without them, so that they are comparable for all weights: the mean of a penalty
-    as `train/deceive` and `val/deceive`, and the number of instances without it as
-    `train/without_deceive` and `val/without_deceive`. They are not multiplied by class weights.
+    `val/loss` and `train/loss` are without them, so that they are comparable for all weights;
+    `val/objective`, by which the epoch is chosen, is the score on validation (accuracy, F1 of a
+    tagger) less the mean of the weighted penalties. The mean of a penalty is logged as
+    `train/deceive` and `val/deceive`, and the number of instances without it as
+    `train/without_deceive` and `val/without_deceive`. They have no class weights.
 
     Args:
         lambda_deceive: Weight of -log(1 - attention on impermissible items) (Pruthi et al. 2020);

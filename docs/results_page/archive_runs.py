@@ -16,7 +16,7 @@ from attnlight.files import replacing, write_text
 from attnlight.records import record_columns
 from attnlight.records.parquet import open_writer, read_table
 from attnlight.report.agreement import agreement, read_scores
-from results_page import importance, pairs, planted, predictions, serrano, studies
+from results_page import importance, pairs, planted, predictions, pruthi, serrano, studies
 
 Columns = Sequence[str] | None  # None: all
 _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study's bases
@@ -37,6 +37,8 @@ for _experiments, _test, _columns in (
     (serrano.MODELS, "single_erasure", (*KEYS, *serrano.ERASURE)),
     (serrano.MODELS, "decision_flip", (*KEYS, *serrano.REMOVAL)),
     (pairs.MODELS, "predictions", (*KEYS, "label")),
+    (pruthi.MODELS, "predictions", (*KEYS, "label")),
+    (pruthi.DECEIVED, "impermissible_mass", (*KEYS, *pruthi.COLUMNS)),
     (pairs.MODELS, "importance_correlation", (*TAU, *pairs.P_VALUES)),
     (pairs.MODELS, "adversarial_attention", (*KEYS, *pairs.JS.values())),
     (pairs.MODELS, "attention_permutation", (*KEYS, "median_tvd")),
@@ -92,7 +94,7 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
 def archive_run(run: Path, target: Path) -> None:
     """Replace a folder by what the page needs of a tested run, `<experiment>/seed<k>`.
 
-    The values of a condition of pairs are `rounded`, an error of 1/4000 of each text's value.
+    The values of a condition of pairs or of deceptive attention are `rounded`, an error of 1/4000 of each text's value.
     """
     shutil.rmtree(target, ignore_errors=True)
     config = (run / "fit.yaml").read_text(encoding="utf-8")
@@ -111,7 +113,7 @@ def archive_run(run: Path, target: Path) -> None:
             available = pq.read_schema(run / place).names
             names = [name for name in columns or available if name in available]
             table = read_table(run / place, names)
-            if name in pairs.MODELS:
+            if name in (*pairs.MODELS, *pruthi.MODELS):
                 types = (pa.float32() if pa.types.is_floating(x) else x for x in table.schema.types)
                 fields = (x.with_type(t) for x, t in zip(table.schema, types, strict=True))
                 table = rounded(table.cast(pa.schema(fields, table.schema.metadata)))

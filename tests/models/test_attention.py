@@ -50,7 +50,7 @@ def test_additive_by_hand() -> None:
     expected = weights_of(
         [[score(1.5, 0), score(2.5, -1), 0], [score(3.5, -1), score(0.5, 0), score(0.5, 2)]]
     )
-    weights = additive()(STATES, MASK)
+    weights, _ = additive()(STATES, MASK)
     torch.testing.assert_close(weights, expected)
     assert weights[0, 2] == 0
 
