@@ -122,6 +122,8 @@ class AttentionOutput(_Tensors):
             or None.
         memory: Further inputs of the model's `readout`, by name, texts first. A model stores no
             state of its own between a batch and its readout.
+        scores: Scores of the items before the softmax, (R, H, N), arbitrary off the mask; None where
+            attention was given to the model or some head does not score items.
     """
 
     rows: Tensor
@@ -133,6 +135,7 @@ class AttentionOutput(_Tensors):
     states: Tensor
     layers: tuple[Tensor, ...] | None = None
     memory: dict[str, Tensor] = field(default_factory=dict)
+    scores: Tensor | None = None
 
     def select(self, texts: Tensor | slice, rows: Tensor) -> AttentionOutput:
         """The rows where `rows` (R,) bool is true, with the states where `texts` (B,) bool is.
@@ -150,6 +153,7 @@ class AttentionOutput(_Tensors):
             states=self.states[texts],
             layers=layers,
             memory={name: values[texts] for name, values in self.memory.items()},
+            scores=None if self.scores is None else self.scores[rows],
         )
 
     @property

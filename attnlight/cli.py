@@ -124,6 +124,11 @@ class AttnlightCLI(LightningCLI):
                 options = callback.get("init_args", {})
                 if options.get("filename") == "best" and "save_weights_only" in options:
                     options["save_weights_only"] = False
+            # Later options, which name no run that does not use them.
+            for section, option in (("model", "objective"), ("data", "remove")):
+                arguments = hashed.get(section, {}).get("init_args", {})
+                if arguments.get(option, 0) is None:
+                    del arguments[option]
             dump = self._parser(self.subcommand).dump
             self.current_run = Run.of_fit(config, dump(hashed, skip_validation=True))
         else:

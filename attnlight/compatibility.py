@@ -68,7 +68,7 @@ _WORDS = {
     "tagging tokens": {"quality": "chunk F1", "criterion": "chunk F1"},
 }
 _CONTEXTS = {"tagging": "full"}  # default context of guided models in a study
-GROUPS = frozenset(path.partition(".")[0] for path in OPTIONS.values())
+GROUPS = frozenset(path.partition(".")[0] for path in OPTIONS.values()) | {"objective"}
 _SPEC = ("vocab_size", "num_classes", "tags", "features", "target")
 _TASK_PATH = re.compile(r"(attnlight\.tasks(?:\.\w+)*\.)?(\w+)")
 _TEST_PATH = re.compile(r"(?:attnlight\.callbacks\.(?:\w+\.)?)?(\w+)")

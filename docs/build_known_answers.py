@@ -2,6 +2,11 @@
 
     python docs/build_known_answers.py            run the tests and write the tables into the page
     python docs/build_known_answers.py --check    run the tests; fail where the page differs
+    python docs/build_known_answers.py --keep checkpoints
+                                                  archive the study known_answers below it first
+
+Scores of the trained models come from docs/results/known_answers.csv; the measures that may be used
+with a threshold are written to attnlight/report/deciders.yaml, the figure to docs/figures.
 
 The prose of the page is written by hand; the tables between `<!-- NAME: begin -->` and
 `<!-- NAME: end -->` are written by this script.
@@ -24,16 +29,30 @@ import pandas as pd
 from build_results import put
 from known_models import MODELS, KnownTask, loader
 from numpy.typing import NDArray
+from results_page.known_answers import (
+    Checkpoints,
+    archive_checkpoints,
+    deciders,
+    planned,
+    trained_blocks,
+)
+from results_page.known_answers_figure import draw_scores
 from results_page.tables import interval, number, table
 from scipy.stats import mannwhitneyu
 
 from attnlight import callbacks
 from attnlight.attribution import ATTRIBUTIONS
+from attnlight.files import write_text
 from attnlight.records import read_record
 from attnlight.report.figures import describe
 from attnlight.statistics.bootstrap import bootstrap_means
 
-PAGE = Path(__file__).parent / "known_answers.md"
+HERE = Path(__file__).parent
+PAGE, CHECKPOINTS = HERE / "known_answers.md", HERE / "results/known_answers.csv"
+FIGURE, DECIDERS = (
+    HERE / "figures/known_answers.png",
+    HERE.parent / "attnlight/report/deciders.yaml",
+)
 TESTS = (  # all tests of a single model
     *("AdversarialAttention", "AttentionPermutation", "DecisionFlip"),
     *("ImportanceCorrelation", "SingleErasure"),
@@ -157,8 +176,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Build or check the page; 1 if it differs from the results of the tests."""
     parser = argparse.ArgumentParser(description="Build docs/known_answers.md.")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    parser.add_argument("--keep", type=Path, metavar="RUNS", help="archive these runs first")
     arguments = parser.parse_args(argv)
-    return put(PAGE, blocks(measure_all()), arguments.check, agree)
+    if arguments.keep is not None:
+        print("".join(f"{x}\n" for x in archive_checkpoints(arguments.keep, CHECKPOINTS)), end="")
+    points, total = Checkpoints.read(CHECKPOINTS), planned()
+    thresholds = deciders(points, total)
+    stale = DECIDERS.read_text("utf-8") != thresholds if DECIDERS.exists() else True
+    if not arguments.check:
+        write_text(DECIDERS, thresholds)
+        draw_scores(points, FIGURE)
+    elif stale:
+        print(f"{DECIDERS.name} differs from its checkpoints")
+    content = blocks(measure_all()) | trained_blocks(points, total)
+    return put(PAGE, content, arguments.check, agree) or int(arguments.check and stale)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     python docs/build_results.py            write the tables into the page
     python docs/build_results.py --check    fail where the page and the records differ
     python docs/build_results.py --keep checkpoints
-                                            archive the runs below checkpoints/ first
+                                            archive the runs below checkpoints/ first, and draw
+                                            docs/figures/pruthi.png
 
 This script writes the tables between `<!-- NAME: begin -->` and `<!-- NAME: end -->` and every
 sentence about them, from the records alone. A sentence that its tables no longer support is left out and
@@ -29,6 +30,7 @@ from results_page import (
     pairs,
     planted,
     predictions,
+    pruthi,
     saliency,
     serrano,
     studies,
@@ -41,6 +43,7 @@ from results_page.targets import targets
 
 from attnlight.errors import InputError
 from attnlight.files import write_text
+from attnlight.report.style import figure_bytes
 
 HERE = Path(__file__).parent
 PAGE, RECORDS = HERE / "results.md", HERE / "results"
@@ -79,6 +82,7 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
     "saliency_cost": (saliency.cost, 1),
     "saliency_complete": (saliency.completeness, 2),
     "saliency_sanity": (saliency.sanity, 3),
+    "pruthi": (pruthi.deception, 3),
 }
 
 
@@ -138,6 +142,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.keep is not None:
         print("".join(f"{line}\n" for line in archive_runs(arguments.keep, RECORDS)), end="")
+        published = yaml.safe_load((RECORDS / "published.yaml").read_text(encoding="utf-8"))
+        if (figure := pruthi.draw(Archive(RECORDS, published))) is not None:
+            (HERE / "figures/pruthi.png").write_bytes(figure_bytes(figure, "png"))
     return put(PAGE, blocks(RECORDS), arguments.check)
 
 

@@ -23,7 +23,8 @@ def found() -> dict[tuple[str, str], pd.DataFrame]:
 
 @pytest.fixture(scope="module")
 def tables(found: dict[tuple[str, str], pd.DataFrame]) -> Any:
-    return page("findings").Tables(build.blocks(found))
+    trained = build.trained_blocks(build.Checkpoints.read(build.CHECKPOINTS), build.planned())
+    return page("findings").Tables(build.blocks(found) | trained)
 
 
 @pytest.mark.parametrize("known", models.MODELS, ids=lambda known: known.name)

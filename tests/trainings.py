@@ -33,6 +33,7 @@ FAST: dict[str, Any] = {"learning_rate": 1e-2, "weight_decay": 0.01}
 NO_DROPOUT: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
 SGD: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.9}
 SUM: dict[str, Any] = {"loss_reduction": "sum"}
+OBJECTIVE: dict[str, Any] = {"lambda_deceive": 0.5, "aggregate": "max", "column": "evidence"}
 JAIN_WALLACE: dict[str, Any] = {
     "amsgrad": True,
     "weight_decay": {"embedding": 0.01, "encoder": 0.01, "decoder": 0.02},
@@ -85,6 +86,9 @@ TRAININGS: dict[str, Built] = {
     "sgd_sum": classifier(**SUM | SGD | {"learning_rate": 1e-3}),
     "sgd_mean": classifier(**SGD),
     "hierarchical": classifier(in_sentences=True, **SUM),
+    "objective_mean": classifier(objective=OBJECTIVE, **JAIN_WALLACE),
+    "objective_sum": classifier(objective=OBJECTIVE, **SUM),
+    "objective_hierarchical": classifier(in_sentences=True, objective=OBJECTIVE),
     "adversary": variant(AdversarialVariant, lambda_=0.1, training=FAST),
     "adversary_sum": variant(AdversarialVariant, lambda_=0.1, training=FAST | SUM),
     "adversary_released": variant(
@@ -94,6 +98,7 @@ TRAININGS: dict[str, Built] = {
     "tagger_adam_mean": tagger(ChunkTagger, betas=(0.9, 0.98), warmup_steps=4, learning_rate=0.1),
     "tagger_sgd_sum": tagger(ChunkTagger, **SUM | SGD | {"learning_rate": 1e-3}),
     "tagger_sgd_mean": tagger(ChunkTagger, **SGD),
+    "tagger_objective": tagger(ChunkTagger, objective=OBJECTIVE | {"column": "case"}, **SGD),
     "tagger_adversary": tagger(AdversarialVariant, lambda_=1.0, training=SGD),
     "tagger_adversary_released": tagger(
         AdversarialVariant, lambda_=20.0, compat=True, training=SGD

@@ -8,7 +8,9 @@ from attnlight.callbacks.base_divergence import BaseDivergence
 from attnlight.callbacks.decision_flip import DecisionFlip
 from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.faithfulness import Faithfulness
+from attnlight.callbacks.impermissible_mass import ImpermissibleMass
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
+from attnlight.callbacks.measured_use import MeasuredUse
 from attnlight.callbacks.plausibility import Plausibility
 from attnlight.callbacks.predictions import Predictions
 from attnlight.callbacks.saliency_agreement import SaliencyAgreement
@@ -25,8 +27,10 @@ __all__ = [
     "EvidenceMass",
     "Faithfulness",
     "GradientSearch",
+    "ImpermissibleMass",
     "ImportanceCorrelation",
     "InterpretabilityTest",
+    "MeasuredUse",
     "Plausibility",
     "Predictions",
     "SaliencyAgreement",

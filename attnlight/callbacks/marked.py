@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import lightning.pytorch as pl
-from torch import Tensor
 
-from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.predictions import row_texts
 from attnlight.data.dataset import TokenDataset
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
+from attnlight.functional.readout.instances import marked_items
 
-
-def marked_items(marked: Tensor, batch: TextBatch, output: AttentionOutput) -> Tensor:
-    """Whether each item of each row has a marked token, (R, N) bool, from tokens (B, [S,] N)."""
-    items = marked if marked.ndim == 2 else marked.any(-1)
-    return items[row_texts(batch, output)] & output.mask
+__all__ = ["marked_items", "marking_column", "tested_split"]
 
 
 def marking_column(test: str, names: Sequence[str], available: Sequence[str]) -> str:

@@ -10,7 +10,10 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.functional import attention_entropy
+from attnlight.functional.readout.instances import row_texts
 from attnlight.models.readout import Readout
+
+__all__ = ["Predictions", "row_labels", "row_texts"]
 
 
 class Predictions(InterpretabilityTest):
@@ -33,11 +36,6 @@ class Predictions(InterpretabilityTest):
         }
         label = row_labels(batch, output)
         return columns if label is None else {"label": label} | columns
-
-
-def row_texts(batch: TextBatch, output: AttentionOutput) -> Tensor:
-    """Index of each row's text in the batch, (R,)."""
-    return (output.rows[:, :1] == batch.index).int().argmax(dim=-1)
 
 
 def row_labels(batch: TextBatch, output: AttentionOutput) -> Tensor | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,6 +57,8 @@ class DocumentReader:
             others in four.
         joint: Separator between the texts of several columns.
         line_breaks: Read a backslash before an n as a line break.
+        remove: Column with a number for each element of the token lists; elements where it is
+            positive are left out. None: all remain.
 
     Raises:
         InputError: A column is missing or of another type.
@@ -68,10 +71,13 @@ class DocumentReader:
         extras: Sequence[str] = (),
         joint: str = " ",
         line_breaks: bool = False,
+        remove: str | None = None,
     ) -> None:
         import pyarrow
 
-        require_columns(rows, source, [*source.columns, *extras])
+        aligned = dict.fromkeys([*extras, *([] if remove is None else [remove])])
+        require_columns(rows, source, [*source.columns, *aligned])
+        self.remove = remove
         self.rows = rows
         self.source = source
         self.joint = joint
@@ -82,18 +88,19 @@ class DocumentReader:
             if not is_text(kind if source.tokens is None else list_element(kind)):
                 expected = "text" if source.tokens is None else "a list of strings"
                 raise InputError(f"column {name} of {source} holds {kind}; expected {expected}")
-        self.extras: dict[str, pyarrow.DataType] = {}
-        for name in extras:
+        self._aligned: dict[str, pyarrow.DataType] = {}  # extras, and the column of `remove`
+        for name in aligned:
             kind = schema.field(name).type
             element = list_element(kind)
             if pyarrow.types.is_integer(element) or pyarrow.types.is_boolean(element):
-                self.extras[name] = pyarrow.int8()
+                self._aligned[name] = pyarrow.int8()
             elif pyarrow.types.is_floating(element):
-                self.extras[name] = pyarrow.float32()
+                self._aligned[name] = pyarrow.float32()
             else:
                 raise InputError(
                     f"column {name} of {source} holds {kind}; expected a list of numbers"
                 )
+        self.extras = {name: self._aligned[name] for name in extras}
 
     def __call__(self, rows: NDArray[np.int64]) -> Iterator[Documents]:
         """The documents of these rows, which must ascend.
@@ -103,7 +110,7 @@ class DocumentReader:
         """
         import pyarrow
 
-        for chunk, table in read_columns(self.rows, [*self.source.columns, *self.extras], rows):
+        for chunk, table in read_columns(self.rows, [*self.source.columns, *self._aligned], rows):
             columns = [table[name].to_pylist() for name in self.source.columns]
             if self.source.tokens is None:
                 parts = zip(*columns, strict=True)
@@ -114,7 +121,7 @@ class DocumentReader:
                 continue
             words = [[word or "" for word in tokens or ()] for tokens in columns[0]]
             extras: dict[str, list[list[float]]] = {}
-            for name, kind in self.extras.items():
+            for name, kind in self._aligned.items():
                 try:
                     values = table[name].cast(pyarrow.list_(kind)).to_pylist()
                 except pyarrow.ArrowInvalid as error:
@@ -128,6 +135,13 @@ class DocumentReader:
                             f"row {row} of {self.source} has {len(tokens)} tokens; {name} must have "
                             "a number for each"
                         )
+            if self.remove is not None:
+                kept = [[number <= 0 for number in row] for row in extras[self.remove]]
+                words = [list(compress(*row)) for row in zip(words, kept, strict=True)]
+                extras = {
+                    name: [list(compress(*row)) for row in zip(extras[name], kept, strict=True)]
+                    for name in self.extras
+                }
             texts = [" ".join(tokens) for tokens in words]
             yield from Documents(chunk, texts, words, extras).chunks()
 

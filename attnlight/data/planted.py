@@ -101,6 +101,22 @@ class PlantedSpec:
             *(f"{name}{joint}{n}" for name in self.classes for n in range(self.keywords)),
         ]
 
+    @cached_property
+    def counterfactuals(self) -> NDArray[np.int64]:
+        """For each token id the ids of its counterfactuals, (V, C); -1 where there is none.
+
+        Those of a keyword are the keyword of the same number of each other class, and the most
+        frequent filler; that of a negator is the filler alone. Other tokens have none.
+        """
+        filler, classes = len(SPECIAL_TOKENS), self.num_classes
+        table = np.full((len(self.words), classes), -1, np.int64)
+        table[self.first_negator :, -1] = filler
+        first = self.first_negator + self.negators
+        numbers = np.arange(classes * self.keywords)
+        for step in range(1, classes):
+            table[first:, step - 1] = first + (numbers + step * self.keywords) % len(numbers)
+        return table
+
     def tokenizer_json(self) -> str:
         """A tokenizer that maps raw text ("filler12 not0 good3") to the corpus's ids."""
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers

@@ -69,6 +69,9 @@ class TextDataModule(CorpusDataModule):
             has neither.
         rationale_labels: The column holds a label of each token instead; the tokens whose label
             belongs to the class of the text are its rationale.
+        remove: Column with a number for each element of the token lists; elements where it is positive
+            are left out of every text, with their values of `extras`. Length limits and vocabulary
+            are those of what remains.
         classes: The source's labels (numbers, strings or names) by class name, in order; rows with
             other labels are dropped. One label needs no list. Null: every label is a class.
         train: Split of the corpus to train on (slices like `train[:10%]` are supported), or a
@@ -122,6 +125,7 @@ class TextDataModule(CorpusDataModule):
         extras: list[str] | None = None,
         rationale: str | None = None,
         rationale_labels: bool = False,
+        remove: str | None = None,
         classes: Classes | None = None,
         train: str | Source = "train",
         validation: str | Source | None = None,
@@ -153,6 +157,7 @@ class TextDataModule(CorpusDataModule):
         self.extras = list(extras or ())
         self.rationale = rationale
         self.rationale_labels = rationale_labels
+        self.remove = remove
         self.selection = Selection(
             min_tokens,
             max_tokens,
@@ -188,6 +193,10 @@ class TextDataModule(CorpusDataModule):
             (
                 self.extras and not all(pre_split),
                 "extras needs token lists: set tokens to their column",
+            ),
+            (
+                self.remove is not None and not all(pre_split),
+                "remove needs token lists: set tokens to their column",
             ),
             (marked, f"extras names {', '.join(marked)}, which rationale makes: rename the column"),
             (
@@ -263,6 +272,8 @@ class TextDataModule(CorpusDataModule):
             recipe["line_breaks"] = True
         if self.rationale is not None:
             recipe["rationale"] = [self.rationale, self.rationale_labels]
+        if self.remove is not None:
+            recipe["remove"] = self.remove
         if self.sentence_rules is not None:
             # Nested and flat batches are read from the same prepared corpus.
             recipe["sentences"] = self._capped.identity() | {"cap_test": self.cap_test}
@@ -324,5 +335,5 @@ class TextDataModule(CorpusDataModule):
             if source.path == self.path or self.rationale in rows.column_names:
                 rows, added = mark_rationale(rows, source, self.rationale, of_class)
                 extras += added
-        reader = DocumentReader(rows, source, extras, joint, self.line_breaks)
+        reader = DocumentReader(rows, source, extras, joint, self.line_breaks, self.remove)
         return classes, open_documents(reader, labels, self.rules, self.selection)

@@ -15,6 +15,7 @@ from attnlight.functional.average_precision import (
 )
 from attnlight.functional.correlation import (
     kendall_tau,
+    ordered_alike,
     rank_agreement,
     spearman_rho,
     top_overlap,
@@ -28,12 +29,12 @@ from attnlight.functional.divergence import (
 )
 from attnlight.functional.erasure.erase import erase_each, erase_ranking
 from attnlight.functional.erasure.flips import first_flip, minimal_flip_set
-from attnlight.functional.masking import attention_entropy, masked_softmax
+from attnlight.functional.masking import attention_entropy, impermissible_penalty, masked_softmax
 from attnlight.functional.random import draw_keys, permutations
 from attnlight.functional.ranking import dense_ranks, random_rankings, ranking
 from attnlight.functional.rationales import annotator_agreement, plausibility, span_f1, token_f1
 from attnlight.functional.readout.affine import permuted_logits, permuted_weights, read
-from attnlight.functional.swaps import swap_flips
+from attnlight.functional.swaps import swap_flips, swap_logits
 
 __all__ = [
     "annotator_agreement",
@@ -45,6 +46,7 @@ __all__ = [
     "erase_ranking",
     "expected_average_precision",
     "first_flip",
+    "impermissible_penalty",
     "input_gradient",
     "js_divergence",
     "kendall_tau",
@@ -57,6 +59,7 @@ __all__ = [
     "minimal_flip_set",
     "normalized_js",
     "opaque_adversary",
+    "ordered_alike",
     "permutations",
     "permuted_logits",
     "permuted_weights",
@@ -70,6 +73,7 @@ __all__ = [
     "span_f1",
     "spearman_rho",
     "swap_flips",
+    "swap_logits",
     "token_f1",
     "top_overlap",
     "total_variation",

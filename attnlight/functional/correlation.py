@@ -142,6 +142,38 @@ def rank_agreement(
     return {name: functions[name](*ranks, mask).masked_fill(has_nan, math.nan) for name in measures}
 
 
+def ordered_alike(scores: Tensor, truth: Tensor, mask: Tensor, least: float) -> Tensor:
+    """Agreement of scores with a truth over the pairs of items that the truth separates clearly.
+
+    These are the pairs whose truth differs by more than `least` of the row's largest. The measure is
+    the share of them that the scores order alike less the share ordered the other way; a pair of
+    tied scores, by the ties of `dense_ranks`, is in neither.
+
+    Args:
+        scores: (B, N).
+        truth: Values of at least 0, (B, N).
+        mask: The items to compare, (B, N) bool.
+        least: Smallest difference as a share of the row's largest truth.
+
+    Returns:
+        (B,) float64 from -1 to 1, NaN where there is no such pair or a NaN among the items.
+
+    Example:
+        >>> truth, mask = torch.tensor([[5.0, 1.0, 0.9]]), torch.ones(1, 3, dtype=torch.bool)
+        >>> ordered_alike(torch.tensor([[0.5, 0.2, 0.3]]), truth, mask, 0.1)
+        tensor([1.], dtype=torch.float64)
+    """
+    has_nan = ((scores.isnan() | truth.isnan()) & mask).any(-1)
+    ranks, values = dense_ranks(scores, mask), truth.double().masked_fill(~mask, 0.0)
+    sums = []
+    for rank, value, items in zip(ranks, values, mask, strict=True):  # pairs of one text at a time
+        separate = value[:, None] - value > least * value.max()
+        separate &= items[:, None] & items
+        signs = (rank[:, None] - rank).sign().double()
+        sums.append((signs * separate).sum() / separate.sum())
+    return torch.stack(sums).masked_fill(has_nan, math.nan)
+
+
 def _ties(ranks: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Per row, sums over groups of t tied items of t(t-1)/2, t(t-1)(t-2) and t(t-1)(2t+5)."""
     counts = mask.new_zeros(len(ranks), ranks.shape[1] + 1, dtype=torch.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from attnlight.batch import NOT_ALLOWED
 
@@ -34,6 +35,33 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     # The lowest finite number: -inf would turn fully masked rows and their gradients into NaN.
     lowest = torch.finfo(scores.dtype).min
     return torch.softmax(scores.masked_fill(off, lowest), dim=-1).masked_fill(off, 0.0)
+
+
+def impermissible_penalty(scores: Tensor, impermissible: Tensor, mask: Tensor) -> Tensor:
+    """-log(1 - attention on impermissible items) of each head, in nats (Pruthi et al. 2020).
+
+    Computed from scores, as logsumexp(all) - logsumexp(permissible), which is finite where the
+    attention on permissible items underflows. It is log(1 + exp(logsumexp(impermissible) -
+    logsumexp(permissible))), which keeps the digits of a small penalty.
+
+    Args:
+        scores: Scores of the items before the softmax, (R, H, N); those off the mask are not used.
+        impermissible: Items that attention should avoid, (R, N) bool.
+        mask: Items that attention may reach, (R, N) bool.
+
+    Returns:
+        (R, H); 0 without gradient for rows without a permissible or without an impermissible item.
+    """
+    kinds = (mask & impermissible, mask & ~impermissible)
+    both = (kinds[0].any(-1) & kinds[1].any(-1)).unsqueeze(-1)
+    lowest = torch.finfo(scores.dtype).min
+    attended = scores.masked_fill(~mask.unsqueeze(1), lowest)
+    # The penalty depends on differences of scores alone, which are exact near 0.
+    attended = attended - attended.detach().amax(-1, keepdim=True)
+    sums = [
+        attended.masked_fill(~(kind & both).unsqueeze(1), lowest).logsumexp(-1) for kind in kinds
+    ]
+    return torch.where(both, softplus(sums[0] - sums[1]), 0.0)
 
 
 def attention_entropy(weights: Tensor) -> Tensor:

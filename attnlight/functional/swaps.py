@@ -1,4 +1,4 @@
-"""Flips of a prediction when class names in the text are swapped, within evidence and outside."""
+"""Predictions for texts in which single words, or the names of classes, are swapped."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, TextBatch
+from attnlight.functional.attribution.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS
 
 
 @torch.no_grad()
@@ -68,6 +69,41 @@ def swap_flips(
                 flips[kind, changed] += after != before[changed]
     shares = flips.double() / (count - 1).clamp(min=1)
     return shares[0].masked_fill(~defined, torch.nan), shares[1].masked_fill(~defined, torch.nan)
+
+
+@torch.no_grad()
+def swap_logits(
+    model: AttentionModel, batch: TextBatch, alternatives: Tensor, budget: int | None = None
+) -> Tensor:
+    """Logits after one token of a text is replaced by another, which is encoded again.
+
+    Args:
+        model: A model of one row per text, in evaluation mode.
+        batch: B texts of N tokens.
+        alternatives: Ids of the K tokens that replace each token in turn, (B, N, K) long; negative
+            where there is none.
+        budget: Tokens encoded at once, at least one text; None chooses by device. It bounds memory
+            and does not affect results.
+
+    Returns:
+        (B, N, K, C) float64, NaN where there is no alternative.
+    """
+    if budget is None:
+        budget = CPU_TOKENS if batch.tokens.device.type == "cpu" else ACCELERATOR_TOKENS
+    text, place, kind = (alternatives >= 0).nonzero().unbind(-1)
+    size = max(1, budget // max(1, batch.tokens.shape[1]))
+    parts = []
+    for part in torch.split(torch.arange(len(text), device=text.device), size):
+        copies = batch.select(text[part])
+        swapped = alternatives[text[part], place[part], kind[part]]
+        tokens = copies.tokens.scatter(1, place[part, None], swapped[:, None])
+        parts.append(model(replace(copies, tokens=tokens)).logits.double())
+    classes = parts[0].shape[-1] if parts else 1
+    logits = torch.full((*alternatives.shape, classes), torch.nan, dtype=torch.float64)
+    logits = logits.to(alternatives.device)
+    if parts:
+        logits[text, place, kind] = torch.cat(parts)
+    return logits
 
 
 def _named_classes(tokens: Tensor, names: Tensor) -> Tensor:

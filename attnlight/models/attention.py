@@ -10,10 +10,13 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
+from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import masked_softmax
+from attnlight.functional.random import draw_keys
 
 AttentionName = Literal["additive", "dot", "scaled_dot", "uniform"]
+RandomAttentionName = Literal["random_by_token", "random_by_text"]
 
 
 class Attention(nn.Module, ABC):
@@ -37,8 +40,10 @@ class Attention(nn.Module, ABC):
         self.size = size
         self.query_size = query_size
 
-    def forward(self, states: Tensor, mask: Tensor, query: Tensor | None = None) -> Tensor:
-        """Weights (B, N): each row sums to 1 over the mask and is exactly 0 elsewhere.
+    def forward(
+        self, states: Tensor, mask: Tensor, query: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Weights (B, N), each row summing to 1 over the mask and exactly 0 elsewhere, and scores.
 
         Args:
             states: (B, N, D).
@@ -52,7 +57,7 @@ class Attention(nn.Module, ABC):
             expected = "no query" if self.query_size is None else f"a query (B, {self.query_size})"
             raise ValueError(f"{type(self).__name__} expects {expected}")
         scores = self.score(states, query).to(states.dtype)  # half precision under autocast
-        return masked_softmax(scores, mask)
+        return masked_softmax(scores, mask), scores
 
     @abstractmethod
     def score(self, states: Tensor, query: Tensor | None) -> Tensor:
@@ -131,9 +136,66 @@ class UniformAttention(Attention):
         return states.new_zeros(states.shape[:2])
 
 
+class RandomAttention(Attention):
+    """Random attention that is not trained: the same scores in every epoch and on every device.
+
+    A score is a normal draw of mean 0, a function of the token's id: the same word has the same
+    score in all texts. Its standard deviation is drawn once from 0.5 to 2, so that models of several
+    seeds differ in how peaked their attention is. The scores are passed as the `query`.
+
+    Raises:
+        InputError: There is a query to read.
+    """
+
+    _SPREADS: ClassVar[tuple[float, float]] = (0.5, 2.0)
+    seed: Tensor
+    spread: Tensor
+
+    def __init__(
+        self, size: int, query_size: int | None = None, attention_size: int | None = None
+    ) -> None:
+        super().__init__(size, 0, attention_size)
+        if query_size is not None:
+            raise InputError("random attention is for classifiers of single texts.")
+        self.register_buffer("seed", torch.randint(1 << 62, ()))
+        self.register_buffer("spread", torch.empty(()).uniform_(*self._SPREADS))
+
+    def draw(self, batch: TextBatch) -> Tensor:
+        """The scores of a batch's tokens, (B, N)."""
+        return self._normal(batch.tokens, torch.zeros_like(batch.tokens))
+
+    def _normal(self, index: Tensor, position: Tensor) -> Tensor:
+        """Normal draws, a function of pairs of numbers and of the seed, in the shape of both."""
+        pairs = index.flatten(), position.flatten()
+        bits = draw_keys(int(self.seed), *pairs, draws=1, length=1).view(index.shape)
+        uniform = ((bits >> 11) & ((1 << 53) - 1)).double().add(0.5) / (1 << 53)
+        draws: Tensor = torch.special.ndtri(uniform) * self.spread
+        return draws.to(self.spread.dtype)
+
+    @override
+    def score(self, states: Tensor, query: Tensor | None) -> Tensor:
+        assert query is not None
+        return query
+
+
+class RandomAttentionByText(RandomAttention):
+    """`RandomAttention` whose scores are a function of the text's index and the token's id.
+
+    The same word has another score in each text. Arguments and errors are those of
+    `RandomAttention`.
+    """
+
+    @override
+    def draw(self, batch: TextBatch) -> Tensor:
+        texts = batch.index[:, None].expand_as(batch.tokens)
+        return self._normal(texts, batch.tokens)
+
+
 ATTENTIONS: dict[str, type[Attention]] = {
     "additive": AdditiveAttention,
     "dot": DotAttention,
     "scaled_dot": ScaledDotAttention,
     "uniform": UniformAttention,
+    "random_by_token": RandomAttention,
+    "random_by_text": RandomAttentionByText,
 }

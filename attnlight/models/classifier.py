@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
-from attnlight.models.attention import ATTENTIONS, Attention
-from attnlight.models.context import PARTS, ContextClassifier, refuse_queries
+from attnlight.models.attention import ATTENTIONS, Attention, RandomAttention
+from attnlight.models.context import PARTS, QUERY, ContextClassifier, refuse_queries
 from attnlight.models.encoders import ENCODERS, Encoder
 from attnlight.models.options import ClassifierNet, group_of
 
@@ -25,7 +25,8 @@ class AffineClassifier(ContextClassifier):
 
     Raises:
         InputError: There are fewer than two classes, a dropout is outside [0, 1), a model without
-            sentences has dropout of sentences, or sizes do not fit.
+            sentences has dropout of sentences, one with sentences random attention, or sizes do not
+            fit.
     """
 
     def __init__(self, vocab_size: int, num_classes: int, **options: Any) -> None:  # noqa: ANN401
@@ -35,6 +36,10 @@ class AffineClassifier(ContextClassifier):
             raise InputError(
                 f"sentence_dropout is {net.sentence_dropout}, but a model that is not hierarchical "
                 "has no sentences."
+            )
+        if net.attention.startswith("random") and len(self.levels) > 1:
+            raise InputError(
+                f"attention {net.attention} is for texts of words, but the model is hierarchical."
             )
         self.sentence_dropout = nn.Dropout(net.sentence_dropout)
         self.dropout_on = net.dropout_on
@@ -72,3 +77,9 @@ class FlatClassifier(AffineClassifier):
     levels = ("",)
     encoder: Encoder
     attention: Attention
+
+    @override
+    def _memory(self, batch: TextBatch) -> dict[str, Tensor]:
+        refuse_queries(batch)
+        attention = self.attention
+        return {QUERY: attention.draw(batch)} if isinstance(attention, RandomAttention) else {}

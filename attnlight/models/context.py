@@ -148,9 +148,13 @@ class ContextClassifier(nn.Module, ABC):
         if places is not None:
             states = states.gather(1, places.expand_as(states))
             mask = mask.gather(1, places.squeeze(-1))
-        if weights is None:
-            guide, query = self.guide, memory.get(QUERY)
-            weights = attention(states, mask, query).unsqueeze(1) if guide is None else guide(batch)
+        scores = None
+        if weights is None and self.guide is not None:
+            weights = self.guide(batch)
+        elif weights is None:
+            weights, scores = (
+                values.unsqueeze(1) for values in attention(states, mask, memory.get(QUERY))
+            )
         context = (weights @ states).squeeze(1)
         if self.dropout_on == "logits":
             logits = self.dropout(self._finish(self._project(context), memory))
@@ -171,6 +175,7 @@ class ContextClassifier(nn.Module, ABC):
             states=states,
             layers=layers,
             memory=memory,
+            scores=scores,
         )
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from attnlight.functional import masked_softmax, read
 from attnlight.functional.attribution.leave_one_out import deletions
-from attnlight.models.attention import Attention
+from attnlight.models.attention import Attention, RandomAttention
 from attnlight.models.encoders import Encoder
 from attnlight.models.recurrence import Recurrence
 
@@ -37,6 +37,7 @@ def resumable(encoder: nn.Module, attention: Attention) -> bool:
         for network in networks
     )
     scored = type(attention).forward is Attention.forward
+    scored &= not isinstance(attention, RandomAttention)  # its scores are of tokens
     return scored and (getattr(encoder, "reach", None) is not None or recurrent)
 
 

@@ -63,7 +63,7 @@ class HierarchicalClassifier(AffineClassifier):
                 words = embeddings.flatten(0, 1)[group, :longest]
             words = self.embedding_dropout(words)
             states = self.word_encoder(words, seen[group, :longest]).to(words.dtype)
-            weight = self.word_attention(states, reached[group, :longest])
+            weight, _ = self.word_attention(states, reached[group, :longest])
             rows.append(group)
             contexts.append((weight.unsqueeze(1) @ states).squeeze(1).to(words.dtype))
             weights.append(pad(weight, (0, size - longest)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, NotRequired, TypedDict, TypeVar
 
 from attnlight.errors import InputError, did_you_mean
-from attnlight.models.attention import AttentionName
+from attnlight.models.attention import AttentionName, RandomAttentionName
 from attnlight.models.encoders import EncoderName
 
 Initialization = Literal["default", "xavier"]
@@ -35,7 +35,8 @@ class ClassifierNet:
         hierarchical: Compose words to sentences and sentences to the text, each with a separate
             encoder and attention; needs a corpus with sentences.
         encoder: The encoder that turns embeddings into the states attended to.
-        attention: The scoring function of a state.
+        attention: The scoring function of a state. `random_by_token` and `random_by_text` are drawn
+            once and not trained, by the token, or by the token and the index of its text.
         embedding_size: Size E of a token embedding.
         hidden_size: Size of the encoder's states, per direction for the recurrent ones.
         attention_size: Size of additive attention's hidden layer; null: half a state.
@@ -51,7 +52,7 @@ class ClassifierNet:
 
     hierarchical: bool = False
     encoder: EncoderName = "bilstm"
-    attention: AttentionName = "additive"
+    attention: AttentionName | RandomAttentionName = "additive"
     embedding_size: int = 300
     hidden_size: int = 128
     attention_size: int | None = None

@@ -162,7 +162,7 @@ class SelfAttentionTagger(nn.Module):
             grid = on_grid(weights, text, position, mask)
         elif self.guide is not None:
             prior = on_grid(self.guide(batch), text, position, mask)
-        contexts, grid, values = self.attention(self.norm(states), mask, grid, prior)
+        contexts, grid, values, scores = self.attention(self.norm(states), mask, grid, prior)
         token_states = states[text, position]
         items, bias = self.decoder.affine_terms(values, text, token_states)
         return AttentionOutput(
@@ -175,6 +175,7 @@ class SelfAttentionTagger(nn.Module):
             states=states,
             layers=layers or None,
             memory={_VALUES: values},
+            scores=None if scores is None else scores[text, :, position],
         )
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ class SelfAttention(nn.Module):
         mask: Tensor,
         weights: Tensor | None = None,
         prior: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Attend to the tokens of each text.
 
         Args:
@@ -83,9 +83,10 @@ class SelfAttention(nn.Module):
                 number is raised to it.
 
         Returns:
-            The heads' concatenated contexts (B, N, D), their weights (B, H, N, N) and values
-            (B, H, N, D / H).
+            The heads' concatenated contexts (B, N, D), their weights (B, H, N, N), values
+            (B, H, N, D / H) and scores (B, H, N, N), None unless every head scores tokens.
         """
+        scores = None
         if weights is None and prior is not None and not self.learned:
             weights = prior.to(states.dtype)  # in its memory layout, on which dropout depends
         elif weights is None:
@@ -108,13 +109,15 @@ class SelfAttention(nn.Module):
                 parts.append(uniform.expand(-1, len(self.uniform), -1, -1))
             order = [*self.learned, *self.uniform]
             weights = parts[0]
+            if self.uniform:
+                scores = None
             if len(parts) > 1:
                 places = [order.index(head) for head in range(len(order))]
                 weights = torch.cat(parts, dim=1)[:, places]
         values = self.value(states).unflatten(-1, (-1, self.size)).transpose(1, 2)
         values = values.to(states.dtype)
         mixed: Tensor = self.dropout(weights) @ values
-        return mixed.transpose(1, 2).flatten(2), weights, values
+        return mixed.transpose(1, 2).flatten(2), weights, values, scores
 
 
 class AfterAttention(nn.Module):
@@ -181,6 +184,6 @@ class EncoderLayer(nn.Module):
     @override
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """States (B, N, D), and the attention (B, H, N, N) of the tokens of the mask (B, N)."""
-        contexts, weights, _ = self.attention(self.norm(states), mask)
+        contexts, weights, *_ = self.attention(self.norm(states), mask)
         weights = weights.masked_fill(~mask[:, None, :, None], 0.0)
         return self.after(contexts, states).to(states.dtype), weights

@@ -203,6 +203,7 @@ class BatchTimer(Callback):
             if self._epochs < 1:
                 raise InputError("trainer.max_epochs gives no number of epochs.")
             trainer.fit_loop.max_epochs = min(self._epochs, _EPOCHS)
+            trainer.check_val_every_n_epoch = 1
 
     @override
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -156,10 +157,11 @@ def read_studies(path: Path) -> tuple[Study, ...]:
     """
     path = Path(find_config(str(path), "studies"))
     content, place = read_yaml(path), f"{path}: conditions"
-    given = content.pop("conditions", None)
-    if given is None:
+    given, grid = content.pop("conditions", None), content.pop("grid", None)
+    if given is None and grid is None:
         return (_study(path, content, None, Condition()),)
     conditions = read_value(dict[str, Condition], given, place, path.parent)
+    conditions |= _combinations(grid, f"{path}: grid", path.parent)
     if not conditions:
         raise InputError(f"{place} is empty: leave it out where there are none.")
     for name in conditions:
@@ -167,6 +169,39 @@ def read_studies(path: Path) -> tuple[Study, ...]:
             expected = "a name is text of letters, digits, and any of _.+-"
             raise InputError(f"{place} has {name!r}; {expected}.")
     return tuple(_study(path, content, name, condition) for name, condition in conditions.items())
+
+
+def _combinations(grid: object, place: str, folder: Path) -> dict[str, Condition]:
+    """The conditions of a grid: each combination of one condition of every list item, by name.
+
+    Options and tests add up; of all else the later one replaces the earlier.
+
+    Raises:
+        InputError: The grid is not a list of mappings, or there is a mistake in a condition.
+    """
+    if grid is None:
+        return {}
+    if not isinstance(grid, list) or not grid:
+        raise InputError(
+            f"{place} is {grid!r}; expected a list of mappings from name to condition."
+        )
+    axes = [read_value(dict[str, Condition], axis, place, folder).items() for axis in grid]
+    combined = {}
+    for names, parts in ((zip(*cell, strict=True)) for cell in product(*axes)):
+        condition = Condition()
+        for part in parts:
+            condition = Condition(
+                options=condition.options + part.options,
+                experiment=part.experiment or condition.experiment,
+                base=TestedGroup(
+                    options=condition.base.options + part.base.options,
+                    seeds=part.base.seeds or condition.base.seeds,
+                    tests=condition.base.tests + part.base.tests,
+                ),
+                adversaries=condition.adversaries | part.adversaries,
+            )
+        combined["-".join(map(str, names))] = condition
+    return combined
 
 
 def _study(path: Path, content: dict[str, Any], name: str | None, condition: Condition) -> Study:

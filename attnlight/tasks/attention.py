@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -30,7 +31,16 @@ from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
 from attnlight.models.options import CustomNetwork, PairNet, group_of
 from attnlight.problems import problem_class
-from attnlight.tasks.options import CLASS_WEIGHTS, GROUPS, PLATEAU_MONITOR, Loss, Optimizer, Vectors
+from attnlight.tasks.objectives import Penalties
+from attnlight.tasks.options import (
+    CLASS_WEIGHTS,
+    GROUPS,
+    PLATEAU_MONITOR,
+    Loss,
+    Objective,
+    Optimizer,
+    Vectors,
+)
 from attnlight.tasks.restoring import require_same
 from attnlight.tasks.text import RawText
 
@@ -48,6 +58,8 @@ class AttentionTask(pl.LightningModule):
         optimizer: The optimiser.
         loss: Reduction and class weights of the loss.
         vectors: Initial word vectors, and whether word embeddings are trained.
+        objective: Penalties added to the loss in training; null: none. Losses are logged without
+            them.
 
     Attributes:
         problem_name: Name of the problem, if the class determines it.
@@ -70,15 +82,27 @@ class AttentionTask(pl.LightningModule):
         optimizer: Optimizer = Optimizer(),
         loss: Loss = Loss(),
         vectors: Vectors = Vectors(),
+        objective: Objective | None = None,
     ) -> None:
         super().__init__()
         groups: dict[str, Any] = {"optimizer": optimizer, "loss": loss, "vectors": vectors}
+        groups["objective"] = objective or Objective()
         self._assemble(problem, spec, plain_net(problem, net), **groups)
 
     @classmethod
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
-        """The value that selects the best epoch, and `max` or `min`, by the constructor's arguments."""
-        return problem_class(cls.problem_name or arguments["problem"]).monitor
+        """The value that selects the best epoch, and `max` or `min`, by the constructor's arguments.
+
+        With an objective the weighted penalties are subtracted: epochs of equal accuracy differ in them.
+        """
+        name, mode = problem_class(cls.problem_name or arguments["problem"]).monitor
+        objective = group_of(Objective, arguments.get("objective") or {}, "objective")
+        return "val/objective" if Penalties(objective).weights else name, mode
+
+    @property
+    def _has_penalties(self) -> bool:
+        """Whether a validation epoch measures penalties: in `fit`, whose corpus has their columns."""
+        return bool(self.penalties.weights) and self.trainer.state.fn == TrainerFn.FITTING
 
     @property
     def classes(self) -> list[str]:
@@ -147,6 +171,8 @@ class AttentionTask(pl.LightningModule):
         corpus = self.trainer.datamodule  # type: ignore[attr-defined]
         if hasattr(corpus, "tokenizer_json"):
             self.raw = RawText.of_corpus(corpus)
+        if stage == "fit" and hasattr(corpus, "dataset"):
+            self.penalties.require_marks(corpus.dataset("train"))
         if stage != "fit" or self.trainer.ckpt_path:
             return
         vectors = Vectors(**self.hparams["vectors"])
@@ -197,6 +223,7 @@ class AttentionTask(pl.LightningModule):
         losses = self._losses(batch, output) * real
         self._loss_sum += losses.detach().sum()
         self._row_count += real.sum()
+        losses = losses + self.penalties(output, batch, real, "train")
         return self._reduce(losses, real, batch) * self.trainer.world_size
 
     @override
@@ -208,7 +235,7 @@ class AttentionTask(pl.LightningModule):
     def on_train_epoch_end(self) -> None:
         # Once per epoch: updating a metric and logging it at every step costs time.
         self.train_loss.update(self._loss_sum / self._row_count, self._row_count)
-        self.log("train/loss", self.train_loss)
+        self.log_dict({"train/loss": self.train_loss, **self.penalties.logged("train")})
         # Lightning steps after the epoch's checkpoint, so that a resumed run would miss a step.
         plateau, score = self.lr_schedulers(), self.trainer.callback_metrics.get(PLATEAU_MONITOR)
         if isinstance(plateau, ReduceLROnPlateau) and score is not None:
@@ -224,12 +251,21 @@ class AttentionTask(pl.LightningModule):
             getattr(self, f"{stage}_loss").update(losses[real])
             labels = self.problem.labels(batch)
             self.problem.update(getattr(self, f"{stage}_metrics"), output, labels, real)
+            if self._has_penalties:
+                self.val_penalty.update(self.penalties(output, batch, real, "val")[real])
         return {"loss": losses.mean(), "output": output}
 
     @override
     def on_validation_epoch_end(self) -> None:
         stage = "test" if self.trainer.testing else "val"
         self.log_dict(getattr(self, f"{stage}_metrics"))
+        if self._has_penalties:
+            name, mode = self.problem.monitor
+            score = {**self.val_metrics.compute(), "val/loss": self.val_loss.compute()}[name]
+            penalty = self.val_penalty.compute()
+            self.val_objective.update(score - penalty if mode == "max" else score + penalty)
+            self.val_penalty.reset()
+            self.log_dict({"val/objective": self.val_objective, **self.penalties.logged("val")})
         self.log(f"{stage}/loss", getattr(self, f"{stage}_loss"), prog_bar=stage == "val")
 
     test_step = validation_step
@@ -296,6 +332,10 @@ class AttentionTask(pl.LightningModule):
         plain: dict[str, Any] = {"problem": problem, "spec": dict(spec), "net": dict(net)}
         for name, group in groups.items():
             plain[name] = asdict(group_of(GROUPS[name], group, name))
+        self.penalties = Penalties(Objective(**plain["objective"]))
+        if not self.penalties.weights:  # the hyperparameters of a task without this group
+            del plain["objective"]
+            self.hparams.pop("objective", None)
         self.save_hyperparameters({**self.hparams, **plain})
         self.problem = problem_class(problem)(spec)
         self.raw = RawText(classes=self.problem.classes)
@@ -306,6 +346,7 @@ class AttentionTask(pl.LightningModule):
         self.val_metrics = metrics.clone(prefix="val/")
         self.test_metrics = metrics.clone(prefix="test/")
         self.train_loss, self.val_loss, self.test_loss = (MeanMetric() for _ in range(3))
+        self.val_penalty, self.val_objective = MeanMetric(), MeanMetric()
         self._class_weights = CLASS_WEIGHTS[plain["loss"]["class_weights"]]
         self._embeddings = [part for part in self.model.children() if isinstance(part, Embedding)]
         if plain["vectors"]["freeze"]:

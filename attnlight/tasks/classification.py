@@ -17,7 +17,7 @@ class AttentionClassifier(AttentionTask):
     Args:
         spec: Description of the corpus; the command line supplies it.
         net: The network.
-        options: `optimizer`, `loss` and `vectors`, see `AttentionTask`.
+        options: `optimizer`, `loss`, `vectors` and `objective`, see `AttentionTask`.
     """
 
     problem_name = "classification"

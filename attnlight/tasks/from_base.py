@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -13,7 +13,13 @@ from attnlight.models.build import with_defaults
 from attnlight.problems import problem_class
 from attnlight.reference import BaseSpec, CachedOutputs, FrozenBase, running_split
 from attnlight.tasks.attention import AttentionTask
-from attnlight.tasks.options import GROUPS, LossChanges, OptimizerChanges, VectorsChanges
+from attnlight.tasks.options import (
+    GROUPS,
+    LossChanges,
+    ObjectiveChanges,
+    OptimizerChanges,
+    VectorsChanges,
+)
 
 
 class FromBase(AttentionTask):
@@ -33,9 +39,11 @@ class FromBase(AttentionTask):
         optimizer: Options of the optimiser that differ from the base's.
         loss: Options of the loss that differ from the base's.
         vectors: Options of the word vectors that differ from the base's.
+        objective: Options of the objective that differ from the base's, of a variant that has one.
         inherited: BaseSpec of the base; null: read it from its checkpoint.
 
     Attributes:
+        has_objective: Whether the base's objective is taken over; if not, the variant has none.
         reference: The base, with its outputs for the corpus's texts.
         net: Options of the base's network.
         resolved_args: Arguments resolved by the constructor, which `fit.yaml` stores.
@@ -45,6 +53,8 @@ class FromBase(AttentionTask):
             is out of range.
     """
 
+    has_objective: ClassVar[bool] = False
+
     def __init__(
         self,
         spec: dict[str, Any],
@@ -52,11 +62,18 @@ class FromBase(AttentionTask):
         optimizer: OptimizerChanges | None = None,
         loss: LossChanges | None = None,
         vectors: VectorsChanges | None = None,
+        objective: ObjectiveChanges | None = None,
         inherited: dict[str, Any] | None = None,
     ) -> None:
         super(AttentionTask, self).__init__()  # `_build` needs the options of the base
         self.save_hyperparameters()
         self._changes = {"optimizer": optimizer, "loss": loss, "vectors": vectors}
+        self._changes["objective"] = objective
+        if objective and not self.has_objective:
+            raise InputError(
+                f"{type(self).__name__} is trained without an objective, which is for attention that "
+                "is learned from labels: leave `objective` out."
+            )
         self.reference = self._load_frozen("base", base)
         self._frozen: FrozenBase | None = None
         options = self.reference.identity.options
@@ -73,7 +90,9 @@ class FromBase(AttentionTask):
         identity = (
             BaseSpec.from_dict(inherited) if inherited else FrozenBase(arguments["base"]).identity
         )
-        return problem_class(identity.options["problem"]).monitor
+        objective = identity.options.get("objective", {}) if cls.has_objective else {}
+        options = {"objective": objective | (arguments.get("objective") or {})}
+        return AttentionTask.monitor({"problem": identity.options["problem"], **options})
 
     @override
     def setup(self, stage: str) -> None:
@@ -109,8 +128,11 @@ class FromBase(AttentionTask):
             defaults: By group, options that replace the base's.
         """
         options = self.reference.identity.options
+        inherited = {name: options.get(name, {}) for name in GROUPS}  # most have no objective
+        if not self.has_objective:
+            inherited["objective"] = {}
         groups = {
-            name: {**options[name], **defaults.get(name, {}), **(self._changes[name] or {})}
+            name: {**inherited[name], **defaults.get(name, {}), **(self._changes[name] or {})}
             for name in GROUPS
         }
         self._assemble(options["problem"], self.hparams["spec"], net, guided, **groups)

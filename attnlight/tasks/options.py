@@ -147,17 +147,49 @@ class Vectors:
     freeze: bool = False
 
 
+@dataclass(frozen=True)
+class Objective:
+    """Penalties that are added to the loss of each instance, and reduced with it.
+
+    `val/loss` and `train/loss` are without them, so that they are comparable for all weights;
+    `val/objective`, by which the epoch is chosen, is the score on validation (accuracy, F1 of a
+    tagger) less the mean of the weighted penalties. The mean of a penalty is logged as
+    `train/deceive` and `val/deceive`, and the number of instances without it as
+    `train/without_deceive` and `val/without_deceive`. They have no class weights.
+
+    Args:
+        lambda_deceive: Weight of -log(1 - attention on impermissible items) (Pruthi et al. 2020);
+            instances without an impermissible or without a permissible item have no penalty. Of a
+            hierarchical model the items are sentences and the attention that over sentences: a
+            sentence is impermissible if any of its words is, so that no impermissible word is read
+            through a permissible one. 0: no penalty.
+        aggregate: The penalty of several heads: their `mean`, or that of the head with the most, of
+            each instance.
+        column: Per-token column of the corpus; tokens where it is positive are impermissible.
+    """
+
+    lambda_deceive: float = 0.0
+    aggregate: Literal["mean", "max"] = "mean"
+    column: str = "impermissible"
+
+
 # Partial options, by which a variant changes those of its base.
 if TYPE_CHECKING:
     OptimizerChanges = dict[str, Any]
     LossChanges = dict[str, Any]
     VectorsChanges = dict[str, Any]
+    ObjectiveChanges = dict[str, Any]
 else:
-    OptimizerChanges, LossChanges, VectorsChanges = (
+    OptimizerChanges, LossChanges, VectorsChanges, ObjectiveChanges = (
         TypedDict(f"{kind.__name__}Changes", get_type_hints(kind), total=False)
-        for kind in (Optimizer, Loss, Vectors)
+        for kind in (Optimizer, Loss, Vectors, Objective)
     )
-GROUPS: dict[str, Any] = {"optimizer": Optimizer, "loss": Loss, "vectors": Vectors}
+GROUPS: dict[str, Any] = {
+    "optimizer": Optimizer,
+    "loss": Loss,
+    "vectors": Vectors,
+    "objective": Objective,
+}
 
 
 # From the counts of the classes in training to their weights (C,).

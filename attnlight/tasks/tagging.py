@@ -18,7 +18,7 @@ class ChunkTagger(AttentionTask):
     Args:
         spec: Description of the corpus; the command line supplies it. Classes are of the BIO scheme.
         net: The network.
-        options: `optimizer`, `loss` and `vectors`, see `AttentionTask`.
+        options: `optimizer`, `loss`, `vectors` and `objective`, see `AttentionTask`.
     """
 
     problem_name = "tagging"

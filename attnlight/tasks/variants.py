@@ -37,13 +37,16 @@ class SeedVariant(FromBase):
     """The base's model, trained from another seed: `--seed_everything` gives it.
 
     How much does attention vary between seeds? Wiegreffe & Pinter (2019), 3.2. Heads have no order:
-    `BaseDivergence` matches them first.
+    `BaseDivergence` matches them first. The base's objective is part of its training and is taken
+    over; other variants have none.
 
     Args:
         spec: Description of the corpus; the command line supplies it.
         base: Checkpoint of the base model, or the folder of its run.
         options: Options that differ from the base's training, see `FromBase`.
     """
+
+    has_objective = True
 
     def __init__(self, spec: dict[str, Any], base: str, **options: Any) -> None:  # noqa: ANN401
         super().__init__(spec, base, **options)

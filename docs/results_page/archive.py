@@ -33,7 +33,8 @@ class Experiment:
         seeds: Seed of each run.
         curves: Metrics logged on validation during fit, a column for each `val/<name>`, by seed and
             epoch from 0.
-        chosen: The epoch chosen on validation, by seed: the first of highest accuracy.
+        chosen: The epoch chosen on validation, by seed: the first of highest accuracy or, of models with
+            an objective, of highest accuracy less penalties.
     """
 
     name: str
@@ -65,7 +66,8 @@ class Experiment:
             logged[seed] = epochs.filter(regex="^val/").reset_index(drop=True)
         curves = pd.concat(logged, names=["seed", "epoch"])
         curves.columns = curves.columns.str.removeprefix("val/")
-        chosen = curves["accuracy"].unstack("epoch").idxmax(axis="columns")
+        best = curves["objective" if "objective" in curves else "accuracy"]
+        chosen = best.unstack("epoch").idxmax(axis="columns")
         return cls(name, folders, seeds, curves, chosen)
 
     def test(self, name: str, *, partial: bool = False) -> dict[str, NDArray[Any]]:

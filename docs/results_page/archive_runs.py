@@ -16,7 +16,16 @@ from attnlight.files import replacing, write_text
 from attnlight.records import record_columns
 from attnlight.records.parquet import open_writer, read_table
 from attnlight.report.agreement import agreement, read_scores
-from results_page import importance, pairs, planted, predictions, saliency, serrano, studies
+from results_page import (
+    importance,
+    pairs,
+    planted,
+    predictions,
+    pruthi,
+    saliency,
+    serrano,
+    studies,
+)
 
 Columns = Sequence[str] | None  # None: all
 _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study's bases
@@ -37,6 +46,8 @@ for _experiments, _test, _columns in (
     (serrano.MODELS, "single_erasure", (*KEYS, *serrano.ERASURE)),
     (serrano.MODELS, "decision_flip", (*KEYS, *serrano.REMOVAL)),
     (pairs.MODELS, "predictions", (*KEYS, "label")),
+    (pruthi.MODELS, "predictions", (*KEYS, "label")),
+    (pruthi.DECEIVED, "impermissible_mass", (*KEYS, *pruthi.COLUMNS)),
     (pairs.MODELS, "importance_correlation", (*TAU, *pairs.P_VALUES)),
     (pairs.MODELS, "adversarial_attention", (*KEYS, *pairs.JS.values())),
     (pairs.MODELS, "attention_permutation", (*KEYS, "median_tvd")),
@@ -59,7 +70,7 @@ for _experiments, _test, _columns in (
     for _name in _experiments:
         NEEDED.setdefault(_name, {})[_test] = _columns
 # Studies whose bases are all that is kept.
-STUDIED = {**pairs.MODELS, **saliency.MODELS}
+STUDIED = {**pairs.MODELS, **pruthi.MODELS, **saliency.MODELS}
 
 
 def archive_runs(runs: Path, records: Path) -> list[str]:

@@ -53,7 +53,7 @@ class Sentence:
     def __init__(self, model: SelfAttentionTagger, batch: TextBatch) -> None:
         self.model, self.batch = model, batch
         self.output = model(batch)
-        _, _, values = model.attention(model.norm(self.output.states), batch.mask)
+        _, _, values, _ = model.attention(model.norm(self.output.states), batch.mask)
         self.values = values[0]
         self.index = int(batch.index)
 

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -462,3 +463,53 @@ def test_cold_start_of_several_processes(corpus: Path) -> None:
     outputs = [run.communicate(timeout=120) for run in runs]
     assert {out for out, _ in outputs} == {f"{module(corpus).prepare()}\n"}
     assert sum("prepared in" in err for _, err in outputs) == 1
+
+
+class TestRemovedTokens:
+    def test_equal_a_corpus_without_them(self, tmp_path: Path) -> None:
+        words = [["a", "he", "b"], ["she", "a"], ["he"], ["b", "c", "c"]]
+        marks = [[0, 1, 0], [2, 0], [1], [0, -1, 0]]
+        numbers = [[1, 2, 3], [4, 5], [6], [7, 8, 9]]
+        kept = [[mark <= 0 for mark in row] for row in marks]
+        less = [list(compress(*row)) for row in zip(words, kept, strict=True)]
+        rest = [list(compress(*row)) for row in zip(numbers, kept, strict=True)]
+        made = []
+        for name, options, columns in (
+            ("all", {"remove": "marks"}, {"tokens": words, "n": numbers, "marks": marks}),
+            ("less", {}, {"tokens": less, "n": rest}),
+        ):
+            rows = columns | {"label": [0, 1, 0, 1]}
+            path = write_corpus(tmp_path / name, train=rows, test=rows)
+            settings: dict[str, Any] = {"tokens": "tokens", "extras": ["n"]} | options
+            data = TextDataModule(str(path), **settings, cache_dir=str(tmp_path / "cache"))
+            made.append(data)
+        removed, plain = made
+        assert removed.tokenizer_json == plain.tokenizer_json
+        assert removed.dataset("train").table.equals(plain.dataset("train").table)
+        assert removed.dataset("test").table["words"].to_pylist() == less
+        assert removed.dataset("test").extras == ["n"]
+        assert removed.recipe().keys() - plain.recipe().keys() == {"remove"}
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"tokens": "tokens", "remove": "mraks"}, "mraks.*did you mean 'marks'"),
+            ({"text": "text", "remove": "marks"}, "remove needs token lists"),
+            ({"tokens": "tokens", "remove": "short"}, "row 0 of .* has 2 tokens; short must have"),
+            (
+                {"tokens": "tokens", "remove": "text"},
+                "column text of .* expected a list of numbers",
+            ),
+        ],
+    )
+    def test_mistakes(self, options: dict[str, Any], words: str, tmp_path: Path) -> None:
+        rows: dict[str, list[Any]] = {
+            "tokens": [["a", "b"], ["c"]],
+            "text": ["a b", "c"],
+            "label": [0, 1],
+            "marks": [[0, 1], [0]],
+            "short": [[0], [0]],
+        }
+        path = write_corpus(tmp_path / "corpus", train=rows, test=rows)
+        with pytest.raises(InputError, match=words):
+            TextDataModule(str(path), **options, cache_dir=str(tmp_path / "cache")).prepare()

@@ -8,7 +8,7 @@ from scipy.special import softmax
 from scipy.stats import entropy
 from torch import Tensor
 
-from attnlight.functional import attention_entropy, masked_softmax
+from attnlight.functional import attention_entropy, impermissible_penalty, masked_softmax
 
 
 def random_mask(rows: int, items: int, seed: int = 0) -> Tensor:
@@ -123,3 +123,68 @@ def test_entropy_gradient_is_finite_where_weights_are_zero() -> None:
     attention_entropy(masked_softmax(scores, mask)).sum().backward()
     assert scores.grad is not None
     assert scores.grad.isfinite().all()
+
+
+def naive_penalty(scores: Tensor, impermissible: Tensor, mask: Tensor) -> Tensor:
+    """The penalty of each head of each row by a loop, in Python's floats."""
+    found = torch.zeros(scores.shape[:2], dtype=torch.float64)
+    for row, head in torch.cartesian_prod(*map(torch.arange, scores.shape[:2])).tolist():
+        items = mask[row].nonzero().flatten().tolist()
+        marked = [bool(impermissible[row, item]) for item in items]
+        if any(marked) and not all(marked):
+            weights = softmax([float(scores[row, head, item]) for item in items])
+            mass = sum(w for w, m in zip(weights, marked, strict=True) if m)
+            found[row, head] = -math.log(1 - mass) if mass < 1 else math.inf
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_penalty_equals_a_loop(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(3)
+    scores = torch.randn(40, 3, 9, dtype=dtype, generator=random) * 4 + 200
+    impermissible, mask = torch.rand(40, 9, generator=random) < 0.4, random_mask(40, 9)
+    mask[0], impermissible[1], impermissible[2] = False, True, False
+    expected = naive_penalty(scores, impermissible, mask)
+    found = impermissible_penalty(scores, impermissible, mask)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-6)
+    assert (found[:3] == 0).all()
+    assert (found > 0).sum() > 60
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 200.0, -200.0])
+def test_penalty_of_extreme_scores_is_finite(size: float) -> None:
+    scores = torch.tensor([[[size, -size, size / 2, math.nan]]], requires_grad=True)
+    mask = torch.tensor([[True, True, True, False]])
+    for marked in ([0], [1], [0, 2], [1, 2], []):
+        impermissible = torch.zeros(1, 4, dtype=torch.bool)
+        impermissible[0, [*marked, 3]] = True
+        penalty = impermissible_penalty(scores, impermissible, mask)
+        (gradient,) = torch.autograd.grad(penalty.sum(), scores)
+        assert penalty.isfinite().all()
+        assert gradient.isfinite().all()
+        assert gradient[0, 0, 3] == 0
+        # d/ds of -log(1 - mass) is w for impermissible items, and w - w / (1 - mass) for others.
+        weights = softmax(scores.detach()[0, 0, :3].double().numpy())
+        kept = [item for item in range(3) if item not in marked]
+        within = dict(zip(kept, softmax(scores.detach()[0, 0, kept].double().numpy()), strict=True))
+        by_hand = [weights[item] - within.get(item, 0.0) for item in range(3)]
+        torch.testing.assert_close(
+            gradient[0, 0, :3].double(),
+            torch.tensor(by_hand) * bool(marked),
+            rtol=1e-5,
+            atol=1e-6,
+        )
+        mass = weights[marked].sum()
+        if mass < 0.99:
+            assert penalty.item() == pytest.approx(-math.log(1 - mass), abs=1e-6)
+
+
+def test_penalty_of_rows_without_one_kind_has_no_gradient() -> None:
+    scores = torch.randn(3, 2, 4, requires_grad=True)
+    impermissible = torch.tensor([[True] * 4, [False] * 4, [True, True, False, False]])
+    mask = torch.tensor([[True] * 4, [True] * 4, [True, True, False, False]])
+    penalty = impermissible_penalty(scores, impermissible, mask)
+    (gradient,) = torch.autograd.grad(penalty.sum(), scores)
+    assert not penalty.any()
+    assert not gradient.any()

@@ -2,16 +2,20 @@ import math
 
 import pytest
 import torch
+from scipy.stats import kstest
 from torch import Tensor
 
+from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.models import (
     ATTENTIONS,
     AdditiveAttention,
     DotAttention,
+    HierarchicalClassifier,
     ScaledDotAttention,
     UniformAttention,
 )
+from attnlight.models.attention import RandomAttention
 
 STATES = torch.tensor(
     [
@@ -46,7 +50,7 @@ def test_additive_by_hand() -> None:
     expected = weights_of(
         [[score(1.5, 0), score(2.5, -1), 0], [score(3.5, -1), score(0.5, 0), score(0.5, 2)]]
     )
-    weights = additive()(STATES, MASK)
+    weights, _ = additive()(STATES, MASK)
     torch.testing.assert_close(weights, expected)
     assert weights[0, 2] == 0
 
@@ -66,7 +70,7 @@ def test_additive_with_a_query_by_hand() -> None:
             [score(3.5, -1, -0.4), score(0.5, 0, -0.4), score(0.5, 2, -0.4)],
         ]
     )
-    weights = attention(STATES, MASK, torch.tensor([[0.2], [-0.4]]))
+    weights, _ = attention(STATES, MASK, torch.tensor([[0.2], [-0.4]]))
     torch.testing.assert_close(weights, expected)
 
 
@@ -76,7 +80,7 @@ def test_dot_by_hand(kind: type[DotAttention], root: int) -> None:
     assert attention.key is not None
     fill(attention.key.weight, [[1.0, -1.0, 0.5, 3.0]])
     expected = weights_of([[1 / root, -1 / root, 0], [0, 0, 1 / root]])
-    torch.testing.assert_close(attention(STATES, MASK), expected)
+    torch.testing.assert_close(attention(STATES, MASK)[0], expected)
 
 
 @pytest.mark.parametrize(("kind", "root"), [(DotAttention, 1), (ScaledDotAttention, 2)])
@@ -85,7 +89,7 @@ def test_dot_with_a_query_by_hand(kind: type[DotAttention], root: int) -> None:
     assert list(attention.parameters()) == []
     query = torch.tensor([[1.0, 2.0, 0.0, 0.0], [0.0, 1.0, -1.0, 5.0]])
     expected = weights_of([[1 / root, 2 / root, 0], [1 / root, 0, -2 / root]])
-    torch.testing.assert_close(attention(STATES, MASK, query), expected)
+    torch.testing.assert_close(attention(STATES, MASK, query)[0], expected)
 
 
 @pytest.mark.parametrize("query_size", [None, 3])
@@ -94,7 +98,7 @@ def test_uniform_by_hand(query_size: int | None) -> None:
     assert list(attention.parameters()) == []
     query = None if query_size is None else torch.randn(2, query_size)
     expected = torch.tensor([[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]])
-    torch.testing.assert_close(attention(STATES, MASK, query), expected)
+    torch.testing.assert_close(attention(STATES, MASK, query)[0], expected)
 
 
 def test_sizes_of_jain_and_wallace() -> None:
@@ -117,7 +121,7 @@ def test_attention_size_is_that_of_the_hidden_layer(size: int) -> None:
         "query.bias": (size,),
         "value.weight": (1, size),
     }
-    weights = attention(STATES, MASK, torch.ones(2, 3))
+    weights, _ = attention(STATES, MASK, torch.ones(2, 3))
     torch.testing.assert_close(weights.sum(-1), torch.ones(2))
 
 
@@ -127,7 +131,7 @@ def test_attention_size_must_be_positive(name: str) -> None:
         ATTENTIONS[name](4, attention_size=0)
 
 
-@pytest.mark.parametrize("name", ATTENTIONS)
+@pytest.mark.parametrize("name", [name for name in ATTENTIONS if "random" not in name])
 def test_queries_are_given_where_expected_and_only_there(name: str) -> None:
     query = torch.ones(2, 4)
     with pytest.raises(ValueError, match="expects no query"):
@@ -140,3 +144,44 @@ def test_queries_are_given_where_expected_and_only_there(name: str) -> None:
 def test_dot_refuses_queries_of_another_size() -> None:
     with pytest.raises(InputError, match=r"states of size 4 needs .* query_size is 3"):
         DotAttention(4, query_size=3)
+
+
+def test_random_attention_is_of_the_token_alone_or_of_its_text() -> None:
+    torch.manual_seed(0)
+    by_token, by_text = (ATTENTIONS[f"random_by_{x}"](4) for x in ("token", "text"))
+    tokens = torch.tensor([[5, 6, 7, 5], [6, 5, 9, 9]])
+    batch = TextBatch(torch.tensor([3, 8]), tokens, tokens > 0)
+    for attention in (by_token, by_text):
+        assert isinstance(attention, RandomAttention)
+        scores = attention.draw(batch)
+        assert scores[0, 0] == scores[0, 3], "the same word"
+        assert (scores[0, 0] == scores[1, 1]) == (attention is by_token), "in another text"
+        assert torch.equal(attention.draw(batch.select(torch.tensor([1, 0]))), scores[[1, 0]])
+        weights, given = attention(torch.randn(2, 4, 4), batch.mask, scores)
+        assert torch.allclose(weights, given.softmax(-1))
+        assert not list(attention.parameters())
+    torch.manual_seed(1)
+    again = ATTENTIONS["random_by_token"](4)
+    assert isinstance(again, RandomAttention)
+    assert not torch.equal(again.draw(batch), by_token.draw(batch)), "another seed"
+    again.load_state_dict(by_token.state_dict())
+    assert torch.equal(again.draw(batch), by_token.draw(batch)), "of a checkpoint"
+
+
+def test_random_scores_are_normal_with_the_drawn_spread() -> None:
+    torch.manual_seed(0)
+    attention = ATTENTIONS["random_by_token"](4)
+    assert isinstance(attention, RandomAttention)
+    tokens = torch.arange(20_000).view(1, -1)
+    scores = attention.draw(TextBatch(torch.zeros(1).long(), tokens, tokens >= 0))
+    assert 0.5 <= float(attention.spread) <= 2
+    assert scores.std() == pytest.approx(float(attention.spread), rel=0.02)
+    assert scores.mean().abs() < 0.05
+    assert kstest((scores[0] / attention.spread).numpy(), "norm").pvalue > 0.01
+
+
+def test_random_attention_reads_single_flat_texts() -> None:
+    with pytest.raises(InputError, match="random attention is for classifiers of single texts"):
+        ATTENTIONS["random_by_text"](4, query_size=4)
+    with pytest.raises(InputError, match="random_by_text is for texts of words"):
+        HierarchicalClassifier(20, 2, attention="random_by_text")

@@ -222,3 +222,49 @@ def test_a_condition_may_name_an_experiment_seeds_and_tests_of_its_bases(lab: La
         "none",
     ]
     assert [run.name for run in plan(studies[1])] == ["base-s3", "base-s4"]
+
+
+def test_a_grid_is_every_combination(lab: Lab) -> None:
+    tests = [str(CONFIGS / f"tests/{name}.yaml") for name in ("cheap", "evidence_mass")]
+    axes = [
+        {
+            "short": {"options": {"data": {"max_tokens": 30}}, "base": {"tests": tests[:1]}},
+            "long": {"base": {"seeds": [7]}},
+        },
+        {
+            "plain": {"base": {"seeds": [1, 2]}},
+            "dot": {
+                "options": {"model": {"net": {"attention": "dot"}}},
+                "base": {"tests": tests[1:]},
+            },
+        },
+    ]
+    file = lab.write({key: MINIMAL[key] for key in ("experiment",)} | {"grid": axes})
+    studies = {study.condition: study for study in read_studies(file)}
+    assert list(studies) == ["short-plain", "short-dot", "long-plain", "long-dot"]
+    assert studies["short-dot"].base.options[-2:] == (
+        "--data.max_tokens=30",
+        "--model.net.attention=dot",
+    )
+    assert [path.stem for path in studies["short-dot"].base.tests] == ["cheap", "evidence_mass"]
+    assert {name: study.base.seeds for name, study in studies.items()} == {
+        "short-plain": (1, 2),
+        "short-dot": (0,),
+        "long-plain": (1, 2),
+        "long-dot": (7,),
+    }
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        ({}, "grid is {}; expected a list of mappings"),
+        ([], r"grid is \[\]; expected a list of mappings"),
+        ([{"a": {"seeds": [0]}}], "grid: a has the unknown key 'seeds'"),
+        ([{"a": {}}, [1]], r"grid is \[1\]; expected a mapping"),
+        ([{"a b": {}}], "'a b'; a name is text of letters"),
+    ],
+)
+def test_mistakes_in_a_grid(lab: Lab, axes: object, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read_studies(lab.write({"experiment": MINIMAL["experiment"], "grid": axes}))

@@ -54,7 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 # Groups of tests, what needs a base or a label for each text, and other names of one test.
 OTHERS = (
-    *("all", "cheap", "base_divergence"),
+    *("all", "cheap", "base_divergence", "impermissible_mass"),
     *("adversarial_search", "evidence_swap", "importance_scores", "jain_wallace_pairs"),
     *(
         path.stem
@@ -62,6 +62,7 @@ OTHERS = (
         if "agree" not in path.stem
     ),
     "saliency",
+    *("known_answers", "measured_use"),  # for the planted corpus
 )
 PLACE = ["--root=runs", "--experiment=e"]
 

@@ -20,6 +20,17 @@ def texts_of_rows(rows: Tensor) -> Tensor:
     return torch.cat([new.new_zeros(min(len(rows), 1)), new]).cumsum(0)
 
 
+def row_texts(batch: TextBatch, output: AttentionOutput) -> Tensor:
+    """Index of each row's text in the batch, (R,)."""
+    return (output.rows[:, :1] == batch.index).int().argmax(dim=-1)
+
+
+def marked_items(marked: Tensor, batch: TextBatch, output: AttentionOutput) -> Tensor:
+    """Whether each item of each row has a marked token, (R, N) bool, from tokens (B, [S,] N)."""
+    items = marked if marked.ndim == 2 else marked.any(-1)
+    return items[row_texts(batch, output)] & output.mask
+
+
 def rows_are_texts(batch: TextBatch, output: AttentionOutput) -> bool:
     """Whether the output has one row per text, in order, and not one per token.
 

@@ -1,0 +1,118 @@
+"""Does attention show the tokens that a prediction needs? (Pruthi et al. 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.marked import marked_items, marking_column, tested_split
+from attnlight.callbacks.predictions import row_labels
+from attnlight.errors import InputError
+from attnlight.functional.attribution.subsets import Replacement, subset_logits
+from attnlight.functional.readout.instances import other_items
+from attnlight.models.readout import Readout
+
+_MEASURES = ("mass", "max_mass", "chance", "accuracy")
+
+
+class ImpermissibleMass(InterpretabilityTest):
+    """Attention on impermissible tokens, and what the prediction is without them.
+
+    An item is impermissible if the corpus's column is positive for it or, if items are sentences, for
+    any of its words. With m of n attended items impermissible:
+
+    * `mass`: attention on them, mean over heads; `max_mass`: of the head with the most. With several
+      heads, `mass_by_head` (R, H).
+    * `chance`: m / n, the mass of uniform attention.
+    * `accuracy`: whether the prediction is the label; `accuracy_<replacement>`: whether it still is
+      after the impermissible items are deleted or replaced and the text is encoded and attended to
+      again by the same model. They are undefined without labels.
+    * `impermissible_items`: m; `without_impermissible`: whether m is 0. Masses and chance are
+      undefined then, and the accuracies are equal.
+
+    Attention of little mass whose model is accurate only with these items is deceptive: it hides what
+    the prediction depends on. A row that is a token keeps its own token.
+
+    Args:
+        column: Per-token column of the corpus, positive where a token is impermissible.
+        replacements: What becomes of impermissible items: `delete`, the text is shorter (if nothing
+            remains, the logits are those of an empty context); `unk` or `pad`, their tokens are
+            replaced by the unknown or by the padding token.
+        budget: Tokens encoded at once; null: chosen by device. It changes no result.
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
+        seed: Seed of the choice of instances.
+        figures: Draw masses beside chance, and the accuracies.
+    """
+
+    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on the replacements
+
+    def __init__(
+        self,
+        column: str = "impermissible",
+        replacements: Sequence[Replacement] = ("delete", "unk", "pad"),
+        budget: int | None = None,
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        self._require_at_least(1, budget=budget)
+        if len(set(replacements)) < len(replacements):
+            raise InputError(f"replacements of {self.name} names one more than once.")
+        self.column = column
+        self.replacements = tuple(replacements)
+        self.budget = budget
+        erased = (f"accuracy_{name}" for name in self.replacements)
+        self.measures = (*_MEASURES, *erased, "without_impermissible")
+        self.metadata = {"column": column}
+
+    @override
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        texts = tested_split(trainer, stage)
+        if texts is not None:
+            marking_column(self.name, [self.column], texts.extras)
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Tensor]:
+        column = marking_column(self.name, [self.column], list(batch.extras))
+        items = marked_items(batch.extras[column] > 0, batch, output)
+        count, label = items.sum(-1), row_labels(batch, output)
+        by_head = (readout.head_weights * items.unsqueeze(1)).sum(-1)
+        columns = {
+            "mass": by_head.mean(-1),
+            "max_mass": by_head.amax(-1),
+            "chance": count / readout.lengths.double(),
+        }
+        if by_head.shape[1] > 1:
+            columns["mass_by_head"] = by_head
+        for name, values in columns.items():
+            undefined = (count == 0).view(-1, *(1,) * (values.ndim - 1))
+            columns[name] = values.masked_fill(undefined, torch.nan)
+        predicted = {"accuracy": output.logits.argmax(-1)}
+        removed = items & other_items(batch, output)
+        rows = removed.any(-1).nonzero().squeeze(-1)
+        kept = (output.mask & ~removed)[rows].unsqueeze(1)
+        for name in self.replacements:
+            changed = predicted["accuracy"].clone()
+            if len(rows):
+                logits = subset_logits(readout.model, batch, output, rows, kept, name, self.budget)
+                changed[rows] = logits.squeeze(1).argmax(-1)
+            predicted[f"accuracy_{name}"] = changed
+        for name, classes in predicted.items():
+            known = torch.full_like(count, -1) if label is None else label
+            columns[name] = (classes == known).double().masked_fill(known < 0, torch.nan)
+        return columns | {
+            "impermissible_items": count,
+            "without_impermissible": (count == 0).double(),
+        }

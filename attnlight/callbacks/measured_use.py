@@ -1,0 +1,144 @@
+"""Does attention follow what the model uses, measured where every counterfactual is known?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.marked import marked_items, marking_column
+from attnlight.data.pairs import EVIDENCE
+from attnlight.datamodules.planted import PlantedEvidence
+from attnlight.errors import InputError
+from attnlight.functional import average_precision, left_out_logits, ordered_alike, swap_logits
+from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.functional.correlation import rank_agreement
+from attnlight.functional.ranking import TIE
+from attnlight.models.readout import Readout
+
+_LABELS = ("agreement_states", "agreement_words", "tau_states", "tau_words", "tau_states_words")
+_CONTROLS = ("entropy", "largest_weight", "correct")
+_EVIDENCE = ("auprc", "swap_flips")
+
+
+class MeasuredUse(InterpretabilityTest):
+    """Compare attention with the use that the model makes of states and of words.
+
+    For the planted corpus, whose generator knows the counterfactuals of each word. Use is a change
+    of the explained log odds, those of the class that is predicted for the complete text, by size:
+    they neither saturate where the prediction is certain nor depend on the sign of the change.
+
+    * Use of a state: the change when it is erased at the attention layer and the remaining attention
+      is renormalised, in closed form where the readout is affine.
+    * Use of a word: the change when it is deleted and the text is encoded again; of a keyword the
+      mean of this and of the changes when it is replaced by the keyword of each other class and by a
+      filler, of a negator of this and of the change when a filler replaces it.
+
+    With w the attention (mean over heads), the columns are:
+
+    * `agreement_states`, `agreement_words`: over the pairs of items whose use differs by more than
+      `least` of the text's largest use, the share that w orders alike less the share that it orders
+      the other way. From -1 to 1.
+    * `tau_states`, `tau_words`: Kendall's tau-b of w and the use over all items. Most pairs are of
+      fillers, whose small uses are ordered by their weights in any model, faithful or not.
+    * `tau_states_words`: tau-b of the two uses.
+    * `auprc`: average precision of w against the evidence for the label; `swap_flips`: share of the
+      swaps of a single word of it by another class's word that change the prediction.
+    * `entropy` of w in nats, `largest_weight`, `length`, `correct`: what a test may measure in place
+      of the agreement.
+
+    Scores within 1e-5 of the row's largest are ties.
+
+    Args:
+        least: Difference of use, as a share of the text's largest, above which a pair counts.
+        budget: Tokens encoded at once; null: chosen by device. It changes no result.
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
+        seed: Seed of the choice of instances.
+        figures: Draw the figure.
+    """
+
+    measures = (*_LABELS, *_EVIDENCE, *_CONTROLS, "length")
+
+    def __init__(
+        self,
+        least: float = 0.1,
+        budget: int | None = None,
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        self._require_at_least(1, budget=budget)
+        if not 0 <= least < 1:
+            raise InputError(f"least of {self.name} is {least}; it must be in [0, 1).")
+        self.least = least
+        self.budget = budget
+        self.metadata = {"tie": TIE, "least": least, "use": "change of the explained log odds"}
+        self._alternatives = torch.empty(0, 0, dtype=torch.long)
+
+    @override
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        corpus = getattr(trainer, "datamodule", None)
+        if not isinstance(corpus, PlantedEvidence) or corpus.nested:
+            raise InputError(
+                f"{self.name} needs the counterfactuals of words, which only PlantedEvidence without "
+                "sentences has; give that as the trainer's datamodule."
+            )
+        if stage != "predict":
+            self._alternatives = counterfactuals(corpus)
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Tensor]:
+        mask, weights, target = output.mask, readout.weights, output.logits.argmax(-1)
+        column = marking_column(self.name, [EVIDENCE], list(batch.extras))
+        evidence = marked_items(batch.extras[column] > 0, batch, output)
+        explained = log_odds(readout.logits, target)
+        states = (log_odds(readout.erase(), target) - explained[:, None]).abs()
+        swaps = self._alternatives.to(mask.device)[batch.tokens]
+        swapped = swap_logits(
+            readout.model, batch, swaps.masked_fill(~mask.unsqueeze(-1), -1), self.budget
+        )
+        deleted = left_out_logits(readout.model, batch, output, self.budget).double()
+        edited = torch.cat([deleted.unsqueeze(2), swapped], dim=2)  # (R, N, 1 + K, C)
+        change = log_odds(edited.flatten(1, 2), target) - explained[:, None]
+        words = change.view(edited.shape[:3]).abs().nanmean(-1)
+        columns = {}
+        for name, use in {"states": states, "words": words}.items():
+            columns[f"agreement_{name}"] = ordered_alike(weights, use, mask, self.least)
+            columns[f"tau_{name}"] = rank_agreement(weights, use, mask)["tau"]
+        columns["tau_states_words"] = rank_agreement(states, words, mask)["tau"]
+        columns["auprc"] = average_precision(weights, evidence, mask)
+        other = evidence.unsqueeze(-1) & (swaps >= 0)
+        other[..., -1] = False  # the filler
+        flips = (swapped.argmax(-1) != target[:, None, None]) & other
+        columns["swap_flips"] = flips.sum((1, 2)) / other.sum((1, 2)).double()
+        columns["entropy"] = torch.special.entr(weights).sum(-1)
+        columns["largest_weight"] = weights.amax(-1)
+        labels = target if batch.labels is None else batch.labels
+        columns["correct"] = (target == labels).double()
+        undefined = readout.undefined(fewest=2)
+        columns = {name: x.masked_fill(undefined, torch.nan) for name, x in columns.items()}
+        return columns | {"length": readout.lengths}
+
+
+def counterfactuals(corpus: PlantedEvidence) -> Tensor:
+    """`PlantedSpec.counterfactuals` in the ids of a corpus's vocabulary, (V, C) long."""
+    from tokenizers import Tokenizer
+
+    vocabulary = Tokenizer.from_str(corpus.tokenizer_json).get_vocab()
+    ids = np.array([vocabulary.get(word, -1) for word in corpus.planted.words])
+    table, known = corpus.planted.counterfactuals, ids >= 0
+    translated = np.full((len(vocabulary), table.shape[1]), -1, np.int64)
+    translated[ids[known]] = np.where(table < 0, -1, ids[table])[known]
+    return torch.from_numpy(translated)

@@ -1,0 +1,161 @@
+"""Scores of measures by models whose truth is known: areas under ROC that hold in other settings.
+
+A table has a row for each of n checkpoints: the value of a measure, whether the checkpoint's attention
+follows what the model uses, and the setting it was trained in. Values compare across settings, so
+that a score is high only where one threshold serves them all. Intervals resample whole settings:
+checkpoints of one setting are not independent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.statistics.bootstrap import (
+    RESAMPLES,
+    MeanInterval,
+    divide,
+    percentile_interval,
+    resampled_counts,
+)
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+FALSE_ALARMS = 0.1
+LOWEST_AREA, MARGIN = 0.8, 0.05  # of a decider: lower end of its area, distance to a control's
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A measure on checkpoints of known truth; those where it is NaN are left out.
+
+    Attributes:
+        values: The measure of each checkpoint, (n,).
+        follows: Whether its attention follows use, (n,).
+        settings: Number of its setting, from 0, (n,).
+        kept: Which pairs of checkpoints are compared, (n, n) bool; None: all.
+    """
+
+    values: Floats
+    follows: Bools
+    settings: NDArray[np.int64]
+    kept: Bools | None = None
+
+    @cached_property
+    def _pairs(self) -> tuple[Floats, Floats]:
+        """Pairs of a follower of setting s and another of setting t: won by value, and all, (S, S).
+
+        A pair is won where the follower's value is larger; a tie is half a pair.
+        """
+        count = int(self.settings.max(initial=-1)) + 1
+        defined = ~np.isnan(self.values)
+        first, second = self.follows & defined, ~self.follows & defined
+        compared = first[:, None] & second & (True if self.kept is None else self.kept)
+        difference = np.sign(self.values[:, None] - self.values)
+        won = np.where(compared, (difference + 1) / 2, 0.0)
+        member = (self.settings == np.arange(count)[:, None]).astype(np.float64)
+        return member @ won @ member.T, member @ compared.astype(np.float64) @ member.T
+
+    def _sign(self, without: int | None = None) -> float:
+        """1 where followers have the larger values in all settings but one, else -1; NaN: no pair."""
+        kept = np.arange(len(self._pairs[0])) != (-1 if without is None else without)
+        won, pairs = (part[kept][:, kept].sum() for part in self._pairs)
+        return float("nan") if pairs == 0 else 1.0 if won >= pairs / 2 else -1.0
+
+    @cached_property
+    def sign(self) -> float:
+        """1 if followers have the larger values, -1 if the smaller ones."""
+        return self._sign()
+
+    def area(self, resamples: int = RESAMPLES) -> MeanInterval:
+        """Area under ROC between followers and others, in the direction in which it is above 1/2."""
+        won, pairs = self._pairs
+        won = won if self.sign > 0 else pairs - won
+        draws = _draws(len(won), resamples)
+        replicates = divide(*(np.einsum("bs,st,bt->b", draws, x, draws) for x in (won, pairs)))
+        return _estimate(divide(won.sum(), pairs.sum()), replicates, int(pairs.sum()))
+
+    @cached_property
+    def held_out(self) -> Floats:
+        """Area of each setting in the direction fitted on all others, (S,).
+
+        It is over the pairs with a member in the setting, NaN where there is none.
+        """
+        won, pairs = self._pairs
+        touching = [x.sum(axis=0) + x.sum(axis=1) - x.diagonal() for x in (won, pairs)]
+        areas = divide(*touching)
+        signs = np.array([self._sign(without) for without in range(len(won))])
+        return np.where(signs > 0, areas, np.where(signs < 0, 1 - areas, np.nan))
+
+    def held_out_area(self, resamples: int = RESAMPLES) -> MeanInterval:
+        """Mean of `held_out` over the settings."""
+        defined = ~np.isnan(self.held_out)
+        return self._over_settings(np.where(defined, self.held_out, 0.0), defined * 1.0, resamples)
+
+    def threshold(self, false_alarms: float = FALSE_ALARMS, without: int | None = None) -> float:
+        """The value on whose far side at most that share of the followers lies.
+
+        A checkpoint is noticed where `sign * value` is below `sign * threshold`.
+
+        Args:
+            false_alarms: Share of the followers that may be noticed.
+            without: A setting that is left out of the fit, direction included.
+        """
+        sign = self._sign(without)
+        fitted = self.follows & ~np.isnan(self.values) & (self.settings != without)
+        ordered = np.sort(sign * self.values[fitted])
+        if np.isnan(sign) or not len(ordered):
+            return float("nan")
+        return float(sign * ordered[int(false_alarms * len(ordered))])
+
+    def noticed(self, kind: Bools, resamples: int = RESAMPLES) -> MeanInterval:
+        """Share of the checkpoints of a kind (n,) noticed by thresholds fitted without their setting."""
+        count = len(self._pairs[0])
+        hits, total = np.zeros(count), np.zeros(count)
+        for setting in range(count):
+            sign, threshold = self._sign(setting), self.threshold(without=setting)
+            values = self.values[kind & (self.settings == setting)]
+            values = values[~np.isnan(values) & ~np.isnan(threshold)]
+            hits[setting] = (sign * values < sign * threshold).sum()
+            total[setting] = len(values)
+        return self._over_settings(hits, total, resamples)
+
+    @staticmethod
+    def _over_settings(sums: Floats, totals: Floats, resamples: int) -> MeanInterval:
+        draws = _draws(len(sums), resamples)
+        return _estimate(
+            divide(sums.sum(), totals.sum()), divide(draws @ sums, draws @ totals), totals.sum()
+        )
+
+
+def rank_correlation(
+    values: Floats, labels: Floats, settings: NDArray[np.int64], resamples: int = RESAMPLES
+) -> MeanInterval:
+    """Spearman's correlation of a measure with a label over checkpoints where both are defined."""
+    defined = ~(np.isnan(values) | np.isnan(labels))
+    values, labels, settings = values[defined], labels[defined], settings[defined]
+    draws = _draws(int(settings.max(initial=-1)) + 1, resamples)
+    times = np.concatenate([np.ones((len(values), 1)), draws.T[settings]], axis=1)  # (n, 1 + B)
+    # Each checkpoint's rank less the mean rank, among the drawn ones, twice over; their mean is 0.
+    first, second = (np.sign(x[:, None] - x) @ times for x in (values, labels))
+    product, one, other = (
+        (times * x * y).sum(axis=0) for x, y in ((first, second), (first, first), (second, second))
+    )
+    found = divide(product, np.sqrt(one * other))
+    return _estimate(found[0], found[1:], len(values))
+
+
+def may_decide(score: MeanInterval, control: MeanInterval) -> bool:
+    """Whether a measure may be used with a threshold, by its held-out area and the best control's."""
+    return bool(score.low >= LOWEST_AREA and score.mean >= control.mean + MARGIN)
+
+
+def _draws(settings: int, resamples: int) -> Floats:
+    return resampled_counts(settings, resamples).astype(np.float64)
+
+
+def _estimate(value: Floats, replicates: Floats, defined: float) -> MeanInterval:
+    return MeanInterval(float(value), *percentile_interval(replicates), int(defined))

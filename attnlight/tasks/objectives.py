@@ -1,0 +1,150 @@
+"""Objectives beside the loss: penalties of each instance, weighted by `Objective`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import MeanMetric, Metric, SumMetric
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.errors import InputError, did_you_mean
+from attnlight.functional import impermissible_penalty
+from attnlight.functional.readout.instances import marked_items
+from attnlight.tasks.options import Objective
+
+# From the output for a batch and the options to the penalty of each instance (R,), 0 where it is not
+# defined, and whether it is defined (R,) bool.
+Penalty = Callable[[AttentionOutput, TextBatch, Objective], tuple[Tensor, Tensor]]
+_BATCH = 256  # texts that are looked at together before training
+
+
+def deceive(
+    output: AttentionOutput, batch: TextBatch, objective: Objective
+) -> tuple[Tensor, Tensor]:
+    """-log(1 - attention on impermissible items), the deceptive attention of Pruthi et al. (2020).
+
+    Args:
+        output: The model's output, R rows.
+        batch: Its texts.
+        objective: `column` marks impermissible tokens, `aggregate` reduces the heads of each row.
+
+    Raises:
+        InputError: The batch lacks the column, it is of another length than the texts, or the output
+            has no scores.
+    """
+    marks, scores = batch.extras.get(objective.column), output.scores
+    if marks is None:
+        raise no_column(objective.column, list(batch.extras))
+    if marks.shape != batch.tokens.shape:
+        raise InputError(
+            f"the column {objective.column} of a batch is of shape {tuple(marks.shape)}; expected "
+            f"{tuple(batch.tokens.shape)}, a number for each token."
+        )
+    if scores is None:
+        raise untrained("deceive")
+    impermissible = marked_items(marks > 0, batch, output)
+    by_head = impermissible_penalty(scores, impermissible, output.mask)
+    penalty = by_head.mean(-1) if objective.aggregate == "mean" else by_head.amax(-1)
+    return penalty, impermissible.any(-1) & (output.mask & ~impermissible).any(-1)
+
+
+PENALTIES: dict[str, Penalty] = {"deceive": deceive}  # weighted by `lambda_<name>`
+
+
+class Penalties(nn.Module):
+    """The penalties of an objective whose weight is positive, and their metrics by stage.
+
+    Args:
+        objective: The options.
+
+    Raises:
+        InputError: A weight is negative or not finite.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        super().__init__()
+        self.objective = objective
+        weights = {name: getattr(objective, f"lambda_{name}") for name in PENALTIES}
+        for name, weight in weights.items():
+            if not 0 <= weight < math.inf:
+                raise InputError(f"lambda_{name} is {weight}; it must be a number of at least 0.")
+        self.weights = {name: weight for name, weight in weights.items() if weight}
+        kinds: dict[str, type[Metric]] = {"": MeanMetric, "without_": SumMetric}
+        self.metrics = nn.ModuleDict(
+            {
+                f"{stage}/{kind}{name}": metric(nan_strategy="disable")
+                for stage in ("train", "val")
+                for name in self.weights
+                for kind, metric in kinds.items()
+            }
+        )
+
+    def forward(
+        self, output: AttentionOutput, batch: TextBatch, real: Tensor, stage: str
+    ) -> Tensor:
+        """The weighted sum of each instance's penalties, (R,), 0 unless `real` (R,).
+
+        The metrics of the stage, `train` or `val`, are updated.
+        """
+        total = torch.zeros_like(real, dtype=output.logits.dtype)
+        for name, weight in self.weights.items():
+            penalty, defined = PENALTIES[name](output, batch, self.objective)
+            if stage == "train" and not penalty.requires_grad:
+                raise untrained(name)
+            defined = defined & real
+            logged = self.logged(stage)
+            logged[f"{stage}/{name}"].update(penalty.detach()[defined])
+            logged[f"{stage}/without_{name}"].update((real & ~defined).sum())
+            total = total + weight * penalty * real
+        return total
+
+    def logged(self, stage: str) -> dict[str, Metric]:
+        """The metrics of a stage by the names under which they are logged."""
+        metrics = self.metrics.items()
+        return {name: metric for name, metric in metrics if name.startswith(stage)}  # type: ignore[misc]
+
+    def require_marks(self, texts: Any) -> None:  # noqa: ANN401
+        """Refuse a training split (`TokenDataset`) on which the deceptive penalty is never defined.
+
+        Raises:
+            InputError: It lacks the column, or no text has both an item that the column marks and
+                one that it does not.
+        """
+        column = self.objective.column
+        if "deceive" not in self.weights:
+            return
+        if column not in texts.extras:
+            raise no_column(column, texts.extras)
+        for start in range(0, len(texts), _BATCH):
+            batch = texts[range(start, min(start + _BATCH, len(texts)))]
+            marked, items = batch.extras[column] > 0, batch.attendable()
+            if marked.ndim > 2:
+                marked, items = marked.any(-1), items.any(-1)
+            if ((items & marked).any(-1) & (items & ~marked).any(-1)).any():
+                return
+        raise InputError(
+            f"lambda_deceive has no effect: in each of the {len(texts):,} training texts the column "
+            f"{column} marks every item or none; expected texts with both."
+        )
+
+
+def untrained(name: str) -> InputError:
+    """The error of a model whose attention a penalty cannot train."""
+    return InputError(
+        f"lambda_{name} needs attention whose scores are trained; that of this model is uniform, "
+        "given, or without `AttentionOutput.scores`."
+    )
+
+
+def no_column(column: str, available: list[str]) -> InputError:
+    """The error of a corpus without the column of impermissible tokens."""
+    found = ", ".join(available) or "none"
+    return InputError(
+        f"lambda_deceive needs a corpus with the column {column} along the tokens (`extras` of `data`,"
+        f" or `column` of `objective`); the columns of this one: {found}"
+        f"{did_you_mean(column, available)}."
+    )

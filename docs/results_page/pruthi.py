@@ -1,0 +1,124 @@
+"""Deceptive attention (Pruthi et al. 2020) beside the published cells, and its figure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from attnlight.report.style import MUTED, PALETTE, canvas
+from attnlight.statistics.bootstrap import defined_mean
+from attnlight.statistics.seed_bootstrap import resampled_means
+from results_page.archive import Archive
+from results_page.predictions import measured
+from results_page.tables import Row, over_seeds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CORPORA = {"pronoun": "pronoun", "occupation": "occupation", "sst_wiki": "SST-Wiki"}
+_PLANS = Path(__file__).parents[2] / "configs/studies"
+_ENCODERS = {"none": "embedding", "bilstm": "BiLSTM"}
+REMOVED = "removed"
+ERASED = {"deleted": "accuracy_delete", "unknown": "accuracy_unk", "padding": "accuracy_pad"}
+COLUMNS = ("mass", "chance", "accuracy", *ERASED.values())
+# A cell is missed if its accuracy or, relative to 1, its mass is further than this from the published.
+_ACCURACY, _MASS = 0.02, 0.05
+
+
+class Condition(NamedTuple):
+    """A condition of a study: corpus, encoder, lambda (or `removed`), and planned seeds."""
+
+    corpus: str
+    encoder: str
+    weight: str
+    seeds: int
+
+
+def conditions(plans: Path = _PLANS) -> dict[str, Condition]:
+    """The conditions of the three studies, by the name of the folder of their runs."""
+    planned = {}
+    for corpus in CORPORA:
+        study = yaml.safe_load((plans / f"pruthi_{corpus}.yaml").read_text(encoding="utf-8"))
+        for name in study["conditions"]:
+            encoder, _, weight = name.partition("_")  # keys of configurations have no dot
+            weight, seeds = {"01": "0.1"}.get(weight, weight), len(study["base"]["seeds"])
+            planned[f"pruthi_{corpus}-{name}"] = Condition(corpus, encoder, weight, seeds)
+    return planned
+
+
+MODELS = conditions()
+DECEIVED = [name for name, model in MODELS.items() if model.weight != REMOVED]
+
+
+def deception(archive: Archive) -> Iterator[Row]:
+    """Accuracy and mass of every archived condition, beside the published cells and the misses."""
+    for name, model in MODELS.items():
+        if name not in archive:
+            continue
+        accuracy = measured(archive[name], "accuracy")
+        published = archive.published["pruthi"][model.corpus][name.partition("-")[2]]
+        row: dict[str, object] = {
+            "corpus": CORPORA[model.corpus],
+            "model": _ENCODERS[model.encoder],
+            "λ": model.weight,
+            "seeds": f"{len(archive[name].seeds)} of {model.seeds}",
+            "accuracy": over_seeds(accuracy),
+            "published#accuracy": published["accuracy"],
+        }
+        misses = miss("accuracy", float(accuracy[0].mean()), published["accuracy"], _ACCURACY)
+        if model.weight != REMOVED:
+            columns = archive[name].test("impermissible_mass")
+            mass = defined_mean(columns["mass"])
+            row["mass, mean over seeds"] = f"{mass.mean():.2g}"
+            row["largest seed"] = f"{mass.max():.2g}"
+            row["published#mass"] = published["mass"]
+            row["chance"] = float(defined_mean(columns["chance"])[0])
+            for heading, column in ERASED.items():
+                row[heading] = over_seeds(resampled_means(columns[column]))
+            misses += miss("mass", float(mass.mean()), published["mass"], _MASS)
+        yield row | {"missed": ", ".join(misses) or "none"}
+
+
+def miss(name: str, ours: float, published: str, tolerance: float) -> list[str]:
+    """What is missed of a published number, such as `accuracy -0.03`; of `<x` only more than x."""
+    number = float(re.sub("^<", "", published))
+    difference = ours - number
+    if published.startswith("<"):
+        difference = max(difference, 0.0)
+    return [f"{name} {difference:+.3f}"] if abs(difference) > tolerance else []
+
+
+def draw(archive: Archive) -> Figure | None:
+    """Accuracy against mass on a logarithmic axis, a point per seed; None without archived runs."""
+    names = [name for name in DECEIVED if name in archive]
+    corpora = [corpus for corpus in CORPORA if any(MODELS[n].corpus == corpus for n in names)]
+    if not names:
+        return None
+    weights = list(dict.fromkeys(MODELS[name].weight for name in names))
+    markers = dict(zip(_ENCODERS, "os", strict=True))
+    with canvas(0.6 + 2.4 * len(corpora)) as figure:
+        panels: NDArray[Any] = figure.subplots(len(corpora), 1, squeeze=False)[:, 0]
+        for axes, corpus in zip(panels, corpora, strict=True):
+            for name in (name for name in names if MODELS[name].corpus == corpus):
+                model, columns = MODELS[name], archive[name].test("impermissible_mass")
+                color = PALETTE[weights.index(model.weight)]
+                label = f"{_ENCODERS[model.encoder]}, λ = {model.weight}"
+                mass, accuracy = (defined_mean(columns[key]) for key in ("mass", "accuracy"))
+                marker = markers[model.encoder]
+                axes.plot(mass, accuracy, marker, color=color, ms=5, alpha=0.8, label=label)
+            for encoder, style in zip(_ENCODERS, ("dotted", "dashed"), strict=True):
+                removed = f"pruthi_{corpus}-{encoder}_{REMOVED}"
+                if removed in archive:
+                    level = float(np.mean(measured(archive[removed], "accuracy")[0]))
+                    label = f"{_ENCODERS[encoder]}, trained without them"
+                    axes.axhline(level, color=MUTED, linestyle=style, linewidth=1, label=label)
+            axes.set(xscale="log", xlabel="Attention on impermissible tokens", ylabel="Accuracy")
+            axes.set_title(CORPORA[corpus])
+        panels[0].legend(fontsize=7, loc="best")
+    return figure

@@ -1,0 +1,236 @@
+"""Labels of attention by measured use against loops over single texts and words."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from attnlight.batch import TextBatch
+from attnlight.callbacks import MeasuredUse
+from attnlight.callbacks.measured_use import counterfactuals
+from attnlight.datamodules import PlantedEvidence
+from attnlight.errors import InputError
+from attnlight.functional import ordered_alike, swap_logits
+from attnlight.models import FlatClassifier
+from attnlight.records import read_record
+from tests.callbacks.test_base import trainer
+
+TEXTS = 20
+SETTINGS = {
+    "two classes": ({"redundancy": 2}, {"encoder": "none"}),
+    "four classes": ({"num_classes": 4}, {"encoder": "bilstm"}),
+    "negation": ({"negation": 0.4, "min_tokens": 12}, {"encoder": "bilstm"}),
+    "random by token": ({}, {"encoder": "bilstm", "attention": "random_by_token"}),
+    "random by text": ({"num_classes": 4}, {"encoder": "none", "attention": "random_by_text"}),
+}
+
+
+class Task(pl.LightningModule):
+    """A network that is not trained, with predictions that are far from certain or not."""
+
+    def __init__(self, corpus: PlantedEvidence, **net: object) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        sizes = {"embedding_size": 8, "hidden_size": 6, "embedding_scale": 1.0}
+        self.model = FlatClassifier(corpus.vocab_size, corpus.num_classes, **sizes, **net).double()
+        self.model.decoder.weight.data.mul_(3)
+        self.classes = corpus.classes
+
+    def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, object]:
+        return {"loss": torch.zeros(()), "output": self.model(batch)}
+
+
+def planted(tmp_path: Path, **options: object) -> PlantedEvidence:
+    given = {"train_size": 40, "validation_size": 20, "test_size": TEXTS, "vocabulary": 30}
+    given |= {"min_tokens": 9, "max_tokens": 14, "keywords": 3, "batch_size": 8}
+    return PlantedEvidence(cache_dir=str(tmp_path / "cache"), **given | options)
+
+
+def odds(logits: torch.Tensor, target: int) -> float:
+    values = logits.double().tolist()
+    return values[target] - math.log(sum(math.exp(x) for i, x in enumerate(values) if i != target))
+
+
+def others(word: str, classes: list[str]) -> list[str]:
+    """The counterfactuals of a word by its spelling."""
+    found = re.fullmatch(r"(bad|good|topic\d)(word)?(\d+)", word)
+    if found:
+        name, joint, number = found.groups(default="")
+        return [f"{x}{joint}{number}" for x in classes if x != name] + ["filler0"]
+    return ["filler0"] if word.startswith("not") else []
+
+
+def ranks(values: list[float]) -> list[int]:
+    """Ranks in which neighbours within 1e-5 of the largest value are tied."""
+    order, found = sorted(range(len(values)), key=values.__getitem__), [0] * len(values)
+    for before, place in pairwise(order):
+        near = values[place] - values[before] <= 1e-5 * max(map(abs, values))
+        found[place] = found[before] + (not near)
+    return found
+
+
+def agreement(weights: list[float], use: list[float]) -> float:
+    places = ranks(weights)
+    signs = [
+        np.sign(places[i] - places[j])
+        for i, j in product(range(len(use)), repeat=2)
+        if use[i] - use[j] > 0.1 * max(use)
+    ]
+    return float(np.mean(signs))
+
+
+def by_hand(model: FlatClassifier, corpus: PlantedEvidence, index: int) -> dict[str, float]:
+    """The labels of one text, each counterfactual text read alone."""
+    words = corpus.planted.words
+    ids = {word: number for number, word in enumerate(words)}
+    full = corpus.dataset("test")[[index]]
+
+    def read(tokens: list[int]) -> torch.Tensor:
+        text = torch.tensor([tokens])
+        return model(TextBatch(full.index, text, text != 0)).logits[0]
+
+    tokens = full.tokens[full.mask].tolist()
+    output = model(full)
+    target = int(output.logits.argmax())
+    start = odds(output.logits[0], target)
+    weights = output.weights[0, 0, : len(tokens)]
+    states: list[float] = []
+    for place in range(len(tokens)):
+        kept = [i for i in range(len(tokens)) if i != place]
+        context = (weights[kept, None] * output.states[0, kept]).sum(0) / weights[kept].sum()
+        logits = model.decoder(context)
+        logits = logits if len(logits) > 1 else torch.cat([torch.zeros(1), logits])
+        states.append(abs(odds(logits, target) - start))
+    use: list[float] = []
+    for place, token in enumerate(tokens):
+        texts = [tokens[:place] + tokens[place + 1 :]]
+        for word in others(words[token], corpus.classes):
+            texts.append([*tokens[:place], ids[word], *tokens[place + 1 :]])
+        use.append(float(np.mean([abs(odds(read(text), target) - start) for text in texts])))
+    listed = weights.tolist()
+    return {
+        "agreement_states": agreement(listed, states),
+        "agreement_words": agreement(listed, use),
+        "tau_states": kendalltau(ranks(listed), ranks(states)).statistic,
+        "tau_words": kendalltau(ranks(listed), ranks(use)).statistic,
+        "tau_states_words": kendalltau(ranks(states), ranks(use)).statistic,
+        "largest_weight": max(listed),
+        "entropy": -sum(x * math.log(x) for x in listed),
+        "correct": float(target == int(full.labels)),
+        "length": len(tokens),
+    }
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@torch.no_grad()
+def test_labels_equal_a_loop(setting: str, tmp_path: Path) -> None:
+    data, net = SETTINGS[setting]
+    corpus = planted(tmp_path, **data)
+    corpus.prepare_data()
+    corpus.setup("test")
+    task = Task(corpus, **net).eval()
+    test = MeasuredUse()
+    test._alternatives = counterfactuals(corpus)
+    found: dict[str, list[torch.Tensor]] = {}
+    for batch in corpus.test_dataloader():
+        columns = dict(test.measure(batch, task.model(batch), task.model)) | {"index": batch.index}
+        for name, values in columns.items():
+            found.setdefault(name, []).append(values.double())
+    rows = {name: torch.cat(parts).tolist() for name, parts in found.items()}
+    assert sorted(rows["index"]) == list(range(TEXTS))
+    for row, index in enumerate(map(int, rows["index"])):
+        for name, expected in by_hand(task.model, corpus, index).items():
+            assert rows[name][row] == pytest.approx(expected, abs=1e-6), (index, name)
+
+
+def recorded(
+    folder: Path, task: pl.LightningModule, corpus: PlantedEvidence
+) -> dict[str, NDArray[Any]]:
+    """The columns of a tested model's record."""
+    trainer(folder, MeasuredUse(figures=False)).test(task, corpus, verbose=False)
+    return dict(read_record(folder / "records/test/measured_use.parquet").columns)
+
+
+def test_states_and_words_agree_without_an_encoder(tmp_path: Path) -> None:
+    """Of fillers exactly; of keywords a swap is another change than a deletion."""
+    taus = {}
+    for encoder in ("none", "bilstm"):
+        corpus = planted(tmp_path)
+        task = Task(corpus, encoder=encoder)
+        columns = recorded(tmp_path / encoder, task, corpus)
+        taus[encoder] = np.nanmean(columns["tau_states_words"])
+    assert taus["none"] > 0.8
+    assert taus["bilstm"] < 0.5
+
+
+def test_swaps_that_flip(tmp_path: Path) -> None:
+    """Where one keyword decides, swapping it flips every prediction, and none where many do."""
+    for redundancy, share in ((1, 1.0), (5, 0.0)):
+        corpus = planted(tmp_path, redundancy=redundancy, distractors=0, max_tokens=9)
+        task = Task(corpus, encoder="none", attention="uniform")
+        words = task.model.embedding.weight.data.zero_()
+        for number, word in enumerate(corpus.planted.words):
+            words[number, 0] = {"bad": -1.0, "goo": 1.0}.get(word[:3], 0.0)
+        task.model.decoder.weight.data[:] = torch.eye(8)[:1] * 9
+        task.model.decoder.bias.data.zero_()
+        columns = recorded(tmp_path / str(redundancy), task, corpus)
+        assert np.unique(columns["swap_flips"]).tolist() == [share]
+
+
+def test_another_corpus_is_refused(tmp_path: Path) -> None:
+    corpus = planted(tmp_path, sentence_length=5)
+    task = Task(planted(tmp_path))
+    with pytest.raises(InputError, match="measured_use needs the counterfactuals of words"):
+        trainer(tmp_path, MeasuredUse()).test(task, corpus, verbose=False)
+    with pytest.raises(InputError, match=r"least of measured_use is 1; it must be in \[0, 1\)"):
+        MeasuredUse(least=1)
+
+
+def test_agreement_of_clear_pairs_by_loop() -> None:
+    random = np.random.default_rng(0)
+    weights = torch.from_numpy(random.integers(0, 5, (30, 12)) / 5)
+    use = torch.from_numpy(random.random((30, 12)))
+    mask = torch.arange(12) < torch.from_numpy(random.integers(2, 13, 30))[:, None]
+    found = ordered_alike(weights, use, mask, 0.1).tolist()
+    for row, items in enumerate(mask.sum(-1).tolist()):
+        expected = agreement(weights[row, :items].tolist(), use[row, :items].tolist())
+        assert found[row] == pytest.approx(expected, nan_ok=True)
+
+
+def test_agreement_is_undefined_without_a_clear_pair() -> None:
+    mask = torch.ones(3, 3, dtype=torch.bool)
+    use = torch.tensor([[1.0, 1.0, 0.95], [1.0, 0.0, torch.nan], [1.0, 0.0, 0.5]])
+    found = ordered_alike(torch.tensor([0.5, 0.2, 0.3]).expand(3, 3), use, mask, 0.1)
+    assert found.isnan().tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("budget", [1, 40, None])
+@torch.no_grad()
+def test_swapped_texts_are_read_one_by_one(budget: int | None) -> None:
+    torch.manual_seed(0)
+    model = FlatClassifier(20, 3, embedding_size=6, hidden_size=5, embedding_scale=1.0).eval()
+    tokens = torch.randint(4, 20, (4, 6))
+    tokens[0, 4:] = 0
+    batch = TextBatch(torch.arange(4), tokens, tokens != 0)
+    alternatives = torch.randint(-8, 20, (4, 6, 2))
+    alternatives[(alternatives < 4) | ~batch.mask[..., None]] = -1
+    found = swap_logits(model, batch, alternatives, budget)
+    for text, place, kind in product(range(4), range(6), range(2)):
+        other = int(alternatives[text, place, kind])
+        if other < 0:
+            assert found[text, place, kind].isnan().all()
+            continue
+        changed = tokens[text : text + 1, : int(batch.mask[text].sum())].clone()
+        changed[0, place] = other
+        alone = model(TextBatch(torch.tensor([text]), changed, changed != 0)).logits[0]
+        assert torch.allclose(found[text, place, kind].float(), alone, atol=1e-6)

@@ -1,0 +1,236 @@
+"""Attention kept off impermissible items: every kind of model, by loops and by training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.errors import InputError
+from attnlight.functional import masked_softmax
+from attnlight.reference import read_base
+from attnlight.tasks import AttentionClassifier, GuidedVariant, SeedVariant, UniformVariant
+from attnlight.tasks.objectives import Penalties, deceive
+from attnlight.tasks.options import Objective
+from tests.bases import SMALL, Planted, save_base, trainer
+from tests.tasks.conftest import Scene
+
+KINDS = pytest.mark.parametrize("scene", ["two", "sentences", "pairs", "tokens"], indirect=True)
+COLUMN = "forbidden"
+OBJECTIVE = Objective(1.0, "mean", "evidence")
+
+
+def marked(batch: TextBatch) -> TextBatch:
+    """The batch with some tokens impermissible, by row and token alone; in every fourth row none."""
+    table = torch.rand(1000, generator=torch.Generator().manual_seed(0)) < 0.2
+    index = batch.index.view(-1, *[1] * (batch.tokens.ndim - 1))
+    marks = table[(batch.tokens * 7 + index) % 1000] & batch.mask & (index % 4 != 0)
+    return replace(batch, extras=batch.extras | {COLUMN: marks.to(torch.int8)})
+
+
+def network(scene: Scene, folder: Path) -> Any:
+    return read_base(scene.base(folder)).model.double()  # type: ignore[attr-defined]
+
+
+def by_loop(
+    batch: TextBatch, output: AttentionOutput, aggregate: str
+) -> tuple[list[float], list[bool]]:
+    """Penalties from the weights of each row and head, and the rows that have one."""
+    penalties, defined = [], []
+    for row, (index, _) in enumerate(output.rows.tolist()):
+        marks = batch.extras[COLUMN][batch.index.tolist().index(index)] > 0
+        items = output.mask[row].nonzero().flatten().tolist()
+        forbidden = {item: bool(marks[item].any()) for item in items}  # any word of a sentence
+        both = len(set(forbidden.values())) == 2
+        each = [
+            -math.log(1 - sum(float(head[item]) for item in items if forbidden[item]))
+            for head in output.weights[row] * both
+        ]
+        penalties.append(max(each) if aggregate == "max" else sum(each) / len(each))
+        defined.append(both)
+    return penalties, defined
+
+
+@KINDS
+@pytest.mark.parametrize("aggregate", ["mean", "max"])
+def test_every_kind_of_model_equals_a_loop(scene: Scene, aggregate: Any, tmp_path: Path) -> None:
+    model = network(scene, tmp_path)
+    data = scene.corpus.dataset("train")
+    batch = marked(data[list(range(17))])
+    output = model(batch)
+    torch.testing.assert_close(
+        masked_softmax(output.scores, output.mask), output.weights, rtol=0, atol=1e-12
+    )
+    penalty, has = deceive(output, batch, Objective(1.0, aggregate, COLUMN))
+    expected, defined = by_loop(batch, output, aggregate)
+    assert has.tolist() == defined
+    assert 0 < sum(defined) < len(defined)
+    torch.testing.assert_close(penalty, torch.tensor(expected).double(), rtol=1e-6, atol=1e-9)
+    # Of the batch nothing else counts: each text alone, without its padding.
+    for text in range(len(batch)):
+        one = marked(data[[text]])
+        of_text = output.rows[:, 0] == batch.index[text]
+        alone, _ = deceive(model(one), one, Objective(1.0, aggregate, COLUMN))
+        torch.testing.assert_close(alone, penalty[of_text], rtol=0, atol=1e-9)
+
+
+@KINDS
+def test_scores_that_are_given_are_none(scene: Scene, tmp_path: Path) -> None:
+    model, batch = network(scene, tmp_path), scene.corpus.dataset("train")[[0, 1, 2]]
+    output = model(batch)
+    assert output.scores.shape == output.weights.shape
+    assert model(batch, weights=output.weights).scores is None
+    chosen = torch.arange(len(output.rows)) % 2 == 0
+    selected = output.select(torch.tensor([True] * 3), chosen)
+    assert torch.equal(selected.scores, output.scores[chosen])
+
+
+def task(**objective: Any) -> tuple[AttentionClassifier, Planted]:
+    torch.manual_seed(0)
+    data = Planted()
+    options = {"column": "evidence"} | objective
+    net: Any = SMALL | {"encoder": "none"}
+    fast: Any = {"learning_rate": 0.03}
+    return AttentionClassifier(data.spec, net, optimizer=fast, objective=options), data
+
+
+def test_training_keeps_attention_off_and_logs_the_loss_without_it(tmp_path: Path) -> None:
+    logged = {}
+    for weight in (0.0, 1.0):
+        trained, data = task(lambda_deceive=weight)
+        run = trainer(tmp_path, max_epochs=3)
+        run.fit(trained, data)
+        logged[weight] = dict(run.callback_metrics)
+        batch = data.dataset("validation")[list(range(21))]
+        trained.eval()
+        with torch.no_grad():
+            output = trained.model(batch)
+        expected = trained.problem.losses(output, batch, trained.class_weight).mean()
+        assert logged[weight]["val/loss"] == pytest.approx(expected.item(), abs=1e-6)
+    assert not [name for name in logged[0.0] if "deceive" in name or "objective" in name]
+    values, has = deceive(output, batch, OBJECTIVE)
+    mean = float(values[has].mean())
+    assert logged[1.0]["val/deceive"] == pytest.approx(mean, abs=1e-6)
+    assert logged[1.0]["val/without_deceive"] == (~has).sum()
+    objective = float(logged[1.0]["val/accuracy"] - values.mean())
+    assert logged[1.0]["val/objective"] == pytest.approx(objective, abs=1e-6)
+    assert logged[1.0]["train/without_deceive"] == 0
+    untrained, _ = task(lambda_deceive=1.0)
+    before, _ = deceive(untrained.model(batch), batch, OBJECTIVE)
+    assert mean < 0.8 * float(before[has].mean())
+
+
+def test_the_epoch_is_chosen_by_the_objective() -> None:
+    plain = AttentionClassifier.monitor({})
+    assert plain == AttentionClassifier.monitor({"objective": None}) == ("val/accuracy", "max")
+    assert AttentionClassifier.monitor({"objective": asdict(Objective())}) == plain
+    assert AttentionClassifier.monitor({"objective": {"lambda_deceive": 0.1}}) == (
+        "val/objective",
+        "max",
+    )
+
+
+def test_texts_without_one_kind_are_counted_and_have_no_penalty() -> None:
+    penalties, data = Penalties(replace(OBJECTIVE, lambda_deceive=2.0)), Planted()
+    batch = data.dataset("train")[list(range(8))]
+    evidence = batch.extras["evidence"]
+    evidence[1], evidence[2] = 0, 1
+    scores = torch.randn(8, 1, evidence.shape[1], requires_grad=True)
+    output = AttentionClassifier(data.spec, SMALL).model(batch)  # type: ignore[arg-type]
+    output.scores = scores
+    real = torch.arange(8) != 5  # a repeat
+    total: Any = penalties(output, batch, real, "train")
+    assert (total != 0).tolist() == [True, False, False, True, True, False, True, True]
+    logged = {name: float(metric.compute()) for name, metric in penalties.logged("train").items()}
+    assert logged["train/without_deceive"] == 2
+    assert logged["train/deceive"] == pytest.approx(float(total.sum()) / 2 / 5)
+    (gradient,) = torch.autograd.grad(total.sum(), scores)
+    assert gradient.flatten(1).any(1).tolist() == (total != 0).tolist()
+
+
+def test_a_task_without_an_objective_has_the_hyperparameters_of_before(tmp_path: Path) -> None:
+    (without, data), (off, _) = task(lambda_deceive=0.0), task(lambda_deceive=0)
+    net: Any = SMALL | {"encoder": "none"}
+    plain = AttentionClassifier(data.spec, net, optimizer={"learning_rate": 0.03})
+    assert dict(without.hparams) == dict(off.hparams) == dict(plain.hparams)
+    assert "objective" not in plain.hparams
+    on, _ = task(lambda_deceive=0.5)
+    assert on.hparams["objective"] == asdict(Objective(0.5, "mean", "evidence"))
+    assert on.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_variants_take_over_or_refuse(tmp_path: Path) -> None:
+    data = Planted()
+    objective = {"lambda_deceive": 0.3, "column": "evidence"}
+    base = str(save_base(tmp_path / "base.ckpt", data, objective=objective))
+    plain = str(save_base(tmp_path / "plain.ckpt", data))
+    again = SeedVariant(data.spec, base)
+    assert again.hparams["objective"] == asdict(Objective(0.3, "mean", "evidence"))
+    stronger = SeedVariant(data.spec, base, objective={"lambda_deceive": 2.0})
+    assert stronger.hparams["objective"]["lambda_deceive"] == 2.0
+    assert stronger.hparams["objective"]["column"] == "evidence"
+    assert "objective" not in SeedVariant(data.spec, plain).hparams
+    assert SeedVariant.monitor({"base": base}) == ("val/objective", "max")
+    assert SeedVariant.monitor({"base": plain}) == ("val/accuracy", "max")
+    for kind in (UniformVariant, GuidedVariant):
+        assert "objective" not in kind(data.spec, base).hparams
+        assert kind.monitor({"base": base}) == ("val/accuracy", "max")
+        with pytest.raises(InputError, match=f"{kind.__name__} is trained without an objective"):
+            kind(data.spec, base, objective={"lambda_deceive": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"column": "evidense"}, r"column evidense .* this one: evidence.*did you mean 'evidence'"),
+        ({"lambda_deceive": -1.0}, "lambda_deceive is -1.0; it must be a number of at least 0"),
+        ({"lambda_deceive": math.nan}, "lambda_deceive is nan"),
+        ({"lamda_deceive": 1.0}, "objective has no option 'lamda_deceive'.*did you mean"),
+    ],
+)
+def test_mistakes_in_options(options: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=words):  # noqa: PT012
+        trained, data = task(**{"lambda_deceive": 1.0} | options)
+        trainer(tmp_path, max_epochs=1).fit(trained, data)
+
+
+@pytest.mark.parametrize("mark", [0, 1])
+def test_a_corpus_of_which_everything_is_marked_or_nothing(mark: int) -> None:
+    trained, _ = task(lambda_deceive=1.0)
+    texts = Planted().dataset("train")
+
+    class Marked:
+        extras = texts.extras
+
+        def __len__(self) -> int:
+            return len(texts)
+
+        def __getitem__(self, positions: Any) -> TextBatch:
+            batch = texts[positions]
+            return replace(batch, extras={"evidence": torch.full_like(batch.tokens, mark)})
+
+    with pytest.raises(InputError, match="in each of the 61 training texts the column evidence"):
+        trained.penalties.require_marks(Marked())
+
+
+def test_a_column_of_another_length_and_attention_that_is_not_trained() -> None:
+    data = Planted()
+    batch = data.dataset("train")[[0, 1]]
+    model = AttentionClassifier(data.spec, SMALL | {"attention": "uniform"}).model  # type: ignore[arg-type]
+    real = torch.ones(2, dtype=torch.bool)
+    with pytest.raises(InputError, match="needs attention whose scores are trained"):
+        Penalties(OBJECTIVE)(model(batch), batch, real, "train")
+    output = model(batch, weights=model(batch).weights)
+    with pytest.raises(InputError, match="needs attention whose scores are trained"):
+        deceive(output, batch, OBJECTIVE)
+    short: Tensor = batch.extras["evidence"][:, :-1]
+    with pytest.raises(
+        InputError, match=r"evidence of a batch is of shape \(2, .*a number for each"
+    ):
+        deceive(model(batch), replace(batch, extras={"evidence": short}), OBJECTIVE)
