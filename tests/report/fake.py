@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.callbacks import EvidenceMass, Faithfulness, Plausibility, StateTokenAgreement
+from attnlight.callbacks import (
+    EvidenceMass,
+    Faithfulness,
+    ImpermissibleMass,
+    Plausibility,
+    StateTokenAgreement,
+)
 from attnlight.records import ShardWriter, merge_shards
 from tests.report import erased
 
@@ -30,6 +36,7 @@ MEASURES["importance_correlation"] = [
 ]
 MEASURES["evidence_mass"] = list(EvidenceMass(swap=True).measures)
 MEASURES["faithfulness"] = list(Faithfulness(normalized=True).measures)
+MEASURES["impermissible_mass"] = list(ImpermissibleMass().measures)
 MEASURES["plausibility"] = list(Plausibility(["attention", "input_gradient"]).measures)
 MEASURES["state_token_agreement"] = list(StateTokenAgreement.measures)
 MEASURES["saliency_agreement"] = []  # they are named by pairs of methods
