@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnlight.batch import TextBatch
 from attnlight.compatibility import arguments
 from attnlight.datamodules import BabiStories
 from attnlight.datamodules.base import CorpusDataModule
@@ -20,7 +21,7 @@ from attnlight.tasks import (
     ChunkTagger,
     GuidedVariant,
 )
-from tests.bases import SMALL, Planted, save_base
+from tests.bases import SMALL, InSentences, Planted, save_base
 from tests.pairs import pair_task
 from tests.tasks.tagged import SMALL as SMALL_TAGGER
 from tests.tasks.tagged import corpus, save_tagger, trainer, written
@@ -78,6 +79,27 @@ def pairs(**options: Any) -> Built:
     return build
 
 
+class WithEvidence(InSentences):
+    """A split of sentences whose tokens of even number are `evidence`."""
+
+    extras = ("evidence",)
+
+    def __getitem__(self, positions: Sequence[int]) -> TextBatch:
+        batch = self.texts[positions]
+        batch.extras["evidence"] = (batch.tokens % 2 == 0) & batch.mask
+        return batch
+
+
+def with_evidence(build: Built) -> Built:
+    def built(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
+        task, data = build(folder, batch_size)
+        dataset = data.dataset
+        data.dataset = lambda split: WithEvidence(dataset(split))  # type: ignore[assignment, method-assign, return-value]
+        return task, data
+
+    return built
+
+
 TRAININGS: dict[str, Built] = {
     "adam_sum": classifier(**JAIN_WALLACE | SUM),
     "adam_mean": classifier(**JAIN_WALLACE),
@@ -98,7 +120,7 @@ TRAININGS: dict[str, Built] = {
     "tagger_adam_mean": tagger(ChunkTagger, betas=(0.9, 0.98), warmup_steps=4, learning_rate=0.1),
     "tagger_sgd_sum": tagger(ChunkTagger, **SUM | SGD | {"learning_rate": 1e-3}),
     "tagger_sgd_mean": tagger(ChunkTagger, **SGD),
-    "tagger_objective": tagger(ChunkTagger, objective=OBJECTIVE | {"column": "case"}, **SGD),
+    "tagger_objective": with_evidence(tagger(ChunkTagger, objective=OBJECTIVE, **SGD)),
     "tagger_adversary": tagger(AdversarialVariant, lambda_=1.0, training=SGD),
     "tagger_adversary_released": tagger(
         AdversarialVariant, lambda_=20.0, compat=True, training=SGD

@@ -14,6 +14,7 @@ from attnlight.callbacks import (
     AttributionCost,
     EvidenceMass,
     Faithfulness,
+    ImpermissibleMass,
     Plausibility,
     StateTokenAgreement,
 )
@@ -36,6 +37,7 @@ MEASURES["importance_correlation"] = [
 ]
 MEASURES["evidence_mass"] = list(EvidenceMass(swap=True).measures)
 MEASURES["faithfulness"] = list(Faithfulness(normalized=True).measures)
+MEASURES["impermissible_mass"] = list(ImpermissibleMass().measures)
 MEASURES["plausibility"] = list(Plausibility(["attention", "input_gradient"]).measures)
 MEASURES["attribution_cost"] = list(AttributionCost(["attention", "gradient"]).measures)
 MEASURES["state_token_agreement"] = list(StateTokenAgreement.measures)
