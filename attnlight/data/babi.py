@@ -39,6 +39,10 @@ VERBS = {
 }
 QUESTIONS = 5
 """Questions of a story."""
+_OTHER_WORDS = ("the", "there", "Where", "is", "was", "before", ".")
+_WORDS = {word for verbs in VERBS.values() for verb in verbs for word in verb.split()}
+WORDS = tuple(sorted({*PLACES, *ACTORS, *OBJECTS, *_OTHER_WORDS, *_WORDS}))
+"""All 36 words of the three tasks, the full stop among them, without the question mark."""
 
 
 class Question(NamedTuple):

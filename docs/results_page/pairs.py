@@ -28,8 +28,11 @@ from results_page.tables import DASH, Row, interval, number, over_seeds, over_se
 
 STUDY = "jain_wallace_pairs"
 PLAN = Path(__file__).parents[2] / f"configs/studies/{STUDY}.yaml"
-_NAME = re.compile(r"(babi_\d|snli)_(bilstm|cnn|average)_(additive|scaled_dot)_?(affine)?(\d+)?")
+_NAME = re.compile(
+    r"(babi_\d|snli)_(bilstm|cnn|average)_(additive|scaled_dot)_?(affine|compat)?(\d+)?"
+)
 _WORDS = {"bilstm": "BiLSTM", "cnn": "CNN", "scaled_dot": "scaled dot"}
+AS_RELEASED = ", prepared as released"
 _STORIES, _PAIRS = 10_000, 21_601  # training questions of bAbI, training pairs of SNLI at hand
 P_VALUES = tuple(column.replace("tau", "p", 1) for column, _ in PAIRS.values())
 _TAUS = ("tau attention-gradient", "tau attention-LOO", "tau gradient-LOO")
@@ -70,21 +73,22 @@ def conditions(plan: Path = PLAN) -> dict[str, Condition]:
     for name, options in study["conditions"].items():
         parts = _NAME.fullmatch(name)
         assert parts is not None, name
-        corpus, encoder, attention, affine, size = parts.groups()
+        corpus, encoder, attention, kind, size = parts.groups()
+        corpus_name = corpus.upper() if corpus == "snli" else corpus.replace("babi_", "bAbI ")
         words = {
-            "corpus": corpus.upper() if corpus == "snli" else corpus.replace("babi_", "bAbI "),
+            "corpus": corpus_name + (AS_RELEASED if kind == "compat" else ""),
             "encoder": _WORDS.get(encoder, encoder),
             "attention": _WORDS.get(attention, attention),
-            "decoder": affine or "tanh",
+            "decoder": "affine" if kind == "affine" else "tanh",
         }
-        seeds = len((study["base"] | options["base"])["seeds"])
+        seeds = len((study["base"] | options.get("base", {}))["seeds"])
         available = _PAIRS if corpus == "snli" else _STORIES
         planned[f"{STUDY}-{name}"] = Condition(words, seeds, int(size or available))
     return planned
 
 
 MODELS = conditions()
-BABI = [name for name, model in MODELS.items() if model.words["corpus"] != "SNLI"]
+BABI = [name for name in MODELS if "babi" in name and not name.endswith("_compat")]
 
 
 def spent(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Iterator[Row]:
@@ -110,7 +114,8 @@ def readings(archive: Archive) -> Iterator[Row]:
     for name, row in archived(archive):
         if MODELS[name].size not in (_STORIES, _PAIRS):
             continue
-        published = archive.published["pairs"].get(name.removeprefix(f"{STUDY}-"), {})
+        condition = name.removeprefix(f"{STUDY}-").removesuffix("_compat")
+        published = archive.published["pairs"].get(condition, {})
         tau = archive[name].test("importance_correlation")
         row |= {
             "test texts": len(tau["index"]),

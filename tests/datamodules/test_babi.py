@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from attnlight.__main__ import main
 from attnlight.batch import BOS, EOS
-from attnlight.data.babi import PLACES, BabiTask, Question, generate_questions
+from attnlight.data.babi import PLACES, WORDS, BabiTask, Question, generate_questions
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encoding import Encoding
 from attnlight.data.sources import Source
@@ -61,38 +61,49 @@ def read(dataset: TokenDataset, position: int, vocabulary: dict[str, int]) -> di
     return found | {"evidence": evidence[1:-1].tolist()}
 
 
-def expected(question: Question, index: int) -> dict[str, Any]:
+def expected(question: Question, index: int, compat: bool = False) -> dict[str, Any]:
     sentences = [words(sentence) for sentence in question.passage]
+    evidence = [
+        int(position in question.evidence)
+        for position, sentence in enumerate(sentences)
+        for _ in sentence
+    ]
+    end = -1 if compat else None
     return {
         "index": index,
-        "label": PLACES.index(question.answer),
-        "passage": list(chain.from_iterable(sentences)),
-        "query": words(question.query),
-        "evidence": [
-            int(position in question.evidence)
-            for position, sentence in enumerate(sentences)
-            for _ in sentence
-        ],
+        "label": (WORDS if compat else PLACES).index(question.answer),
+        "passage": list(chain.from_iterable(sentences))[:end],
+        "query": words(question.query)[:end],
+        "evidence": evidence[:end],
     }
 
 
+@pytest.mark.parametrize("compat", [False, True])
 @pytest.mark.parametrize("task", TASKS)
-def test_the_prepared_corpus_is_the_generated_one(task: BabiTask) -> None:
-    data = BabiStories(task, **SIZES, corpus_seed=3)
+def test_the_prepared_corpus_is_the_generated_one(task: BabiTask, compat: bool) -> None:
+    data = BabiStories(task, **SIZES, corpus_seed=3, compat=compat)
     vocabulary = Tokenizer.from_str(data.tokenizer_json).get_vocab()
-    assert data.classes == list(PLACES)
+    assert data.classes == list(WORDS if compat else PLACES)
     for number, (split, size) in enumerate(zip(SPLITS, SIZES.values(), strict=True)):
         dataset = data.dataset(split)
         assert len(dataset) == size
         for index, question in enumerate(islice(generate_questions(task, 3, number), size)):
-            assert read(dataset, index, vocabulary) == expected(question, index)
+            assert read(dataset, index, vocabulary) == expected(question, index, compat)
 
 
+def test_the_classes_of_the_released_code_are_the_words_of_all_tasks() -> None:
+    questions = chain(*(islice(generate_questions(task, 0, 0), 500) for task in TASKS))
+    used = {word for row in questions for text in (*row.passage, row.query) for word in words(text)}
+    assert set(WORDS) == used - {"?"}
+    assert len(WORDS) == 36
+
+
+@pytest.mark.parametrize("compat", [False, True])
 @pytest.mark.parametrize("task", TASKS)
-def test_real_questions_are_the_test_split(task: BabiTask, corpora: Path) -> None:
+def test_real_questions_are_the_test_split(task: BabiTask, compat: bool, corpora: Path) -> None:
     """With the vocabulary and the classes of the generated ones, and no word unknown."""
-    data = BabiStories(task, **SIZES, test=released(corpora, task))
-    generated = BabiStories(task, **SIZES)
+    data = BabiStories(task, **SIZES, test=released(corpora, task), compat=compat)
+    generated = BabiStories(task, **SIZES, compat=compat)
     assert data.tokenizer_json == generated.tokenizer_json
     assert data.classes == generated.classes
     for split in ("train", "validation"):
@@ -101,7 +112,7 @@ def test_real_questions_are_the_test_split(task: BabiTask, corpora: Path) -> Non
     questions = real_questions(corpora, task)
     assert len(data.dataset("test")) == len(questions) == 2000
     for index, question in enumerate(questions):
-        assert read(data.dataset("test"), index, vocabulary) == expected(question, index)
+        assert read(data.dataset("test"), index, vocabulary) == expected(question, index, compat)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -125,7 +136,9 @@ def test_a_model_of_generated_stories_reads_real_ones(task: BabiTask, corpora: P
         assert data.classes == list(PLACES)
         assert len(data.dataset("test")) == len(wanted)
         for index, question in enumerate(wanted):
-            assert read(data.dataset("test"), index, vocabulary) == expected(question, index)
+            assert read(data.dataset("test"), index, vocabulary) == expected(
+                question, index, compat
+            )
 
 
 def test_a_run_on_generated_stories_is_tested_on_real_ones(
@@ -172,6 +185,8 @@ def test_what_decides_the_content_decides_the_fingerprint(corpora: Path) -> None
         BabiStories(2),
         BabiStories(1, corpus_seed=1),
         *(BabiStories(1, **{f"{split}_size": 7}) for split in SPLITS),
+        BabiStories(1, compat=True),
+        BabiStories(1, test=released(corpora, 1), compat=True),
         BabiStories(1, test=released(corpora, 1)),
         BabiStories(1, test=released(corpora, 2)),
     ]
@@ -201,9 +216,10 @@ def test_there_are_three_tasks() -> None:
         BabiStories(1, corpus_seed=-1)
 
 
-def test_a_test_source_has_the_columns_of_the_release(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compat", [False, True])
+def test_a_test_source_has_the_columns_of_the_release(compat: bool, tmp_path: Path) -> None:
     source = Source(path=str(write_corpus(tmp_path, test={"story": [["A."]], "query": ["Who?"]})))
-    data = BabiStories(1, train_size=20, validation_size=5, test=source)
+    data = BabiStories(1, train_size=20, validation_size=5, test=source, compat=compat)
     with pytest.raises(InputError, match="has no column 'answer'; it has story, query"):
         data.prepare()
 
