@@ -136,9 +136,7 @@ def test_a_model_of_generated_stories_reads_real_ones(task: BabiTask, corpora: P
         assert data.classes == list(PLACES)
         assert len(data.dataset("test")) == len(wanted)
         for index, question in enumerate(wanted):
-            assert read(data.dataset("test"), index, vocabulary) == expected(
-                question, index, compat
-            )
+            assert read(data.dataset("test"), index, vocabulary) == expected(question, index)
 
 
 def test_a_run_on_generated_stories_is_tested_on_real_ones(
