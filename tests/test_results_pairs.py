@@ -151,7 +151,7 @@ class TestPlan:
             assert words["encoder"].lower() == net.get("encoder", "bilstm")
             assert words["attention"].replace(" ", "_") == net.get("attention", "additive")
             assert words["decoder"] == net.get("decoder", "tanh")
-            compat = options.get("data", {}).get("compat", False)
+            compat = "compat" in plan[study.condition].get("experiment", "")
             assert words["corpus"].endswith(pairs.AS_RELEASED) == compat
 
     def test_published_cells_of_every_model_that_has_them(self) -> None:

@@ -111,8 +111,7 @@ class BabiStories(CorpusDataModule):
         test: The test split, in place of generated questions: released ones, with the columns
             `story`, `question`, `answer` and `supporting_ids`. Its split `train+test` is all 2,000.
         compat: Prepare questions as Jain & Wallace's released code does: no full stop after the last
-            sentence, no question mark, and all 36 words of the three tasks as classes. Their CNN
-            learns task 1 far faster so.
+            sentence, no question mark, and all 36 words of the three tasks as classes.
         **kwargs: Arguments of `CorpusDataModule`.
 
     Raises:
