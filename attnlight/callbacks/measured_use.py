@@ -16,7 +16,13 @@ from attnlight.callbacks.marked import marking_column
 from attnlight.data.pairs import EVIDENCE
 from attnlight.datamodules.planted import PlantedEvidence
 from attnlight.errors import InputError
-from attnlight.functional import average_precision, left_out_logits, somers_d, swap_logits
+from attnlight.functional import (
+    attention_entropy,
+    average_precision,
+    left_out_logits,
+    somers_d,
+    swap_logits,
+)
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.ranking import TIE
@@ -124,7 +130,7 @@ class MeasuredUse(InterpretabilityTest):
         other[..., -1] = False  # the filler
         flips = (swapped.argmax(-1) != target[:, None, None]) & other
         columns["swap_flips"] = flips.sum((1, 2)) / other.sum((1, 2)).double()
-        columns["entropy"] = torch.special.entr(weights).sum(-1)
+        columns["entropy"] = attention_entropy(weights)
         columns["largest_weight"] = weights.amax(-1)
         assert batch.labels is not None  # planted texts have one each
         columns["correct"] = (target == batch.labels).double()
