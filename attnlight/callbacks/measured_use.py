@@ -68,7 +68,7 @@ class MeasuredUse(InterpretabilityTest):
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the choice of instances.
-        figures: Draw the figure.
+        figures: Draw `agreement_words` by maximum attention.
     """
 
     measures = (*_LABELS, *_EVIDENCE, *_CONTROLS, "length")
