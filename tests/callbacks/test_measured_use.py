@@ -157,7 +157,7 @@ def recorded(
     folder: Path, task: pl.LightningModule, corpus: PlantedEvidence
 ) -> dict[str, NDArray[Any]]:
     """The columns of a tested model's record."""
-    trainer(folder, MeasuredUse(figures=False)).test(task, corpus, verbose=False)
+    trainer(folder, MeasuredUse()).test(task, corpus, verbose=False)
     return dict(read_record(folder / "records/test/measured_use.parquet").columns)
 
 
