@@ -124,7 +124,7 @@ class AttnlightCLI(LightningCLI):
                 options = callback.get("init_args", {})
                 if options.get("filename") == "best" and "save_weights_only" in options:
                     options["save_weights_only"] = False
-            # Later options, which name no run that does not use them.
+            # Options added later: a run without them keeps the name that it had before.
             for section, option in (("model", "objective"), ("data", "remove")):
                 arguments = hashed.get(section, {}).get("init_args", {})
                 if arguments.get(option, 0) is None:

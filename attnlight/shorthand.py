@@ -27,11 +27,7 @@ _FOLDERS = {
     "--data": "data",
     "--model": "models",
 }
-SANITY = (
-    "methods",
-    "max_instances",
-    "seed",
-)  # options of `attnlight sanity` that are the test's own
+SANITY = ("methods", "max_instances", "seed")  # options of `attnlight sanity` that are the test's
 _FLAGS = ("-h", "--help", "--overwrite", "--print_config")  # all others take a value
 
 

@@ -65,7 +65,6 @@ class AttributionCost(InterpretabilityTest):
         self.metadata: dict[str, Any] = {
             "methods": {label: method.metadata for label, method in self.methods.items()},
             "clusters": "batch",
-            "threads": torch.get_num_threads(),
         }
 
     @override
@@ -86,15 +85,15 @@ class AttributionCost(InterpretabilityTest):
             with torch.no_grad(), torch.backends.cudnn.flags(enabled=True):
                 model(batch)
 
-        ways: dict[str, Callable[[], object]] = {"forward": forward}
+        timed: dict[str, Callable[[], object]] = {"forward": forward}
         for label, method in self.methods.items():
-            ways[f"cost_{label}"] = partial(method.explain, model, batch, output, target)
-        seconds: dict[str, list[float]] = {name: [] for name in ways}
+            timed[f"cost_{label}"] = partial(method.explain, model, batch, output, target)
+        seconds: dict[str, list[float]] = {name: [] for name in timed}
         for number in range(1 + self.repeats):
-            for name in list(ways)[:: (-1) ** number]:
+            for name in list(timed)[:: (-1) ** number]:
                 synchronize()
                 start = perf_counter()
-                ways[name]()
+                timed[name]()
                 synchronize()
                 seconds[name].append(perf_counter() - start)
         passes = seconds.pop("forward")[1:]

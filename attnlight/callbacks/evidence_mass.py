@@ -12,13 +12,13 @@ from typing_extensions import override
 
 from attnlight.batch import UNK, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.marked import marked_items, marking_column, tested_split
-from attnlight.callbacks.predictions import row_texts
+from attnlight.callbacks.marked import marking_column, tested_split
 from attnlight.data.pairs import EVIDENCE
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.functional import average_precision, expected_average_precision, swap_flips
 from attnlight.functional.ranking import TIE, dense_ranks
+from attnlight.functional.readout.instances import marked_items, row_texts
 from attnlight.models.readout import Readout
 
 _MEASURES = ("mass", "top_in_evidence", "auprc", "chance", "chance_auprc")

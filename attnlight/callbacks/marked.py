@@ -9,9 +9,6 @@ import lightning.pytorch as pl
 from attnlight.data.dataset import TokenDataset
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
-from attnlight.functional.readout.instances import marked_items
-
-__all__ = ["marked_items", "marking_column", "tested_split"]
 
 
 def marking_column(test: str, names: Sequence[str], available: Sequence[str]) -> str:

@@ -12,14 +12,21 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.marked import marked_items, marking_column
+from attnlight.callbacks.marked import marking_column
 from attnlight.data.pairs import EVIDENCE
 from attnlight.datamodules.planted import PlantedEvidence
 from attnlight.errors import InputError
-from attnlight.functional import average_precision, left_out_logits, ordered_alike, swap_logits
+from attnlight.functional import (
+    attention_entropy,
+    average_precision,
+    left_out_logits,
+    somers_d,
+    swap_logits,
+)
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.ranking import TIE
+from attnlight.functional.readout.instances import marked_items
 from attnlight.models.readout import Readout
 
 _LABELS = ("agreement_states", "agreement_words", "tau_states", "tau_words", "tau_states_words")
@@ -44,7 +51,7 @@ class MeasuredUse(InterpretabilityTest):
 
     * `agreement_states`, `agreement_words`: over the pairs of items whose use differs by more than
       `least` of the text's largest use, the share that w orders alike less the share that it orders
-      the other way. From -1 to 1.
+      the other way (Somers' D of w). From -1 to 1.
     * `tau_states`, `tau_words`: Kendall's tau-b of w and the use over all items. Most pairs are of
       fillers, whose small uses are ordered by their weights in any model, faithful or not.
     * `tau_states_words`: tau-b of the two uses.
@@ -61,7 +68,7 @@ class MeasuredUse(InterpretabilityTest):
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the choice of instances.
-        figures: Draw the figure.
+        figures: Draw `agreement_words` by maximum attention.
     """
 
     measures = (*_LABELS, *_EVIDENCE, *_CONTROLS, "length")
@@ -115,18 +122,18 @@ class MeasuredUse(InterpretabilityTest):
         words = change.view(edited.shape[:3]).abs().nanmean(-1)
         columns = {}
         for name, use in {"states": states, "words": words}.items():
-            columns[f"agreement_{name}"] = ordered_alike(weights, use, mask, self.least)
-            columns[f"tau_{name}"] = rank_agreement(weights, use, mask)["tau"]
-        columns["tau_states_words"] = rank_agreement(states, words, mask)["tau"]
+            columns[f"agreement_{name}"] = somers_d(weights, use, mask, self.least)
+            columns[f"tau_{name}"] = rank_agreement(weights, use, mask, ["tau"])["tau"]
+        columns["tau_states_words"] = rank_agreement(states, words, mask, ["tau"])["tau"]
         columns["auprc"] = average_precision(weights, evidence, mask)
         other = evidence.unsqueeze(-1) & (swaps >= 0)
         other[..., -1] = False  # the filler
         flips = (swapped.argmax(-1) != target[:, None, None]) & other
         columns["swap_flips"] = flips.sum((1, 2)) / other.sum((1, 2)).double()
-        columns["entropy"] = torch.special.entr(weights).sum(-1)
+        columns["entropy"] = attention_entropy(weights)
         columns["largest_weight"] = weights.amax(-1)
-        labels = target if batch.labels is None else batch.labels
-        columns["correct"] = (target == labels).double()
+        assert batch.labels is not None  # planted texts have one each
+        columns["correct"] = (target == batch.labels).double()
         undefined = readout.undefined(fewest=2)
         columns = {name: x.masked_fill(undefined, torch.nan) for name, x in columns.items()}
         return columns | {"length": readout.lengths}

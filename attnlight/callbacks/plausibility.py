@@ -13,7 +13,7 @@ from typing_extensions import override
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.marked import marked_items, marking_column, tested_split
+from attnlight.callbacks.marked import marking_column, tested_split
 from attnlight.callbacks.score_columns import score_columns
 from attnlight.data.pairs import EVIDENCE
 from attnlight.data.rationales import ANNOTATORS, MAX_ANNOTATORS, RATIONALE
@@ -25,6 +25,7 @@ from attnlight.functional import (
     span_f1,
 )
 from attnlight.functional.ranking import TIE, first_items
+from attnlight.functional.readout.instances import marked_items
 from attnlight.models.readout import Readout
 
 _MEASURES = ("auprc", "token_f1", "iou_f1")

@@ -13,7 +13,8 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.epoch_recorder import EpochRecorder, RecordingCallback
-from attnlight.callbacks.predictions import row_labels, row_texts
+from attnlight.callbacks.predictions import row_labels
+from attnlight.functional.readout.instances import row_texts
 from attnlight.records import list_column
 
 

@@ -13,8 +13,6 @@ from attnlight.functional import attention_entropy
 from attnlight.functional.readout.instances import row_texts
 from attnlight.models.readout import Readout
 
-__all__ = ["Predictions", "row_labels", "row_texts"]
-
 
 class Predictions(InterpretabilityTest):
     """Record label, prediction, probabilities, length and the entropy of attention.

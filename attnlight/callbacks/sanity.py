@@ -28,6 +28,7 @@ from attnlight.reference.base import BaseModel, read_base, text_digest
 
 _ARCHITECTURE = ("problem", "net", "spec")  # hyperparameters that a network is built from
 _OF_BASES = {"spec", "base", "guide_checkpoint", "inherited"}  # those that differ between seeds
+_NO_OBJECTIVE = {"objective": {"lambda_deceive": 0.0}}  # what a task without penalties leaves out
 
 
 class Sanity(InterpretabilityTest):
@@ -78,7 +79,7 @@ class Sanity(InterpretabilityTest):
     ) -> None:
         super().__init__(every_n_epochs, max_instances, seed, figures)
         self.methods, self.against = build_attributions(methods, self.name), against
-        self._models: dict[str, Any] = {}  # by the middle of their columns' names
+        self._models: dict[str, Any] = {}  # by step, "random" or "seeds", as columns are named
         described = {label: method.metadata for label, method in self.methods.items()}
         name = None if against is None else "/".join(_folder(against).parts[-2:])
         self.metadata: dict[str, Any] = {"tie": TIE, "methods": described, "against": name}
@@ -107,18 +108,18 @@ class Sanity(InterpretabilityTest):
                 f"{self.against} was trained on another corpus or on other splits of it "
                 f"({identity.corpus}, this run on {trained}): compare with a run of the same `data`."
             )
-        for group in sorted(own.keys() & identity.options.keys() - _OF_BASES):
-            pair = [
+        theirs, ours = _NO_OBJECTIVE | dict(identity.options), _NO_OBJECTIVE | own
+        for group in sorted(theirs.keys() & ours.keys() - _OF_BASES):
+            other, this = (
                 options[group] if isinstance(options[group], dict) else {group: options[group]}
-                for options in (identity.options, own)
-            ]
-            for name in (
-                name for name in pair[0] if pair[0][name] != pair[1].get(name, pair[0][name])
-            ):
-                raise InputError(
-                    f"{self.against} is not this run with another seed: its {name} is "
-                    f"{pair[0][name]}, here {pair[1][name]}."
-                )
+                for options in (theirs, ours)
+            )
+            for name, value in other.items():
+                if value != this.get(name, value):  # a run of an earlier version may lack one
+                    raise InputError(
+                        f"{self.against} is not this run with another seed: its {name} is {value}, "
+                        f"here {this[name]}."
+                    )
 
     @cached_property
     def _second(self) -> BaseModel:

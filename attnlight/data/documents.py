@@ -136,7 +136,7 @@ class DocumentReader:
                             "a number for each"
                         )
             if self.remove is not None:
-                kept = [[number <= 0 for number in row] for row in extras[self.remove]]
+                kept = [[not number > 0 for number in row] for row in extras[self.remove]]
                 words = [list(compress(*row)) for row in zip(words, kept, strict=True)]
                 extras = {
                     name: [list(compress(*row)) for row in zip(extras[name], kept, strict=True)]

@@ -79,7 +79,8 @@ def mark_rationale(
             )
         if labels is not None:
             lists = [[classes.get(v) == labels[row] for v in values] for values in lists]
-        marked = np.array(lists or [[0] * size], np.float64).reshape(-1, size) > 0
+        lists = lists or [[0] * size]
+        marked = np.array(lists, np.float64).reshape(len(lists), size) > 0
         majority.append((2 * marked.sum(0) > len(marked)).astype(np.int8))
         marks.append((marked.T @ (1 << np.arange(len(marked)))).astype(np.int8))
     added: dict[str, pyarrow.Array] = {RATIONALE: majority} | (

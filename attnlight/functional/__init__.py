@@ -15,8 +15,8 @@ from attnlight.functional.average_precision import (
 )
 from attnlight.functional.correlation import (
     kendall_tau,
-    ordered_alike,
     rank_agreement,
+    somers_d,
     spearman_rho,
     top_overlap,
 )
@@ -59,7 +59,6 @@ __all__ = [
     "minimal_flip_set",
     "normalized_js",
     "opaque_adversary",
-    "ordered_alike",
     "permutations",
     "permuted_logits",
     "permuted_weights",
@@ -70,6 +69,7 @@ __all__ = [
     "read",
     "reencode",
     "search_adversary",
+    "somers_d",
     "span_f1",
     "spearman_rho",
     "swap_flips",

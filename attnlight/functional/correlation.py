@@ -142,12 +142,12 @@ def rank_agreement(
     return {name: functions[name](*ranks, mask).masked_fill(has_nan, math.nan) for name in measures}
 
 
-def ordered_alike(scores: Tensor, truth: Tensor, mask: Tensor, least: float) -> Tensor:
-    """Agreement of scores with a truth over the pairs of items that the truth separates clearly.
+def somers_d(scores: Tensor, truth: Tensor, mask: Tensor, least: float = 0.0) -> Tensor:
+    """Somers' D of scores given a truth, over the pairs of items that the truth separates clearly.
 
-    These are the pairs whose truth differs by more than `least` of the row's largest. The measure is
-    the share of them that the scores order alike less the share ordered the other way; a pair of
-    tied scores, by the ties of `dense_ranks`, is in neither.
+    These are the pairs whose truth differs by more than `least` of the row's largest; with 0, all
+    that are not tied. D is the share of them that the scores order alike less the share ordered the
+    other way; a pair of tied scores, by the ties of `dense_ranks`, is in neither.
 
     Args:
         scores: (B, N).
@@ -160,7 +160,7 @@ def ordered_alike(scores: Tensor, truth: Tensor, mask: Tensor, least: float) -> 
 
     Example:
         >>> truth, mask = torch.tensor([[5.0, 1.0, 0.9]]), torch.ones(1, 3, dtype=torch.bool)
-        >>> ordered_alike(torch.tensor([[0.5, 0.2, 0.3]]), truth, mask, 0.1)
+        >>> somers_d(torch.tensor([[0.5, 0.2, 0.3]]), truth, mask, 0.1)
         tensor([1.], dtype=torch.float64)
     """
     has_nan = ((scores.isnan() | truth.isnan()) & mask).any(-1)

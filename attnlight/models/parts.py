@@ -13,9 +13,9 @@ from attnlight.errors import InputError
 def part_names(model: nn.Module) -> dict[str, list[str]]:
     """Names of the parameters in each part of a network, from its output down.
 
-    A network says what its parts are by an attribute `parameter_parts`: for each, the prefixes of the names of
-    its parameters. Of one that has none, each child module and each parameter of its own is a part,
-    the last registered first. Parts without parameters are left out.
+    A network names its parts by an attribute `parameter_parts`: the modules of each. Of one that has
+    none, each child module and each parameter of its own is a part, the last registered first. Parts
+    without parameters are left out.
 
     Raises:
         InputError: Its `parameter_parts` leave out some of its parameters.
@@ -32,8 +32,8 @@ def part_names(model: nn.Module) -> dict[str, list[str]]:
     left_out = set(names).difference(*parts.values())
     if left_out:
         raise InputError(
-            f"parameter_parts of {type(model).__name__} leave out its parameter {min(left_out)}; they are "
-            f"{', '.join(parts)}."
+            f"parameter_parts of {type(model).__name__} are {', '.join(parts)}; expected that each "
+            f"parameter is in one, but {min(left_out)} is in none."
         )
     return {part: members for part, members in parts.items() if members}
 

@@ -10,7 +10,7 @@ import numpy as np
 from attnlight.records import Record
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 
-MIN_SEEDS = 0.2  # a smaller correlation of two seeds decides nothing
+MIN_CORRELATION = 0.2  # of two seeds; a smaller one decides nothing
 SHARE = 0.5  # of the correlation of two seeds, which random parameters must not exceed
 
 
@@ -57,7 +57,7 @@ def sanity_verdicts(
     means = bootstrap_means(np.stack(columns, axis=1).astype(np.float64), index, seed=seed)
     verdicts = {}
     for label, randomised, seeds in zip(labels, means, means[len(labels) :], strict=False):
-        decidable = seeds.mean >= MIN_SEEDS and not np.isnan(randomised.low)
+        decidable = seeds.mean >= MIN_CORRELATION and not np.isnan(randomised.low)
         fails = randomised.low > SHARE * seeds.mean
         verdict = Verdict("fails" if fails else "passes", randomised, seeds)
         verdicts[label] = verdict if decidable else Verdict("undecidable", randomised, seeds)

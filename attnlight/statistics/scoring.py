@@ -2,8 +2,9 @@
 
 A table has a row for each of n checkpoints: the value of a measure, whether the checkpoint's attention
 follows what the model uses, and the setting it was trained in. Values compare across settings, so
-that a score is high only where one threshold serves them all. Intervals resample whole settings:
-checkpoints of one setting are not independent.
+that a score is high only where one threshold serves them all. Intervals resample whole settings, of
+those that have a part in the score: checkpoints of one setting are not independent. With a single
+setting an interval is undefined.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Scored:
         """Area under ROC between followers and others, in the direction in which it is above 1/2."""
         won, pairs = self._pairs
         won = won if self.sign > 0 else pairs - won
-        draws = _draws(len(won), resamples)
+        draws = _draws(pairs.sum(axis=0) + pairs.sum(axis=1) > 0, resamples)
         replicates = divide(*(np.einsum("bs,st,bt->b", draws, x, draws) for x in (won, pairs)))
         return _estimate(divide(won.sum(), pairs.sum()), replicates, int(pairs.sum()))
 
@@ -125,7 +126,7 @@ class Scored:
 
     @staticmethod
     def _over_settings(sums: Floats, totals: Floats, resamples: int) -> MeanInterval:
-        draws = _draws(len(sums), resamples)
+        draws = _draws(totals > 0, resamples)
         return _estimate(
             divide(sums.sum(), totals.sum()), divide(draws @ sums, draws @ totals), totals.sum()
         )
@@ -137,7 +138,7 @@ def rank_correlation(
     """Spearman's correlation of a measure with a label over checkpoints where both are defined."""
     defined = ~(np.isnan(values) | np.isnan(labels))
     values, labels, settings = values[defined], labels[defined], settings[defined]
-    draws = _draws(int(settings.max(initial=-1)) + 1, resamples)
+    draws = _draws(np.bincount(settings) > 0, resamples)
     times = np.concatenate([np.ones((len(values), 1)), draws.T[settings]], axis=1)  # (n, 1 + B)
     # Each checkpoint's rank less the mean rank, among the drawn ones, twice over; their mean is 0.
     first, second = (np.sign(x[:, None] - x) @ times for x in (values, labels))
@@ -153,8 +154,11 @@ def may_decide(score: MeanInterval, control: MeanInterval) -> bool:
     return bool(score.low >= LOWEST_AREA and score.mean >= control.mean + MARGIN)
 
 
-def _draws(settings: int, resamples: int) -> Floats:
-    return resampled_counts(settings, resamples).astype(np.float64)
+def _draws(settings: Bools, resamples: int) -> Floats:
+    """How often each resample draws each setting, (B, S): of the true ones, NaN for a single one."""
+    draws, count = np.zeros((resamples, len(settings))), int(settings.sum())
+    draws[:, settings] = resampled_counts(count, resamples) if count > 1 else np.nan
+    return draws
 
 
 def _estimate(value: Floats, replicates: Floats, defined: float) -> MeanInterval:

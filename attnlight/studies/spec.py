@@ -181,7 +181,7 @@ def _combinations(grid: object, place: str, folder: Path) -> dict[str, Condition
     """
     if grid is None:
         return {}
-    if not isinstance(grid, list) or not grid:
+    if not isinstance(grid, list) or not grid or not all(grid):
         raise InputError(
             f"{place} is {grid!r}; expected a list of mappings from name to condition."
         )

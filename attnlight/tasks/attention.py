@@ -93,7 +93,7 @@ class AttentionTask(pl.LightningModule):
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
         """The value that selects the best epoch, and `max` or `min`, by the constructor's arguments.
 
-        With an objective the weighted penalties are subtracted: epochs of equal accuracy differ in them.
+        With an objective the weighted penalties count too: epochs of equal accuracy differ in them.
         """
         name, mode = problem_class(cls.problem_name or arguments["problem"]).monitor
         objective = group_of(Objective, arguments.get("objective") or {}, "objective")

@@ -38,14 +38,14 @@ def deceive(
     """
     marks, scores = batch.extras.get(objective.column), output.scores
     if marks is None:
-        raise no_column(objective.column, list(batch.extras))
+        raise _no_column(objective.column, list(batch.extras))
     if marks.shape != batch.tokens.shape:
         raise InputError(
             f"the column {objective.column} of a batch is of shape {tuple(marks.shape)}; expected "
             f"{tuple(batch.tokens.shape)}, a number for each token."
         )
     if scores is None:
-        raise untrained("deceive")
+        raise _untrained("deceive")
     impermissible = marked_items(marks > 0, batch, output)
     by_head = impermissible_penalty(scores, impermissible, output.mask)
     penalty = by_head.mean(-1) if objective.aggregate == "mean" else by_head.amax(-1)
@@ -94,7 +94,7 @@ class Penalties(nn.Module):
         for name, weight in self.weights.items():
             penalty, defined = PENALTIES[name](output, batch, self.objective)
             if stage == "train" and not penalty.requires_grad:
-                raise untrained(name)
+                raise _untrained(name)
             defined = defined & real
             logged = self.logged(stage)
             logged[f"{stage}/{name}"].update(penalty.detach()[defined])
@@ -118,7 +118,7 @@ class Penalties(nn.Module):
         if "deceive" not in self.weights:
             return
         if column not in texts.extras:
-            raise no_column(column, texts.extras)
+            raise _no_column(column, texts.extras)
         for start in range(0, len(texts), _BATCH):
             batch = texts[range(start, min(start + _BATCH, len(texts)))]
             marked, items = batch.extras[column] > 0, batch.attendable()
@@ -132,7 +132,7 @@ class Penalties(nn.Module):
         )
 
 
-def untrained(name: str) -> InputError:
+def _untrained(name: str) -> InputError:
     """The error of a model whose attention a penalty cannot train."""
     return InputError(
         f"lambda_{name} needs attention whose scores are trained; that of this model is uniform, "
@@ -140,7 +140,7 @@ def untrained(name: str) -> InputError:
     )
 
 
-def no_column(column: str, available: list[str]) -> InputError:
+def _no_column(column: str, available: list[str]) -> InputError:
     """The error of a corpus without the column of impermissible tokens."""
     found = ", ".join(available) or "none"
     return InputError(

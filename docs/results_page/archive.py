@@ -33,8 +33,8 @@ class Experiment:
         seeds: Seed of each run.
         curves: Metrics logged on validation during fit, a column for each `val/<name>`, by seed and
             epoch from 0.
-        chosen: The epoch chosen on validation, by seed: the first of highest accuracy or, of models with
-            an objective, of highest accuracy less penalties.
+        chosen: The epoch chosen on validation, by seed: the first of highest accuracy or, of models
+            with an objective, of highest accuracy less penalties.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Experiment:
         return cls(name, folders, seeds, curves, chosen)
 
     def test(self, name: str, *, partial: bool = False) -> dict[str, NDArray[Any]]:
-        """The columns of a test that all runs have, (S, n) or (S, n, K); `index` and `label` are (n,).
+        """Columns of a test that all runs have, (S, n) or (S, n, K); `index` and `label` are (n,).
 
         Floats are in double precision.
 

@@ -157,6 +157,11 @@ class Checkpoints:
         found = (forbidden & ~mixed, forbidden & mixed, treatment.startswith("random"))
         return {kind: np.array(rows) & others for kind, rows in zip(KINDS, found, strict=True)}
 
+    def noticed(self, measure: str) -> dict[str, MeanInterval]:
+        """Share of each kind that a measure notices, by thresholds fitted on the other settings."""
+        scored = self.scored(measure, "words")
+        return {kind: scored.noticed(rows) for kind, rows in self.kinds().items()}
+
 
 def planned() -> int:
     """Number of checkpoints that the study plans."""
@@ -183,10 +188,7 @@ def on_one_screen(points: Checkpoints) -> Iterator[Row]:
     for measure in points.best().values():
         areas = {label: points.held_out[label][measure] for label in LABELS}
         name, control = points.best_control("words")
-        rates = {
-            kind: points.scored(measure, "words").noticed(rows)
-            for kind, rows in points.kinds().items()
-        }
+        rates = points.noticed(measure)
         known = {kind: rate for kind, rate in rates.items() if rate.defined}
         fools = min(known, key=lambda kind: known[kind].mean, default=None)
         yield {
@@ -221,13 +223,13 @@ def every_measure(points: Checkpoints) -> Iterator[Row]:
 def noticed(points: Checkpoints) -> Iterator[Row]:
     """Share of each kind noticed at the false alarm rate, fitted on the other settings."""
     follows, _ = points.groups("words")
-    kinds = points.kinds()
+    sizes = {kind: rows.sum() for kind, rows in points.kinds().items()}
     for measure in [*points.best().values(), points.best_control("words")[0]]:
-        scored = points.scored(measure, "words")
-        rates = {kind: scored.noticed(rows) for kind, rows in (kinds | {"": follows}).items()}
-        cells = {f"{kind} (n = {kinds[kind].sum()})": interval(rates[kind]) for kind in kinds}
+        rates = points.noticed(measure)
+        cells = {f"{kind} (n = {sizes[kind]})": interval(rates[kind]) for kind in sizes}
+        alarms = points.scored(measure, "words").noticed(follows)
         row = {"test": title(measure), "measure": short(measure)}
-        yield row | cells | {"false alarms": interval(rates[""])}
+        yield row | cells | {"false alarms": interval(alarms)}
 
 
 def labels(points: Checkpoints) -> Iterator[Row]:
@@ -270,11 +272,8 @@ def sentences(points: Checkpoints) -> str:
             continue
         labels = deciding(points, measure)
         verb = f"may decide (use of {labels})" if labels else "may only rank"
-        notices = [
-            f"{kind} {interval(points.scored(measure, 'words').noticed(rows))}"
-            for kind, rows in points.kinds().items()
-            if points.scored(measure, "words").noticed(rows).defined
-        ]
+        rates = points.noticed(measure).items()
+        notices = [f"{kind} {interval(rate)}" for kind, rate in rates if rate.defined]
         text += (
             f"* **{title(measure)}** ({short(measure)}) {verb}: in a setting it was not fitted on it "
             f"tells attention that follows words from attention that does not with an area of "

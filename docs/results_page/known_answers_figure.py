@@ -1,4 +1,4 @@
-"""The figure of docs/known_answers.md: how well each test's best measure tells the two groups apart."""
+"""The figure of docs/known_answers.md: how well the best measure of each test tells the groups apart."""
 
 from __future__ import annotations
 

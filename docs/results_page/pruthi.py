@@ -27,7 +27,7 @@ _ENCODERS = {"none": "embedding", "bilstm": "BiLSTM"}
 REMOVED = "removed"
 ERASED = {"deleted": "accuracy_delete", "unknown": "accuracy_unk", "padding": "accuracy_pad"}
 COLUMNS = ("mass", "chance", "accuracy", *ERASED.values())
-# A cell is missed if its accuracy or, relative to 1, its mass is further than this from the published.
+# A cell is missed if its accuracy or its mass is further than this from the published one.
 _ACCURACY, _MASS = 0.02, 0.05
 
 

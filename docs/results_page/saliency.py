@@ -57,7 +57,6 @@ _STATES = {
     "chance": "chance",
 }
 _COMPLETE, _STEPS = "incomplete_integrated_gradients", "steps_integrated_gradients"
-_TARGET = 0.995
 # Columns by test that the page needs, besides the keys.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "predictions": ("label",),
@@ -200,34 +199,34 @@ def right_and_faithful(archive: Archive) -> Iterator[Row]:
     for measure, runs in found.items():
         for group in ("all", *dict.fromkeys(name for name, _ in runs)) if runs else ():
             values = np.stack([x for name, x in runs if group in ("all", name)])
-            words = [*MODELS[group].words.values()] if group != "all" else ["all", len(encoders)]
-            tau, rho, hit, lost = bootstrap_means(values, np.arange(len(values)))
+            of_all = "all", f"{len(encoders)} encoder{'s' * (len(encoders) != 1)}"
+            corpus, encoder = MODELS[group].words.values() if group != "all" else of_all
+            tau, rho, _, lost = bootstrap_means(values, np.arange(len(values)))
+            hits = values[:, 2].sum()
             cells = {"Kendall's tau": tau, "Spearman": rho, "AUPRC lost": lost}
             if group != "all":  # too few runs for an interval
                 columns = dict(zip(cells, values[:, [0, 1, 3]].T, strict=True))
                 cells = {x: " / ".join(number(v, 2) for v in columns[x]) for x in cells}  # type: ignore[misc]
             yield {
                 "faithfulness": measure,
-                "corpus": words[0],
-                "encoder": f"{words[1]} encoder{'s' * (words[1] != 1)}"
-                if group == "all"
-                else words[1],
+                "corpus": corpus,
+                "encoder": encoder,
                 "runs": len(values),
                 **cells,
-                "the most faithful is the most right": f"{round(hit.mean * len(values))} of {len(values)}",
+                "the most faithful is the most right": f"{hits:.0f} of {len(values)}",
             }
 
 
 def agreement_of_run(auprc: Values, faith: Values) -> Values:
-    """Kendall's tau-b and Spearman's correlation of a run's methods, and what the best one loses.
+    """Rank correlations of a run's methods, and the AUPRC lost by choosing the most faithful.
 
     Args:
         auprc: AUPRC of each method, (M,).
         faith: Faithfulness of each, higher is better, (M,).
 
     Returns:
-        Both correlations, whether the most faithful method has the highest AUPRC, and by how much
-        its AUPRC is lower than the highest.
+        Kendall's tau-b, Spearman's correlation, whether the most faithful method has the highest
+        AUPRC, and by how much its AUPRC is lower than the highest.
     """
     tau, rho = kendalltau(auprc, faith).statistic, spearmanr(auprc, faith).statistic
     lost = auprc.max() - auprc[np.argmax(faith)]

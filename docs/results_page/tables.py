@@ -54,9 +54,9 @@ def number(value: float | None, places: int = 3) -> str:
 
 
 def interval(estimate: MeanInterval, places: int = 2) -> str:
-    """An estimate with its interval; a dash if undefined."""
-    if np.isnan(estimate.mean):
-        return DASH
+    """An estimate with its interval, or without one that is undefined; a dash if undefined."""
+    if np.isnan(estimate.low):
+        return number(estimate.mean, places)
     mean, low, high = (number(value, places) for value in estimate[:3])
     return f"{mean} [{low}, {high}]".replace("inf", "∞")
 

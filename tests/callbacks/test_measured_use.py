@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, somersd
 
 from attnlight.batch import TextBatch
 from attnlight.callbacks import MeasuredUse
 from attnlight.callbacks.measured_use import counterfactuals
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
-from attnlight.functional import ordered_alike, swap_logits
+from attnlight.functional import somers_d, swap_logits
 from attnlight.models import FlatClassifier
 from attnlight.records import read_record
 from tests.callbacks.test_base import trainer
@@ -157,7 +157,7 @@ def recorded(
     folder: Path, task: pl.LightningModule, corpus: PlantedEvidence
 ) -> dict[str, NDArray[Any]]:
     """The columns of a tested model's record."""
-    trainer(folder, MeasuredUse(figures=False)).test(task, corpus, verbose=False)
+    trainer(folder, MeasuredUse()).test(task, corpus, verbose=False)
     return dict(read_record(folder / "records/test/measured_use.parquet").columns)
 
 
@@ -201,16 +201,20 @@ def test_agreement_of_clear_pairs_by_loop() -> None:
     weights = torch.from_numpy(random.integers(0, 5, (30, 12)) / 5)
     use = torch.from_numpy(random.random((30, 12)))
     mask = torch.arange(12) < torch.from_numpy(random.integers(2, 13, 30))[:, None]
-    found = ordered_alike(weights, use, mask, 0.1).tolist()
+    found = somers_d(weights, use, mask, 0.1).tolist()
+    of_all = somers_d(weights, use.mul(5).round(), mask).tolist()
     for row, items in enumerate(mask.sum(-1).tolist()):
-        expected = agreement(weights[row, :items].tolist(), use[row, :items].tolist())
-        assert found[row] == pytest.approx(expected, nan_ok=True)
+        w, x = weights[row, :items].tolist(), use[row, :items]
+        assert found[row] == pytest.approx(agreement(w, x.tolist()), nan_ok=True)
+        if len({*w}) > 1:  # SciPy has no D of tied scores, which is 0
+            expected = somersd(x.mul(5).round().tolist(), w).statistic
+            assert of_all[row] == pytest.approx(expected, nan_ok=True)
 
 
 def test_agreement_is_undefined_without_a_clear_pair() -> None:
     mask = torch.ones(3, 3, dtype=torch.bool)
     use = torch.tensor([[1.0, 1.0, 0.95], [1.0, 0.0, torch.nan], [1.0, 0.0, 0.5]])
-    found = ordered_alike(torch.tensor([0.5, 0.2, 0.3]).expand(3, 3), use, mask, 0.1)
+    found = somers_d(torch.tensor([0.5, 0.2, 0.3]).expand(3, 3), use, mask, 0.1)
     assert found.isnan().tolist() == [True, True, False]
 
 

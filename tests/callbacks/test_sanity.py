@@ -337,6 +337,12 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
         lambda folder: save_of(Planted(**SIZES, test_size=12), folder, encoder="cnn"),
         "other.ckpt is not this run with another seed: its encoder is cnn, here bilstm",
     ),
+    "another objective": (
+        lambda folder: save_of(
+            Planted(**SIZES, test_size=12), folder, objective={"lambda_deceive": 0.5}
+        ),
+        "other.ckpt is not this run with another seed: its lambda_deceive is 0.5, here 0.0",
+    ),
     "the run itself": (
         lambda folder: save(made("flat", folder)[0], folder / "same.ckpt"),
         "same.ckpt has the parameters of this run: compare with another seed",

@@ -46,6 +46,16 @@ def test_positive_numbers_are_marked(tmp_path: Path) -> None:
     assert data.dataset("test").extras == [RATIONALE]
 
 
+def test_a_text_without_tokens_has_no_marks(tmp_path: Path) -> None:
+    """It is read as one unknown token, marked or not."""
+    for name, marks in {"one": [[1, 0, 1], [], [0, 1]], "many": [[[1, 0, 1]], [[]], []]}.items():
+        path = tmp_path / name
+        rows = {"tokens": [WORDS[0], [], WORDS[2]], "label": LABELS[:3], "marks": marks}
+        data = module(write_corpus(path / "corpus", train=rows, test=rows), rationale="marks")
+        second = [0, 1] if name == "one" else [0, 0]
+        assert read(data, RATIONALE) == [[1, 0, 1], [0], second]
+
+
 def test_more_than_half_of_the_annotators(tmp_path: Path) -> None:
     marks = [
         [[1, 1, 0], [1, 0, 0], [0, 1, 1]],  # two of three

@@ -466,7 +466,8 @@ def test_cold_start_of_several_processes(corpus: Path) -> None:
 
 
 class TestRemovedTokens:
-    def test_equal_a_corpus_without_them(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("truncate", [None, 2])
+    def test_equal_a_corpus_without_them(self, truncate: int | None, tmp_path: Path) -> None:
         words = [["a", "he", "b"], ["she", "a"], ["he"], ["b", "c", "c"]]
         marks = [[0, 1, 0], [2, 0], [1], [0, -1, 0]]
         numbers = [[1, 2, 3], [4, 5], [6], [7, 8, 9]]
@@ -481,6 +482,7 @@ class TestRemovedTokens:
             rows = columns | {"label": [0, 1, 0, 1]}
             path = write_corpus(tmp_path / name, train=rows, test=rows)
             settings: dict[str, Any] = {"tokens": "tokens", "extras": ["n"]} | options
+            settings["truncate"] = truncate
             data = TextDataModule(str(path), **settings, cache_dir=str(tmp_path / "cache"))
             made.append(data)
         removed, plain = made

@@ -15,6 +15,7 @@ from attnlight.callbacks import (
     EvidenceMass,
     Faithfulness,
     ImpermissibleMass,
+    MeasuredUse,
     Plausibility,
     StateTokenAgreement,
 )
@@ -38,6 +39,7 @@ MEASURES["importance_correlation"] = [
 MEASURES["evidence_mass"] = list(EvidenceMass(swap=True).measures)
 MEASURES["faithfulness"] = list(Faithfulness(normalized=True).measures)
 MEASURES["impermissible_mass"] = list(ImpermissibleMass().measures)
+MEASURES["measured_use"] = list(MeasuredUse.measures)
 MEASURES["plausibility"] = list(Plausibility(["attention", "input_gradient"]).measures)
 MEASURES["attribution_cost"] = list(AttributionCost(["attention", "gradient"]).measures)
 MEASURES["state_token_agreement"] = list(StateTokenAgreement.measures)

@@ -62,6 +62,22 @@ def test_the_interval_resamples_settings() -> None:
     assert area.low < area.mean < area.high == 1.0
 
 
+def test_settings_without_a_part_in_a_score_are_not_drawn() -> None:
+    """Settings whose checkpoints are undefined change no interval, and one setting has none."""
+    settings, follows = table()
+    values = follows + np.random.default_rng(0).normal(size=60)
+    some, one = (np.where(settings < n, values, np.nan) for n in (3, 1))
+    whole = [x[settings < 3] for x in (values, follows, settings)]
+    assert Scored(some, follows, settings).area() == Scored(*whole).area()
+    assert Scored(some, follows, settings).noticed(~follows) == Scored(*whole).noticed(~whole[1])
+    label = np.arange(60.0)
+    found = rank_correlation(some, label, settings)
+    assert found == rank_correlation(whole[0], label[settings < 3], whole[2])
+    for alone in (Scored(one, follows, settings).area(), rank_correlation(one, label, settings)):
+        assert np.isnan([alone.low, alone.high]).all()
+        assert not np.isnan(alone.mean)
+
+
 def test_spearman_is_that_of_scipy() -> None:
     random = np.random.default_rng(1)
     label, settings = random.normal(size=50), random.integers(0, 5, 50)

@@ -261,6 +261,7 @@ def test_a_grid_is_every_combination(lab: Lab) -> None:
         ({}, "grid is {}; expected a list of mappings"),
         ([], r"grid is \[\]; expected a list of mappings"),
         ([{"a": {"seeds": [0]}}], "grid: a has the unknown key 'seeds'"),
+        ([{"a": {}}, {}], r"grid is \[.*\]; expected a list of mappings"),
         ([{"a": {}}, [1]], r"grid is \[1\]; expected a mapping"),
         ([{"a b": {}}], "'a b'; a name is text of letters"),
     ],

@@ -3,8 +3,8 @@
 `texts.yaml` describes each test by its name in snake case. Most tests have a module of that name:
 `draw(rows, classes)` returns the figure, `tables(rows, classes)` the tables, each as its name in the
 file, its rows of cells, and the fields of its title and note; a field `head` replaces the headings
-of the file. Both also take the metadata of the record that the file names. Besides the columns named in the file, both read `index`, `position`,
-`prediction` and `max_attention`.
+of the file. Both also take the metadata of the record that the file names. Besides the columns
+named in the file, both read `index`, `position`, `prediction` and `max_attention`.
 """
 
 from __future__ import annotations
