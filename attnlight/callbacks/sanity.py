@@ -107,18 +107,21 @@ class Sanity(InterpretabilityTest):
                 f"{self.against} was trained on another corpus or on other splits of it "
                 f"({identity.corpus}, this run on {trained}): compare with a run of the same `data`."
             )
-        for group in sorted(own.keys() & identity.options.keys() - _OF_BASES):
-            pair = [
+        # A checkpoint without an objective has no such group.
+        first, second = {"objective": {}} | identity.options, {"objective": {}} | own
+        for group in sorted(first.keys() & second.keys() - _OF_BASES):
+            theirs, ours = (
                 options[group] if isinstance(options[group], dict) else {group: options[group]}
-                for options in (identity.options, own)
-            ]
-            for name in (
-                name for name in pair[0] if pair[0][name] != pair[1].get(name, pair[0][name])
-            ):
-                raise InputError(
-                    f"{self.against} is not this run with another seed: its {name} is "
-                    f"{pair[0][name]}, here {pair[1][name]}."
-                )
+                for options in (first, second)
+            )
+            known = theirs | ours if group == "objective" else [n for n in theirs if n in ours]
+            for name in known:
+                pair = [options.get(name, "none") for options in (theirs, ours)]
+                if pair[0] != pair[1]:
+                    raise InputError(
+                        f"{self.against} is not this run with another seed: its {name} is "
+                        f"{pair[0]}, here {pair[1]}."
+                    )
 
     @cached_property
     def _second(self) -> BaseModel:

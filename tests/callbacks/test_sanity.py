@@ -31,6 +31,7 @@ from attnlight.models import (
 )
 from attnlight.records import Record, read_record
 from attnlight.statistics.sanity import sanity_verdicts
+from attnlight.tasks.options import Objective
 from attnlight.tasks.text import RawText
 from tests.bases import Planted, classifier, save, trainer
 from tests.callbacks.test_base import run_test
@@ -336,6 +337,12 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "another network": (
         lambda folder: save_of(Planted(**SIZES, test_size=12), folder, encoder="cnn"),
         "other.ckpt is not this run with another seed: its encoder is cnn, here bilstm",
+    ),
+    "another objective": (
+        lambda folder: save_of(
+            Planted(**SIZES, test_size=12), folder, objective=Objective(lambda_deceive=0.5)
+        ),
+        "other.ckpt is not this run with another seed: its lambda_deceive is 0.5, here none",
     ),
     "the run itself": (
         lambda folder: save(made("flat", folder)[0], folder / "same.ckpt"),
