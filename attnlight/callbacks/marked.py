@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import lightning.pytorch as pl
 
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.pairs import EVIDENCE
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
 
@@ -26,9 +27,10 @@ def marking_column(test: str, names: Sequence[str], available: Sequence[str]) ->
         if name in available:
             return name
     wanted, found = " or ".join(f"`{name}`" for name in names), ", ".join(available) or "none"
+    source = ", such as PlantedEvidence" if EVIDENCE in names else " (`extras` of `data`)"
     raise InputError(
-        f"{test} needs a corpus with a column {wanted} along the tokens, such as PlantedEvidence; the "
-        f"columns of this one: {found}{did_you_mean(names[0], available)}."
+        f"{test} needs a corpus with a column {wanted} along the tokens{source}; the columns of this "
+        f"one: {found}{did_you_mean(names[0], available)}."
     )
 
 

@@ -39,7 +39,7 @@ def sanity_verdicts(
     stay alike, as attention does when only the decoder is random. A method fails if the lower end
     of that correlation's 95 % interval exceeds half of the mean correlation of two seeds. Nothing is
     decided without a second run, if two seeds correlate by less than 0.2, or if a correlation is
-    undefined on all rows.
+    defined on fewer than two texts, where it has no interval.
 
     Args:
         record: The record, with the metadata `parts` and `methods`.
@@ -55,9 +55,12 @@ def sanity_verdicts(
         for label in labels
     ]
     means = bootstrap_means(np.stack(columns, axis=1).astype(np.float64), index, seed=seed)
+    texts = [len(np.unique(index[~np.isnan(values)])) for values in columns]
     verdicts = {}
-    for label, randomised, seeds in zip(labels, means, means[len(labels) :], strict=False):
-        decidable = seeds.mean >= MIN_CORRELATION and not np.isnan(randomised.low)
+    for label, randomised, seeds, *known in zip(
+        labels, means, means[len(labels) :], texts, texts[len(labels) :], strict=False
+    ):
+        decidable = seeds.mean >= MIN_CORRELATION and min(known) > 1
         fails = randomised.low > SHARE * seeds.mean
         verdict = Verdict("fails" if fails else "passes", randomised, seeds)
         verdicts[label] = verdict if decidable else Verdict("undecidable", randomised, seeds)

@@ -71,7 +71,9 @@ class Penalties(nn.Module):
         weights = {name: getattr(objective, f"lambda_{name}") for name in PENALTIES}
         for name, weight in weights.items():
             if not 0 <= weight < math.inf:
-                raise InputError(f"lambda_{name} is {weight}; it must be a number of at least 0.")
+                raise InputError(
+                    f"lambda_{name} is {weight}; it must be a finite number of at least 0."
+                )
         self.weights = {name: weight for name, weight in weights.items() if weight}
         kinds: dict[str, type[Metric]] = {"": MeanMetric, "without_": SumMetric}
         self.metrics = nn.ModuleDict(

@@ -151,3 +151,13 @@ def test_the_record_of_a_run(tmp_path: Path) -> None:
     record = read_record(tmp_path / "records/test/impermissible_mass.parquet")
     assert record.metadata["column"] == "evidence"
     assert set(test.measures) <= record.columns.keys()
+
+
+def test_a_corpus_without_the_column_is_refused_with_the_option_that_reads_it(
+    tmp_path: Path,
+) -> None:
+    data = Planted()
+    message = r"column `impermissible` along the tokens \(`extras` of `data`\); .* one: evidence"
+    with pytest.raises(InputError, match=message) as error:
+        trainer(tmp_path, ImpermissibleMass()).test(classifier(data.spec, **SMALL), data)
+    assert "PlantedEvidence" not in str(error.value)

@@ -77,6 +77,19 @@ def test_without_a_second_seed_nothing_is_decided() -> None:
     assert np.isnan(found.seeds.mean)
 
 
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("column", ["2_a", "seeds_a"])
+def test_one_text_decides_nothing(column: str, rows: int) -> None:
+    """However many rows it has: a mean of one text has no interval."""
+    columns = {"2_a": around(0.0, rows=12), "seeds_a": around(0.9, rows=12)}
+    index = np.arange(12)
+    index[:rows] = 0
+    decided = sanity_verdicts(record(index, **columns))
+    columns[column][rows:] = nan
+    undecided = sanity_verdicts(record(index, **columns))
+    assert [found["a"].verdict for found in (decided, undecided)] == ["passes", "undecidable"]
+
+
 def test_sizes_are_judged_by_their_own_columns() -> None:
     of_signs = record(**{"2_a": around(0.0), "seeds_a": around(0.9)})
     of_signs.columns.update(sizes_2_a=around(0.8), sizes_seeds_a=around(0.9))

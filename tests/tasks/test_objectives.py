@@ -189,7 +189,10 @@ def test_variants_take_over_or_refuse(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"column": "evidense"}, r"column evidense .* this one: evidence.*did you mean 'evidence'"),
-        ({"lambda_deceive": -1.0}, "lambda_deceive is -1.0; it must be a number of at least 0"),
+        (
+            {"lambda_deceive": -1.0},
+            "lambda_deceive is -1.0; it must be a finite number of at least 0",
+        ),
         ({"lambda_deceive": math.nan}, "lambda_deceive is nan"),
         ({"lamda_deceive": 1.0}, "objective has no option 'lamda_deceive'.*did you mean"),
     ],
