@@ -31,7 +31,6 @@ from attnlight.models import (
 )
 from attnlight.records import Record, read_record
 from attnlight.statistics.sanity import sanity_verdicts
-from attnlight.tasks.options import Objective
 from attnlight.tasks.text import RawText
 from tests.bases import Planted, classifier, save, trainer
 from tests.callbacks.test_base import run_test
