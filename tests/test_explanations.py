@@ -22,13 +22,20 @@ from attnlight.batch import AttentionOutput
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import BabiStories
 from attnlight.errors import InputError
-from attnlight.tasks import AttentionTask
-from tests.bases import SMALL, Planted, classifier, save, save_base
+from attnlight.tasks import AttentionClassifier, AttentionTask
+from tests.bases import Planted, save, save_base
+from tests.data import test_raw_text
+from tests.data.local import write_corpus
+from tests.outside import TwoHeads
 from tests.pairs import pair_task
 from tests.tasks.tagged import corpus, save_tagger, written
 
-TEXTS = ["w5 w17 w3 w99 w5 w4", "w7 w8", "w1 nonsense w2 w6 w40"]
-HOSTILE = "w5 <script>alert(1)</script> \u202egnp.\u2069 \x1b[31mw7"
+TEXTS = [
+    "filler5 filler17 filler3 filler99 filler5 filler4",
+    "filler7 filler8",
+    "filler1 nonsense filler2 filler6 filler40",
+]
+HOSTILE = "filler5 <script>alert(1)</script> \u202egnp.\u2069 \x1b[31mw7"
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +49,6 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def task(checkpoint: Path) -> AttentionTask:
-    from attnlight.tasks import AttentionClassifier
-
     return AttentionClassifier.load_from_checkpoint(checkpoint).eval()
 
 
@@ -78,8 +83,8 @@ def test_it_says_what_the_model_says(checkpoint: Path, task: AttentionTask) -> N
         torch.testing.assert_close(torch.tensor(one.attention), expected, atol=1e-6, rtol=0)
         assert one.item is None
         assert one.query is None
-        for place in range(count):  # leaving a word out, in a text of its own
-            words = [word for number, word in enumerate(one.items) if number != place]
+        for place in range(count):  # an unknown word in its place, in a text of its own
+            words = [*one.items[:place], "[UNK]", *one.items[place + 1 :]]
             target = int(output.logits[row].argmax())
             odds = [
                 float(values[target] - values[1 - target])
@@ -91,7 +96,7 @@ def test_it_says_what_the_model_says(checkpoint: Path, task: AttentionTask) -> N
 def test_the_flip_set_is_the_smallest_of_all_subsets(checkpoint: Path, task: AttentionTask) -> None:
     generator = torch.Generator().manual_seed(0)
     texts = [
-        " ".join(f"w{number}" for number in torch.randint(0, 200, (6,), generator=generator))
+        " ".join(f"filler{number}" for number in torch.randint(0, 200, (6,), generator=generator))
         for _ in range(30)
     ]
     output, flips = output_of(task, texts), 0
@@ -111,7 +116,7 @@ def test_the_flip_set_is_the_smallest_of_all_subsets(checkpoint: Path, task: Att
         assert one.flip_set.prediction == task.classes[erased(output, row, members)]
         assert one.flip_set.prediction != one.prediction
         assert one.flip_set.exact
-    assert 0 < flips
+    assert flips > 0
 
 
 def test_the_worst_case_moves_attention_and_not_the_prediction(task: AttentionTask) -> None:
@@ -137,7 +142,7 @@ def jensen_shannon(p: Tensor, q: Tensor) -> float:
 
 
 def test_neither_batches_nor_order_change_it(task: AttentionTask) -> None:
-    texts = [*TEXTS, *(f"w{number} w{number + 3} w9" for number in range(40))]
+    texts = [*TEXTS, *(f"filler{number} filler{number + 3} filler9" for number in range(40))]
     together = attnlight.explain(task, texts)
     for text, one in zip(texts, together, strict=True):
         (alone,) = attnlight.explain(task, [text])
@@ -161,19 +166,17 @@ def test_every_method_that_a_classifier_has(task: AttentionTask, name: str) -> N
 
 
 def test_documents_of_sentences_have_sentences_as_items(tmp_path: Path) -> None:
-    from tests.data.test_raw_text import corpus as sentences
-    from tests.data.test_raw_text import task_of as of_sentences
-
-    texts = Path(tmp_path / "corpus")
-    from tests.data.local import write_corpus
-
-    columns = {"text": ["A b. C d e.", "F g."] * 3, "label": [0, 1] * 3}
-    write_corpus(texts, ["neg", "pos"], train=columns, test=columns)
-    for form, items in (("nested", ["C d e.", "A b."]), ("flat", "C d e . A b .".split())):
-        data = sentences(texts, form)
-        task = of_sentences(data)
+    columns = {"text": ["Good film. Bad plot", "I like it."] * 3, "label": [0, 1] * 3}
+    texts = write_corpus(tmp_path / "corpus", ["neg", "pos"], train=columns, test=columns)
+    sentences = ["I like it!", "Bad plot here."]
+    for form, items in (
+        ("nested", sentences),
+        ("flat", ["I", "like", "it", "!", "Bad", "plot", "here", "."]),
+    ):
+        data = test_raw_text.corpus(texts, form)
+        task = test_raw_text.task_of(data)
         task.raw = RawText.of_corpus(data)
-        (one,) = attnlight.explain(task, ["C d e. A b."], methods=["occlusion"])
+        (one,) = attnlight.explain(task, [" ".join(sentences)], methods=["occlusion"])
         assert [item.strip() for item in one.items] == items
 
 
@@ -203,15 +206,11 @@ def test_pairs_have_a_query_and_candidates(tmp_path: Path) -> None:
     assert one.prediction in candidates
     with pytest.raises(InputError, match="reads passages with queries: give one for each"):
         attnlight.explain(path, [story])
-    with pytest.raises(InputError, match="candidate 'gardn' is not among .* mean 'garden'"):
+    with pytest.raises(InputError, match=r"candidate 'gardn' is not among .* mean 'garden'"):
         attnlight.explain(path, [story], queries=[query], candidates=[["gardn"]])
 
 
-def test_a_readout_that_is_not_affine_has_an_upper_bound(checkpoint: Path) -> None:
-    data = Planted()
-    torch.manual_seed(0)
-    task = classifier(data.spec, **SMALL | {"encoder": "average", "embedding_scale": 2.0})
-    task.raw = RawText.of_corpus(data)
+def test_a_readout_that_is_not_affine_has_an_upper_bound(task: AttentionTask) -> None:
     network = task.model
 
     class Opaque(torch.nn.Module):
@@ -224,7 +223,9 @@ def test_a_readout_that_is_not_affine_has_an_upper_bound(checkpoint: Path) -> No
             output.item_logits = None
             return output
 
-    texts = [f"w{number} w{2 * number} w{number + 7} w3" for number in range(20)]
+    texts = [
+        f"filler{number} filler{2 * number} filler{number + 7} filler3" for number in range(20)
+    ]
     exact = attnlight.explain(task, texts, methods=[])
     task.model = Opaque()
     bounds = attnlight.explain(task, texts, methods=[])
@@ -309,8 +310,13 @@ def test_mistakes_are_one_sentence(
     for arguments, sentence in {
         (str(tmp_path / "none"), "text"): "there is no run or checkpoint",
         (run, " "): "text 1 is empty; expected at least one word",
-        (run, "w1", "--methods", "gradent"): "unknown attribution method 'gradent' (did you mean",
-        (run, "w1", "--query", "who?"): "the model reads texts without `queries`",
+        (
+            run,
+            "filler1",
+            "--methods",
+            "gradent",
+        ): "unknown attribution method 'gradent' (did you mean",
+        (run, "filler1", "--query", "who?"): "the model reads texts without `queries`",
         (run, "--file", str(tmp_path / "none.txt")): "none.txt is not readable",
     }.items():
         assert main(["explain", *arguments]) == 2
@@ -329,8 +335,6 @@ def test_weights_that_are_not_finite_are_refused(task: AttentionTask) -> None:
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(InputError, match="Linear is not an AttentionModel"):
         attnlight.explain(torch.nn.Linear(2, 2), TEXTS)
-    from tests.outside import TwoHeads
-
     with pytest.raises(InputError, match="TwoHeads has no tokenizer to read raw text with"):
         attnlight.explain(TwoHeads(True), TEXTS)
 
@@ -339,7 +343,7 @@ def test_lightning_is_not_imported(checkpoint: Path) -> None:
     script = (
         "import sys, attnlight\n"
         "assert 'torch' not in sys.modules\n"
-        f"(one,) = attnlight.explain({str(checkpoint.parent)!r}, ['w5 w7'])\n"
+        f"(one,) = attnlight.explain({str(checkpoint.parent)!r}, ['filler5 filler7'])\n"
         "one._repr_html_()\n"
         "heavy = {'lightning', 'torchmetrics', 'jsonargparse', 'pandas', 'datasets', 'matplotlib'}\n"
         "print(sorted(heavy & sys.modules.keys()))\n"
