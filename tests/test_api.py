@@ -36,7 +36,13 @@ ALL = [
     "SingleErasure",
     "DecisionFlip",
 ]
-ALL += ["ImportanceCorrelation", "Faithfulness", "SaliencyAgreement", "StateTokenAgreement"]
+ALL += [
+    "ImportanceCorrelation",
+    "Faithfulness",
+    "SaliencyAgreement",
+    "StateTokenAgreement",
+    "Sanity",
+]
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +253,10 @@ def mistakes() -> Iterator[tuple[Any, dict[str, Any], str]]:
         {"tests": ["EvidenceMass"]},
         "evidence_mass needs a corpus with a column `evidence`",
     )
+    sanity = {"class_path": "Sanity", "init_args": {"against": "a/run"}}
+    yield ["a"], {"tests": [sanity]}, "against of sanity needs the corpus of the run"
+    yield ["a"], {"tests": ["BaseDivergence"]}, "compares with a base model"
+    yield ["a"], {"tests": ["MeasuredUse"]}, "needs the counterfactuals of words"
     yield ["a"], {"tests": [{"class_path": "Predictions", "init_args": {"x": 1}}]}, "no option 'x'"
 
 

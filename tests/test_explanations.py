@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import resource
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -337,6 +338,15 @@ def test_what_is_no_model_is_refused() -> None:
         attnlight.explain(torch.nn.Linear(2, 2), TEXTS)
     with pytest.raises(InputError, match="TwoHeads has no tokenizer to read raw text with"):
         attnlight.explain(TwoHeads(True), TEXTS)
+
+
+def test_a_text_takes_seconds(checkpoint: Path) -> None:
+    """Processor time, imports included, since other processes may share the core."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "attnlight", "explain", str(checkpoint.parent), TEXTS[0]]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 4
 
 
 def test_lightning_is_not_imported(checkpoint: Path) -> None:
