@@ -27,6 +27,7 @@ Train attention models and test whether their attention explains their predictio
   study        train and test all runs of a study, and write its tables and figures
   sanity       test whether explanations depend on what a run has learned
   reliability  measure how far runs of several seeds agree on which words matter
+  explain      show what attention and other scores say of a text
   export       write explanations of a run in the format of the ERASER benchmark
   vectors      train word vectors on the text of one or several corpora
   configs      list the shipped configuration files, or print one
@@ -86,6 +87,7 @@ OTHER_VERBS = {
     "report": "attnlight.report.command",
     "study": "attnlight.studies.cli",
     "reliability": "attnlight.report.agreement",
+    "explain": "attnlight.explanations",
     "export": "attnlight.export",
     "vectors": "attnlight.vectors",
     "configs": "attnlight.shipped",

@@ -54,7 +54,7 @@ def expand(arguments: Sequence[str]) -> list[str]:
         if not equals and option not in _FLAGS and words and not words[0].startswith("--"):
             equals, value = "=", words.pop(0)
         if verb == "sanity" and option[2:] in SANITY:
-            test[option[2:]] = _plain(option, value)
+            test[option[2:]] = plain_value(option, value)
             continue
         folder = _FOLDERS.get(option)
         if folder is None:
@@ -88,7 +88,7 @@ def expand(arguments: Sequence[str]) -> list[str]:
     return [verb, f"--config={run / 'fit.yaml'}", best, *options]
 
 
-def _plain(option: str, text: str) -> Any:  # noqa: ANN401
+def plain_value(option: str, text: str) -> Any:  # noqa: ANN401
     """The value of an option, read as YAML; methods may be listed without brackets.
 
     Raises:

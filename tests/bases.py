@@ -17,12 +17,12 @@ from attnlight.batch import TextBatch
 from attnlight.checkpoints import AtomicCheckpointIO
 from attnlight.compatibility import arguments
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.raw_text import RawText
 from attnlight.datamodules import PlantedEvidence
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.tasks import AttentionClassifier
 from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.guided import GuidedVariant
-from attnlight.tasks.text import RawText
 
 SIZES: dict[str, Any] = {"train_size": 61, "validation_size": 21, "test_size": 23}
 SMALL: dict[str, Any] = {"embedding_size": 8, "hidden_size": 4}

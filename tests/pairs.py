@@ -12,8 +12,8 @@ from torch.nn.functional import one_hot
 from attnlight.batch import TextBatch
 from attnlight.compatibility import arguments
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.raw_text import RawText
 from attnlight.tasks import AttentionTask
-from attnlight.tasks.text import RawText
 from tests.bases import Planted, save
 
 SMALL: dict[str, Any] = {

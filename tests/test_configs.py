@@ -12,11 +12,11 @@ import yaml
 
 from attnlight import callbacks, tasks
 from attnlight.__main__ import main
+from attnlight.data.raw_text import RawText
 from attnlight.data.word2vec import Word2VecSettings
 from attnlight.datamodules import ChunkingDataModule, PlantedEvidence
 from attnlight.records import merge_shards
 from attnlight.tasks.from_base import FromBase
-from attnlight.tasks.text import RawText
 from tests.bases import save, save_base
 from tests.commands import CONFIGS, CPU, QUIET, experiment
 from tests.data.local import write_yahoo

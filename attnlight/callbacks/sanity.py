@@ -95,7 +95,13 @@ class Sanity(InterpretabilityTest):
             )
         if self.against is None:
             return
-        identity, corpus = self._second.identity, trainer.datamodule  # type: ignore[attr-defined]
+        corpus = getattr(trainer, "datamodule", None)
+        if corpus is None:
+            raise InputError(
+                f"against of {self.name} needs the corpus of the run, to compare it with that of "
+                f"{self.against}: use `attnlight sanity`."
+            )
+        identity = self._second.identity
         encoding = corpus.encoding
         same = (
             corpus.matches_fingerprint(identity.corpus)

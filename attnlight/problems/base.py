@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torchmetrics import MetricCollection
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.targets import prepend_boundary
 from attnlight.errors import InputError
 from attnlight.problems.released import ReleasedLoss
 from attnlight.problems.words import Words
+
+if TYPE_CHECKING:
+    from torchmetrics import MetricCollection
 
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]

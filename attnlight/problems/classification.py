@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
-from torchmetrics import MetricCollection
-from torchmetrics.classification import (
-    BinaryAccuracy,
-    BinaryAUROC,
-    BinaryAveragePrecision,
-    BinaryF1Score,
-    MulticlassAccuracy,
-    MulticlassAUROC,
-    MulticlassAveragePrecision,
-    MulticlassF1Score,
-)
 from typing_extensions import override
 
 from attnlight.batch import TextBatch
@@ -25,13 +14,8 @@ from attnlight.problems.base import Problem
 from attnlight.problems.released import WIEGREFFE_PINTER, ReleasedLoss
 from attnlight.problems.words import Words
 
-
-class _BinaryMacroF1(MulticlassF1Score):
-    """Macro F1 of two classes from the probability of the positive one."""
-
-    @override
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        super().update((preds > 0.5).long(), target)
+if TYPE_CHECKING:
+    from torchmetrics import MetricCollection
 
 
 def attended_items(batch: TextBatch) -> tuple[Tensor, Tensor]:
@@ -61,24 +45,31 @@ class Classification(Problem):
 
     @override
     def metrics(self) -> MetricCollection:
+        # At use: torchmetrics takes longer to import than all that a prediction needs.
+        from torchmetrics import MetricCollection, classification
+
+        from attnlight.problems.metrics import BinaryMacroF1
+
         classes = len(self.classes)
         if classes > 2:
             return MetricCollection(
                 {
-                    "accuracy": MulticlassAccuracy(classes, average="micro"),
-                    "f1_macro": MulticlassF1Score(classes, average="macro"),
-                    "auroc": MulticlassAUROC(classes, average="macro"),
-                    "average_precision": MulticlassAveragePrecision(classes, average="macro"),
+                    "accuracy": classification.MulticlassAccuracy(classes, average="micro"),
+                    "f1_macro": classification.MulticlassF1Score(classes, average="macro"),
+                    "auroc": classification.MulticlassAUROC(classes, average="macro"),
+                    "average_precision": classification.MulticlassAveragePrecision(
+                        classes, average="macro"
+                    ),
                 }
             )
         # All states are one-dimensional: torchmetrics cannot merge an empty two-dimensional one.
         return MetricCollection(
             {
-                "accuracy": BinaryAccuracy(),
-                "f1_macro": _BinaryMacroF1(num_classes=2, average="macro"),
-                "f1_positive": BinaryF1Score(),
-                "auroc": BinaryAUROC(),
-                "average_precision": BinaryAveragePrecision(),
+                "accuracy": classification.BinaryAccuracy(),
+                "f1_macro": BinaryMacroF1(num_classes=2, average="macro"),
+                "f1_positive": classification.BinaryF1Score(),
+                "auroc": classification.BinaryAUROC(),
+                "average_precision": classification.BinaryAveragePrecision(),
             }
         )
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
-from torchmetrics import MetricCollection
-from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput
 from attnlight.problems.classification import Classification
 from attnlight.problems.words import Words
+
+if TYPE_CHECKING:
+    from torchmetrics import MetricCollection
 
 
 class Pairs(Classification):
@@ -25,6 +28,9 @@ class Pairs(Classification):
 
     @override
     def metrics(self) -> MetricCollection:
+        from torchmetrics import MetricCollection
+        from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+
         classes = len(self.classes)
         return MetricCollection(
             {

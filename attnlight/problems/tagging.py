@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
-from torchmetrics import Metric, MetricCollection
-from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.bio import split_tag
 from attnlight.errors import InputError
-from attnlight.functional.chunks import TagScheme, count_chunks, find_chunks
+from attnlight.functional.chunks import TagScheme, find_chunks
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.problems.base import Flags, Numbers, Problem
 from attnlight.problems.released import YANG
 from attnlight.problems.words import Words
 
-SpanScore = Literal["precision", "recall", "f1"]
+if TYPE_CHECKING:
+    from torchmetrics import MetricCollection
 
 
 def tag_scheme(tags: Sequence[str]) -> TagScheme:
@@ -40,57 +39,6 @@ def tag_scheme(tags: Sequence[str]) -> TagScheme:
         torch.tensor([chunks.index(chunk) - 1 for _, chunk in parts]),
         torch.tensor([prefix == "I" for prefix, _ in parts]),
     )
-
-
-class SpanMetric(Metric):
-    """Precision, recall or F1 of chunks, counted as conlleval does, which is seqeval's default mode.
-
-    Counts are integers summed over devices, so that the number of devices cannot change the result.
-    Metrics of this class share one state in a `MetricCollection`.
-
-    Args:
-        tags: Names of the C tags in the order of their classes: `O`, `B-<type>`, `I-<type>`.
-        score: `precision`, the share of predicted chunks that are correct; `recall`, the share of
-            gold chunks that are predicted; `f1`, the harmonic mean of both.
-
-    Attributes:
-        counts: Numbers of correct, predicted and gold chunks, (3,) long.
-
-    Raises:
-        InputError: A name is not of this scheme.
-    """
-
-    full_state_update = False
-    higher_is_better = True
-    is_differentiable = False
-
-    def __init__(self, tags: Sequence[str], score: SpanScore) -> None:
-        super().__init__()
-        self.scheme, self.score = tag_scheme(tags), score
-        self.counts: Tensor
-        self.add_state("counts", torch.zeros(3, dtype=torch.long), dist_reduce_fx="sum")
-
-    @override
-    def update(self, preds: Tensor, target: Tensor, begins: Tensor) -> None:
-        """Count the chunks of some sentences.
-
-        Args:
-            preds: Predicted classes of their tokens, one sentence after the other, (T,) long.
-            target: True classes, (T,) long.
-            begins: Whether a token is the first of its sentence, (T,) bool.
-        """
-        self.counts += count_chunks(preds, target, begins, self.scheme)
-
-    @override
-    def compute(self) -> Tensor:
-        """The score, 0 to 1; 0 where the denominator is 0."""
-        correct, predicted, gold = self.counts.double()
-        numerator, denominator = {
-            "precision": (correct, predicted),
-            "recall": (correct, gold),
-            "f1": (2 * correct, predicted + gold),
-        }[self.score]
-        return torch.where(denominator > 0, numerator / denominator.clamp(min=1), 0.0)
 
 
 def attended_tokens(batch: TextBatch) -> tuple[Tensor, Tensor]:
@@ -121,12 +69,17 @@ class Tagging(Problem):
 
     @override
     def metrics(self) -> MetricCollection:
+        from torchmetrics import MetricCollection
+        from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+
+        from attnlight.problems.metrics import SPAN_SCORES, SpanMetric
+
         classes = len(self.classes)
         accuracy = MulticlassAccuracy(classes, average="micro")
         if self.spec["target"] != "tokens":
             f1 = MulticlassF1Score(classes, average="macro")
             return MetricCollection({"accuracy": accuracy, "f1": f1})
-        spans = {name: SpanMetric(self.classes, name) for name in get_args(SpanScore)}
+        spans = {str(name): SpanMetric(self.classes, name) for name in SPAN_SCORES}
         return MetricCollection({"accuracy": accuracy, **spans})
 
     @override

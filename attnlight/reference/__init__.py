@@ -7,12 +7,16 @@ from attnlight.reference.outputs import (
     using_split,
 )
 from attnlight.reference.store import CachedOutputs, write_outputs
+from attnlight.reference.trained import TrainedModel, evaluating, network_of
 
 __all__ = [
     "BaseModel",
     "BaseSpec",
     "CachedOutputs",
     "FrozenBase",
+    "TrainedModel",
+    "evaluating",
+    "network_of",
     "read_base",
     "running_split",
     "using_split",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel
-from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
+from attnlight.checkpoint_file import CHECKPOINT_KEY, read_checkpoint
 from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
@@ -55,10 +55,12 @@ class BaseModel:
     Attributes:
         identity: Its description.
         model: The network, in evaluation mode and without gradients.
+        raw: The fields of its `RawText`.
     """
 
     identity: BaseSpec
     model: AttentionModel
+    raw: Mapping[str, Any]
 
 
 def read_base(path: str | Path) -> BaseModel:
@@ -72,7 +74,7 @@ def read_base(path: str | Path) -> BaseModel:
     """
     file, trusted = Path(path), None
     if file.is_dir():
-        trusted = read_yaml(file / "fit.yaml")["model"]
+        trusted = read_yaml(file / "fit.yaml").get("model")
         file = file / "best.ckpt"
     checkpoint = read_checkpoint(file)
     metadata = checkpoint[CHECKPOINT_KEY]
@@ -109,7 +111,7 @@ def read_base(path: str | Path) -> BaseModel:
     identity = BaseSpec(
         fingerprint, str(metadata["corpus"]), vocabulary, options, base_of_base.get("fingerprint")
     )
-    return BaseModel(identity, model)  # type: ignore[arg-type]
+    return BaseModel(identity, model, metadata)  # type: ignore[arg-type]
 
 
 def text_digest(text: str | None) -> str:

@@ -10,7 +10,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import lightning.pytorch as pl
 import torch
 
 from attnlight.data.dataset import TokenDataset
@@ -20,6 +19,8 @@ from attnlight.reference.base import BaseModel, BaseSpec, read_base, text_digest
 from attnlight.reference.store import CachedOutputs, matches_index, write_outputs
 
 if TYPE_CHECKING:
+    import lightning.pytorch as pl
+
     from attnlight.datamodules import CorpusDataModule
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from inspect import getfullargspec
 from typing import Any, ClassVar, Self
 
@@ -23,14 +23,15 @@ from attnlight.checkpoints import (
     OPTIMIZER_STATES,
     read_checkpoint,
 )
+from attnlight.data.raw_text import RawText
 from attnlight.data.word2vec import Word2VecSettings
-from attnlight.errors import InputError
 from attnlight.foreign import require_trusted_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
 from attnlight.models.options import CustomNetwork, PairNet, group_of
 from attnlight.problems import problem_class
+from attnlight.reference import TrainedModel
 from attnlight.tasks.objectives import Penalties
 from attnlight.tasks.options import (
     CLASS_WEIGHTS,
@@ -42,7 +43,6 @@ from attnlight.tasks.options import (
     Vectors,
 )
 from attnlight.tasks.restoring import require_same
-from attnlight.tasks.text import RawText
 
 
 class AttentionTask(pl.LightningModule):
@@ -127,12 +127,8 @@ class AttentionTask(pl.LightningModule):
             InputError: The corpus has queries and none are given, or the reverse; or `RawText.encode`
                 refuses the texts.
         """
-        expected = bool(self.problem.spec.get("query"))
-        if expected != (queries is not None):
-            reads = "passages with queries: give one for each in" if expected else "texts without"
-            raise InputError(f"the model reads {reads} `queries`.")
-        batch = self.raw.encode(texts, pos, queries, candidates)
-        return self.problem.mark_instances(batch).to(self.device)
+        reader = TrainedModel(self.model, self.problem, self.raw)
+        return reader.encode(texts, pos, queries, candidates).to(self.device)
 
     @torch.no_grad()
     def read(
@@ -285,7 +281,7 @@ class AttentionTask(pl.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         require_same(self, checkpoint)
         stored = checkpoint[CHECKPOINT_KEY]
-        self.raw = RawText(**{field.name: stored.get(field.name) for field in fields(RawText)})
+        self.raw = RawText.from_dict(stored)
         checkpoint["state_dict"].setdefault("class_weight", self.class_weight)  # not in format 1
 
     @classmethod

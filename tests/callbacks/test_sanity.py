@@ -21,6 +21,7 @@ from attnlight.attribution import build_attribution
 from attnlight.batch import TextBatch
 from attnlight.callbacks import Sanity
 from attnlight.callbacks.sanity import initial_parameters
+from attnlight.data.raw_text import RawText
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.models import (
@@ -31,7 +32,6 @@ from attnlight.models import (
 )
 from attnlight.records import Record, read_record
 from attnlight.statistics.sanity import sanity_verdicts
-from attnlight.tasks.text import RawText
 from tests.bases import Planted, classifier, save, trainer
 from tests.callbacks.test_base import run_test
 from tests.callbacks.token_loops import levels

@@ -19,12 +19,12 @@ from typing_extensions import override
 
 from attnlight.batch import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 from attnlight.data.encoding import Encoding
+from attnlight.data.raw_text import RawText
 from attnlight.data.samplers import OnceSampler
 from attnlight.data.sources import Source
 from attnlight.data.word2vec import CorpusText
 from attnlight.datamodules import CorpusDataModule, PairDataModule, TextDataModule
 from attnlight.errors import InputError
-from attnlight.tasks.text import RawText
 from tests.data.local import write_corpus
 from tests.datamodules.test_text import from_config, prepared, summary
 

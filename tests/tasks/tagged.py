@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from attnlight import compatibility
+from attnlight.data.raw_text import RawText
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.tasks import ChunkTagger
-from attnlight.tasks.text import RawText
 from tests.bases import save, trainer
 
 __all__ = ["arguments", "corpus", "save_tagger", "task_of", "trainer", "written"]

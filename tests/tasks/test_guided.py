@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from attnlight import compatibility
+from attnlight.data.raw_text import RawText
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.functional.attribution.leave_one_out import left_out_logits
@@ -16,7 +17,6 @@ from attnlight.models import SelfAttentionTagger
 from attnlight.problems import Tagging
 from attnlight.reference import FrozenBase, read_base
 from attnlight.tasks import AdversarialVariant, GuidedVariant
-from attnlight.tasks.text import RawText
 from tests.bases import Planted, attach_stub_trainer, batch_of, save, save_base, trainer
 from tests.commands import CONFIGS, QUIET, attnlight_on_two, experiment
 from tests.tasks.conftest import Scene

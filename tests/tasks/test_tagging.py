@@ -21,12 +21,12 @@ from attnlight.callbacks import (
     SingleErasure,
 )
 from attnlight.compatibility import arguments
+from attnlight.data.raw_text import RawText
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
 from attnlight.functional import input_gradient, leave_one_out, permutations, total_variation
 from attnlight.records import Record, read_record
 from attnlight.tasks import ChunkTagger
-from attnlight.tasks.text import RawText
 from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two
 from tests.tasks.tagged import COLUMNS, SMALL, TINY, corpus, task_of, trainer, written
 

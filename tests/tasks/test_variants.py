@@ -12,6 +12,7 @@ import torch
 from attnlight import compatibility
 from attnlight.batch import TextBatch
 from attnlight.callbacks import BaseDivergence, ImportanceCorrelation
+from attnlight.data.raw_text import RawText
 from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_record
@@ -23,7 +24,6 @@ from attnlight.tasks import (
     UniformVariant,
 )
 from attnlight.tasks.from_base import FromBase
-from attnlight.tasks.text import RawText
 from tests.bases import Planted, attach_stub_trainer, batch_of, save, save_base, trainer
 from tests.tasks.conftest import Scene
 from tests.tasks.tagged import corpus, save_tagger

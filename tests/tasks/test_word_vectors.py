@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from attnlight.data.raw_text import RawText
 from attnlight.data.word2vec import Word2VecSettings
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.models import WordVectors, read_vectors
-from attnlight.tasks.text import RawText
 from tests.bases import classifier
 
 needs_gensim = pytest.mark.skipif(

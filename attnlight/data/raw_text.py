@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -54,6 +54,12 @@ class RawText:
             None if rules is None else rules.identity() | {"nested": datamodule.nested},
             None if features is None else features.as_dict(),
         )
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """The encoder of a checkpoint's metadata, whose other keys are ignored."""
+        known: dict[str, Any] = {entry.name: stored.get(entry.name) for entry in fields(cls)}
+        return cls(**known)
 
     @cached_property
     def parsed_tokenizer(self) -> Tokenizer:
@@ -125,3 +131,23 @@ class RawText:
             allowed = [[numbers[name] for name in names] for names in candidates]
             batch = allow_classes(batch, allowed, len(numbers))
         return batch
+
+    def items(self, text: str) -> list[str]:
+        """The pieces of a text that attention weighs: its tokens as they stand, or its sentences.
+
+        They are in the order of the attended items of `encode([text])`; a text without a token is one
+        piece.
+        """
+
+        def tokens(part: str, most: int | None) -> list[str]:
+            encoding = self.parsed_tokenizer.encode(part)
+            places = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
+            return [part[start:stop] for (start, stop), special in places if not special][:most]
+
+        if self.sentences is None:
+            return tokens(text, None) or [text]
+        rules = SentenceRules.from_identity(self.sentences)
+        (sentences,) = encode_sentences(self.parsed_tokenizer, [text], rules).texts
+        if self.sentences["nested"]:
+            return sentences
+        return [word for part in sentences for word in tokens(part, rules.max_tokens)] or [text]

@@ -1,0 +1,139 @@
+"""The Python interface: load a trained model, and run tests on it without a Trainer."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlight.batch import TextBatch
+from attnlight.errors import InputError, did_you_mean
+from attnlight.reference.rows import encode_rows
+from attnlight.reference.trained import TrainedModel, network_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from attnlight.callbacks import InterpretabilityTest
+    from attnlight.report.run import StoredRecord
+
+
+@dataclass(frozen=True)
+class Results:
+    """The records of some tests, in a temporary folder that is deleted with this object.
+
+    Attributes:
+        folder: The folder, of the form of a run's.
+    """
+
+    folder: Path
+    _temporary: Any = field(default=None, repr=False)
+
+    @property
+    def _records(self) -> dict[str, StoredRecord]:
+        from attnlight.report.run import stored_records
+
+        return {record.test: record for record in stored_records(self.folder / "records")}
+
+    def _record(self, name: str) -> Path:
+        records = self._records
+        if name not in records:
+            hint = did_you_mean(name, records)
+            raise InputError(f"there is no test {name!r}{hint}; there are {', '.join(records)}.")
+        return records[name].path
+
+    def table(self, test: str | None = None) -> pd.DataFrame:
+        """Means with 95 % intervals of all measures, or the rows of one test, one per instance.
+
+        Raises:
+            InputError: There is no such test.
+        """
+        import pandas as pd
+
+        from attnlight.records import read_record
+        from attnlight.report.summary import summarise
+
+        if test is not None:
+            columns = read_record(self._record(test)).columns
+            return pd.DataFrame({name: list(values) for name, values in columns.items()})
+        rows = [
+            (name, measure, mean.mean, mean.low, mean.high, mean.defined)
+            for name, record in self._records.items()
+            for (measure, _), mean in summarise(record, by_class=False).means.items()
+        ]
+        return pd.DataFrame(rows, columns=["test", "measure", "mean", "low", "high", "n"])
+
+    def figure(self, test: str) -> Figure | None:
+        """The figure of a test; None if it has none.
+
+        Raises:
+            InputError: There is no such test.
+        """
+        from attnlight.records import read_metadata
+        from attnlight.report.figures import describe, draw, figure_rows
+
+        path = self._record(test)
+        metadata, (rows, _) = read_metadata(path), figure_rows(path, describe(test).columns)
+        return draw(test, rows, metadata.get("classes"), metadata)
+
+    def report(self, folder: str | Path) -> Path:
+        """Write the page, tables and figures into a folder, and return the path of the page."""
+        from attnlight.report.page import write_report
+
+        return write_report(self.folder, Path(folder))
+
+
+def load(path: str | Path) -> TrainedModel:
+    """A trained model, ready to read texts, from the folder of its run or from a checkpoint.
+
+    Raises:
+        InputError: There is no such run or checkpoint, it is damaged, or its model has no attention.
+    """
+    return TrainedModel.load(path)
+
+
+def run(
+    model: Any,  # noqa: ANN401
+    data: Iterable[Any],
+    tests: str | Sequence[str | Mapping[str, Any] | InterpretabilityTest] = "cheap",
+    batch_size: int = 64,
+) -> Results:
+    """Run tests on texts; rows are those that `attnlight test` records.
+
+    Args:
+        model: A run's folder, a checkpoint, what `load` returns, or a task; for batches also any
+            `AttentionModel`.
+        data: Texts; pairs of a text and its label; mappings, such as the rows of a
+            `datasets.Dataset`, with `text` (or `passage`, or the words as `tokens`) and, where there
+            are any, `query`, `candidates`, `label` (a class, its number, or one for each token) and
+            `pos`; or batches. The dataset index of a row is its place.
+        tests: Names of shipped files, as for `--tests`; or a list of tests, names of their classes or
+            mappings of `class_path` and `init_args`.
+        batch_size: Number of texts read at a time.
+
+    Raises:
+        InputError: The model cannot be read or is none, the data are empty or are not as above, or a
+            test is unknown or needs more of the corpus.
+    """
+    from attnlight.recording import build_tests, record_tests
+
+    rows = list(data)
+    if not rows:
+        raise InputError("there are no data to test on; expected at least one text.")
+    batches, reader = rows, model
+    if not isinstance(rows[0], TextBatch):
+        reader = TrainedModel.of(model)
+        batches = [
+            encode_rows(reader, rows[start : start + batch_size], start)
+            for start in range(0, len(rows), batch_size)
+        ]
+    network, chosen = network_of(reader), build_tests(tests)
+    temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
+    source = getattr(reader, "path", None)
+    names = ("python", type(network).__name__) if source is None else source.resolve().parts[-2:]
+    folder = Path(temporary.name, *names)
+    record_tests(chosen, network, batches, reader, folder)
+    return Results(folder, temporary)

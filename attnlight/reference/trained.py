@@ -1,0 +1,127 @@
+"""A trained model with all that it needs to read raw text, without Lightning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from attnlight.batch import AttentionModel, TextBatch
+from attnlight.data.raw_text import RawText
+from attnlight.errors import InputError
+from attnlight.files import suggest_file
+from attnlight.problems import Problem, problem_class
+from attnlight.reference.base import read_base
+
+
+def network_of(model: Any) -> AttentionModel:  # noqa: ANN401
+    """The network of a task or of a `TrainedModel`, or the model itself.
+
+    Raises:
+        InputError: It is not an `AttentionModel`.
+    """
+    network = getattr(model, "model", model)
+    if not isinstance(network, AttentionModel):
+        raise InputError(
+            f"{type(network).__name__} is not an AttentionModel: it needs the methods forward, embed "
+            "and readout that attnlight.batch.AttentionModel describes."
+        )
+    return network
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[torch.device]:  # noqa: ANN401
+    """Keep a network in evaluation mode, and yield the device of its parameters."""
+    training = getattr(model, "training", False)
+    parameters = model.parameters() if isinstance(model, nn.Module) else ()
+    device = next((values.device for values in parameters), torch.device("cpu"))
+    try:
+        if training:
+            model.eval()
+        yield device
+    finally:
+        if training:
+            model.train()
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A trained model that reads raw text; an `AttentionTask` has the same attributes.
+
+    Attributes:
+        model: The network.
+        problem: The prediction problem.
+        raw: The encoder of raw text.
+        hparams: The hyperparameters of its task.
+        path: The folder of its run, or its checkpoint; None if it was not read from a file.
+    """
+
+    model: AttentionModel
+    problem: Problem
+    raw: RawText
+    hparams: Mapping[str, Any] = field(default_factory=dict)
+    path: Path | None = None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a run's `best.ckpt`, or a checkpoint, which may name no class of the user's own.
+
+        Raises:
+            InputError: There is no such run or checkpoint, it is damaged, or its model has no
+                attention of its own.
+        """
+        if not Path(path).exists():
+            raise InputError(f"there is no run or checkpoint {path}{suggest_file(Path(path))}.")
+        base = read_base(path)
+        options = base.identity.options
+        problem = problem_class(options["problem"])(options["spec"])
+        return cls(base.model, problem, RawText.from_dict(base.raw), options, Path(path))
+
+    @classmethod
+    def of(cls, model: Any) -> Self:  # noqa: ANN401
+        """The trained model of a path or of a task; one of this class is returned unchanged.
+
+        Raises:
+            InputError: `load` refuses the path, or the object is no model with attention that reads
+                raw text.
+        """
+        if isinstance(model, cls):
+            return model
+        if isinstance(model, str | Path):
+            return cls.load(model)
+        network = network_of(model)
+        if not (hasattr(model, "problem") and hasattr(model, "raw")):
+            raise InputError(
+                f"{type(model).__name__} has no tokenizer to read raw text with: give a run's folder, "
+                "a checkpoint, or a task of attnlight."
+            )
+        return cls(network, model.problem, model.raw, dict(model.hparams))
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes."""
+        return self.raw.classes
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        pos: Sequence[Sequence[str]] | None = None,
+        queries: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
+    ) -> TextBatch:
+        """An unlabelled batch of raw texts with index 0 to B - 1, see `RawText.encode`.
+
+        Raises:
+            InputError: The corpus has queries and none are given, or the reverse; or `RawText.encode`
+                refuses the texts.
+        """
+        expected = bool(self.problem.spec.get("query"))
+        if expected != (queries is not None):
+            reads = "passages with queries: give one for each in" if expected else "texts without"
+            raise InputError(f"the model reads {reads} `queries`.")
+        return self.problem.mark_instances(self.raw.encode(texts, pos, queries, candidates))

@@ -1,0 +1,168 @@
+"""One prediction beside the scores of its items, for Python, the terminal and HTML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attnlight.report.markup import CONTROLS, render
+from attnlight.report.tables import number
+
+if TYPE_CHECKING:
+    import rich.console
+
+# What would move the cursor, reverse other text or cannot be encoded: shown as an escape.
+_HIDDEN = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{CONTROLS.pattern[1:]}")
+_POSITIVE, _NEGATIVE = (86, 180, 233), (230, 159, 0)  # black text has a contrast above 7 on both
+_HIGHEST = 5  # items that are listed with their values
+
+
+def shown(text: str) -> str:
+    r"""The text with its control characters as escapes.
+
+    Example:
+        >>> shown("good\u202edab")
+        'good\\u202edab'
+    """
+    return _HIDDEN.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
+
+
+@dataclass(frozen=True)
+class FlipSet:
+    """The fewest items whose erasure from attention changes the decision.
+
+    Attributes:
+        items: Their places among the items, ascending.
+        prediction: The class that is predicted without them.
+        exact: Whether no smaller set changes it; else none was found.
+    """
+
+    items: list[int]
+    prediction: str
+    exact: bool
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """The most different attention under which the prediction moves by at most `epsilon`.
+
+    Attributes:
+        attention: Weight of each item, mean over heads; of several heads one is changed alone, the
+            one that can change most.
+        js: Jensen-Shannon divergence of that head from the original, in nats, at most 0.693.
+        probabilities: Probability of each class under it.
+        epsilon: Largest total variation distance between the predictions.
+        exact: Whether no attention is more different; else none was found.
+    """
+
+    attention: list[float]
+    js: float
+    probabilities: dict[str, float]
+    epsilon: float
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A prediction, and what attention and other scores say of its items.
+
+    Attributes:
+        text: The text.
+        query: Its query, if the model reads one.
+        items: The pieces that attention weighs: tokens as they stand in the text, or sentences.
+        item: Place of the item that is predicted, if predictions are of tokens.
+        prediction: The predicted class.
+        probabilities: Probability of each class that the text may be answered with.
+        attention: Weight of each item, mean over heads.
+        scores: Scores of the items for the predicted class, by attribution method; None where the
+            method has none.
+        flip_set: None if no erasure changes the decision.
+        worst_case: None if the worst case is not defined.
+    """
+
+    text: str
+    query: str | None
+    items: list[str]
+    item: int | None
+    prediction: str
+    probabilities: dict[str, float]
+    attention: list[float]
+    scores: dict[str, list[float | None]]
+    flip_set: FlipSet | None
+    worst_case: WorstCase | None
+
+    def layers(self) -> Iterator[tuple[str, list[tuple[str, str, tuple[int, int, int]]], str]]:
+        """Each score's name, each item with its value and colour, and a line on the highest ones."""
+        pieces = list(map(shown, self.items))
+        rows: dict[str, list[float | None]] = {"attention": [*self.attention], **self.scores}
+        if self.worst_case is not None:
+            rows["worst-case attention"] = [*self.worst_case.attention]
+        if self.flip_set is not None:
+            rows["smallest flip set"] = [
+                float(place in self.flip_set.items) for place in range(len(pieces))
+            ]
+        for name, values in rows.items():
+            sizes = [abs(value or 0.0) for value in values]
+            largest = max(sizes, default=0.0)
+            cells = []
+            for piece, value, size in zip(pieces, values, sizes, strict=True):
+                full = _NEGATIVE if (value or 0.0) < 0 else _POSITIVE
+                share = size / largest if largest else 0.0
+                red, green, blue = (round(255 - (255 - part) * share) for part in full)
+                digits = "–" if value is None else number(value)  # noqa: RUF001
+                cells.append((piece, digits, (red, green, blue)))
+            order = sorted(range(len(pieces)), key=lambda place: -sizes[place])
+            listed = [f"{cells[place][0]} {cells[place][1]}" for place in order[:_HIGHEST]]
+            if name == "smallest flip set" and self.flip_set is not None:
+                listed = [pieces[place] for place in self.flip_set.items]
+            yield name, cells, ", ".join(listed)
+
+    def sentences(self) -> list[str]:
+        """What is predicted, the smallest flip set and the worst case, a sentence each."""
+        pieces = {name: cells for name, cells, _ in self.layers()}["attention"]
+        of = "" if self.item is None else f" of {pieces[self.item][0]!r}"
+        ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:_HIGHEST]
+        shares = ", ".join(f"{name} {number(value)}" for name, value in ranked)
+        sentences = [f"Prediction{of}: {self.prediction} ({shares})."]
+        if self.flip_set is None:
+            sentences.append("Erasing items from attention never changes the decision.")
+        else:
+            count = len(self.flip_set.items)
+            most = "" if self.flip_set.exact else " at most"
+            sentences.append(
+                f"Erasing{most} {count} of {len(self.items)} items from attention changes the "
+                f"decision to {self.flip_set.prediction}."
+            )
+        if self.worst_case is not None:
+            least = "" if self.worst_case.exact else "at least "
+            sentences.append(
+                f"Another attention that moves the prediction by at most {self.worst_case.epsilon:g} "
+                f"differs from this one by {least}{number(self.worst_case.js)} (JS in nats; 0.693 is "
+                "the maximum)."
+            )
+        return list(map(shown, sentences))
+
+    def to_rich(self) -> rich.console.Group:
+        """The explanation for the terminal: the items coloured by each score."""
+        from rich.console import Group
+        from rich.text import Text
+
+        first, *others = self.sentences()
+        lines = [Text(first, style="bold")]
+        for name, cells, highest in self.layers():
+            lines.append(Text(f"{name}: {highest}", style="dim"))
+            line = Text("  ")
+            for piece, _, (red, green, blue) in cells:
+                line.append(piece, style=f"rgb(0,0,0) on rgb({red},{green},{blue})").append(" ")
+            lines.append(line)
+        return Group(*lines, *map(Text, others))
+
+    def _repr_html_(self) -> str:
+        """The explanation as HTML: text is escaped, and direction controls are shown."""
+        layers, (first, *others) = list(self.layers()), self.sentences()
+        query = self.query and shown(self.query)
+        return str(
+            render("explanation.html.jinja", first=first, others=others, layers=layers, query=query)
+        )

@@ -1,0 +1,321 @@
+"""The Python interface: its results are those of `attnlight test` on the same rows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+import torch
+
+import attnlight
+from attnlight.__main__ import main
+from attnlight.callbacks import DecisionFlip, Predictions
+from attnlight.data.raw_text import RawText
+from attnlight.datamodules import BabiStories
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.errors import InputError
+from attnlight.records import read_record
+from attnlight.shipped import find_config
+from attnlight.tasks import AttentionClassifier, AttentionTask
+from tests.bases import Planted, save_base, trainer
+from tests.outside import TwoHeads
+from tests.pairs import pair_task
+from tests.tasks.tagged import corpus, task_of, written
+from tests.test_promises import batch_of
+
+ALL = [
+    "Predictions",
+    "AttentionPermutation",
+    "AdversarialAttention",
+    "SingleErasure",
+    "DecisionFlip",
+]
+ALL += [
+    "ImportanceCorrelation",
+    "Faithfulness",
+    "SaliencyAgreement",
+    "StateTokenAgreement",
+    "Sanity",
+]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_base(tmp_path_factory.mktemp("base") / "best.ckpt", Planted())
+
+
+def by_trainer(task: AttentionTask, data: CorpusDataModule, folder: Path, names: list[str]) -> Path:
+    """The records that Lightning's Trainer writes of a task."""
+    tests = [getattr(attnlight.callbacks, name)(figures=False) for name in names]
+    trainer(folder, *tests).test(task, data, verbose=False)
+    return folder / "records/test"
+
+
+def assert_equal_records(first: Path, second: Path, names: set[str]) -> None:
+    """Columns within 1e-6, in the same rows."""
+    assert {path.stem for path in first.glob("*.parquet")} == names
+    assert {path.stem for path in second.glob("*.parquet")} == names
+    for name in names:
+        one, other = (read_record(folder / f"{name}.parquet") for folder in (first, second))
+        assert one.columns.keys() == other.columns.keys()
+        assert len(one.columns["index"]) > 1
+        for column, values in one.columns.items():
+            if values.dtype == object:
+                assert [list(row) for row in values] == [list(row) for row in other.columns[column]]
+            else:
+                np.testing.assert_allclose(values, other.columns[column], atol=1e-6, err_msg=column)
+        assert one.metadata["settings"] == other.metadata["settings"]
+
+
+def planted_rows(checkpoint: Path) -> tuple[AttentionTask, Planted, list[tuple[str, str]]]:
+    """A task, its corpus, and the test split as pairs of a text and its class."""
+    task, data = AttentionClassifier.load_from_checkpoint(checkpoint), Planted()
+    split = data.dataset("test")
+    names = {number: word for word, number in task.tokenizer.get_vocab().items()}
+    rows = []
+    assert split.index.tolist() == list(range(len(split)))
+    for place in range(len(split)):
+        batch = split[[place]]
+        words = [names[number] for number in batch.tokens[batch.attendable()].tolist()]
+        rows.append((" ".join(words), task.classes[int(batch.labels[0])]))
+    return task, data, rows
+
+
+def test_records_are_those_of_the_trainer(checkpoint: Path, tmp_path: Path) -> None:
+    task, data, rows = planted_rows(checkpoint)
+    first = by_trainer(task, data, tmp_path, ALL)
+    results = attnlight.run(checkpoint, rows, tests=ALL, batch_size=5)
+    assert_equal_records(
+        first, results.folder / "records/test", {path.stem for path in first.glob("*.parquet")}
+    )
+    assert len(list(first.glob("*.parquet"))) == len(ALL)
+
+
+@pytest.mark.parametrize("form", ["texts", "mappings", "dataset", "batches", "task"])
+def test_all_forms_of_data_give_one_record(checkpoint: Path, form: str) -> None:
+    task, data, rows = planted_rows(checkpoint)
+    named = [{"text": text, "label": label} for text, label in rows]
+    given: dict[str, Any] = {
+        "texts": [text for text, _ in rows],
+        "mappings": [row | {"label": task.classes.index(row["label"])} for row in named],
+        "dataset": datasets.Dataset.from_list(named),
+        "batches": [
+            data.dataset("test")[list(range(10))],
+            data.dataset("test")[list(range(10, 23))],
+        ],
+        "task": rows,
+    }
+    expected = attnlight.run(checkpoint, rows, [DecisionFlip(), "Predictions"])
+    model = task if form in ("batches", "task") else attnlight.load(checkpoint)
+    found = attnlight.run(model, given[form], [DecisionFlip(), "Predictions"])
+    for test in ("decision_flip", "predictions"):
+        one, other = found.table(test), expected.table(test)
+        assert ("label" in one) == (test == "predictions" and form != "texts")
+        for column in one:
+            np.testing.assert_allclose(
+                np.array(list(one[column]), float),
+                np.array(list(other[column]), float),
+                atol=1e-6,
+            )
+
+
+def test_a_tagger_with_labels_of_its_tokens(tmp_path: Path) -> None:
+    data = corpus(written(tmp_path / "chunks"))
+    task = task_of(data)
+    task.raw = RawText.of_corpus(data)
+    names = ["Predictions", "DecisionFlip", "AttentionPermutation"]
+    first = by_trainer(task, data, tmp_path / "run", names)
+    rows = []
+    for block in (tmp_path / "chunks/test.txt").read_text().strip().split("\n\n"):
+        words, pos, tags = zip(*(line.split() for line in block.splitlines()), strict=True)
+        rows.append({"tokens": list(words), "pos": list(pos), "label": list(tags)})
+    results = attnlight.run(task, rows, names)
+    assert_equal_records(
+        first,
+        results.folder / "records/test",
+        {"predictions", "decision_flip", "attention_permutation"},
+    )
+    with pytest.raises(InputError, match="row 0 has 2 labels for 1 tokens"):
+        attnlight.run(task, [{"text": ".", "pos": ["."], "label": ["O", "O"]}])
+
+
+def test_pairs(tmp_path: Path) -> None:
+    data = BabiStories(
+        train_size=20, validation_size=5, test_size=12, cache_dir=str(tmp_path / "cache")
+    )
+    task = pair_task(data.spec)
+    task.raw = RawText.of_corpus(data)
+    first = by_trainer(task, data, tmp_path / "run", ["Predictions", "DecisionFlip"])
+    split: Any = data.dataset("test")
+    names = {number: word for word, number in task.tokenizer.get_vocab().items()}
+    rows = []
+    for place in range(len(split)):
+        batch = split[[place]]
+        assert batch.query is not None
+        row = {
+            "passage": " ".join(names[n] for n in batch.tokens[batch.attendable()].tolist()),
+            "query": " ".join(names[n] for n in batch.query[0].tolist() if n > 3),
+            "label": task.classes[int(batch.labels[0])],
+        }
+        if batch.allowed_classes is not None:
+            numbers = batch.allowed_classes[0].nonzero().flatten().tolist()
+            row["candidates"] = [task.classes[number] for number in numbers]
+        rows.append(row)
+    results = attnlight.run(task, rows, ["Predictions", "DecisionFlip"])
+    assert_equal_records(first, results.folder / "records/test", {"predictions", "decision_flip"})
+    with pytest.raises(InputError, match="reads passages with queries"):
+        attnlight.run(task, [row["passage"] for row in rows])
+
+
+def test_a_model_from_outside_reads_batches() -> None:
+    torch.manual_seed(0)
+    model = TwoHeads(affine=False).train()
+    results = attnlight.run(model, [batch_of()], ["Predictions", "AttentionPermutation"])
+    with torch.no_grad():
+        expected = model(batch_of()).probabilities.numpy()
+    found = np.array(list(results.table("predictions")["probabilities"]))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert model.training
+
+
+def test_tables_figures_and_report(checkpoint: Path, tmp_path: Path) -> None:
+    _, _, rows = planted_rows(checkpoint)
+    results = attnlight.run(checkpoint, rows)
+    table = results.table()
+    assert list(table.columns) == ["test", "measure", "mean", "low", "high", "n"]
+    assert set(table["test"]) == {
+        "predictions",
+        "attention_permutation",
+        "adversarial_attention",
+        "single_erasure",
+        "decision_flip",
+    }
+    flips = results.table("decision_flip")
+    row = table[(table["test"] == "decision_flip") & (table["measure"] == "never_flips_minimal")]
+    assert float(row["mean"].iloc[0]) == pytest.approx(flips["never_flips_minimal"].mean())
+    assert ((table["low"] <= table["mean"]) & (table["mean"] <= table["high"])).sum() > len(
+        table
+    ) / 2
+    figure = results.figure("attention_permutation")
+    assert figure is not None
+    assert figure.axes
+    page = results.report(tmp_path / "page")
+    assert page == tmp_path / "page/index.html"
+    assert "Attention permutation" in page.read_text(encoding="utf-8")
+    with pytest.raises(InputError, match=r"no test 'decision_flp' .did you mean 'decision_flip'"):
+        results.figure("decision_flp")
+    folder = results.folder
+    del results
+    assert not folder.exists()
+
+
+def test_options_reach_a_test_and_its_object_is_not_changed(checkpoint: Path) -> None:
+    _, _, rows = planted_rows(checkpoint)
+    test = Predictions(max_instances=7)
+    spec = {"class_path": "DecisionFlip", "init_args": {"draws": 2, "max_instances": 4}}
+    results = attnlight.run(checkpoint, rows, [test, spec])
+    assert len(results.table("predictions")) == 7
+    assert len(results.table("decision_flip")) == 4
+    metadata = read_record(results.folder / "records/test/decision_flip.parquet").metadata
+    assert metadata["settings"]["draws"] == 2
+    assert metadata["partial"] is True
+    assert test.figures
+
+
+def test_texts_whose_logits_are_not_finite_are_recorded_as_such(checkpoint: Path) -> None:
+    task, _, rows = planted_rows(checkpoint)
+    word = rows[3][0].split()[0]
+    with torch.no_grad():
+        task.model.embedding.weight[task.tokenizer.token_to_id(word)] = torch.nan
+    with_word = [word in text.split() for text, _ in rows]
+    results = attnlight.run(task, rows, ["Predictions"])
+    assert (results.table("predictions")["prediction"] == -1).tolist() == with_word
+
+
+def mistakes() -> Iterator[tuple[Any, dict[str, Any], str]]:
+    yield [], {}, "there are no data to test on"
+    yield [3], {}, "row 0 of the data is of type int; expected a text"
+    yield [{"sentence": "a"}], {}, "row 0 of the data has no `text`; its columns are sentence"
+    yield [{"text": "a", "label": 0}, "b"], {}, "1 rows from 0 on have no `label`"
+    yield [("a", "god")], {}, "label 'god' is not among the classes bad, good .*mean 'good'"
+    yield [("a", 2)], {}, "label 2 is not among the classes"
+    yield ["a"], {"tests": "cheep"}, "did you mean"
+    yield ["a"], {"tests": []}, "there is no test to run"
+    yield ["a"], {"tests": ["DecisionFlop"]}, "DecisionFlop"
+    yield (
+        ["a"],
+        {"tests": ["EvidenceMass"]},
+        "evidence_mass needs a corpus with a column `evidence`",
+    )
+    sanity = {"class_path": "Sanity", "init_args": {"against": "a/run"}}
+    yield ["a"], {"tests": [sanity]}, "against of sanity needs the corpus of the run"
+    yield ["a"], {"tests": ["BaseDivergence"]}, "compares with a base model"
+    yield ["a"], {"tests": ["MeasuredUse"]}, "needs the counterfactuals of words"
+    yield ["a"], {"tests": [{"class_path": "Predictions", "init_args": {"x": 1}}]}, "no option 'x'"
+
+
+@pytest.mark.parametrize(("data", "options", "sentence"), list(mistakes()))
+def test_mistakes_are_one_sentence(
+    checkpoint: Path, data: Any, options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence) as caught:
+        attnlight.run(checkpoint, data, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_model_or_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no run or checkpoint"):
+        attnlight.load(tmp_path / "none")
+    for given in (["a"], [batch_of()]):
+        with pytest.raises(InputError, match="Linear is not an AttentionModel"):
+            attnlight.run(torch.nn.Linear(2, 2), given)
+
+
+def test_a_run_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`attnlight test` and `run` on the rows of its corpus give the same record."""
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        f"the film {i} was {['bad', 'good'][i % 2]},{['neg', 'pos'][i % 2]}" for i in range(40)
+    ]
+    for split in ("train", "validation", "test"):
+        Path(f"{split}.csv").write_text("\n".join(["text,label", *lines]) + "\n")
+    Path("corpus.yaml").write_text(
+        "class_path: attnlight.datamodules.TextDataModule\n"
+        f"init_args: {{path: {tmp_path}, classes: {{negative: neg, positive: pos}}}}\n"
+    )
+    quiet = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
+    quiet += ["--trainer.logger=false", "--trainer.accelerator=cpu"]
+    model = ["--model", find_config("bilstm_additive", "models")]
+    model += ["--model.embedding_size=8", "--model.hidden_size=4", "--model.vectors=null"]
+    fit = [*model, "--data=corpus.yaml", "--trainer.max_epochs=1", "--experiment=e", "--run=r"]
+    assert main(["fit", *fit, *quiet]) == 0
+    run = "checkpoints/e/r"
+    assert main(["test", run, "--tests", "cheap", *quiet]) == 0
+    data = datasets.load_dataset("csv", data_files="test.csv", split="train")
+    named = {"neg": "negative", "pos": "positive"}
+    rows = [{**row, "label": named[row["label"]]} for row in data]
+    results = attnlight.run(run, rows)
+    tests = {path.stem for path in Path(run, "records/test").glob("*.parquet")}
+    assert_equal_records(Path(run, "records/test"), results.folder / "records/test", tests)
+    assert results.folder.parts[-2:] == ("e", "r")
+
+
+def test_import_of_attnlight_is_light() -> None:
+    script = (
+        "import sys, attnlight\n"
+        "heavy = {'torch', 'numpy', 'lightning', 'yaml'} & sys.modules.keys()\n"
+        "assert set(attnlight.__all__) == {'Explanation', 'Results', 'check', 'explain', 'load', 'run'}\n"
+        "for name in attnlight.__all__: getattr(attnlight, name)\n"
+        "late = {'lightning', 'pandas', 'matplotlib', 'datasets'} & sys.modules.keys()\n"
+        "print(sorted(heavy), sorted(late), hasattr(attnlight, 'none'))\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert finished.stdout == "[] [] False\n"

@@ -1,0 +1,364 @@
+"""`attnlight explain` and `attnlight.explain`: what they say is what the tests measure."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import resource
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import attnlight
+from attnlight.__main__ import main
+from attnlight.attribution import ATTRIBUTIONS
+from attnlight.batch import AttentionOutput
+from attnlight.data.raw_text import RawText
+from attnlight.datamodules import BabiStories
+from attnlight.errors import InputError
+from attnlight.tasks import AttentionClassifier, AttentionTask
+from tests.bases import Planted, save, save_base
+from tests.data import test_raw_text
+from tests.data.local import write_corpus
+from tests.outside import TwoHeads
+from tests.pairs import pair_task
+from tests.tasks.tagged import corpus, save_tagger, written
+
+TEXTS = [
+    "filler5 filler17 filler3 filler99 filler5 filler4",
+    "filler7 filler8",
+    "filler1 nonsense filler2 filler6 filler40",
+]
+HOSTILE = "filler5 <script>alert(1)</script> \u202egnp.\u2069 \x1b[31mw7"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base") / "e" / "r"
+    folder.mkdir(parents=True)
+    path = save_base(folder / "best.ckpt", Planted())
+    (folder / "fit.yaml").write_text("model:\n  class_path: attnlight.tasks.AttentionClassifier\n")
+    return path
+
+
+@pytest.fixture
+def task(checkpoint: Path) -> AttentionTask:
+    return AttentionClassifier.load_from_checkpoint(checkpoint).eval()
+
+
+def output_of(task: AttentionTask, *given: Any, **named: Any) -> AttentionOutput:
+    with torch.no_grad():
+        return task.model(task.encode(*given, **named))
+
+
+def erased(output: AttentionOutput, row: int, items: tuple[int, ...]) -> int:
+    """The class without some items, by a sum over the others."""
+    assert output.item_logits is not None
+    kept = [n for n in output.mask[row].nonzero().flatten().tolist() if n not in items]
+    weights = output.weights[row, 0].double()
+    total = sum(weights[n] for n in kept)
+    logits: Any = sum(weights[n] * output.item_logits[row, 0, n].double() for n in kept)
+    return int((output.bias if not kept else logits / total).argmax())
+
+
+def test_it_says_what_the_model_says(checkpoint: Path, task: AttentionTask) -> None:
+    found = attnlight.explain(checkpoint.parent, TEXTS, methods=["occlusion", "gradient"])
+    output = output_of(task, TEXTS)
+    assert [one.text for one in found] == TEXTS
+    assert [one.items for one in found] == [text.split() for text in TEXTS]
+    for row, one in enumerate(found):
+        count = len(one.items)
+        places = output.mask[row].nonzero().flatten()
+        assert len(places) == count
+        probabilities = torch.tensor(list(one.probabilities.values()))
+        torch.testing.assert_close(probabilities, output.probabilities[row], atol=1e-6, rtol=0)
+        assert one.prediction == task.classes[int(output.logits[row].argmax())]
+        expected = output.weights[row, 0, places]
+        torch.testing.assert_close(torch.tensor(one.attention), expected, atol=1e-6, rtol=0)
+        assert one.item is None
+        assert one.query is None
+        for place in range(count):  # an unknown word in its place, in a text of its own
+            words = [*one.items[:place], "[UNK]", *one.items[place + 1 :]]
+            target = int(output.logits[row].argmax())
+            odds = [
+                float(values[target] - values[1 - target])
+                for values in (output.logits[row], output_of(task, [" ".join(words)]).logits[0])
+            ]
+            assert one.scores["occlusion"][place] == pytest.approx(odds[0] - odds[1], abs=1e-4)
+
+
+def test_the_flip_set_is_the_smallest_of_all_subsets(checkpoint: Path, task: AttentionTask) -> None:
+    generator = torch.Generator().manual_seed(0)
+    texts = [
+        " ".join(f"filler{number}" for number in torch.randint(0, 200, (6,), generator=generator))
+        for _ in range(30)
+    ]
+    output, flips = output_of(task, texts), 0
+    for row, one in enumerate(attnlight.explain(task, texts, methods=[])):
+        places = output.mask[row].nonzero().flatten().tolist()
+        original = int(output.logits[row].argmax())
+        subsets = itertools.chain.from_iterable(
+            itertools.combinations(places, size) for size in range(1, len(places) + 1)
+        )
+        first = next((s for s in subsets if erased(output, row, s) != original), None)
+        assert (one.flip_set is None) == (first is None)
+        if one.flip_set is None or first is None:
+            continue
+        flips += 1
+        members = tuple(places[item] for item in one.flip_set.items)
+        assert len(members) == len(first)
+        assert one.flip_set.prediction == task.classes[erased(output, row, members)]
+        assert one.flip_set.prediction != one.prediction
+        assert one.flip_set.exact
+    assert flips > 0
+
+
+def test_the_worst_case_moves_attention_and_not_the_prediction(task: AttentionTask) -> None:
+    output = output_of(task, TEXTS)
+    found = attnlight.explain(task, TEXTS, methods=[], epsilon=0.02)
+    for row, one in enumerate(found):
+        assert one.worst_case is not None
+        attention = torch.zeros_like(output.weights)
+        places = output.mask[row].nonzero().flatten()
+        attention[row, 0, places] = torch.tensor(one.worst_case.attention, dtype=torch.float)
+        probabilities = task.model.readout(output, attention.unsqueeze(2)).softmax(-1)[row, 0]
+        given = torch.tensor(list(one.worst_case.probabilities.values()))
+        torch.testing.assert_close(given, probabilities, atol=1e-5, rtol=0)
+        assert float((given - output.probabilities[row]).abs().sum() / 2) <= 0.02 + 1e-5
+        p, q = attention[row, 0].double(), output.weights[row, 0].double()
+        assert one.worst_case.js == pytest.approx(jensen_shannon(p, q), abs=1e-5)
+        assert one.worst_case.exact
+
+
+def jensen_shannon(p: Tensor, q: Tensor) -> float:
+    m = (p + q) / 2
+    return float(sum((torch.xlogy(a, a) - torch.xlogy(a, m)).sum() for a in (p, q)) / 2)
+
+
+def test_neither_batches_nor_order_change_it(task: AttentionTask) -> None:
+    texts = [*TEXTS, *(f"filler{number} filler{number + 3} filler9" for number in range(40))]
+    together = attnlight.explain(task, texts)
+    for text, one in zip(texts, together, strict=True):
+        (alone,) = attnlight.explain(task, [text])
+        assert alone.items == one.items
+        assert alone.attention == pytest.approx(one.attention, abs=1e-6)
+        for name, values in alone.scores.items():
+            assert values == pytest.approx(one.scores[name], abs=1e-4)
+
+
+METHODS = sorted(ATTRIBUTIONS.keys() - {"external", "attention_value_norm"})
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_that_a_classifier_has(task: AttentionTask, name: str) -> None:
+    (one,) = attnlight.explain(task, TEXTS[0], methods=[name])
+    batch = task.encode([TEXTS[0]])
+    output = task.model(batch)
+    scores = ATTRIBUTIONS[name]()(task.model, batch, output, output.logits.argmax(-1))
+    expected = scores[0, output.mask[0]].tolist()
+    assert one.scores[name] == pytest.approx(expected, abs=1e-5, nan_ok=True)
+
+
+def test_documents_of_sentences_have_sentences_as_items(tmp_path: Path) -> None:
+    columns = {"text": ["Good film. Bad plot", "I like it."] * 3, "label": [0, 1] * 3}
+    texts = write_corpus(tmp_path / "corpus", ["neg", "pos"], train=columns, test=columns)
+    sentences = ["I like it!", "Bad plot here."]
+    for form, items in (
+        ("nested", sentences),
+        ("flat", ["I", "like", "it", "!", "Bad", "plot", "here", "."]),
+    ):
+        data = test_raw_text.corpus(texts, form)
+        task = test_raw_text.task_of(data)
+        task.raw = RawText.of_corpus(data)
+        (one,) = attnlight.explain(task, [" ".join(sentences)], methods=["occlusion"])
+        assert [item.strip() for item in one.items] == items
+
+
+def test_a_tagger_has_an_explanation_for_each_token(tmp_path: Path) -> None:
+    data = corpus(written(tmp_path / "chunks"), pos=False)
+    path = save_tagger(tmp_path / "tagger.ckpt", data)
+    found = attnlight.explain(path, ["the cat sat .", "a"], methods=["gradient"])
+    assert [(one.text, one.item) for one in found] == [
+        *(("the cat sat .", place) for place in range(4)),
+        ("a", 0),
+    ]
+    assert "Prediction of 'cat': " in found[1].sentences()[0]
+    assert all(len(one.attention) == len(one.items) for one in found)
+
+
+def test_pairs_have_a_query_and_candidates(tmp_path: Path) -> None:
+    data = BabiStories(train_size=20, validation_size=5, test_size=5, cache_dir=str(tmp_path))
+    task = pair_task(data.spec)
+    task.raw = RawText.of_corpus(data)
+    path = save(task, tmp_path / "pairs.ckpt")
+    story, query = "Mary went to the garden. John went to the office.", "Where is Mary?"
+    candidates = sorted(data.classes)[:2]
+    (one,) = attnlight.explain(path, [story], queries=[query], candidates=[candidates])
+    assert sorted(one.probabilities) == candidates
+    assert sum(one.probabilities.values()) == pytest.approx(1, abs=1e-6)
+    assert one.query == query
+    assert one.prediction in candidates
+    with pytest.raises(InputError, match="reads passages with queries: give one for each"):
+        attnlight.explain(path, [story])
+    with pytest.raises(InputError, match=r"candidate 'gardn' is not among .* mean 'garden'"):
+        attnlight.explain(path, [story], queries=[query], candidates=[["gardn"]])
+
+
+def test_a_readout_that_is_not_affine_has_an_upper_bound(task: AttentionTask) -> None:
+    network = task.model
+
+    class Opaque(torch.nn.Module):
+        """The network without its item logits."""
+
+        embed, readout = network.embed, network.readout
+
+        def forward(self, *given: Any, **named: Any) -> AttentionOutput:
+            output = network(*given, **named)
+            output.item_logits = None
+            return output
+
+    texts = [
+        f"filler{number} filler{2 * number} filler{number + 7} filler3" for number in range(20)
+    ]
+    exact = attnlight.explain(task, texts, methods=[])
+    task.model = Opaque()
+    bounds = attnlight.explain(task, texts, methods=[])
+    assert any(one.flip_set for one in bounds)
+    for bound, one in zip(bounds, exact, strict=True):
+        assert one.flip_set is not None or bound.flip_set is None
+        if bound.flip_set is not None and one.flip_set is not None:
+            assert not bound.flip_set.exact
+            assert len(bound.flip_set.items) >= len(one.flip_set.items)
+        assert bound.worst_case is not None
+        assert one.worst_case is not None
+        assert bound.worst_case.js <= one.worst_case.js + 1e-6
+        assert not bound.worst_case.exact
+
+
+class Parsed(HTMLParser):
+    """The tags and the text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_html_and_terminal_set_text_as_text(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", str(checkpoint.parent), HOSTILE, "--html"]) == 0
+    page = capsys.readouterr().out
+    parsed = Parsed(page)
+    assert "script" not in parsed.tags
+    assert "<script>alert(1)</script>" in parsed.text
+    assert "\\u202e" in parsed.text
+    assert "\\u2069" in parsed.text
+    assert main(["explain", str(checkpoint.parent), HOSTILE]) == 0
+    printed = capsys.readouterr().out
+    assert "\\u001b" in printed
+    for control in ("\u202e", "\u2069", "\x1b[31m"):
+        assert control not in page
+        assert control not in printed
+    (one,) = attnlight.explain(checkpoint.parent, [HOSTILE])
+    assert one._repr_html_() in page
+
+
+def test_the_command_reads_arguments_files_and_standard_input(
+    checkpoint: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, file = str(checkpoint.parent), tmp_path / "texts.txt"
+    file.write_text("\n".join([TEXTS[0], "", TEXTS[1]]) + "\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(TEXTS)))
+    for arguments, texts in (
+        ([TEXTS[2]], TEXTS[2:]),
+        (["--file", str(file)], TEXTS[:2]),
+        ([], TEXTS),
+    ):
+        assert main(["explain", run, *arguments, "--json", "--methods", "gradient"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert [one["text"] for one in found] == texts
+        assert [list(one["scores"]) for one in found] == [["gradient"]] * len(texts)
+    assert main(["explain", run, TEXTS[0]]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Prediction: ")
+    assert [line for line in lines if line.startswith("attention: ")]
+    assert [line for line in lines if line.startswith("occlusion: ")]
+    assert TEXTS[0] in " ".join(lines)
+
+
+def test_mistakes_are_one_sentence(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(checkpoint.parent)
+    for arguments, sentence in {
+        (str(tmp_path / "none"), "text"): "there is no run or checkpoint",
+        (run, " "): "text 1 is empty; expected at least one word",
+        (
+            run,
+            "filler1",
+            "--methods",
+            "gradent",
+        ): "unknown attribution method 'gradent' (did you mean",
+        (run, "filler1", "--query", "who?"): "the model reads texts without `queries`",
+        (run, "--file", str(tmp_path / "none.txt")): "none.txt is not readable",
+    }.items():
+        assert main(["explain", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert sentence in error
+        assert len(error.splitlines()) == 1
+
+
+def test_weights_that_are_not_finite_are_refused(task: AttentionTask) -> None:
+    with torch.no_grad():
+        next(task.model.decoder.parameters()).fill_(torch.nan)
+    with pytest.raises(InputError, match="text 1 has attention or logits that are not finite"):
+        attnlight.explain(task, TEXTS)
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(InputError, match="Linear is not an AttentionModel"):
+        attnlight.explain(torch.nn.Linear(2, 2), TEXTS)
+    with pytest.raises(InputError, match="TwoHeads has no tokenizer to read raw text with"):
+        attnlight.explain(TwoHeads(True), TEXTS)
+
+
+def test_a_text_takes_seconds(checkpoint: Path) -> None:
+    """Processor time, imports included, since other processes may share the core."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "attnlight", "explain", str(checkpoint.parent), TEXTS[0]]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 4
+
+
+def test_lightning_is_not_imported(checkpoint: Path) -> None:
+    script = (
+        "import sys, attnlight\n"
+        "assert 'torch' not in sys.modules\n"
+        f"(one,) = attnlight.explain({str(checkpoint.parent)!r}, ['filler5 filler7'])\n"
+        "one._repr_html_()\n"
+        "heavy = {'lightning', 'torchmetrics', 'jsonargparse', 'pandas', 'datasets', 'matplotlib'}\n"
+        "print(sorted(heavy & sys.modules.keys()))\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert finished.stdout == "[]\n"

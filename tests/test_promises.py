@@ -1,0 +1,191 @@
+"""`attnlight.check` names the promise that a model breaks, and finds none broken in a sound one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+import attnlight
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.errors import InputError
+from tests.bases import SMALL, Planted, classifier
+from tests.outside import TwoHeads
+from tests.pairs import PlantedPairs, pair_task
+from tests.tasks.tagged import corpus, task_of, written
+
+
+class Sound(TwoHeads):
+    """Two heads that keep every promise; its faults are the classes below."""
+
+    def __init__(self) -> None:
+        super().__init__(affine=True)
+
+
+class Unnormalised(Sound):
+    def forward(self, batch: TextBatch, *given: Any, **named: Any) -> AttentionOutput:
+        weights = named.get("weights")
+        if weights is None:
+            weights = 1.1 * super().forward(batch, *given, **named).weights
+        return super().forward(batch, **{**named, "weights": weights})
+
+
+class OnPadding(Sound):
+    def forward(self, batch: TextBatch, *given: Any, **named: Any) -> AttentionOutput:
+        scores = self.scores(self.embed(batch)).transpose(1, 2)
+        weights = named.pop("weights", None)
+        weights = scores.softmax(-1) if weights is None else weights
+        return super().forward(batch, *given, weights=weights, **named)
+
+
+class IgnoresWeights(Sound):
+    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
+        original = output.weights.unsqueeze(2).expand_as(weights)
+        return super().readout(output, original)
+
+
+class BiasTwice(Sound):
+    def item_logits(self, states: Tensor) -> Tensor:
+        return super().item_logits(states) + self.values.bias / 2
+
+
+class LastBatch(Sound):
+    def forward(self, batch: TextBatch, *given: Any, **named: Any) -> AttentionOutput:
+        embeddings = named.get("embeddings")
+        self.last = self.embed(batch) if embeddings is None else embeddings
+        return super().forward(batch, *given, **named)
+
+    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
+        return super().readout(replace(output, states=self.last), weights)
+
+
+class DropsOut(Sound):
+    def forward(self, batch: TextBatch, *given: Any, **named: Any) -> AttentionOutput:
+        output = super().forward(batch, *given, **named)
+        scale = dropout(torch.ones(len(output.logits), 1), 0.5, training=True)
+        return replace(output, logits=output.logits * scale, item_logits=None)
+
+
+class Trains(Sound):
+    def embed(self, batch: TextBatch) -> Tensor:
+        self.train()
+        return super().embed(batch)
+
+
+class ByPlace(Sound):
+    """The first text of a batch is read differently."""
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        first = torch.arange(len(batch)) == 0
+        return super().embed(batch) * (1 + first[:, None, None])
+
+
+class FlatWeights(Sound):
+    def forward(self, batch: TextBatch, *given: Any, **named: Any) -> AttentionOutput:
+        output = super().forward(batch, *given, **named)
+        return replace(output, weights=output.weights[:, 0])
+
+
+class OneLogit(Sound):
+    def forward(self, batch: TextBatch, *given: Any, **named: Any) -> AttentionOutput:
+        output = super().forward(batch, *given, **named)
+        return replace(output, logits=output.logits[:, :1])
+
+
+def batch_of(lengths: tuple[int, ...] = (5, 9, 2, 7)) -> TextBatch:
+    generator = torch.Generator().manual_seed(0)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    tokens = torch.randint(4, 50, mask.shape, generator=generator) * mask
+    return TextBatch(torch.arange(len(lengths)), tokens, mask)
+
+
+def model_of(kind: type[Sound]) -> nn.Module:
+    torch.manual_seed(0)
+    return kind().eval()
+
+
+def named(sentences: list[str]) -> set[str]:
+    return {sentence.partition(":")[0] for sentence in sentences}
+
+
+@pytest.mark.parametrize(
+    ("kind", "promise", "beside"),
+    [
+        (Unnormalised, "weights", {"item_logits"}),
+        (OnPadding, "mask", {"weights", "padding", "order"}),
+        (IgnoresWeights, "readout", set()),
+        (BiasTwice, "item_logits", set()),
+        (LastBatch, "state", set()),
+        (DropsOut, "evaluation mode", None),
+        (Trains, "evaluation mode", set()),
+        (ByPlace, "order", set()),
+        (FlatWeights, "shapes", set()),
+        (OneLogit, "shapes", set()),
+    ],
+)
+def test_a_fault_is_named(kind: type[Sound], promise: str, beside: set[str] | None) -> None:
+    """`beside`: what a fault breaks too; None: all that compares two passes."""
+    found = named(attnlight.check(model_of(kind), batch_of()))
+    assert promise in found
+    assert beside is None or found <= {promise} | beside
+
+
+def test_a_model_that_raises_is_named() -> None:
+    class Raises(Sound):
+        def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
+            if weights.shape[2] > 1:
+                raise RuntimeError("one candidate\nat a time")
+            return super().readout(output, weights)
+
+    (sentence,) = attnlight.check(model_of(Raises), batch_of())
+    assert sentence == "calls: RuntimeError: one candidate at a time."
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_a_sound_model_of_ones_own_breaks_nothing(affine: bool) -> None:
+    torch.manual_seed(0)
+    assert attnlight.check(TwoHeads(affine).train(), batch_of()) == []
+
+
+def test_training_mode_is_restored_and_repeated_indices_are_accepted() -> None:
+    model = model_of(Sound).train()
+    batch = batch_of()
+    assert attnlight.check(model, replace(batch, index=torch.full((4,), -1))) == []
+    assert model.training
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "bilstm": {"encoder": "bilstm"},
+    "average": {"encoder": "average"},
+    "cnn_dot": {"encoder": "cnn", "attention": "dot"},
+    "sentences": {"encoder": "bigru", "hierarchical": True},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_classifiers_break_nothing(name: str) -> None:
+    data = Planted(in_sentences=bool(OPTIONS[name].get("hierarchical")))
+    torch.manual_seed(0)
+    task = classifier(data.spec, **SMALL | OPTIONS[name])
+    assert attnlight.check(task, data.dataset("test")[[0, 3, 4, 9]]) == []
+
+
+def test_a_classifier_of_pairs_breaks_nothing() -> None:
+    data = PlantedPairs()
+    assert attnlight.check(pair_task(data.spec), data.dataset("test")[[0, 3, 4, 9]]) == []
+
+
+def test_a_tagger_breaks_nothing(tmp_path: Path) -> None:
+    data = corpus(written(tmp_path / "chunks"))
+    batch = data.dataset("test")[[1, 3, 4, 9]]
+    assert attnlight.check(task_of(data), batch) == []
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(InputError, match="Linear is not an AttentionModel: it needs the methods"):
+        attnlight.check(nn.Linear(2, 2), batch_of())
