@@ -80,6 +80,12 @@ def canvas(height: float, groups: Sequence[Group] = ()) -> Iterator[Figure]:
     with styled():
         figure = Figure(figsize=(_COLUMN_WIDTH, height), layout="constrained")
         yield figure
+        for axes in figure.axes:
+            # Labels of a shared axis stand at the first panel alone, and so do its ticks.
+            shared = len(axes.get_shared_y_axes().get_siblings(axes)) > 1
+            place = axes.get_subplotspec()
+            if shared and place is not None and not place.is_first_col():
+                axes.tick_params(axis="y", length=0)
         if not groups:
             return
         names = [g.name if len(g.name) <= 36 else f"{g.name[:35]}…" for g in groups]

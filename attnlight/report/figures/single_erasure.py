@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 Values = NDArray[np.float64]
 
 _BINS, _PER_BIN, _BARS = 100, 10, 20
+_LINEAR = 1e-3  # nats; the axis is linear below
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Scatter of the differences, and histogram of the negative ones, for each ranking."""
+    from matplotlib.ticker import SymmetricalLogLocator
+
     columns = np.stack(
         [rows[f"delta_{measure}_drawn_{score}"] for measure in ("weight", "js") for score in SCORES]
     ).astype(np.float64)
@@ -42,7 +45,10 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             summary = f"{100 * np.mean(y < 0):.1f} % below 0\n" if len(y) else ""
             summary += f"n = {len(y):,}"
             left.text(0.03, 0.95, summary, transform=left.transAxes, va="top", fontsize=8)
+            # Most differences are far smaller than the largest.
+            left.set_yscale("symlog", linthresh=_LINEAR, linscale=0.5)
             left.set(xlim=across, ylim=upward, ylabel="Δ JS (nats)")
+            left.yaxis.set_major_locator(SymmetricalLogLocator(base=100, linthresh=_LINEAR))
             left.set_title(f"by {WORDS[score]}", loc="left")
             below = [x[(y < 0) & group.members] for group in groups]
             colors = [group.color for group in groups]
