@@ -33,7 +33,7 @@ class Headline(NamedTuple):
 
 
 def headline(summary: RecordSummary) -> Headline | None:
-    """The first described headline that the record has, else its first measure with a mean."""
+    """The first described headline that the record has; without descriptions its first mean."""
     description = describe(summary.record.test)
     defined = [
         measure
@@ -44,9 +44,9 @@ def headline(summary: RecordSummary) -> Headline | None:
         for measure in matching(defined, pattern)[:1]:
             mean = summary.means[measure, None]
             other = measure.removeprefix(pattern.partition("*")[0]).replace("_", " ")
-            says = texts["says"].format(value=mean.mean, other=other)
+            says = texts["says"].format(value=mean.mean, other=other).replace("%", " %")
             return Headline(measure, mean, says, texts["read"], texts.get("by", measure))
-    for measure in defined[:1]:
+    for measure in () if description.headlines else defined[:1]:
         mean = summary.means[measure, None]
         words = description.words(measure)
         return Headline(measure, mean, f"{measure} is {mean.mean:.2f}.", words, measure)
