@@ -281,12 +281,21 @@ def corpus_name(data: object) -> str:
     for name, path in shipped_configs().items():
         shipped = read_yaml(path) if name.startswith("data/") and _class(data) else {}
         arguments = shipped.get("init_args") or {}
-        agree = _class(shipped) == _class(data) and all(
-            _config_value(data, "init_args", option) == value for option, value in arguments.items()
+        agree = _class(shipped) == _class(data) and _contains(
+            _config_value(data, "init_args"), arguments
         )
         if agree and len(arguments) > found[1]:
             found = name.removeprefix("data/"), len(arguments)
     return found[0]
+
+
+def _contains(config: object, part: object) -> bool:
+    """Whether a configuration has all values of another one, nested ones included."""
+    if not isinstance(part, dict):
+        return config == part
+    return isinstance(config, dict) and all(
+        name in config and _contains(config[name], value) for name, value in part.items()
+    )
 
 
 def _config_value(config: object, *keys: str) -> object:
