@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
@@ -39,9 +40,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     data = corpus()
     task = task_of(data)
     trainer(folder, Texts()).test(task, datamodule=data, verbose=False)
-    trainer(folder, PredictionWriter()).predict(
-        task, corpus(batch_size=7), return_predictions=False
-    )
+    writing = trainer(folder, PredictionWriter())  # type: ignore[arg-type]
+    writing.predict(task, corpus(batch_size=7), return_predictions=False)
     return folder / "records/test/texts.parquet", folder / "predictions.parquet"
 
 
@@ -51,12 +51,12 @@ def pairs(written: tuple[Path, Path]) -> Iterator[tuple[dict, dict]]:  # type: i
     yield from zip(texts, predictions, strict=True)
 
 
-def softmax(logits: Vector) -> Vector:
+def softmax(logits: Vector) -> Any:
     powers = np.exp(logits - logits.max())
     return powers / powers.sum()
 
 
-def of(weights: Vector, items: Vector) -> Vector:
+def of(weights: Vector, items: Vector) -> Any:
     return softmax(weights @ items)
 
 
