@@ -161,7 +161,10 @@ def test_layers_and_scores_by_keyboard_alone(page: Path, tmp_path: Path) -> None
                 break
         assert {"A", "SUMMARY", "INPUT", "SPAN"} <= set(seen)
         # From the first layer the arrow keys choose the next one, and the colour follows.
-        share = "getComputedStyle(document.querySelector('.text span')).getPropertyValue('--share')"
+        share = (
+            "Array.from(document.querySelectorAll('.text span'), "
+            "e => getComputedStyle(e).getPropertyValue('--share')).join()"
+        )
         await value(call, "document.querySelector('fieldset input').focus()")
         before = await value(call, share)
         await press(call, "ArrowRight", 39)
