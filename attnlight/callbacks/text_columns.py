@@ -9,8 +9,9 @@ import pyarrow as pa
 import torch
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.predictions import row_labels, row_texts
+from attnlight.callbacks.predictions import row_labels
 from attnlight.errors import InputError
+from attnlight.functional.readout.instances import row_texts
 from attnlight.records import list_column
 
 
