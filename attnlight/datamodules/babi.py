@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from typing_extensions import override
 
@@ -32,27 +32,24 @@ class GeneratedStories(Source):
         task: Number of the task.
         seed: Seed of the stories.
         questions: Number of questions.
-        compat: Prepare them as `BabiStories` says.
     """
+
+    answers: ClassVar[tuple[str, ...]] = PLACES
 
     task: BabiTask = 1
     seed: int = 0
     questions: int = 0
-    compat: bool = False
 
     @override
     def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
-        content: dict[str, Any] = {"task": self.task, "seed": self.seed}
-        content |= {"questions": self.questions}
-        return content | ({"compat": True} if self.compat else {})
+        return {"task": self.task, "seed": self.seed, "questions": self.questions}
 
     @override
     def load(self, scratch: Path, advice: str = "") -> Dataset:
         import datasets
 
         texts = [datasets.Value("string")]
-        answers = datasets.ClassLabel(names=list(WORDS if self.compat else PLACES))
-        columns = (texts, texts[0], answers)
+        columns = (texts, texts[0], datasets.ClassLabel(names=list(self.answers)))
         kinds = datasets.Features(
             dict(zip(COLUMNS, (*columns, [datasets.Value("int32")]), strict=True))
         )
@@ -62,9 +59,21 @@ class GeneratedStories(Source):
     def _rows(self) -> Iterator[dict[str, Any]]:
         split = list(MISSING_SPLIT_ADVICE).index(str(self.split))
         questions = generate_questions(self.task, self.seed, split)
-        for row in islice(questions, self.questions):
-            columns = dict(zip(COLUMNS, row, strict=True))
-            yield _without_last_stops(columns) if self.compat else columns
+        return (dict(zip(COLUMNS, row, strict=True)) for row in islice(questions, self.questions))
+
+
+class CompatStories(GeneratedStories):
+    """Generated questions as `compat` of `BabiStories` prepares them."""
+
+    answers = WORDS
+
+    @override
+    def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
+        return super().identity(column_file, every_file) | {"compat": True}
+
+    @override
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        return map(_without_last_stops, super()._rows())
 
 
 class StoriesWithoutLastStops(Source):
@@ -140,10 +149,8 @@ class BabiStories(CorpusDataModule):
         require_at_least(1, **sizes, test_size=test_size)
         require_at_least(0, corpus_seed=corpus_seed)
         counts = (train_size, validation_size, test_size)
-        generated = (
-            GeneratedStories(task=task, seed=corpus_seed, questions=count, compat=compat)
-            for count in counts
-        )
+        kind = CompatStories if compat else GeneratedStories
+        generated = (kind(task=task, seed=corpus_seed, questions=count) for count in counts)
         splits: dict[str, Any] = dict(zip(MISSING_SPLIT_ADVICE, generated, strict=True))
         if test is not None:
             given = {field.name: getattr(test, field.name) for field in fields(Source)}
