@@ -196,6 +196,8 @@ ATTENTIONS: dict[str, type[Attention]] = {
     "dot": DotAttention,
     "scaled_dot": ScaledDotAttention,
     "uniform": UniformAttention,
+}
+RANDOM_ATTENTIONS: dict[str, type[Attention]] = {
     "random_by_token": RandomAttention,
     "random_by_text": RandomAttentionByText,
 }

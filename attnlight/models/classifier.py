@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
-from attnlight.models.attention import ATTENTIONS, Attention, RandomAttention
+from attnlight.models.attention import ATTENTIONS, RANDOM_ATTENTIONS, Attention, RandomAttention
 from attnlight.models.context import PARTS, QUERY, ContextClassifier, refuse_queries
 from attnlight.models.encoders import ENCODERS, Encoder
 from attnlight.models.options import ClassifierNet, group_of
@@ -47,7 +47,8 @@ class AffineClassifier(ContextClassifier):
         for level in self.levels:
             encoder = ENCODERS[net.encoder](size, net.hidden_size)
             size = encoder.output_size
-            attention = ATTENTIONS[net.attention](size, attention_size=net.attention_size)
+            kind = (ATTENTIONS | RANDOM_ATTENTIONS)[net.attention]
+            attention = kind(size, attention_size=net.attention_size)
             for kind, module in zip(PARTS, (encoder, attention), strict=True):
                 self.add_module(level + kind, module)
         self.decoder = nn.Linear(size, num_classes if num_classes > 2 else 1)

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from attnlight.batch import BOS, EOS, NOT_ALLOWED, TextBatch
 from attnlight.errors import InputError
-from attnlight.models.attention import ATTENTIONS
+from attnlight.models.attention import ATTENTIONS, RANDOM_ATTENTIONS
 from attnlight.models.context import ALLOWED_CLASSES, QUERY, ContextClassifier
 from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import ENCODERS
@@ -57,7 +57,8 @@ class PairClassifier(ContextClassifier):
             self.query_embedding = Embedding(vocab_size, net.embedding_size, net.embedding_scale)
             self.query_encoder = ENCODERS[query_encoder](net.embedding_size, net.hidden_size)
             query_size = self.query_encoder.output_size
-        self.attention = ATTENTIONS[net.attention](size, query_size, net.attention_size)
+        kind = (ATTENTIONS | RANDOM_ATTENTIONS)[net.attention]
+        self.attention = kind(size, query_size, net.attention_size)
         outputs = num_classes if num_classes > 2 else 1
         self.affine = net.decoder == "affine"
         inner = outputs if self.affine else max(1, size // 2)

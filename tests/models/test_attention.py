@@ -15,7 +15,7 @@ from attnlight.models import (
     ScaledDotAttention,
     UniformAttention,
 )
-from attnlight.models.attention import RandomAttention
+from attnlight.models.attention import RANDOM_ATTENTIONS, RandomAttention
 
 STATES = torch.tensor(
     [
@@ -131,14 +131,15 @@ def test_attention_size_must_be_positive(name: str) -> None:
         ATTENTIONS[name](4, attention_size=0)
 
 
-@pytest.mark.parametrize("name", [name for name in ATTENTIONS if "random" not in name])
+@pytest.mark.parametrize("name", ATTENTIONS)
 def test_queries_are_given_where_expected_and_only_there(name: str) -> None:
     query = torch.ones(2, 4)
     with pytest.raises(ValueError, match="expects no query"):
         ATTENTIONS[name](4)(STATES, MASK, query)
     with pytest.raises(ValueError, match=r"expects a query \(B, 4\)"):
         ATTENTIONS[name](4, query_size=4)(STATES, MASK)
-    assert torch.equal(ATTENTIONS[name](4, query_size=4)(STATES, MASK, query) != 0, MASK)
+    weights, _ = ATTENTIONS[name](4, query_size=4)(STATES, MASK, query)
+    assert torch.equal(weights != 0, MASK)
 
 
 def test_dot_refuses_queries_of_another_size() -> None:
@@ -148,7 +149,7 @@ def test_dot_refuses_queries_of_another_size() -> None:
 
 def test_random_attention_is_of_the_token_alone_or_of_its_text() -> None:
     torch.manual_seed(0)
-    by_token, by_text = (ATTENTIONS[f"random_by_{x}"](4) for x in ("token", "text"))
+    by_token, by_text = (RANDOM_ATTENTIONS[f"random_by_{x}"](4) for x in ("token", "text"))
     tokens = torch.tensor([[5, 6, 7, 5], [6, 5, 9, 9]])
     batch = TextBatch(torch.tensor([3, 8]), tokens, tokens > 0)
     for attention in (by_token, by_text):
@@ -161,7 +162,7 @@ def test_random_attention_is_of_the_token_alone_or_of_its_text() -> None:
         assert torch.allclose(weights, given.softmax(-1))
         assert not list(attention.parameters())
     torch.manual_seed(1)
-    again = ATTENTIONS["random_by_token"](4)
+    again = RANDOM_ATTENTIONS["random_by_token"](4)
     assert isinstance(again, RandomAttention)
     assert not torch.equal(again.draw(batch), by_token.draw(batch)), "another seed"
     again.load_state_dict(by_token.state_dict())
@@ -170,7 +171,7 @@ def test_random_attention_is_of_the_token_alone_or_of_its_text() -> None:
 
 def test_random_scores_are_normal_with_the_drawn_spread() -> None:
     torch.manual_seed(0)
-    attention = ATTENTIONS["random_by_token"](4)
+    attention = RANDOM_ATTENTIONS["random_by_token"](4)
     assert isinstance(attention, RandomAttention)
     tokens = torch.arange(20_000).view(1, -1)
     scores = attention.draw(TextBatch(torch.zeros(1).long(), tokens, tokens >= 0))
@@ -182,6 +183,6 @@ def test_random_scores_are_normal_with_the_drawn_spread() -> None:
 
 def test_random_attention_reads_single_flat_texts() -> None:
     with pytest.raises(InputError, match="random attention is for classifiers of single texts"):
-        ATTENTIONS["random_by_text"](4, query_size=4)
+        RANDOM_ATTENTIONS["random_by_text"](4, query_size=4)
     with pytest.raises(InputError, match="random_by_text is for texts of words"):
         HierarchicalClassifier(20, 2, attention="random_by_text")

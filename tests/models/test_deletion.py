@@ -148,9 +148,12 @@ def test_an_attention_that_context_cannot_explain_is_encoded_anew() -> None:
     class Middle(ATTENTIONS["uniform"]):  # type: ignore[misc]
         """All weight on the token in the middle of the text, which a deletion moves."""
 
-        def forward(self, states: Tensor, mask: Tensor, query: Tensor | None = None) -> Tensor:
+        def forward(
+            self, states: Tensor, mask: Tensor, query: Tensor | None = None
+        ) -> tuple[Tensor, Tensor]:
             middle = (mask.sum(-1) + 1) // 2
-            return torch.eye(mask.shape[1], dtype=states.dtype)[middle] * mask
+            weights = torch.eye(mask.shape[1], dtype=states.dtype)[middle] * mask
+            return weights, weights
 
     class Louder(FlatClassifier):
         def forward(self, *args: object, **options: object) -> AttentionOutput:

@@ -36,7 +36,7 @@ def test_attention_is_that_of_torch() -> None:
         theirs.out_proj.weight.copy_(torch.eye(12))
     states = torch.randn(2, 5, 12, dtype=torch.float64)
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    own, weights, values = ours(states, mask)
+    own, weights, values, _ = ours(states, mask)
     contexts, expected = theirs(
         states, states, states, key_padding_mask=~mask, average_attn_weights=False
     )
