@@ -47,8 +47,8 @@ class AffineClassifier(ContextClassifier):
         for level in self.levels:
             encoder = ENCODERS[net.encoder](size, net.hidden_size)
             size = encoder.output_size
-            kind = (ATTENTIONS | RANDOM_ATTENTIONS)[net.attention]
-            attention = kind(size, attention_size=net.attention_size)
+            scorer = (ATTENTIONS | RANDOM_ATTENTIONS)[net.attention]
+            attention = scorer(size, attention_size=net.attention_size)
             for kind, module in zip(PARTS, (encoder, attention), strict=True):
                 self.add_module(level + kind, module)
         self.decoder = nn.Linear(size, num_classes if num_classes > 2 else 1)

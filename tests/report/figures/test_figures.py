@@ -48,7 +48,7 @@ class TestEach:
             assert "predicted $5" not in str([legend.get_texts() for legend in figure.legends])
             return
         names = [text.get_text() for text in figure.legends[0].get_texts()]
-        assert names[:2] == ["predicted $5", "predicted {x}$_"]  # before reference lines
+        assert names == ["predicted $5", "predicted {x}$_"]
 
 
 def test_every_module_has_a_description() -> None:
