@@ -67,7 +67,8 @@ def attributions(
         places = [(2 * number + 1) * len(ordered) // (2 * batches) for number in range(batches)]
         scenes.append([Scene(model, [test[ordered[place]]], []) for place in places])
     long, short = scenes
-    few = Scene(long[0].model, [long[0].batches[0].select(torch.arange(min(texts, FEW)))], [])
+    batch = long[0].batches[0]
+    few = Scene(long[0].model, [batch.select(torch.arange(min(len(batch), FEW)))], [])
     parts = [
         _input_gradient(long, repetitions),
         _integrated_gradients(few, repetitions, ["integrated_gradients"]),
