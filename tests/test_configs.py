@@ -204,7 +204,9 @@ def test_test_runs(
     if file.stem == "impermissible_mass":
         given = ["--trainer.callbacks.column=evidence"]
     assert main([*command, "-c", str(file), *given, *TINY, *ONE_BATCH]) == 0
-    assert len(records) == len(set(attached)) == len(attached) > 0
+    assert len(set(attached)) == len(attached) > 0
+    recorded = [name for name in attached if not name.endswith(".Texts")]  # not while training
+    assert len(records) == len(recorded)
 
 
 def interpretability_tests() -> set[str]:

@@ -16,7 +16,7 @@ from attnlight.report.run import stored_records
 from attnlight.report.summary import summarise
 from tests.report.fake import CONFIG, write_run
 
-VOID = {"br", "meta"}
+VOID = {"br", "input", "meta"}
 TURNED = (
     "\u202eevil\u2069\u202e"  # right-to-left override, which the end of an isolate would let out
 )

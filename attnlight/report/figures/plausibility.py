@@ -50,7 +50,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
                         axes.plot(np.nanmean(column[members]), place, "o", color=color, ms=6)
                 axes.hlines(place, mean.low, mean.high, INK, linewidth=1)
                 axes.plot(mean.mean, place, "|", color=INK, ms=11, mew=1.5)
-            axes.axvline(chance.mean, color=MUTED, linestyle="dashed", linewidth=1)
+            axes.axvline(chance.mean, color=MUTED, ls="dashed", lw=1, label="chance")
             axes.set(xlabel=label, xlim=(-0.03, 1.03))
             axes.grid(axis="x")
             axes.tick_params(axis="y", length=0)
