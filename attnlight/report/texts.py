@@ -16,6 +16,7 @@ from attnlight.records import KEY, SCORES, TEXT_MARKS, read_pieces, record_colum
 from attnlight.report.tables import class_name
 
 _TEXTS, _TOKENS, _LETTERS = 6, 400, 60  # most of a page, of a text and of a token
+_START = 6  # tokens by which a folded text is known
 _ALL_TOKENS, _LEAST = 30_000, 60  # of a page with many texts: about 6 MB; of each text at least
 _COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
 _OF_SOME_CORPORA = ("query", "allowed", *TEXT_MARKS)
@@ -65,6 +66,7 @@ class ShownText:
         tokens: Its first tokens, without boundary tokens.
         hidden: Number of tokens that are left out at the end.
         lacking: Layers that are not defined for it.
+        start: Its first words, of the query if it has one.
     """
 
     row: Row
@@ -76,6 +78,7 @@ class ShownText:
     tokens: list[Token]
     hidden: int
     lacking: list[str]
+    start: str
 
 
 class Chosen(NamedTuple):
@@ -230,6 +233,7 @@ def _shown_text(row: Mapping[str, Any], classes: Sequence[str] | None, most: int
         tokens=tokens[:most],
         hidden=max(0, len(tokens) - most),
         lacking=lacking,
+        start=" ".join((query or [token.word for token in tokens])[:_START]),
     )
 
 

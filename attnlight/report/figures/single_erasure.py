@@ -28,7 +28,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     defined = ~np.isnan(columns).any(axis=0)
     weights, js = columns[:, defined].reshape(2, len(SCORES), -1)
     groups = predicted_groups(rows["prediction"][defined], classes)
-    across, upward = _ends(weights, 0.05), _ends(js, 0.002)
+    across, upward = _ends(weights, 0.05), tuple(1.4 * end for end in _ends(js, 0.002))
     step = (across[1] - across[0]) / _BARS
     edges = step * np.arange(np.floor(across[0] / step), np.ceil(across[1] / step) + 1)
     # The vertical axis is linear up to a hundredth of the largest size or somewhat less.
@@ -56,6 +56,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             colors = [group.color for group in groups]
             right.hist(below, bins=edges.tolist(), stacked=True, color=colors)  # one edge is 0
             right.set_ylabel("texts")
+            right.set_ylim(0, max(right.get_ylim()[1], 1))  # also where no text is below zero
             right.locator_params(axis="y", integer=True)
         panels[-1, 0].set_xlabel("Δ attention")
         panels[-1, 1].set_xlabel("Δ attention, Δ JS < 0")
