@@ -28,7 +28,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     defined = ~np.isnan(columns).any(axis=0)
     weights, js = columns[:, defined].reshape(2, len(SCORES), -1)
     groups = predicted_groups(rows["prediction"][defined], classes)
-    across, upward = _ends(weights, 0.05), tuple(1.4 * end for end in _ends(js, 0.002))
+    across, upward = _ends(weights, 0.05), _ends(js, 0.002)
     step = (across[1] - across[0]) / _BARS
     edges = step * np.arange(np.floor(across[0] / step), np.ceil(across[1] / step) + 1)
     # The vertical axis is linear up to a hundredth of the largest size or somewhat less.
@@ -46,7 +46,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             left.text(0.03, 0.95, summary, transform=left.transAxes, va="top", fontsize=8)
             # Most differences are far smaller than the largest.
             left.set_yscale("symlog", linthresh=linear, linscale=0.5)
-            left.set(xlim=across, ylim=upward, ylabel="Δ JS (nats)")
+            # A margin of a linear axis is too narrow on a logarithmic one.
+            left.set(xlim=across, ylim=[1.4 * end for end in upward], ylabel="Δ JS (nats)")
             ticks = linear * np.array([-100, -1, 0, 1, 100])
             left.set_yticks(ticks[(ticks >= upward[0]) & (ticks <= upward[1])])
             left.yaxis.set_major_formatter("{x:g}")
