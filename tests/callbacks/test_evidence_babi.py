@@ -147,8 +147,11 @@ def test_the_page_shows_questions_and_the_proven_share(run: Path) -> None:
     page = (run / "report/index.html").read_text(encoding="utf-8")
     assert page.count('<p class="query" dir="auto">') == 6
     assert "Is attention on the evidence, and is that evidence the model&#39;s?" in page
-    assert "mass_proven" in page
-    assert (run / "report/tables/test-evidence_mass-1.md").is_file()
+    assert '<th scope="row">proven</th>' in page
+    table = (run / "report/tables/test-evidence_mass-1.md").read_text(encoding="utf-8")
+    proven = read_record(run / "records/test/evidence_mass.parquet").columns["mass_proven"]
+    line = next(line for line in table.splitlines() if line.startswith("| proven "))
+    assert f"{np.nanmean(proven):.3f} [" in line
 
 
 class Solver:

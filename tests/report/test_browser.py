@@ -34,11 +34,12 @@ CONTRAST = """(() => {
   while (walk.nextNode()) {
     const element = walk.currentNode.parentElement;
     if (!walk.currentNode.data.trim() || !element.checkVisibility()
-        || element.closest('svg')) continue;
+        || element.closest('title')) continue;
     const chain = []; for (let e = element; e; e = e.parentElement) chain.unshift(e);
     let ground = [255, 255, 255, 1];
     for (const e of chain) ground = over(parse(getComputedStyle(e).backgroundColor), ground);
-    const ink = over(parse(getComputedStyle(element).color), ground);
+    const style = getComputedStyle(element);
+    const ink = over(parse(element.closest('svg') ? style.fill : style.color), ground);
     const [a, b] = [light(ink), light(ground)].sort((x, y) => y - x);
     const ratio = (a + .05) / (b + .05);
     if (ratio < least[0]) least = [ratio, walk.currentNode.data.trim().slice(0, 40)];
