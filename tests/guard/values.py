@@ -244,10 +244,10 @@ def _difference(old: NDArray[Any], new: NDArray[Any], tolerance: float) -> str:
 
 
 def _surplus(old: NDArray[Any], new: NDArray[Any], tolerance: float) -> str:
-    """Numbers that are not among the old ones, or that there is none."""
+    """Numbers that are not among the old ones, or that there is none any more."""
     among = np.isclose(new[:, None], old, rtol=tolerance, atol=tolerance).any(axis=1)
     wrong = new[~among].tolist()
-    return f"not among the old: {wrong[:3]}" if wrong or not len(new) else ""
+    return f"not among the old: {wrong[:3]}" if wrong or (len(old) and not len(new)) else ""
 
 
 def _same_cell(old: str, new: str, tolerance: float) -> bool:
