@@ -17,6 +17,7 @@ from attnlight.callbacks.saliency_agreement import SaliencyAgreement
 from attnlight.callbacks.sanity import Sanity
 from attnlight.callbacks.single_erasure import SingleErasure
 from attnlight.callbacks.state_token_agreement import StateTokenAgreement
+from attnlight.callbacks.texts import Texts
 
 __all__ = [
     "AdversarialAttention",
@@ -37,4 +38,5 @@ __all__ = [
     "Sanity",
     "SingleErasure",
     "StateTokenAgreement",
+    "Texts",
 ]

@@ -150,18 +150,13 @@ class AdversarialAttention(InterpretabilityTest):
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        index, position = output.rows.unbind(-1)
+        index = output.rows[:, 0]
         measured = torch.ones_like(index, dtype=torch.bool)
         if readout.by_programs and self.program_instances != 0:
             # Linear programs are slow: they are solved for one row of each chosen text.
-            measured[:] = False
             chosen_texts = self._program_texts
             texts = index if chosen_texts is None else chosen_texts.to(index.device)
-            for text in torch.unique(index[torch.isin(index, texts)]).tolist():
-                rows = (index == text).nonzero().squeeze(-1)
-                # The seed depends on the text, or all sentences would share the position.
-                place = choose(position[rows].cpu().numpy(), 1, self.seed + text)
-                measured[rows[position[rows] == int(place[0])]] = True
+            measured = one_row_of_each_text(output.rows, texts, self.seed)
         chosen = readout if measured.all() else readout.select(measured)
         parts = [self._measure(part) for part in chosen.blocks(_WEIGHTS)]
         columns = {}
@@ -240,6 +235,24 @@ class AdversarialAttention(InterpretabilityTest):
             else torch.from_numpy(choose(self._recorder.instances, count, self.seed))
             for count in counts
         )
+
+
+def one_row_of_each_text(rows: Tensor, texts: Tensor, seed: int) -> Tensor:
+    """One row of each of some texts, chosen by a hash of its position, as a mask (R,) bool.
+
+    Args:
+        rows: Dataset index and position of each row, (R, 2).
+        texts: Dataset indices of the texts, in any order.
+        seed: Seed of the choice.
+    """
+    index, position = rows.unbind(-1)
+    chosen = torch.zeros_like(index, dtype=torch.bool)
+    for text in torch.unique(index[torch.isin(index, texts)]).tolist():
+        of_text = (index == text).nonzero().squeeze(-1)
+        # The seed depends on the text, or all sentences would share the position.
+        place = choose(position[of_text].cpu().numpy(), 1, seed + text)
+        chosen[of_text[position[of_text] == int(place[0])]] = True
+    return chosen
 
 
 def _head_tvd(readout: Readout, attention: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from attnlight.records.reading import (
     read_record,
     record_columns,
 )
-from attnlight.records.scores import SCORES, kept_scores
+from attnlight.records.scores import SCORES, TEXT_MARKS, TEXTS, kept_scores
 from attnlight.records.shards import Columns, ShardWriter, list_column
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "FORMAT",
     "KEY",
     "SCORES",
+    "TEXTS",
+    "TEXT_MARKS",
     "Columns",
     "Record",
     "RecordError",

@@ -8,6 +8,8 @@ from attnlight.errors import InputError
 from attnlight.records.reading import record_columns
 
 SCORES = "scores_"
+TEXTS = "texts"  # the record of texts with scores of their items, which has no measures
+TEXT_MARKS = ("evidence", "rationale", "impermissible")  # columns of the tokens that it keeps
 
 
 def kept_scores(path: Path, test: str) -> list[str]:

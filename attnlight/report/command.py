@@ -10,11 +10,13 @@ from attnlight.errors import InputError
 DESCRIPTION = """\
 Write one self-contained HTML page, summary tables (CSV and Markdown) and figures (SVG, PDF and
 PNG) from the records that `attnlight fit`, `validate` and `test` wrote into a run folder; for a
-study's folder, its tables, figures and verdicts. Nothing is evaluated again."""
+study's folder, its tables, figures and verdicts. Several runs are also compared: one page, table and
+figure of the headline measure of each test, with paired tests. Nothing is evaluated again."""
 EPILOG = """\
 Without --output the page and the tables go to RUN/report/, the figures to RUN/figures/. With it
-both go to DIR, or, for several runs, to DIR/<experiment>/<run>/. All files of a study go into one
-folder: STUDY/report/ or DIR."""
+both go to DIR, or, for several runs, to DIR/<experiment>/<run>/. A comparison goes to
+comparison/ in the report of the first run, or to DIR. All files of a study go into one folder:
+STUDY/report/ or DIR."""
 
 
 def main(argv: list[str]) -> int:
@@ -49,4 +51,11 @@ def main(argv: list[str]) -> int:
 
             output_folder = folder if output else None
             print(write_report(run, output_folder, lambda table: rich.print(table.to_rich())))
+    compared = [run for run in runs if not (run / "study.json").is_file()]
+    if len(compared) > 1:
+        from attnlight.report.compare import write_comparison
+
+        page = write_comparison(compared, output or compared[0] / "report" / "comparison")
+        if page is not None:
+            print(page)
     return 0

@@ -5,28 +5,28 @@ from __future__ import annotations
 import platform
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from attnlight import __version__
 from attnlight.compatibility import section
-from attnlight.files import write_text
-from attnlight.records import record_columns
+from attnlight.files import read_yaml, write_text
+from attnlight.records import SCORES, TEXTS, read_metadata, record_columns
+from attnlight.report.curves import curve_figures
 from attnlight.report.figures import describe, draw, figure_rows, tables
+from attnlight.report.headlines import Headline, headline
 from attnlight.report.markup import render
 from attnlight.report.method_rows import TESTS, method_rows
 from attnlight.report.run import VERBS, Run, StoredRecord, load_run, require_one_run
-from attnlight.report.style import PALETTE, canvas, inline_svg, save_figure
+from attnlight.report.style import inline_svg, save_figure
 from attnlight.report.summary import RecordSummary, summarise, to_texts
 from attnlight.report.tables import Table
-from attnlight.report.texts import shown_texts
+from attnlight.report.texts import LAYERS, choose_texts, shown_texts
+from attnlight.shipped import shipped_configs
 
 if TYPE_CHECKING:
-    import pandas as pd
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
@@ -58,13 +58,13 @@ def write_report(
         "configuration written by": re.findall(r"\A# (.*==.*)", run.config_text),
     }
     sentence, facts = describe_run(run, summaries)
+    headlines = {summary.record: headline(summary) for summary in summaries}
     texts = {
-        corpus: shown_texts(
-            folder / f"predictions{f'-{corpus}' if corpus else ''}.parquet",
-            facts["Classes"] or None,
-        )
+        corpus: _texts(run, corpus, facts["Classes"] or None, headlines)
         for corpus in run.test_metrics
     }
+    anchors = {summary.record: f"test-{n}" for n, summary in enumerate(summaries, start=1)}
+    splits = dict.fromkeys((record.corpus, record.stage) for record in anchors)
     page = render(
         "run.html.jinja",
         title="/".join(folder.resolve().parts[-2:]),
@@ -72,9 +72,27 @@ def write_report(
         sentence=sentence,
         facts=facts,
         summaries=summaries,
-        sections={summary.record: _section(summary, target, figures) for summary in summaries},
+        answers=_answers(headlines),
+        anchors=anchors,
+        splits={split: f"split-{n}" for n, split in enumerate(splits, start=1)},
+        titles={record.test: describe(record.test).title for record in anchors},
+        sections={
+            summary.record: _section(
+                summary,
+                target,
+                figures,
+                anchor=anchors[summary.record],
+                headline=headlines[summary.record],
+                texts=texts[summary.record.corpus],
+            )
+            for summary in summaries
+        },
         methods=_methods(run, target, show or (lambda _: None)),
-        curves=_curves(run, figures),
+        curves=[
+            _picture(figure, Path("val", f"curves-{test}"), figures, caption)
+            | {"title": "The task" if test == "metrics" else describe(test).title}
+            for test, (figure, caption) in curve_figures(run).items()
+        ],
         texts=texts,
         commands=commands(run, summaries),
         versions=versions,
@@ -85,7 +103,67 @@ def write_report(
     return target / "index.html"
 
 
-def _section(summary: RecordSummary, target: Path, figures: Path) -> Markup:
+def _answers(headlines: Mapping[StoredRecord, Headline | None]) -> dict[StoredRecord, str]:
+    """What the headlines say, of the test split or, without its records, of the validation split.
+
+    Only the corpus of training counts.
+    """
+    own = {record: found for record, found in headlines.items() if found and not record.corpus}
+    stages = {record.stage for record in own}
+    stage = "test" if "test" in stages else "val"
+    return {record: found.says for record, found in own.items() if record.stage == stage}
+
+
+def _texts(
+    run: Run,
+    corpus: str,
+    classes: Sequence[str] | None,
+    headlines: Mapping[StoredRecord, Headline | None],
+) -> dict[str, Any]:
+    """Texts of a corpus for the page: `shown`, those `chosen` by record, and what to show of them."""
+    suffix = f"-{corpus}" if corpus else ""
+    folder = run.folder / "records"
+    paths = {stage: folder / f"{stage}{suffix}" / f"{TEXTS}.parquet" for stage in VERBS}
+    chosen = {
+        record: found
+        for record, first in headlines.items()
+        if first and record.corpus == corpus and paths[record.stage].is_file()
+        if (found := choose_texts(record.path, first.column, paths[record.stage]))
+    }
+    stage = next((stage for stage in VERBS if any(r.stage == stage for r in chosen)), None)
+    chosen = {record: found for record, found in chosen.items() if record.stage == stage}
+    if stage is None:
+        path, recorded = run.folder / f"predictions{suffix}.parquet", 0
+        shown = shown_texts(path, classes)
+    else:
+        path, recorded = paths[stage], int(read_metadata(paths[stage])["rows"])
+        rows = [row for found in chosen.values() for row in found.rows]
+        shown = shown_texts(path, classes, rows)
+    columns = record_columns(path) if shown else {}
+    present = {"attention", *columns, *(name.removeprefix(SCORES) for name in columns)}
+    missing = set.intersection(*(set(text.lacking) for text in shown)) if shown else set()
+    return {
+        "shown": shown,
+        "chosen": chosen,
+        "recorded": recorded,
+        "anchor": f"texts-{list(run.test_metrics).index(corpus) + 1}",
+        "layers": {
+            layer: name
+            for layer, name in LAYERS.items()
+            if layer in present and name not in missing
+        },
+    }
+
+
+def _section(
+    summary: RecordSummary,
+    target: Path,
+    figures: Path,
+    *,
+    anchor: str,
+    headline: Headline | None,
+    texts: Mapping[str, Any],
+) -> Markup:
     """A record on the page; writes its figure and tables if the record has all measures."""
     record, description = summary.record, describe(summary.record.test)
     stem = f"tables/{record.folder_name}-{record.test}"
@@ -108,6 +186,11 @@ def _section(summary: RecordSummary, target: Path, figures: Path) -> Markup:
         picture=picture,
         tables=test_tables,
         files=f"{stem}-*.{{md,csv,tex}}",
+        anchor=anchor,
+        headline=headline,
+        chosen=texts["chosen"].get(record),
+        recorded=texts["recorded"],
+        texts_anchor=texts["anchor"],
     )
 
 
@@ -147,54 +230,6 @@ def _methods(
     return sections
 
 
-def _curves(run: Run, figures: Path) -> list[dict[str, str]]:
-    """Figures by epoch: one of the task's metrics, and one of the means of each test."""
-    import pandas as pd
-
-    captions = {"metrics": "What the task logged on the validation split after each epoch."}
-    points: list[tuple[object, ...]] = []
-    for name, logged in run.curves.items():
-        points += [("metrics", name, *point, np.nan, np.nan) for point in logged.items()]
-    for record in run.epoch_records:
-        captions[record.test] = (
-            f"{describe(record.test).title}: mean of each measure on the validation split after "
-            "each epoch; the band is its 95 % bootstrap interval."
-        )
-        for (measure, _), mean in summarise(record, by_class=False).means.items():
-            points.append((record.test, measure, record.epoch, *mean[:3]))
-    frame = pd.DataFrame(points, columns=["test", "measure", "epoch", "mean", "low", "high"])
-    return [
-        _picture(_draw_curves(curves), Path("val", f"curves-{test}"), figures, captions[test])
-        for test, curves in frame.groupby("test", sort=False)
-    ]
-
-
-def _draw_curves(curves: pd.DataFrame) -> Figure:
-    """One panel for each measure, two per row: a line with a band of its intervals."""
-    from matplotlib.ticker import MaxNLocator
-
-    rows = (curves["measure"].nunique() + 1) // 2
-    with canvas(1.75 * rows + 0.2) as figure:
-        panels = iter(figure.subplots(rows, 2, squeeze=False).flat)
-        # Rounded, so that a constant measure does not fill its panel with rounding errors.
-        for name, curve in curves.round(9).groupby("measure", sort=False):
-            axes = next(panels)
-            band = curve.loc[np.isfinite(curve["low"]), ["epoch", "low", "high"]].to_numpy().T
-            if band.shape[1] == 1:
-                axes.vlines(*band, color=PALETTE[0], linewidth=1)
-            elif band.size:
-                axes.fill_between(*band, color=PALETTE[0], alpha=0.22, linewidth=0)
-            axes.plot(curve["epoch"], curve["mean"], "o-", color=PALETTE[0], markersize=3.5)
-            axes.set_title(name, loc="left")
-            axes.set(xlabel="Epoch", xlim=(curve["epoch"].min() - 0.5, curve["epoch"].max() + 0.5))
-            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
-            axes.yaxis.set_major_locator(MaxNLocator(4))
-            axes.grid(axis="y")
-        for axes in panels:
-            axes.set_axis_off()
-    return figure
-
-
 def _picture(figure: Figure, stem: Path, folder: Path, caption: str) -> dict[str, str]:
     """Save a figure and return its `svg`, `caption` and `files` for the page."""
     save_figure(figure, folder / stem)
@@ -216,8 +251,7 @@ def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dic
         named = {option: _class(_config_value(net, option)) for option in ("encoder", "attention")}
         settings = ", ".join(f"{option} {name}" for option, name in named.items() if name)
         model_text += f" ({settings})" if settings else ""
-    options = [_config_value(data, "init_args", option) for option in ("path", "name")]
-    corpus = " ".join(value for value in options if isinstance(value, str)) or _class(data)
+    corpus = corpus_name(data)
     tested = "no record of the test split yet"
     if sizes := {s.metadata["rows"] for s in summaries if s.record.folder_name == "test"}:
         amount = f"{'up to ' if len(sizes) > 1 else ''}{max(sizes):,}"
@@ -225,7 +259,7 @@ def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dic
     metadata = [summary.metadata for summary in summaries]
     facts = {
         "Model": [_class(model)],
-        "Corpus": [_class(data)],
+        "Corpus": [corpus, *([_class(data)] if _class(data) != corpus else [])],
         "Classes": next((entry["classes"] for entry in metadata if entry.get("classes")), []),
         "Seed": [str(run.configs["fit"].get("seed_everything", ""))],
         "Checkpoint": sorted({entry.get("checkpoint") or "" for entry in metadata}),
@@ -233,6 +267,40 @@ def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dic
     }
     sentence = f"{model_text}{f', trained on {corpus}' if corpus else ''}; {tested}."
     return sentence, {name: [value for value in values if value] for name, values in facts.items()}
+
+
+def corpus_name(data: object) -> str:
+    """The name of a corpus: its hub id or path, else of the shipped data file that has its options.
+
+    Args:
+        data: The `data` of a configuration with all options.
+
+    Returns:
+        The name of the file with the most options among those that agree in all of theirs; the class
+        if there is none; "" without a class.
+    """
+    options = [_config_value(data, "init_args", option) for option in ("path", "name")]
+    if any(isinstance(value, str) for value in options):
+        return " ".join(value for value in options if isinstance(value, str))
+    found = _class(data), 0
+    for name, path in shipped_configs().items():
+        shipped = read_yaml(path) if name.startswith("data/") and _class(data) else {}
+        arguments = shipped.get("init_args") or {}
+        agree = _class(shipped) == _class(data) and _contains(
+            _config_value(data, "init_args"), arguments
+        )
+        if agree and len(arguments) > found[1]:
+            found = name.removeprefix("data/"), len(arguments)
+    return found[0]
+
+
+def _contains(config: object, part: object) -> bool:
+    """Whether a configuration has all values of another one, nested ones included."""
+    if not isinstance(part, dict):
+        return config == part
+    return isinstance(config, dict) and all(
+        name in config and _contains(config[name], value) for name, value in part.items()
+    )
 
 
 def _config_value(config: object, *keys: str) -> object:

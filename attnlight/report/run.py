@@ -13,7 +13,7 @@ import numpy as np
 
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
-from attnlight.records import KEY, RecordError, read_metadata, read_record
+from attnlight.records import KEY, TEXTS, RecordError, read_metadata, read_record
 
 VERBS = {"test": "test", "val": "validate"}  # the verb that evaluates a split, by its stage
 
@@ -103,7 +103,7 @@ def load_run(folder: Path) -> Run:
 def stored_records(records_dir: Path) -> list[StoredRecord]:
     """The records under a run's `records` folder, by corpus, stage, test and epoch.
 
-    Predictions come before the tests of attention.
+    Predictions come before the tests of attention; `texts`, which has no measures, is left out.
     """
     records = []
     for stage in VERBS:
@@ -112,7 +112,8 @@ def stored_records(records_dir: Path) -> list[StoredRecord]:
             for path in folder.glob("[!.]*.parquet"):  # hidden files are incomplete
                 fitting = re.fullmatch(r"(.+)-(\d+)", path.stem) if folder.name == "val" else None
                 test, epoch = (fitting[1], int(fitting[2])) if fitting else (path.stem, None)
-                records.append(StoredRecord(path, stage, test, epoch, corpus))
+                if test != TEXTS:
+                    records.append(StoredRecord(path, stage, test, epoch, corpus))
     return sorted(
         records,
         key=lambda r: (r.corpus, r.stage, r.test != "predictions", r.test, r.epoch or 0),

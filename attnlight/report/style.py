@@ -70,7 +70,7 @@ def predicted_groups(prediction: NDArray[np.int64], classes: Sequence[str] | Non
 
 @contextmanager
 def canvas(height: float, groups: Sequence[Group] = ()) -> Iterator[Figure]:
-    """An empty figure of one column with a legend of the groups; `height` in inches.
+    """An empty figure of one column with a legend of groups and lines; `height` in inches.
 
     It is not registered with pyplot.
     """
@@ -80,16 +80,27 @@ def canvas(height: float, groups: Sequence[Group] = ()) -> Iterator[Figure]:
     with styled():
         figure = Figure(figsize=(_COLUMN_WIDTH, height), layout="constrained")
         yield figure
-        if not groups:
+        for axes in figure.axes:
+            # Labels of a shared axis stand at the first panel alone, and so do its ticks.
+            shared = len(axes.get_shared_y_axes().get_siblings(axes)) > 1
+            place = axes.get_subplotspec()
+            if shared and place is not None and not place.is_first_col():
+                axes.tick_params(axis="y", length=0)
+        # Labelled lines are in the legend too, each once, unless they have one of their own.
+        open_axes = [a for a in figure.axes if a.get_legend() is None and not figure.legends]
+        labelled = [axes.get_legend_handles_labels() for axes in open_axes]
+        lines = {name: line for found in labelled for line, name in zip(*found, strict=True)}
+        if not groups and not lines:
             return
         names = [g.name if len(g.name) <= 36 else f"{g.name[:35]}…" for g in groups]
         # About 15 characters per inch at 9 pt; a patch with its space is five characters wide.
-        fitting = int(15 * _COLUMN_WIDTH) // (max(map(len, names)) + 5)
-        columns = min(max(1, fitting), 3, len(groups))
-        handles = [
+        fitting = int(15 * _COLUMN_WIDTH) // (max(map(len, [*names, *lines])) + 5)
+        columns = min(max(1, fitting), 3, len(groups) + len(lines))
+        handles: list[Any] = [
             Patch(facecolor=group.color, edgecolor=INK, linewidth=0.6, label=name)
             for group, name in zip(groups, names, strict=True)
         ]
+        handles += lines.values()
         figure.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.2)
 
 

@@ -1,23 +1,37 @@
-"""Some texts of a run with their attention, from the file that `attnlight predict` writes."""
+"""Texts of a run with the scores of their items, as layers that the page switches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlight.batch import BOS, EOS, SPECIAL_TOKENS
 from attnlight.data.selection import choose
-from attnlight.records import KEY, read_pieces, record_columns
+from attnlight.records import KEY, SCORES, TEXT_MARKS, read_pieces, record_columns
 from attnlight.report.tables import class_name
 
 _TEXTS, _TOKENS, _LETTERS = 6, 400, 60  # most of a page, of a text and of a token
+_START = 6  # tokens by which a folded text is known
+_ALL_TOKENS, _LEAST = 30_000, 60  # of a page with many texts: about 6 MB; of each text at least
 _COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
-_OF_SOME_CORPORA = ("query", "allowed", "evidence")
+_OF_SOME_CORPORA = ("query", "allowed", *TEXT_MARKS)
 _BOUNDARY = {SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]}
+LAYERS = {
+    "attention": "attention",
+    "input_gradient": "gradient",
+    "loo": "leave-one-out",
+    "minimal": "smallest flip set",
+    "worst_case": "worst-case attention",
+    **{name: name for name in TEXT_MARKS},
+}
+ENDS = 10  # typical and extreme texts of a test
+
+Row = tuple[int, int]  # dataset index and position
 
 
 @dataclass(frozen=True)
@@ -26,14 +40,18 @@ class Token:
 
     Attributes:
         word: The token, shortened if it is very long.
-        share: Its attention (mean over heads; of a sentence, that of the sentence) in per cent of
-            the largest in the text.
-        evidence: Whether the corpus marks it as evidence.
+        shares: Its score by layer (of a sentence, that of the sentence) in per cent of the largest
+            in the text, where it is above 0.
+        values: The scores in words.
+        marked: Whether the corpus marks it, as evidence or otherwise.
+        predicted: Whether it is of the part of the text that is predicted, if instances are parts.
     """
 
     word: str
-    share: int
-    evidence: bool
+    shares: Mapping[str, int]
+    values: str
+    marked: bool
+    predicted: bool
 
 
 @dataclass(frozen=True)
@@ -41,15 +59,20 @@ class ShownText:
     """A text on the page.
 
     Attributes:
-        name: Its dataset index and, if the instance is not the whole text, its position.
+        row: Its dataset index and its position, 0 if the instance is the whole text.
+        name: The same in words; without the position if instances are whole texts.
         prediction: The predicted class and its probability.
         label: The gold class; "" without one.
         query: Its query; "" without one.
         allowed: The classes that it may be answered with; empty if all.
         tokens: Its first tokens, without boundary tokens.
         hidden: Number of tokens that are left out at the end.
+        lacking: Layers that are not defined for it.
+        start: First words of what is predicted if that is a part of the text, else of its query, else
+            of the text.
     """
 
+    row: Row
     name: str
     prediction: str
     label: str
@@ -57,17 +80,87 @@ class ShownText:
     allowed: list[str]
     tokens: list[Token]
     hidden: int
+    lacking: list[str]
+    start: str
 
 
-def shown_texts(path: Path, classes: Sequence[str] | None) -> list[ShownText]:
-    """Texts chosen by a hash of the dataset index, the first instance of each.
+class Chosen(NamedTuple):
+    """Texts of a test by a column of its record, each a row with its value.
 
-    Args:
-        path: The `predictions.parquet` of a run.
-        classes: Names of the classes; None: their numbers.
+    Attributes:
+        column: The column.
+        lowest: Half of the extreme texts.
+        highest: The other half.
+        typical: Texts whose values are nearest to the median.
+    """
+
+    column: str
+    lowest: list[tuple[Row, float]]
+    highest: list[tuple[Row, float]]
+    typical: list[tuple[Row, float]]
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows of it."""
+        return [row for part in self[1:] for row, _ in part]
+
+
+def choose_texts(record: Path, column: str, texts: Path) -> Chosen | None:
+    """Ten extreme and ten typical texts of a test, of those that a record of texts has.
+
+    Of several rows of one text only one is taken. Equal values are in a random order of a fixed
+    seed.
 
     Returns:
-        At most six texts; none if there is no such file or an earlier version wrote it with other
+        The texts; None if a record lacks the column or a key, or no row of both is defined.
+    """
+    if not {*KEY, column} <= record_columns(record).keys():
+        return None
+    shown = {
+        row
+        for piece in read_pieces(texts, KEY)
+        for row in zip(*(piece[name].tolist() for name in KEY), strict=True)
+    }
+    rows, numbers = [], []
+    for piece in read_pieces(record, [*KEY, column]):
+        keys = zip(*(piece[name].tolist() for name in KEY), strict=True)
+        for row, value in zip(keys, piece[column].astype(np.float64).tolist(), strict=True):
+            if row in shown and not np.isnan(value):
+                rows.append(row)
+                numbers.append(value)
+    if not rows:
+        return None
+    values = np.array(numbers)
+    random = np.random.default_rng(0).permutation(len(values))
+
+    def first(keys: NDArray[np.float64], number: int, taken: Sequence[Row] = ()) -> list[Any]:
+        """The rows of the smallest keys, of each text one, without those of `taken`."""
+        found: dict[int, tuple[Row, float]] = {}
+        used = {index for index, _ in taken}
+        for place in random[np.argsort(keys[random], kind="stable")]:
+            if len(found) < number and rows[place][0] not in used:
+                found.setdefault(rows[place][0], (rows[place], numbers[place]))
+        return list(found.values())
+
+    lowest = first(values, ENDS // 2)
+    highest = first(-values, ENDS // 2, [row for row, _ in lowest])
+    taken = [row for row, _ in (*lowest, *highest)]
+    return Chosen(column, lowest, highest, first(np.abs(values - np.median(values)), ENDS, taken))
+
+
+def shown_texts(
+    path: Path, classes: Sequence[str] | None, rows: Sequence[Row] | None = None
+) -> list[ShownText]:
+    """Texts of a file that `attnlight predict` or the test `texts` wrote.
+
+    Args:
+        path: The `predictions.parquet` of a run, or a record `texts`.
+        classes: Names of the classes; None: their numbers.
+        rows: The rows to show; None: the first rows of at most six texts, chosen by a hash of the
+            dataset index.
+
+    Returns:
+        The texts in order; none if there is no such file or an earlier version wrote it with other
         columns.
 
     Raises:
@@ -76,43 +169,103 @@ def shown_texts(path: Path, classes: Sequence[str] | None) -> list[ShownText]:
     available = record_columns(path) if path.is_file() else {}
     if not set(_COLUMNS) <= available.keys():
         return []
-    columns = [*_COLUMNS, *(name for name in _OF_SOME_CORPORA if name in available)]
-    indices = [piece["index"] for piece in read_pieces(path, ["index"])]
-    chosen = choose(np.unique(np.concatenate(indices)), _TEXTS, seed=0) if indices else np.empty(0)
-    shown: dict[int, ShownText] = {}
+    scores = [f"{SCORES}{name}" for name in LAYERS]
+    columns = [*_COLUMNS, *(name for name in (*_OF_SOME_CORPORA, *scores) if name in available)]
+    wanted = None if rows is None else set(rows)
+    if rows is None:
+        indices = [piece["index"] for piece in read_pieces(path, ["index"])]
+        texts = np.unique(np.concatenate(indices)) if indices else np.empty(0, dtype=np.int64)
+        chosen = choose(texts, _TEXTS, seed=0) if len(texts) else texts
+    else:
+        chosen = np.unique([index for index, _ in rows])
+    of_parts = any(piece["position"].any() for piece in read_pieces(path, ["position"]))
+    most = max(_LEAST, min(_TOKENS, _ALL_TOKENS // max(len(wanted or ()), 1)))
+    shown: dict[Row, ShownText] = {}
+    seen: set[int] = set()
     for piece in read_pieces(path, columns, texts=chosen.astype(np.int64)):
-        for place, index in enumerate(piece["index"].tolist()):
-            if index not in shown:
+        for place, key in enumerate(zip(*(piece[name].tolist() for name in KEY), strict=True)):
+            if key in wanted if wanted is not None else key[0] not in seen:
                 row = {name: values[place] for name, values in piece.items()}
-                shown[index] = _shown_text(row, classes)
+                shown[key] = _shown_text(row, classes, most, of_parts)
+                seen.add(key[0])
     return list(shown.values())
 
 
-def _shown_text(row: Mapping[str, Any], classes: Sequence[str] | None) -> ShownText:
-    """The text of one row of the file, from its values by column."""
-    weights = np.zeros(len(row["tokens"]))
-    for (start, end), weight in zip(row["items"], np.mean(list(row["attention"]), 0), strict=True):
-        weights[start:end] = weight
-    shares = (100 * weights / max(weights.max(initial=0), np.finfo(float).tiny)).round().astype(int)
-    evidence = row.get("evidence", np.zeros(len(weights))) > 0
+def _shown_text(
+    row: Mapping[str, Any], classes: Sequence[str] | None, most: int, of_parts: bool
+) -> ShownText:
+    """The text of one row of the file.
+
+    Args:
+        row: Its values by column.
+        classes: Names of the classes; None: their numbers.
+        most: Number of tokens to show.
+        of_parts: Whether instances are tokens or sentences, as items are.
+    """
+    position, spans = int(row["position"]), [tuple(span) for span in row["items"]]
+    span = position, position + 1
+    if any(end - start > 1 for start, end in spans):  # sentences
+        span = spans[position] if position < len(spans) else (0, 0)
+    part = range(*span) if of_parts else range(0)
+    layers = {"attention": np.mean(list(row["attention"]), 0)}
+    layers |= {name: row[SCORES + name] for name in LAYERS if SCORES + name in row}
+    by_token, lacking = {}, []
+    for name, scores in layers.items():
+        values = np.full(len(row["tokens"]), np.nan)
+        for (start, end), score in zip(spans, scores, strict=True):
+            values[start:end] = score
+        by_token[name] = values
+        if np.isnan(np.asarray(scores, dtype=np.float64)).all():
+            lacking.append(LAYERS[name])
+    marked = np.zeros(len(row["tokens"]), dtype=bool)
+    for name in TEXT_MARKS:
+        if name in row:
+            by_token[name] = (np.asarray(row[name]) > 0).astype(np.float64)
+            marked |= by_token[name] > 0
+    sizes = {name: np.nan_to_num(np.abs(values)) for name, values in by_token.items()}
+    shares = {
+        name: (100 * size / max(size.max(initial=0), np.finfo(float).tiny)).round().astype(int)
+        for name, size in sizes.items()
+    }
     tokens = [
-        Token(_shortened(word), share, gold)
-        for word, share, gold in zip(row["tokens"], shares.tolist(), evidence.tolist(), strict=True)
+        Token(
+            _shortened(word),
+            {name: int(share[place]) for name, share in shares.items() if share[place]},
+            _in_words({name: float(values[place]) for name, values in by_token.items()}),
+            bool(marked[place]),
+            place in part,
+        )
+        for place, word in enumerate(row["tokens"])
         if word not in _BOUNDARY
     ]
     query = [_shortened(word) for word in row.get("query", ()) if word not in _BOUNDARY]
+    first = query or [token.word for token in tokens if token.predicted or not part]
     likeliest = int(np.argmax(row["probabilities"]))
     allowed = row.get("allowed", ())
     restricted = 0 < len(allowed) < len(row["probabilities"])
     return ShownText(
-        name=f"text {row['index']}" + (f", position {row['position']}" * bool(row["position"])),
+        row=(int(row["index"]), position),
+        name=f"text {row['index']}" + f", position {position}" * of_parts,
         prediction=f"{class_name(likeliest, classes)} ({row['probabilities'][likeliest]:.2f})",
         label=class_name(int(row["label"]), classes) if row["label"] >= 0 else "",
         query=" ".join(query[:_TOKENS]) + " …" * (len(query) > _TOKENS),
         allowed=[class_name(int(number), classes) for number in allowed if restricted],
-        tokens=tokens[:_TOKENS],
-        hidden=max(0, len(tokens) - _TOKENS),
+        tokens=tokens[:most],
+        hidden=max(0, len(tokens) - most),
+        lacking=lacking,
+        start=" ".join(first[:_START]) + " …" * (len(first) > _START),
     )
+
+
+def _in_words(values: Mapping[str, float]) -> str:
+    """Scores of a token by layer in words; marks only where they are set."""
+    parts = []
+    for name, value in values.items():
+        if name in TEXT_MARKS or name == "minimal":
+            parts += [LAYERS[name] if name in TEXT_MARKS else "in the flip set"] * (value > 0)
+        elif not np.isnan(value):
+            parts.append(f"{LAYERS[name]} {value:.2g}")
+    return ", ".join(parts)
 
 
 def _shortened(word: str) -> str:

@@ -67,7 +67,7 @@ def test_facts() -> None:
     parts = [part("predictions", classes=["bad", "good"], checkpoint="best.ckpt")]
     assert describe_run(run(fit=FIT), parts)[1] == {
         "Model": ["AttentionClassifier"],
-        "Corpus": ["Corpus"],
+        "Corpus": ["SetFit/sst5", "Corpus"],
         "Classes": ["bad", "good"],
         "Seed": ["3"],
         "Checkpoint": ["best.ckpt"],

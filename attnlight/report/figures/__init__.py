@@ -53,6 +53,7 @@ class Description:
     measures: Mapping[str, str] = field(default_factory=dict)
     columns: Sequence[str] | None = None
     metadata: Sequence[str] = ()
+    headlines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     violins: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 

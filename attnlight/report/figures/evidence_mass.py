@@ -40,7 +40,9 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
             for place, members in enumerate(reversed(subsets.values())):
                 if (members & defined).any():
                     mean = rows[chance][members & defined].mean()
-                    axes.vlines(mean, place - 0.5, place + 0.5, MUTED, "dashed", linewidth=1)
+                    axes.vlines(
+                        mean, place - 0.5, place + 0.5, MUTED, "dashed", "chance", linewidth=1
+                    )
         panels[0].set_yticks(range(len(subsets)), list(subsets)[::-1])
     return figure
 

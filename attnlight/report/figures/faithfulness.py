@@ -41,7 +41,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
                         axes.plot(np.nanmean(column[members]), place, "o", color=color, ms=4.5)
                 axes.hlines(place, mean.low, mean.high, INK, linewidth=1.2)
                 axes.plot(mean.mean, place, "|", color=INK, ms=11, mew=1.4)
-            axes.axvline(means[names.index(f"{measure}_random")].mean, color=MUTED, ls="--", lw=1)
+            random = means[names.index(f"{measure}_random")].mean
+            axes.axvline(random, color=MUTED, ls="--", lw=1, label="random ranking")
             axes.set_xlabel(label)
             axes.grid(axis="x")
         panels[0].set_yticks(range(len(methods)), list(methods.values()))

@@ -31,6 +31,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     across, upward = _ends(weights, 0.05), _ends(js, 0.002)
     step = (across[1] - across[0]) / _BARS
     edges = step * np.arange(np.floor(across[0] / step), np.ceil(across[1] / step) + 1)
+    # The vertical axis is linear up to a hundredth of the largest size or somewhat less.
+    linear = 10.0 ** np.floor(np.log10(np.abs(upward).max()) - 2)
     with canvas(6.6, groups) as figure:
         panels = figure.subplots(len(SCORES), 2, sharex=True, width_ratios=(1.6, 1))
         for (left, right), x, y, score in zip(panels, weights, js, SCORES, strict=True):
@@ -42,12 +44,20 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             summary = f"{100 * np.mean(y < 0):.1f} % below 0\n" if len(y) else ""
             summary += f"n = {len(y):,}"
             left.text(0.03, 0.95, summary, transform=left.transAxes, va="top", fontsize=8)
-            left.set(xlim=across, ylim=upward, ylabel="Δ JS (nats)")
+            # Most differences are far smaller than the largest.
+            left.set_yscale("symlog", linthresh=linear, linscale=0.5)
+            # A margin of a linear axis is too narrow on a logarithmic one.
+            left.set(xlim=across, ylim=[1.4 * end for end in upward], ylabel="Δ JS (nats)")
+            ticks = linear * np.array([-100, -1, 0, 1, 100])
+            left.set_yticks(ticks[(ticks >= upward[0]) & (ticks <= upward[1])])
+            left.yaxis.set_major_formatter("{x:g}")
+            left.minorticks_off()
             left.set_title(f"by {WORDS[score]}", loc="left")
             below = [x[(y < 0) & group.members] for group in groups]
             colors = [group.color for group in groups]
             right.hist(below, bins=edges.tolist(), stacked=True, color=colors)  # one edge is 0
             right.set_ylabel("texts")
+            right.set_ylim(0, max(right.get_ylim()[1], 1))  # also where no text is below zero
             right.locator_params(axis="y", integer=True)
         panels[-1, 0].set_xlabel("Δ attention")
         panels[-1, 1].set_xlabel("Δ attention, Δ JS < 0")

@@ -43,8 +43,12 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             quartiles = np.array([np.quantile(share[part], [0.25, 0.5, 0.75]) for part in members])
             color = PALETTE[0]
             bottom.fill_between(lengths, quartiles[:, 0], quartiles[:, 2], color=color, alpha=0.22)
-            bottom.plot(lengths, [share[part].mean() for part in members], "o-", color=color)
-            bottom.plot(lengths, [chance[part].mean() for part in members], "--", color=MUTED)
+            for values, line, ink, name in (
+                (share, "o-", color, "attribution to the own token"),
+                (chance, "--", MUTED, "all tokens alike"),
+            ):
+                means = [values[part].mean() for part in members]
+                bottom.plot(lengths, means, line, color=ink, label=name)
         bottom.set(ylim=(0, 1.05), xlabel="Items of the text", ylabel="Share on the own token")
         bottom.grid(axis="y")
     return figure

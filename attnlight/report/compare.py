@@ -1,0 +1,262 @@
+"""Several runs side by side: the headline measure of each test, and paired tests of runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.files import write_text
+from attnlight.records import KEY, read_metadata, read_pieces, record_columns
+from attnlight.report.curves import panel_title
+from attnlight.report.figures import describe
+from attnlight.report.headlines import headline
+from attnlight.report.markup import render
+from attnlight.report.run import StoredRecord, load_run
+from attnlight.report.style import INK, PALETTE, canvas, inline_svg, save_figure
+from attnlight.report.summary import summarise
+from attnlight.report.tables import Table, estimate, probability
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnlight.statistics.bootstrap import MeanInterval
+
+Keys = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one configuration, which differ in their seeds.
+
+    Attributes:
+        name: Its name: that of the run, or of the experiment and the number of its runs.
+        folders: The run folders.
+        records: Its records of the test split by test, of each run that has one.
+    """
+
+    name: str
+    folders: Sequence[Path]
+    records: Mapping[str, Sequence[StoredRecord]]
+
+
+class Measured(NamedTuple):
+    """The values of a group in one measure, on the instances that all its runs share.
+
+    Attributes:
+        keys: Dataset index and position of each instance, (n, 2), ascending.
+        values: Value of each of S runs, (S, n), NaN where undefined.
+        corpus: Fingerprint of the corpus; None if unknown.
+        mean: Mean over the runs, with an interval over runs and texts.
+    """
+
+    keys: Keys
+    values: NDArray[np.float64]
+    corpus: str | None
+    mean: MeanInterval
+
+
+def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
+    """Write one page, table and figure of several runs.
+
+    Runs whose configurations differ in nothing but seed and names are pooled.
+
+    Returns:
+        The path of the page; None if no run was tested.
+
+    Raises:
+        InputError: A folder is missing or damaged.
+    """
+    groups = group_runs(folders)
+    found = measure_groups(groups)
+    if not found:
+        return None
+    names = [group.name for group in groups]
+    lines = [
+        [
+            f"{describe(test).title}: {measure}",
+            *(estimate(by_group[n].mean) if n in by_group else "–" for n in range(len(groups))),  # noqa: RUF001
+        ]
+        for (test, measure), by_group in found.items()
+    ]
+    note = (
+        "Means over instances with 95 % bootstrap intervals, of several runs of one configuration "
+        "over runs and texts."
+    )
+    written = [
+        Table("Headline measures", ["measure", *names], lines, note),
+        _differences(names, found),
+    ]
+    figure = _draw(names, found)
+    save_figure(figure, target / "figures" / "comparison")
+    for stem, table in zip(("measures", "differences"), written, strict=True):
+        for ending, text in table.to_texts().items():
+            write_text(target / "tables" / f"{stem}.{ending}", text)
+    caption = (
+        "The headline measure of each test: means with 95 % intervals; small dots are the runs of a "
+        "configuration."
+    )
+    page = render(
+        "compare.html.jinja",
+        title=" and ".join(names),
+        groups=groups,
+        tables=written,
+        picture={"svg": inline_svg(figure, "comparison", caption), "caption": caption},
+    )
+    write_text(target / "index.html", page)
+    return target / "index.html"
+
+
+def group_runs(folders: Sequence[Path]) -> list[Group]:
+    """The runs by configuration, in the order of their first ones.
+
+    A run without a configuration is a group of its own.
+    """
+    runs = [load_run(folder) for folder in folders]
+    by_config: dict[str, list[Any]] = {}
+    for run in runs:
+        fit = run.configs["fit"]
+        trainer = fit.get("trainer") if isinstance(fit.get("trainer"), dict) else {}
+        options = {
+            name: value
+            for name, value in (trainer or {}).items()
+            if name not in ("callbacks", "default_root_dir", "logger")
+        }
+        config = [fit.get("model"), fit.get("data"), options] if fit else str(run.folder)
+        by_config.setdefault(json.dumps(config, sort_keys=True, default=str), []).append(run)
+    groups = []
+    for members in by_config.values():
+        experiment, name = members[0].folder.resolve().parts[-2:]
+        if len(members) > 1:
+            name = f"{name} and {len(members) - 1} more"
+        records: dict[str, list[StoredRecord]] = {}
+        for run in members:
+            for record in run.records:
+                if record.folder_name == "test":
+                    records.setdefault(record.test, []).append(record)
+        groups.append(Group(f"{experiment}/{name}", [run.folder for run in members], records))
+    return groups
+
+
+def measure_groups(groups: Sequence[Group]) -> dict[tuple[str, str], dict[int, Measured]]:
+    """The headline measure of each test in each group that has it, by test and measure.
+
+    The headline of the first group that has the test counts for all.
+    """
+    from attnlight.statistics.seed_bootstrap import seeds_then_instances
+
+    found: dict[tuple[str, str], dict[int, Measured]] = {}
+    for test in dict.fromkeys(test for group in groups for test in group.records):
+        first = next(group.records[test][0] for group in groups if test in group.records)
+        heading = headline(summarise(first, by_class=False))
+        if heading is None:
+            continue
+        for number, group in enumerate(groups):
+            values = [
+                columns
+                for record in group.records.get(test, ())
+                if (columns := _values(record.path, heading.measure))
+                and not np.isnan(list(columns.values())).all()
+            ]
+            keys = sorted(set.intersection(*map(set, values))) if values else []
+            if not keys:
+                continue
+            array = np.array([[run[key] for key in keys] for run in values])
+            index = np.array(keys, dtype=np.int64)
+            corpus = read_metadata(group.records[test][0].path).get("corpus")
+            mean = seeds_then_instances(array, index[:, 0])
+            by_group = found.setdefault((test, heading.measure), {})
+            by_group[number] = Measured(index, array, corpus, mean)
+    return found
+
+
+def _values(path: Path, measure: str) -> dict[tuple[int, int], float]:
+    """Values of a measure of a record by its keys; empty if the record lacks it."""
+    columns = ["prediction", "label"] if measure == "accuracy" else [measure]
+    if not {*KEY, *columns} <= record_columns(path).keys():
+        return {}
+    values: dict[tuple[int, int], float] = {}
+    for piece in read_pieces(path, [*KEY, *columns]):
+        column = piece[columns[0]].astype(np.float64)
+        if measure == "accuracy":
+            label = piece["label"].astype(np.float64)
+            column = np.where(label >= 0, column == label, np.nan)
+        keys = zip(*(piece[name].tolist() for name in KEY), strict=True)
+        values |= zip(keys, column.tolist(), strict=True)
+    return values
+
+
+def _differences(
+    names: Sequence[str], found: Mapping[tuple[str, str], Mapping[int, Measured]]
+) -> Table:
+    """Differences of every two groups on the instances that both measured, with p-values."""
+    from attnlight.statistics.paired import holm
+    from attnlight.statistics.permutation import paired_permutation_tests
+    from attnlight.statistics.seed_bootstrap import difference_of_groups
+
+    lines = []
+    for (test, measure), by_group in found.items():
+        compared = []
+        for pair in combinations(by_group, 2):
+            first, second = (by_group[number] for number in pair)
+            same, left, right = np.intersect1d(
+                _joined(first.keys), _joined(second.keys), return_indices=True
+            )
+            if not len(same) or (first.corpus and second.corpus and first.corpus != second.corpus):
+                continue
+            order = np.argsort(left)
+            a, b = first.values[:, left[order]], second.values[:, right[order]]
+            defined = ~(np.isnan(a).any(axis=0) | np.isnan(b).any(axis=0))
+            if not defined.any():
+                continue
+            a, b, clusters = a[:, defined], b[:, defined], first.keys[left[order], 0][defined]
+            means = np.stack([a.mean(axis=0), b.mean(axis=0)], axis=1)
+            p = paired_permutation_tests(means, clusters)[0, 1]
+            compared.append((pair, difference_of_groups(a, b, clusters), p, int(defined.sum())))
+        for (pair, mean, _, n), p in zip(compared, holm([c[2] for c in compared]), strict=True):
+            title = f"{describe(test).title}: {measure}"
+            versus = f"{names[pair[0]]} − {names[pair[1]]}"  # noqa: RUF001
+            lines.append([title, versus, estimate(mean), probability(p), f"{n:,}"])
+    return Table(
+        "Differences on shared instances",
+        ["measure", "runs", "difference", "p", "n"],
+        lines,
+        "Intervals resample texts and, of several runs of one configuration, runs. p: by exchanging "
+        "whole texts at random, of these runs; Holm over the pairs of a measure. Only runs on one "
+        "corpus are paired.",
+    )
+
+
+def _joined(keys: Keys) -> NDArray[Any]:
+    """Keys (n, 2) as (n,), to be compared at once."""
+    return np.ascontiguousarray(keys).view([("index", np.int64), ("position", np.int64)]).ravel()
+
+
+def _draw(names: Sequence[str], found: Mapping[tuple[str, str], Mapping[int, Measured]]) -> Figure:
+    """A panel for each measure, two per row: the mean of each group with its interval."""
+    rows = max(1, (len(found) + 1) // 2)
+    with canvas(rows * (0.75 + 0.24 * len(names)) + 0.2) as figure:
+        panels = figure.subplots(rows, 2, squeeze=False, sharey=True)
+        for axes, ((_, measure), by_group) in zip(panels.flat, found.items(), strict=False):
+            for number, group in by_group.items():
+                color = PALETTE[number % len(PALETTE)]
+                axes.hlines(number, group.mean.low, group.mean.high, INK, linewidth=1.2)
+                runs = np.nanmean(group.values, axis=1)
+                if len(runs) > 1:
+                    axes.plot(runs, np.full(len(runs), number), "o", color=color, ms=3, alpha=0.7)
+                axes.plot(group.mean.mean, number, "o", color=color, mec=INK, ms=6)
+            axes.set_title(panel_title(measure), loc="left", fontsize=9)
+            axes.grid(axis="x")
+            axes.locator_params(axis="x", nbins=4)
+        for axes in list(panels.flat)[len(found) :]:
+            axes.set_axis_off()
+        short = [name if len(name) <= 24 else f"…{name[-23:]}" for name in names]
+        panels[0, 0].set_yticks(range(len(names)), short)
+        panels[0, 0].set_ylim(len(names) - 0.4, -0.6)
+    return figure

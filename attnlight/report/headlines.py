@@ -1,0 +1,53 @@
+"""The headline of each test: the one mean that a reader should see, in a sentence."""
+
+from __future__ import annotations
+
+from fnmatch import filter as matching
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attnlight.report.figures import describe
+from attnlight.report.summary import RecordSummary
+
+if TYPE_CHECKING:
+    from attnlight.statistics.bootstrap import MeanInterval
+
+
+class Headline(NamedTuple):
+    """The headline of a record.
+
+    Attributes:
+        measure: The measure.
+        mean: Its mean over all rows.
+        says: What the mean says, a sentence.
+        read: How to read it.
+        column: Column of the record that orders its texts from one extreme to the other.
+    """
+
+    measure: str
+    mean: MeanInterval
+    says: str
+    read: str
+    column: str
+
+
+def headline(summary: RecordSummary) -> Headline | None:
+    """The first described headline that the record has; without descriptions its first mean."""
+    description = describe(summary.record.test)
+    defined = [
+        measure
+        for (measure, group), mean in summary.means.items()
+        if group is None and not np.isnan(mean.mean)
+    ]
+    for pattern, texts in description.headlines.items():
+        for measure in matching(defined, pattern)[:1]:
+            mean = summary.means[measure, None]
+            other = measure.removeprefix(pattern.partition("*")[0]).replace("_", " ")
+            says = texts["says"].format(value=mean.mean, other=other).replace("%", " %")
+            return Headline(measure, mean, says, texts["read"], texts.get("by", measure))
+    for measure in () if description.headlines else defined[:1]:
+        mean = summary.means[measure, None]
+        words = description.words(measure)
+        return Headline(measure, mean, f"{measure} is {mean.mean:.2f}.", words, measure)
+    return None

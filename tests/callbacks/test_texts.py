@@ -1,0 +1,147 @@
+"""The record of texts: what it shares with the file of predictions, and scores by brute force."""
+
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from attnlight.callbacks import Texts
+from attnlight.callbacks.adversarial_attention import one_row_of_each_text
+from attnlight.callbacks.prediction_writer import PredictionWriter
+from attnlight.callbacks.text_columns import TextColumns
+from attnlight.data.selection import choose
+from attnlight.errors import InputError
+from attnlight.records import read_record
+from tests.callbacks.test_base import trainer
+from tests.callbacks.test_prediction_writer import corpus, task_of
+
+Vector = NDArray[np.float64]
+SHARED = ("tokens", "items", "label", "probabilities", "attention", "evidence")
+
+
+def rows_of(path: Path) -> list[dict[str, object]]:
+    columns = read_record(path).columns
+    return [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Record of texts and file of predictions of one model of sentences, in other batches."""
+    folder = tmp_path_factory.mktemp("run")
+    pl.seed_everything(0)
+    data = corpus()
+    task = task_of(data)
+    trainer(folder, Texts()).test(task, datamodule=data, verbose=False)
+    writing = trainer(folder, PredictionWriter())  # type: ignore[arg-type]
+    writing.predict(task, corpus(batch_size=7), return_predictions=False)
+    return folder / "records/test/texts.parquet", folder / "predictions.parquet"
+
+
+def pairs(written: tuple[Path, Path]) -> Iterator[tuple[dict, dict]]:  # type: ignore[type-arg]
+    texts, predictions = map(rows_of, written)
+    assert len(texts) == len(predictions) == 41
+    yield from zip(texts, predictions, strict=True)
+
+
+def softmax(logits: Vector) -> Any:
+    powers = np.exp(logits - logits.max())
+    return powers / powers.sum()
+
+
+def of(weights: Vector, items: Vector) -> Any:
+    return softmax(weights @ items)
+
+
+def js(p: Vector, q: Vector) -> float:
+    middle = (p + q) / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = [np.where(x > 0, x * np.log(x / middle), 0.0).sum() / 2 for x in (p, q)]
+    return float(sum(terms))
+
+
+def test_texts_are_those_of_the_file_of_predictions(written: tuple[Path, Path]) -> None:
+    for text, predicted in pairs(written):
+        assert list(text["tokens"]) == list(predicted["tokens"])
+        for name in SHARED[1:]:
+            found, expected = (
+                np.concatenate([np.ravel(part).astype(float) for part in np.atleast_1d(row[name])])
+                for row in (text, predicted)
+            )
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_scores_by_brute_force(written: tuple[Path, Path]) -> None:
+    flipped, random = 0, np.random.default_rng(0)
+    for text, predicted in pairs(written):
+        weights = np.array(predicted["attention"][0], dtype=np.float64)
+        items = np.stack([np.array(z, dtype=np.float64) for z in predicted["item_logits"][0]])
+        bias, original = np.asarray(predicted["bias"], dtype=np.float64), of(weights, items)
+        n = len(weights)
+        without = [
+            of(np.delete(weights, i) / np.delete(weights, i).sum(), np.delete(items, i, 0))
+            if n > 1
+            else softmax(bias)
+            for i in range(n)
+        ]
+        loo = [np.abs(other - original).sum() / 2 for other in without]
+        np.testing.assert_allclose(text["scores_loo"], loo, atol=1e-5)
+
+        sizes = []
+        for size in range(1, n + 1):
+            for erased in combinations(range(n), size):
+                kept = [i for i in range(n) if i not in erased]
+                left = weights[kept]
+                logits = left / left.sum() @ items[kept] if kept else bias
+                if logits.argmax() != original.argmax():
+                    sizes.append(size)
+        members = np.asarray(text["scores_minimal"])
+        if sizes:
+            flipped += 1
+            assert members.sum() == min(sizes)
+            kept = members == 0
+            logits = weights[kept] / weights[kept].sum() @ items[kept] if kept.any() else bias
+            assert logits.argmax() != original.argmax()
+        else:
+            assert np.isnan(members).all()
+
+        worst = np.asarray(text["scores_worst_case"])
+        assert worst.sum() == pytest.approx(1)
+        assert np.abs(of(worst, items) - original).sum() / 2 <= 0.01 * (1 + 1e-4)
+        for candidate in random.dirichlet(np.full(n, 0.3), 200):
+            if np.abs(of(candidate, items) - original).sum() / 2 <= 0.01:
+                assert js(weights, candidate) <= js(weights, worst) + 1e-6
+    assert flipped > 0
+
+
+def test_records_as_many_texts_as_asked_by_a_hash(tmp_path: Path) -> None:
+    data = corpus()
+    task = task_of(data)
+    trainer(tmp_path, Texts(max_instances=5, leave_one_out=False)).test(
+        task, datamodule=data, verbose=False
+    )
+    record = read_record(tmp_path / "records/test/texts.parquet")
+    assert record.metadata["partial"]
+    assert "scores_loo" not in record.columns
+    expected = choose(np.arange(41), 5, 0).tolist()
+    assert record.columns["index"].tolist() == expected
+
+
+def test_one_row_of_each_text_is_chosen_whatever_the_order() -> None:
+    rows = torch.tensor([[text, place] for text in (3, 8, 11) for place in range(6)])
+    chosen = one_row_of_each_text(rows, torch.tensor([11, 3]), 0)
+    assert sorted(rows[chosen][:, 0].tolist()) == [3, 11]
+    turned = one_row_of_each_text(rows.flip(0), torch.tensor([3, 11]), 0).flip(0)
+    assert torch.equal(chosen, turned)
+
+
+def test_a_data_set_without_words_is_refused() -> None:
+    with pytest.raises(InputError, match="list does not give the words of its texts"):
+        TextColumns([])

@@ -1,0 +1,152 @@
+"""Headlines, the texts chosen of a test, and runs beside each other."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from attnlight.report.compare import group_runs, measure_groups, write_comparison
+from attnlight.report.figures import descriptions
+from attnlight.report.headlines import headline
+from attnlight.report.page import corpus_name
+from attnlight.report.run import StoredRecord
+from attnlight.report.summary import summarise
+from attnlight.report.texts import LAYERS, choose_texts
+from attnlight.shipped import shipped_configs
+from tests.report.fake import MEASURES, rows_of, write_record, write_run
+from tests.report.test_command import Page
+from tests.report.test_texts import row, write
+
+TEMPLATES = Path(__file__).parents[2] / "attnlight/report/templates"
+
+
+def recorded(folder: Path, test: str) -> StoredRecord:
+    path = folder / f"{test}.parquet"
+    write_record(path, rows_of(test), test=test, measures=MEASURES[test], stage="test")
+    return StoredRecord(path, "test", test, None)
+
+
+@pytest.mark.parametrize("test", sorted(set(MEASURES) - {"saliency_agreement"}))
+def test_each_test_has_a_headline_that_says_its_mean(tmp_path: Path, test: str) -> None:
+    record = recorded(tmp_path, test)
+    found = headline(summarise(record, by_class=False))
+    assert found is not None
+    assert found.measure not in ("index", "position")
+    if found.measure != "accuracy":
+        assert found.mean.mean == pytest.approx(np.nanmean(rows_of(test)[found.measure]))
+    shares = [f"{found.mean.mean:.{n}f}" for n in (1, 2)] + [f"{found.mean.mean:.0%}"[:-1]]
+    assert any(share in found.says for share in shares)
+    assert found.read
+
+
+def test_headlines_are_of_described_tests_and_end_as_sentences() -> None:
+    for test, description in descriptions().items():
+        assert description.headlines, test
+        for texts in description.headlines.values():
+            assert texts["says"].endswith(".")
+            assert texts["read"].endswith(".")
+
+
+def test_every_layer_has_its_colour() -> None:
+    style = (TEMPLATES / "style.css").read_text()
+    for layer in LAYERS:
+        rule = f".texts:has(.by-{layer}:checked) .text span {{ --share: var(--{layer}, 0%); }}"
+        assert rule in style
+
+
+def test_extreme_and_typical_texts_by_sorting(tmp_path: Path) -> None:
+    rows = rows_of("attention_permutation", n=60)
+    rows["median_tvd"][7] = np.nan
+    record = write_record(tmp_path / "a.parquet", rows)
+    kept = [index for index in range(60) if index % 3]
+    texts = write(tmp_path / "texts.parquet", [row(index) for index in kept])
+    chosen = choose_texts(record, "median_tvd", texts)
+    assert chosen is not None
+    values = {i: float(rows["median_tvd"][i]) for i in kept if i != 7}
+    order = sorted(values, key=values.__getitem__)
+    assert [key[0] for key, _ in chosen.lowest] == order[:5]
+    assert [key[0] for key, _ in chosen.highest] == order[:-6:-1]
+    median = np.median(list(values.values()))
+    middle = sorted(order[5:-5], key=lambda i: abs(values[i] - median))[:10]
+    assert [key[0] for key, _ in chosen.typical] == middle
+    assert all(value == values[key[0]] for part in chosen[1:] for key, value in part)
+    assert choose_texts(record, "absent", texts) is None
+
+
+def test_of_one_text_one_row_is_chosen(tmp_path: Path) -> None:
+    rows = rows_of("attention_permutation", n=12)
+    rows["index"], rows["position"] = np.repeat(np.arange(4), 3), np.tile(np.arange(3), 4)
+    record = write_record(tmp_path / "a.parquet", rows)
+    keys = zip(rows["index"].tolist(), rows["position"].tolist(), strict=True)
+    texts = write(tmp_path / "t.parquet", [row(i, position=place) for i, place in keys])
+    chosen = choose_texts(record, "median_tvd", texts)
+    assert chosen is not None
+    assert sorted(index for index, _ in chosen.rows) == [0, 1, 2, 3]
+
+
+def test_a_corpus_without_a_path_is_called_by_its_data_file() -> None:
+    planted = yaml.safe_load(shipped_configs()["data/planted"].read_text())
+    planted["init_args"] |= {"train_size": 17, "seed": 4}
+    assert corpus_name(planted) == "planted"
+    planted["init_args"] |= {"num_classes": 4, "train_size": 6000, "redundancy": 2}
+    assert corpus_name(planted) == "planted_4class"
+    planted["init_args"] = {"redundancy": 40}
+    assert corpus_name(planted) == "PlantedEvidence"
+    assert corpus_name(None) == ""
+
+
+def write_seed(folder: Path, seed: int, shift: float = 0.0, encoder: str = "bilstm") -> Path:
+    write_run(folder, epochs=())
+    config = yaml.safe_load((folder / "fit.yaml").read_text())
+    config["seed_everything"] = seed
+    config["model"]["init_args"]["encoder"] = encoder
+    (folder / "fit.yaml").write_text(yaml.safe_dump(config))
+    rows = rows_of("attention_permutation", seed=seed)
+    rows["median_tvd"] = rows["median_tvd"] + shift
+    path = folder / "records/test/attention_permutation.parquet"
+    measures = MEASURES["attention_permutation"]
+    write_record(path, rows, test="attention_permutation", measures=measures, stage="test")
+    return folder
+
+
+def test_seeds_of_one_configuration_are_pooled_and_others_compared(tmp_path: Path) -> None:
+    folders = [
+        write_seed(tmp_path / "sst" / "s0", 0),
+        write_seed(tmp_path / "sst" / "s1", 1),
+        write_seed(tmp_path / "cnn" / "s0", 2, shift=0.5, encoder="cnn"),
+    ]
+    groups = group_runs(folders)
+    assert [group.name for group in groups] == ["sst/s0 and 1 more", "cnn/s0"]
+    found = measure_groups(groups)["attention_permutation", "median_tvd"]
+    seeds = [rows_of("attention_permutation", seed=seed)["median_tvd"] for seed in (0, 1, 2)]
+    assert found[0].mean.mean == pytest.approx(np.mean(seeds[:2]))
+    assert found[1].mean.mean == pytest.approx(np.mean(seeds[2]) + 0.5)
+    page = write_comparison(folders, tmp_path / "out")
+    assert page is not None
+    text = Page(page).text
+    difference = np.mean(seeds[:2]) - np.mean(seeds[2]) - 0.5
+    assert f"{difference:.3f}" in text
+    assert "< 0.001" in text
+    table = (tmp_path / "out/tables/differences.csv").read_text().splitlines()
+    line = next(line for line in table if "median_tvd" in line)
+    assert line.endswith(",60")
+
+
+def test_runs_on_other_instances_are_not_paired(tmp_path: Path) -> None:
+    folders = [
+        write_seed(tmp_path / "a" / "s0", 0),
+        write_seed(tmp_path / "b" / "s0", 1, encoder="cnn"),
+    ]
+    for test in ("attention_permutation", "predictions"):
+        rows = rows_of(test)
+        rows["index"] = rows["index"] + 1000
+        path = folders[1] / f"records/test/{test}.parquet"
+        write_record(path, rows, test=test, measures=MEASURES[test], stage="test")
+    assert write_comparison(folders, tmp_path / "out")
+    assert len((tmp_path / "out/tables/differences.csv").read_text().splitlines()) == 1
+
+
+def test_runs_that_were_not_tested_give_no_page(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / "a" / name, stages=()) for name in ("s0", "s1")]
+    assert write_comparison(folders, tmp_path / "out") is None
