@@ -87,6 +87,8 @@ def use_wandb_run(
     logger.class_path = f"{WandbRun.__module__}.{WandbRun.__qualname__}"
     given = logger.init_args
     defaults = {"job_type": role, "tags": [tag[:_LONGEST_TAG] for tag in tags], "resume": "allow"}
+    if given.get("resume_from") or given.get("fork_from"):
+        del defaults["resume"]  # W&B takes one of the three
     for name, value in defaults.items():
         if given.get(name) is None and f"WANDB_{name.upper()}" not in os.environ:
             given[name] = value
