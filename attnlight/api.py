@@ -87,10 +87,14 @@ class Results:
 
 
 def load(path: str | Path) -> TrainedModel:
-    """A trained model, ready to read texts, from the folder of its run or from a checkpoint.
+    """A trained model, ready to read texts.
+
+    Args:
+        path: The folder of its run, a checkpoint, or the name of a model that comes with attnlight:
+            `sst`.
 
     Raises:
-        InputError: There is no such run or checkpoint, it is damaged, or its model has no attention.
+        InputError: There is no such model, it is damaged, or it has no attention.
     """
     return TrainedModel.load(path)
 

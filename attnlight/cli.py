@@ -34,6 +34,7 @@ from attnlight.configuration import (
     fill_placeholders,
     keep_wandb_offline_without_key,
     resolve_callbacks,
+    use_wandb_run,
 )
 from attnlight.data.encoding import Encoding
 from attnlight.datamodules import CorpusDataModule
@@ -45,6 +46,7 @@ from attnlight.parsing import OneSentenceParser
 from attnlight.processes import RANK_ZERO, join_timeout, require_cores
 from attnlight.runs import NOT_HASHED, Run, corpus_name, is_rank_zero
 from attnlight.tasks.attention import AttentionTask
+from attnlight.tasks.from_base import FromBase
 
 _LARGEST_SEED = 2**32 - 1  # of numpy
 
@@ -58,7 +60,7 @@ class AttnlightCLI(LightningCLI):
     """
 
     def __init__(self, stack: ExitStack, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        self._stack, self._locked = stack, False
+        self._stack, self._locked, self._evaluated_step = stack, False, 0
         super().__init__(*arguments, **options)
 
     @override
@@ -172,6 +174,8 @@ class AttnlightCLI(LightningCLI):
         config.corpus, name = None, config.corpus
         if self.subcommand != "fit":
             checkpoint = read_checkpoint(config.ckpt_path)
+            # Lightning logs the last step of an epoch as one less.
+            self._evaluated_step = max(0, int(checkpoint.get("global_step", 0)) - 1)
             spec = checkpoint["hyper_parameters"].get("spec")
             encoding = Encoding.from_checkpoint(checkpoint[CHECKPOINT_KEY], spec)
             if encoding is not None and not data.matches_fingerprint(encoding.corpus):
@@ -184,8 +188,8 @@ class AttnlightCLI(LightningCLI):
 
     @override
     def instantiate_classes(self) -> None:
-        plain = self.config.clone()
-        config = self.config[self.subcommand]
+        plain, verb = self.config.clone(), str(self.subcommand)
+        config = self.config[verb]
         names = self.current_run.placeholders(config.corpus, another_id=self._replacing)
         task = import_class(config.model.class_path, AttentionTask)
         options = config.model.init_args.as_dict()
@@ -193,16 +197,29 @@ class AttnlightCLI(LightningCLI):
         config.trainer = fill_placeholders(config.trainer, names)
         loggers = config.trainer.logger
         for logger in loggers if isinstance(loggers, list) else [loggers]:
-            path = logger.class_path if isinstance(logger, Namespace) else None
-            if config.corpus and path and issubclass(import_class(path, object), CSVLogger):
+            kind = (
+                import_class(logger.class_path, object) if isinstance(logger, Namespace) else None
+            )
+            if config.corpus and kind is not None and issubclass(kind, CSVLogger):
                 logger.init_args.name += f"/{config.corpus}"  # beside those of the training corpus
+            elif kind is WandbLogger:
+                role = "variant" if issubclass(task, FromBase) else "fit"
+                verbs = () if self._replacing else self.current_run.verbs(config.corpus)
+                use_wandb_run(
+                    logger,
+                    role="test" if config.corpus else role,
+                    tags=[*sorted({*verbs, verb}), corpus_name(None, self._data.corpus_name)],
+                    monitor=names["monitor"],
+                    mode=names["mode"],
+                    step=self._evaluated_step,
+                )
         config.data = self._data
         super().instantiate_classes()
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, RunConfig):
-                callback.config = plain[self.subcommand]
+                callback.config = plain[verb]
         # From here on, only the content of a checkpoint or a base can still be refused.
-        if self._lock_folder() and self.subcommand == "fit":
+        if self._lock_folder() and verb == "fit":
             self.current_run.begin(names["wandb_id"], clear=self._replacing)
         self._started = time.monotonic()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import netrc
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,8 +13,11 @@ from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ProgressBar
 
 from attnlight.callbacks import InterpretabilityTest
+from attnlight.callbacks.wandb_run import WandbRun
 from attnlight.foreign import import_class
 from attnlight.runs import is_rank_zero
+
+_LONGEST_TAG = 64  # of W&B
 
 
 def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401
@@ -66,3 +69,27 @@ def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401
     os.environ.setdefault("WANDB_SILENT", "true")
     if is_rank_zero():
         print("W&B: no API key, so this run is offline; `wandb sync` uploads it later.")
+
+
+def use_wandb_run(
+    logger: Namespace, *, role: str, tags: Sequence[str], monitor: str, mode: str, step: int
+) -> None:
+    """Change the configuration of a `WandbLogger` into that of a `WandbRun`, which resumes its id.
+
+    Args:
+        logger: The configuration.
+        role: The job type, unless that or `WANDB_JOB_TYPE` is given.
+        tags: The tags, unless those or `WANDB_TAGS` are given.
+        monitor: An argument of `WandbRun`.
+        mode: Likewise.
+        step: Likewise.
+    """
+    logger.class_path = f"{WandbRun.__module__}.{WandbRun.__qualname__}"
+    given = logger.init_args
+    defaults = {"job_type": role, "tags": [tag[:_LONGEST_TAG] for tag in tags], "resume": "allow"}
+    if given.get("resume_from") or given.get("fork_from"):
+        del defaults["resume"]  # W&B takes one of the three
+    for name, value in defaults.items():
+        if given.get(name) is None and f"WANDB_{name.upper()}" not in os.environ:
+            given[name] = value
+    given.monitor, given.mode, given.step = monitor, mode, step

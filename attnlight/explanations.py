@@ -28,6 +28,7 @@ Predict texts, and show what attention and other scores say of their words: the 
 whose erasure from attention changes the decision, and the most different attention that gives the
 same prediction. For pairs, TEXT is the passage."""
 EPILOG = """\
+attnlight explain sst "a gripping, funny film"
 attnlight explain checkpoints/sst_bilstm/seed0 "a gripping, funny film"
 attnlight explain RUN --file texts.txt --methods occlusion,lrp --json
 
@@ -44,7 +45,9 @@ def main(argv: list[str]) -> int:
         InputError: There is no such run, a file cannot be read, or `explain` refuses the texts.
     """
     parser = VerbParser("explain", description=DESCRIPTION, epilog=EPILOG)
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run, or a checkpoint")
+    parser.add_argument(
+        "run", metavar="RUN", help="folder of a run, a checkpoint, or a shipped model, such as sst"
+    )
     parser.add_argument("texts", metavar="TEXT", nargs="*", help="a text")
     parser.add_argument("--file", metavar="FILE", type=Path, help="a file with a text in each line")
     parser.add_argument("--query", help="for pairs: the query of all texts")
@@ -105,7 +108,8 @@ def explain(
     """Explain the predictions of texts: one explanation for each instance, in order.
 
     Args:
-        model: A run's folder, a checkpoint, what `attnlight.load` returns, or a task.
+        model: A run's folder, a checkpoint, the name of a shipped model, what `attnlight.load`
+            returns, or a task.
         texts: The texts; for pairs the passages.
         methods: Attribution methods of the predicted class, as for the tests.
         queries: The query of each text, if the model reads pairs.

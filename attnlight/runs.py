@@ -120,6 +120,16 @@ class Run:
             raise InputError(f"there is no checkpoint {path}{suggest_file(path)}.")
         return str(path)
 
+    def verbs(self, corpus: str | None = None) -> list[str]:
+        """The verbs that have written their configuration into the folder.
+
+        Args:
+            corpus: Name of the corpus if the model was trained on another one.
+        """
+        suffix = "" if corpus is None else f"-{corpus}"
+        verbs = ("fit", "validate", "test", "predict")
+        return [verb for verb in verbs if (self.folder / f"{verb}{suffix}.yaml").is_file()]
+
     def begin(self, wandb_id: str, *, clear: bool) -> None:
         """Prepare the locked folder for `fit`.
 

@@ -1,4 +1,4 @@
-"""The configuration files that attnlight ships, found by name; `attnlight configs` lists them."""
+"""What attnlight ships, found by name: configuration files, which `attnlight configs` lists, and models."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError, did_you_mean
+from attnlight.files import suggest_file
 
 CONFIGS = Path(__file__).parent / "configs"
+TRAINED = Path(__file__).parent / "trained"
 _NAME = re.compile(r"[\w-]+(/[\w-]+)?")  # neither a path with a suffix nor a class in a module
 _CLASS = re.compile(r"[A-Z]\w*")
 
@@ -47,6 +49,25 @@ def find_config(name: str, kind: str, folder: Path = Path(), place: str = "") ->
     raise InputError(
         f"{place and f'{place}: '}there is no file {name} and no shipped configuration of that "
         f"name{hint}; `attnlight configs` lists them."
+    )
+
+
+def find_trained(path: str | Path) -> Path:
+    """The folder or checkpoint of a trained model: the path itself, or the shipped model it names.
+
+    Raises:
+        InputError: There is no such path and no shipped model of that name.
+    """
+    given = Path(path)
+    if given.exists():
+        return given
+    names = sorted(folder.parent.name for folder in TRAINED.glob("*/best.ckpt"))
+    if str(path) in names:
+        return TRAINED / str(path)
+    hint = did_you_mean(str(path), names) or suggest_file(given)
+    raise InputError(
+        f"there is no run or checkpoint {path}{hint}; the models that come with attnlight are "
+        f"{', '.join(names)}."
     )
 
 

@@ -1,15 +1,23 @@
 """The shipped configuration files are found by name: on command lines and in files."""
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+import torch
 import yaml
 
+import attnlight
 from attnlight.__main__ import main
+from attnlight.checkpoint_file import read_checkpoint
 from attnlight.composition import compose
 from attnlight.errors import InputError
-from attnlight.shipped import CONFIGS, find_config, shipped_configs
+from attnlight.shipped import CONFIGS, TRAINED, find_config, find_trained, shipped_configs
 from attnlight.studies.estimate import Estimate
 from attnlight.studies.plan import digests, plan
 from attnlight.studies.spec import Study, read_studies
@@ -146,3 +154,83 @@ class TestStudyFile:
 def test_vectors_take_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["vectors", "-c", "imbd", "--output", "x.vec"]) == 2
     assert "did you mean 'imdb'?" in capsys.readouterr().err
+
+
+class TestTrainedModels:
+    FOLDER = TRAINED / "sst"
+
+    def test_a_path_comes_before_a_name(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert find_trained("sst") == self.FOLDER
+        (tmp_path / "sst").mkdir()
+        assert find_trained("sst") == Path("sst")
+
+    @pytest.mark.parametrize("name", ["sts", "sst/best.ckpt", "SST"])
+    def test_an_unknown_name_is_one_sentence(
+        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(
+            InputError, match=r"no run or checkpoint .* come with attnlight are sst"
+        ):
+            attnlight.load(name)
+
+    def test_is_small_and_is_what_its_configuration_says(self) -> None:
+        assert sum(path.stat().st_size for path in self.FOLDER.iterdir()) <= 3_000_000
+        options = read_checkpoint(self.FOLDER / "best.ckpt")["hyper_parameters"]
+        kept = yaml.safe_load((self.FOLDER / "fit.yaml").read_text())
+        recipe = compose("fit", ["-c", str(CONFIGS / "experiments/sst_small.yaml")], KEYS).config
+        assert kept["trainer"]["max_epochs"] == recipe["trainer"]["max_epochs"]
+        for name, value in recipe["data"]["init_args"].items():
+            used = kept["data"]["init_args"][name]
+            assert value.items() <= used.items() if name == "train" else used == value
+        for group, values in recipe["model"]["init_args"].items():
+            for name, value in values.items():
+                assert kept["model"]["init_args"][group][name] == options[group][name] == value
+
+    def test_is_as_accurate_as_its_page_says(self, corpora: Path) -> None:
+        table = pq.read_table(corpora / "sst5/data/test-00000-of-00001.parquet").to_pydict()
+        rows = [
+            (text, "positive" if label > 2 else "negative")
+            for text, label in zip(table["text"], table["label"], strict=True)
+            if label != 2
+        ]
+        model = attnlight.load("sst")
+        right = 0
+        for start in range(0, len(rows), 100):
+            texts, labels = zip(*rows[start : start + 100], strict=True)
+            with torch.no_grad():
+                found = model.model(model.encode(texts)).logits.argmax(-1).tolist()
+            right += sum(model.classes[k] == label for k, label in zip(found, labels, strict=True))
+        page = (self.FOLDER / "README.md").read_text(encoding="utf-8")
+        said = re.search(r"\| ([\d,]+): accuracy ([\d.]+)", page)
+        assert said is not None
+        assert said[1] == f"{len(rows):,}"
+        assert f"{right / len(rows):.3f}" == said[2]
+
+    def test_explains_at_once(self, tmp_path: Path) -> None:
+        """On one core, in processor time with imports, since other processes may share the core."""
+        script = (
+            "import resource, sys\n"
+            "from attnlight.__main__ import main\n"
+            "assert main(['explain', 'sst', 'a gripping, funny film']) == 0\n"
+            "heavy = {'lightning', 'torchmetrics', 'jsonargparse', 'pandas', 'datasets', 'scipy'}\n"
+            "print(sorted(heavy & sys.modules.keys()))\n"
+            "used = resource.getrusage(resource.RUSAGE_SELF)\n"
+            "print(used.ru_utime + used.ru_stime)\n"
+        )
+        environment = os.environ | {"PYTHONPATH": str(CONFIGS.parents[1]), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        first, *_, heavy, seconds = done.stdout.splitlines()
+        assert first.startswith("Prediction: positive (positive 1.000")
+        assert heavy == "[]"
+        assert float(seconds) < 4

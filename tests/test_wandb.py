@@ -1,15 +1,20 @@
 """What Weights & Biases is told, read back from the files of an offline run."""
 
+import csv
 import json
+import re
 import struct
 from collections.abc import Iterator
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.commands import CONFIGS, CPU, QUIET, attnlight, experiment
+from attnlight.callbacks import BaseDivergence
+from attnlight.callbacks.wandb_run import sections
+from tests.commands import CONFIGS, CPU, QUIET, attnlight, attnlight_here, experiment
 
 pytestmark = pytest.mark.slow
 OPTIONS = [
@@ -22,9 +27,20 @@ OPTIONS = [
     *CPU,
     *QUIET,
 ]
-COLUMNS = {
-    "predictions": ("max_attention", "attention_entropy"),
-    "attention_permutation": ("median_tvd", "median_js", "flip_rate"),
+CURVES = {  # headlines first
+    "adversarial_attention": {"worst_js", "worst_share", "worst_tvd"},
+    "attention_permutation": {"median_tvd", "median_js", "flip_rate"},
+    "decision_flip": {
+        "removed_fraction_attention",
+        "excess_attention",
+        "removed_fraction_gradient",
+    },
+    "predictions": {"max_attention", "attention_entropy"},
+    "single_erasure": {
+        "outdone_expected_attention",
+        "flip_top_attention",
+        "flip_top_gradient",
+    },
 }
 
 
@@ -48,13 +64,16 @@ def records(path: Path) -> Iterator[Any]:
             parts = b""
 
 
-def history(path: Path) -> set[str]:
-    return {
-        "/".join(item.nested_key) or item.key
+def history(path: Path) -> list[dict[str, Any]]:
+    """The rows of a run's history."""
+    return [
+        {
+            "/".join(item.nested_key) or item.key: json.loads(item.value_json)
+            for item in record.history.item
+        }
         for record in records(path)
         if record.WhichOneof("record_type") == "history"
-        for item in record.history.item
-    }
+    ]
 
 
 def config(path: Path) -> dict[str, Any]:
@@ -67,27 +86,165 @@ def config(path: Path) -> dict[str, Any]:
     return values
 
 
-def test_curves_images_and_configuration_reach_wandb(tmp_path: Path) -> None:
+def run_record(path: Path) -> Any:
+    (found,) = (r.run for r in records(path) if r.WhichOneof("record_type") == "run")
+    return found
+
+
+def logged_as_csv(folder: Path, stage: str) -> list[dict[str, float]]:
+    """What the CSV logger was given of a stage, one mapping for each epoch."""
+    (path,) = (
+        path
+        for path in folder.glob("logs/version_*/metrics.csv")
+        if f"{stage}/loss" in path.read_text()
+    )
+    with path.open() as file:
+        rows = [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+    return [row for row in rows if f"{stage}/loss" in row]
+
+
+def assert_sections(path: Path, folder: Path, stage: str) -> None:
+    """The curves and the table of each epoch are what the CSV logger was given, under W&B's names."""
+    rows = [row for row in history(path) if f"{stage}/loss" in row]
+    epochs = logged_as_csv(folder, stage)
+    assert len(rows) == len(epochs) > 0
+    for row, logged in zip(rows, epochs, strict=True):
+        table = json.loads((path.parent / "files" / row[f"measures/{stage}/path"]).read_text())
+        assert table["columns"] == ["test", "measure", "mean", "low", "high"]
+        told = {
+            f"{stage}/{test}/{measure}{end}": value
+            for test, measure, *values in table["data"]
+            for end, value in zip(("", "_low", "_high"), values, strict=True)
+            if value is not None
+        }
+        of_tests = {name: value for name, value in logged.items() if name.count("/") == 2}
+        assert told == pytest.approx(of_tests, nan_ok=True)
+        sections: dict[str, set[str]] = {}
+        for key in row:
+            if (found := re.fullmatch(rf"(\w+)/{stage}_(\w+)", key)) and found[1] != "trainer":
+                sections.setdefault(found[1], set()).add(found[2])
+                expected = logged[f"{stage}/{found[1]}/{found[2]}"]
+                assert row[key] == pytest.approx(expected, nan_ok=True)
+        assert sections == CURVES
+        assert not [key for key in row if key.startswith(f"{stage}/") and key.count("/") > 1]
+        assert row[f"{stage}/accuracy"] == pytest.approx(logged[f"{stage}/accuracy"])
+
+
+def test_a_run_and_its_tests_are_one_in_wandb(tmp_path: Path) -> None:
     command = ["fit", *OPTIONS, f"--root={tmp_path}", "--experiment=e"]
     printed = attnlight(*command, "--run=first", cwd=tmp_path, WANDB_MODE="", WANDB_API_KEY="")
     assert printed.count("this run is offline") == 1
     folder = tmp_path / "e/first"
     (path,) = folder.glob("wandb/offline-run-*/*.wandb")
-    assert (folder / "wandb_id").read_text().strip() in path.name
-    logged = history(path)
-    for test, columns in COLUMNS.items():
-        for column in columns:
-            for end in ("", "_low", "_high"):
-                assert f"val/{test}/{column}{end}" in logged
-    assert "val/accuracy" in logged
-    assert any(name.startswith("val/attention_permutation/figure") for name in logged)
-    assert list(path.parent.glob("files/media/images/**/*.png"))
+    name = (folder / "wandb_id").read_text().strip()
+    assert name in path.name
+    assert_sections(path, folder, "val")
+    assert list(path.parent.glob("files/media/images/attention_permutation/val_figure*.png"))
     whole = yaml.safe_load((folder / "fit.yaml").read_text())
     assert config(path)["fit"] == json.loads(json.dumps(whole))
+    (best,) = (r.metric for r in records(path) if r.metric.name == "val/accuracy")
+    assert best.summary.max
+    assert best.step_metric == "trainer/global_step"
 
     before = path.read_bytes()
-    printed = attnlight(*command, "--run=second", cwd=tmp_path, WANDB_MODE="offline")
+    tests = ["--tests=cheap", *CPU, *QUIET]
+    printed = attnlight("test", str(folder), *tests, cwd=tmp_path, WANDB_MODE="offline")
     assert "wandb" in printed
     assert "anonymous" not in printed
     assert path.read_bytes() == before
-    assert len(list(tmp_path.glob("e/*/wandb/offline-run-*/*.wandb"))) == 2
+    (tested,) = set(folder.glob("wandb/offline-run-*/*.wandb")) - {path}
+    assert_sections(tested, folder, "test")
+    assert list(tested.parent.glob("files/media/images/attention_permutation/test_figure*.png"))
+    fitted, evaluated = run_record(path), run_record(tested)
+    assert fitted.run_id == evaluated.run_id == name
+    assert fitted.job_type == evaluated.job_type == "fit"
+    assert list(fitted.tags) == ["fit", "PlantedEvidence"]
+    assert list(evaluated.tags) == ["fit", "test", "PlantedEvidence"]
+    steps = [row["_step"] for file in (path, tested) for row in history(file)]
+    assert steps == sorted(set(steps))
+    # The test stands where the curves have the epoch that was kept.
+    accuracies = {
+        row["trainer/global_step"]: row["val/accuracy"]
+        for row in history(path)
+        if "val/accuracy" in row
+    }
+    best_step = max(accuracies, key=lambda step: accuracies[step])
+    assert {row["trainer/global_step"] for row in history(tested)} == {best_step}
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The arguments that `wandb.init` was called with."""
+    import wandb
+
+    calls: list[dict[str, Any]] = []
+    init = wandb.init
+
+    @wraps(init)
+    def spy(**options: Any) -> Any:
+        calls.append(options)
+        return init(**options)
+
+    monkeypatch.setattr(wandb, "init", spy)
+    return calls
+
+
+def test_job_types_tags_and_resumption(
+    tmp_path: Path, started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = ["--data.train_size=60", "--data.validation_size=20", "--data.test_size=20", *QUIET]
+    small += ["--trainer.max_epochs=1", *CPU]
+    place = [f"--root={tmp_path}", "--experiment=e"]
+    fit = ["fit", *experiment("planted_none"), *small, *place]
+    attnlight_here(*fit, "--run=base", cwd=tmp_path)
+    base = tmp_path / "e/base"
+    attnlight_here("validate", str(base), *CPU, cwd=tmp_path)
+    other = ["--data=planted", "--data.test_size=20", "--data.distractors=2", "--corpus=mine"]
+    attnlight_here("test", str(base), *other, *CPU, cwd=tmp_path)
+    made = ["fit", *experiment("planted_uniform"), f"--model.base={base}", *small, *place]
+    attnlight_here(*made, "--run=uniform", cwd=tmp_path)
+    monkeypatch.setenv("WANDB_JOB_TYPE", "seed")  # as a study does
+    attnlight_here(*fit, "--run=seed", "--seed_everything=1", cwd=tmp_path)
+    name = (base / "wandb_id").read_text().strip()
+    assert [call["id"] for call in started[:3]] == [name, name, f"{name}-mine"]
+    assert [call["resume"] for call in started] == ["allow"] * 5
+    assert [call["job_type"] for call in started] == ["fit", "fit", "test", "variant", None]
+    corpus = "PlantedEvidence"
+    assert [call["tags"] for call in started[:4]] == [
+        ["fit", corpus],
+        ["fit", "validate", corpus],
+        ["test", corpus],
+        ["fit", corpus],
+    ]
+    # Names, folders and what is kept of a run do not depend on it.
+    kept = yaml.safe_load((base / "fit.yaml").read_text())["trainer"]["logger"][1]
+    assert kept["class_path"] == "lightning.pytorch.loggers.WandbLogger"
+    assert "monitor" not in kept["init_args"]
+    assert kept["init_args"]["job_type"] is None
+
+
+def test_names_that_are_not_of_a_test_stay_as_they_are() -> None:
+    logged = {"val/loss": 1.0, "val/mine/own": 2.0, "epoch": 3, "train/penalty/x": 4.0}
+    assert sections(logged) == (logged, {})
+    values = {f"m{number}{end}": 0.5 for number in range(5) for end in ("", "_low", "_high")}
+    logged |= {f"test/short/{name}": value for name, value in values.items()}
+    logged["test/short/non_finite"] = 2.0
+    sent, rows = sections(logged)
+    assert set(sent) - set(logged) == {f"short/test_m{number}" for number in range(3)}
+    assert rows["test"] == [
+        *(["short", f"m{number}", 0.5, 0.5, 0.5] for number in range(5)),
+        ["short", "non_finite", 2.0, None, None],
+    ]
+    assert sections({"val/short/figure": "image"}) == ({"short/val_figure": "image"}, {})
+
+
+def test_the_curve_of_a_sweep_is_sent() -> None:
+    """Sweeps name a value as W&B has it."""
+    logged = {
+        f"val/base_divergence/{measure}{end}": 0.5
+        for measure in BaseDivergence.measures
+        for end in ("", "_low", "_high")
+    }
+    sent, _ = sections(logged | {"val/base_divergence/non_finite": 0.0, "val/accuracy": 0.9})
+    for path in (CONFIGS / "sweeps").glob("*.yaml"):
+        assert yaml.safe_load(path.read_text())["metric"]["name"] in sent

@@ -82,6 +82,7 @@ def test_holds_every_file(wheel: Path) -> None:
     }
     assert {"attnlight/py.typed", "attnlight/configs/trainer.yaml"} <= files
     assert {"attnlight/report/templates/run.html.jinja", "attnlight/configs/README.md"} <= files
+    assert {"attnlight/trained/sst/best.ckpt", "attnlight/trained/sst/README.md"} <= files
     packed = {name for name in ZipFile(wheel).namelist() if not name.startswith("attnlight-")}
     assert packed == files
 
@@ -90,6 +91,11 @@ def test_lists_its_own_files(installed: Installation) -> None:
     assert "experiments/planted_bilstm" in installed.attnlight("configs").splitlines()
     first, *_ = installed.attnlight("configs", "planted_bilstm").splitlines()
     assert first.startswith(f"# {installed.packages}/attnlight/configs/experiments/")
+
+
+def test_explains_with_the_model_that_it_holds(installed: Installation) -> None:
+    printed = installed.attnlight("explain", "sst", "a gripping, funny film")
+    assert printed.startswith("Prediction: positive")
 
 
 def test_trains_tests_and_reports(installed: Installation, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from torch import nn
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.data.raw_text import RawText
 from attnlight.errors import InputError
-from attnlight.files import suggest_file
 from attnlight.problems import Problem, problem_class
 from attnlight.reference.base import read_base
+from attnlight.shipped import find_trained
 
 
 def network_of(model: Any) -> AttentionModel:  # noqa: ANN401
@@ -69,18 +69,19 @@ class TrainedModel:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a run's `best.ckpt`, or a checkpoint, which may name no class of the user's own.
+        """Read a run's `best.ckpt`, a checkpoint, or the shipped model of that name.
+
+        A checkpoint outside a run's folder may name no class of the user's own.
 
         Raises:
-            InputError: There is no such run or checkpoint, it is damaged, or its model has no
-                attention of its own.
+            InputError: There is no such run, checkpoint or shipped model, it is damaged, or its model
+                has no attention of its own.
         """
-        if not Path(path).exists():
-            raise InputError(f"there is no run or checkpoint {path}{suggest_file(Path(path))}.")
+        path = find_trained(path)
         base = read_base(path)
         options = base.identity.options
         problem = problem_class(options["problem"])(options["spec"])
-        return cls(base.model, problem, RawText.from_dict(base.raw), options, Path(path))
+        return cls(base.model, problem, RawText.from_dict(base.raw), options, path)
 
     @classmethod
     def of(cls, model: Any) -> Self:  # noqa: ANN401

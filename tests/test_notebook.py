@@ -1,0 +1,128 @@
+"""The notebook runs as it stands, and its numbers are those of `attnlight test`."""
+
+import ast
+import csv
+import json
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import attnlight
+from attnlight.records import read_record
+from attnlight.report.explanation import Explanation
+from attnlight.shipped import TRAINED
+from tests.commands import CPU, QUIET, ROOT, attnlight_here
+
+NOTEBOOK = ROOT / "examples/texts_to_figure.ipynb"
+
+
+class Run:
+    """A notebook whose code cells ran in order.
+
+    Attributes:
+        names: What the cells defined.
+        shown: The value that each cell shows, None where there is none.
+        cells: The code cells.
+    """
+
+    def __init__(self, path: Path) -> None:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        self.names: dict[str, Any] = {}
+        self.shown: list[Any] = []
+        self.cells = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
+        for cell in self.cells:
+            *body, last = ast.parse("".join(cell["source"])).body
+            assert isinstance(last, ast.Expr), "a cell that shows nothing"
+            exec(compile(ast.Module(body, []), path.name, "exec"), self.names)  # noqa: S102
+            value = eval(compile(ast.Expression(last.value), path.name, "eval"), self.names)
+            self.shown.append(value)
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    with pytest.MonkeyPatch.context() as patch:  # it reads nothing but the package
+        patch.chdir(tmp_path_factory.mktemp("empty"))
+        patch.setenv("ATTNLIGHT_DATA", "nowhere")
+        return Run(NOTEBOOK)
+
+
+def test_shows_an_explanation_a_table_and_a_figure(notebook: Run) -> None:
+    explanation, table, figure = notebook.shown
+    assert isinstance(explanation, Explanation)
+    assert {"predictions", "attention_permutation"} <= set(
+        notebook.names["results"].table()["test"]
+    )
+    assert list(table.columns) == ["test", "measure", "mean", "low", "high", "n"]
+    points = np.concatenate(
+        [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() == "o"]
+    )
+    rows = notebook.names["results"].table("attention_permutation")
+    np.testing.assert_allclose(np.sort(points), np.sort(rows["median_tvd"]), atol=1e-6)
+    code = "".join("".join(cell["source"]) + "\n" for cell in notebook.cells)
+    assert len(ast.unparse(ast.parse(code)).splitlines()) <= 10
+
+
+def test_says_what_is_true_of_its_text(notebook: Run) -> None:
+    explanation, *_ = notebook.shown
+    highest = explanation.items[int(np.argmax(explanation.attention))]
+    assert (highest, explanation.prediction) == ("could", "positive")
+    assert explanation.scores["occlusion"][explanation.items.index("could")] < -1
+    assert [explanation.items[place] for place in explanation.flip_set.items] == ["good"]
+
+
+def test_stored_outputs_are_those_of_its_cells(notebook: Run) -> None:
+    stored = [cell["outputs"][0]["data"] for cell in notebook.cells]
+    for data, value in zip(stored, notebook.shown, strict=True):
+        assert data.keys() >= {"text/plain"}
+        assert ("image/png" in data) == hasattr(value, "savefig")
+    explanation, table, _ = notebook.shown
+    old = ast.parse("".join(stored[0]["text/plain"]), mode="eval").body
+    assert isinstance(old, ast.Call)
+    told = {word.arg: word.value for word in old.keywords}
+    assert ast.literal_eval(told["items"]) == explanation.items
+    assert ast.literal_eval(told["attention"]) == pytest.approx(explanation.attention, abs=1e-4)
+    lines = "".join(stored[1]["text/plain"]).splitlines()[1:]
+    assert [line.split()[1:3] for line in lines] == table[["test", "measure"]].values.tolist()
+    means = [float(line.split()[3]) for line in lines]
+    np.testing.assert_allclose(means, table["mean"], atol=1e-4)
+
+
+def test_records_are_those_of_the_command(notebook: Run, tmp_path: Path) -> None:
+    copytree(TRAINED / "sst", tmp_path / "e/sst")
+    with (tmp_path / "texts.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *notebook.names["texts"]])
+    corpus = {
+        "class_path": "attnlight.datamodules.TextDataModule",
+        "init_args": {
+            "path": str(tmp_path / "texts.csv"),
+            "classes": {name: name for name in ("negative", "positive")},
+            "train": "train[:4]",
+            "validation": "train[4:8]",
+            "test": "train",
+        },
+    }
+    (tmp_path / "texts.yaml").write_text(yaml.safe_dump(corpus))
+    command = ["test", "e/sst", "--data=texts.yaml", "--tests=cheap", *CPU, *QUIET]
+    attnlight_here(*command, cwd=tmp_path, ATTNLIGHT_CACHE=str(tmp_path / "cache"))
+    found = {path.stem: path for path in (tmp_path / "e/sst/records/test-texts").glob("*.parquet")}
+    results = notebook.names["results"]
+    assert set(found) == set(results.table()["test"])
+    for test, path in found.items():
+        columns = read_record(path).columns
+        table = results.table(test)
+        assert set(columns) == set(table)
+        assert len(columns["index"]) == len(notebook.names["texts"])
+        for name, values in columns.items():
+            one, other = (
+                np.array([*map(np.asarray, side)], float) for side in (values, table[name])
+            )
+            np.testing.assert_allclose(one, other, atol=1e-6, err_msg=f"{test} {name}")
+
+
+def test_a_name_and_a_loaded_model_are_one(notebook: Run) -> None:
+    text = notebook.names["texts"][0][0]
+    assert attnlight.explain("sst", [text]) == attnlight.explain(attnlight.load("sst"), [text])
