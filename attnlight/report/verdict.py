@@ -34,7 +34,7 @@ class Line:
         texts: Number of texts that the number rests on.
         share: Their share of the split; None if its size is unknown.
         missing: What was not measured; may be empty.
-        command: What would measure it; may be empty.
+        command: What would measure it, a command on each line; may be empty.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Verdict:
         parts = [self.heading]
         for line in self.lines:
             text = textwrap.fill(str(line), 80, subsequent_indent="  ", break_on_hyphens=False)
-            parts.append(f"{text}\n  {line.command}" if line.command else text)
+            parts.append("\n  ".join([text, *line.command.splitlines()]))
         return "\n\n".join([*parts, textwrap.fill(self.note, 80)])
 
     def summary(self) -> dict[str, str | float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,7 +120,7 @@ class Drafts:
     """
 
     def __init__(self, folder: Path, corpus: str = "", deciders: Path = DECIDERS) -> None:
-        self.folder, self.corpus = folder, corpus
+        self.folder, self.corpus = _from_here(folder), corpus
         self.records = {
             record.test: record.path
             for record in stored_records(folder / "records")
@@ -222,7 +223,8 @@ class Drafts:
             empty = Estimate(_NAN, effect.replicates[:0], effect.texts)
             return Draft("ranks", NOT_SHOWN, "no_effect", fields, empty)
         ratio = Estimate.of(attended, reached, texts)
-        return Draft("ranks", CLAIMS, "says", fields, ratio, (rule["no_below"], rule["yes_from"]))
+        says, bounds = "worse" if ratio.value < 0 else "says", (rule["no_below"], rule["yes_from"])
+        return Draft("ranks", CLAIMS, says, fields, ratio, bounds)
 
     def _same_checkpoint(self, path: Path, entry: Mapping[str, Any]) -> bool:
         """Whether a record exists and is of the checkpoint of another one's metadata."""
@@ -297,13 +299,24 @@ class Drafts:
             )
         elif draft.answer == "caution":
             draft.missing = rule["untrained"]
+            draft.command = self._training() if (self.folder / "fit.yaml").is_file() else ""
         return draft
+
+    def _training(self) -> str:
+        """The commands that train and test an adversary, beside the run."""
+        run, place = self.folder, self.folder.absolute()
+        root, experiment = _from_here(place.parent.parent), place.parent.name
+        name = f"{place.name}-adversary"
+        fit = ["fit", "-c", str(run / "fit.yaml"), "--model", "adversarial", "--model.base"]
+        fit += [str(run / "best.ckpt"), "--root", str(root), "--experiment", experiment]
+        test = ["test", str(root / experiment / name), "--tests", "base_divergence"]
+        return "\n".join(shlex.join(["attnlight", *x]) for x in ([*fit, "--run", name], test))
 
     def _variants(self) -> dict[str, list[tuple[float, float]]]:
         """Mean JS of attention and TVD of predictions of each trained variant, by its class."""
         found: dict[str, list[tuple[float, float]]] = {"AdversarialVariant": [], "SeedVariant": []}
         own = self.folder.resolve()
-        for path in sorted(own.parents[1].glob("*/*/records/test/base_divergence.parquet")):
+        for path in sorted(own.parent.parent.glob("*/*/records/test/base_divergence.parquet")):
             config, entry = path.parents[2] / "fit.yaml", read_metadata(path)
             base = Path(str(entry.get("base"))).resolve()
             if own not in (base, base.parent) or not config.is_file():
@@ -348,11 +361,15 @@ class Drafts:
     def words(self) -> Draft:
         """Whether erasing a state does what deleting its word does."""
         rule, test = rules()["lines"]["words"], "state_token_agreement"
-        name = "tau_erasure_deletion"
-        if not self.has(test, name):
+        names = ("hidden_token_attribution", "tau_erasure_deletion")
+        if not self.has(test, *names):
             return self.unmeasured("words", test)
-        rows = self.columns(test, name)
-        estimate = Estimate.of(rows[name], np.ones(len(rows[name])), rows[KEY[0]])
+        rows = self.columns(test, *names)
+        own, estimate = (
+            Estimate.of(rows[name], np.ones(len(rows[name])), rows[KEY[0]]) for name in names
+        )
+        if own.value >= rule["own_word"]:
+            return Draft("words", "yes", "alone", estimate=own)
         bounds = (rule["no_below"], rule["yes_from"])
         return Draft("words", CLAIMS, "says", {"yes_from": rule["yes_from"]}, estimate, bounds)
 
@@ -363,3 +380,9 @@ def _arguments(tests: str) -> dict[str, dict[str, Any]]:
     return {
         one["class_path"].rpartition(".")[2].lower(): one.get("init_args") or {} for one in attached
     }
+
+
+def _from_here(path: Path) -> Path:
+    """The path relative to the working directory, if it is within, else absolute."""
+    whole = Path(os.path.abspath(path))  # symbolic links stay
+    return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else whole
