@@ -19,8 +19,10 @@ import attnlight
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.recording import build_tests
+from attnlight.report.methods import METHODS as METHODS_IN_WORDS
 from attnlight.report.verdict import Verdict, verdict_of
 from attnlight.report.verdict_drafts import rules
+from tests.commands import ROOT
 from tests.kept import page
 from tests.report.fake import write_record
 
@@ -600,3 +602,41 @@ def test_the_same_words_in_the_file_and_for_loggers(tmp_path: Path) -> None:
     assert "verdict/words_value" not in said
     for line in card.lines:
         assert " ".join(str(line).split()) in " ".join(str(card).split())
+
+
+def test_the_guide_has_the_rules() -> None:
+    text = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
+    text = text.split("## The verdict card\n")[1].split("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ][1:]
+    assert len(rows) == len(RULES)
+    for row, rule in zip(rows, RULES.values(), strict=True):
+        bounds = ["", ""]
+        if "yes_from" in rule:
+            bounds = [f"at least {rule['yes_from']:g}", f"below {rule['no_below']:g}"]
+        assert row[1:3] == bounds
+    smallest = RULES["smallest_set"]
+    said = " ".join(text.split())
+    assert f"at most {smallest['slack_items']} item or {smallest['slack_share']:.0%}" in (
+        said.replace(" %", "%")
+    )
+    assert f"minimum is {100 * smallest['nearly_all']:g} % of their items" in said
+    assert f"over {100 * smallest['most_nearly_all']:g} %, the line is *not applicable*" in said
+    assert f"fewer than {rules()['least_texts']} texts" in said
+    assert f"less than {RULES['ranks']['least_effect']:g} over random" in said
+    assert f"together at {100 * (1 - rules()['level']):g} %" in said
+    for method in RULES["ranks"]["methods"]:
+        assert METHODS_IN_WORDS[method] in rows[0][3]
+
+
+def test_every_rule_has_its_reason() -> None:
+    """Above each threshold stands a comment."""
+    lines = (ROOT / "attnlight/report/verdict.yaml").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        name, _, value = line.strip().partition(": ")
+        if re.fullmatch(r"[\d.]+|\[.*\]|\{.*\}", value) and name != "version":
+            above = next(x for x in reversed(lines[:number]) if not re.search(r": [\d.]+$", x))
+            assert above.lstrip().startswith("#"), line
