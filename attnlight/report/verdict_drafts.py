@@ -144,8 +144,10 @@ class Drafts:
 
     def columns(self, test: str, *names: str, path: Path | None = None) -> dict[str, NDArray[Any]]:
         """`index` and some columns of the measured rows of a record."""
-        wanted = [KEY[0], "prediction", *names]
-        pieces = list(read_pieces(path or self.records[test], wanted, measured=True))
+        path = path or self.records[test]
+        known = "prediction" in record_columns(path)  # an archived record may lack it
+        wanted = [KEY[0], *(["prediction"] if known else []), *names]
+        pieces = list(read_pieces(path, wanted, measured=known))
         return {name: np.concatenate([piece[name] for piece in pieces]) for name in wanted}
 
     def has(self, test: str, *names: str) -> bool:
@@ -187,7 +189,7 @@ class Drafts:
         attention = [label for label, method in methods.items() if method["name"] == "attention"]
         others = [label for label, method in methods.items() if method["name"] in rule["methods"]]
         complete = {methods[label]["name"] for label in others} == {*rule["methods"]}
-        names = [f"comprehensiveness_{label}" for label in (*attention[:1], *others, "random")]
+        names = [f"excess_comprehensiveness_{label}" for label in (*attention[:1], *others)]
         deleted = entry.get("replacement") == "delete"
         if not (attention and complete and deleted and self.has(test, *names)):
             return self.unmeasured("ranks", test)
@@ -195,8 +197,7 @@ class Drafts:
         def excess(path: Path) -> tuple[Floats, NDArray[np.int64]]:
             """Attention and the other methods less random (R, 1 + M), defined for all, and texts."""
             rows = self.columns(test, *names, path=path)
-            *values, random = (rows[name].astype(np.float64) for name in names)
-            found = np.stack(values, axis=1) - random[:, None]
+            found = np.stack([rows[name].astype(np.float64) for name in names], axis=1)
             defined = ~np.isnan(found).any(axis=1)
             return found[defined], rows[KEY[0]][defined]
 
@@ -271,15 +272,16 @@ class Drafts:
     def uniqueness(self) -> Draft:
         """The largest divergence with the same prediction, and that of trained variants."""
         rule, test = rules()["lines"]["uniqueness"], "adversarial_attention"
-        names = ("worst_share", "worst_js", "upper_js")
-        if not self.has(test, *names):
+        both = ("worst_js", "upper_js")
+        epsilon = self.metadata.get(test, {}).get("epsilon")
+        if epsilon is None or not self.has(test, "worst_share"):
             draft = self.unmeasured("uniqueness", test)
         else:
-            rows = self.columns(test, *names)
-            share, worst, upper = (rows[name].astype(np.float64) for name in names)
+            rows = self.columns(test, "worst_share", *(both if self.has(test, *both) else ()))
+            share = rows["worst_share"].astype(np.float64)
             defined = ~np.isnan(share)
-            exact = np.isclose(worst, upper, atol=1e-6)[defined].all()
-            epsilon = self.metadata[test]["epsilon"]
+            worst, upper = (rows.get(name, share * np.nan)[defined] for name in both)
+            exact = np.isclose(worst, upper, atol=1e-6).all()
             fields = {"epsilon": epsilon, "least": "" if exact else "at least "}
             estimate = Estimate.of(share, np.where(defined, 1.0, np.nan), rows[KEY[0]])
             draft = Draft("uniqueness", "caution", "says", fields, estimate)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
+import io
 import json
 import re
 from collections.abc import Mapping
@@ -19,6 +21,7 @@ import attnlight
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.recording import build_tests
+from attnlight.report.compare import write_comparison
 from attnlight.report.methods import METHODS as METHODS_IN_WORDS
 from attnlight.report.verdict import Verdict, verdict_of
 from attnlight.report.verdict_drafts import rules
@@ -128,7 +131,8 @@ def comprehensiveness(
     base = random.random(texts) / 4
     rows = {f"comprehensiveness_{name}": 0.4 * share + base for name, share in shares.items()}
     rows = {name: values + noise * random.normal(size=texts) for name, values in rows.items()}
-    return rows | {"comprehensiveness_random": base}
+    gains = {f"excess_{name}": values - base for name, values in rows.items()}
+    return rows | gains | {"comprehensiveness_random": base}
 
 
 def faithfulness(folder: Path, rows: Rows, stage: str = "test", **more: Any) -> None:
@@ -173,13 +177,13 @@ class TestRanks:
         """A method that is best on the judged half alone is not the reference."""
         rows = comprehensiveness(100, noise=0.0)
         judged = ~np.isin(np.arange(100), choose(np.arange(100), 50, 0))
-        rows["comprehensiveness_input_gradient"][judged] += 5
+        rows["excess_comprehensiveness_input_gradient"][judged] += 5
         faithfulness(tmp_path, rows)
         assert verdict_of(tmp_path)["ranks"].value == pytest.approx(0.6)
 
     def test_validation_chooses_and_all_texts_judge(self, tmp_path: Path) -> None:
         rows, on_validation = comprehensiveness(100), comprehensiveness(50, noise=0.0)
-        on_validation["comprehensiveness_input_gradient"] += 1
+        on_validation["excess_comprehensiveness_input_gradient"] += 1
         faithfulness(tmp_path, rows)
         faithfulness(tmp_path, on_validation, "val")
         line = verdict_of(tmp_path)["ranks"]
@@ -217,7 +221,7 @@ class TestRanks:
 
     def test_a_reference_without_effect_shows_nothing(self, tmp_path: Path) -> None:
         random = np.random.default_rng(0)
-        names = [f"comprehensiveness_{name}" for name in (*METHODS, "random")]
+        names = [f"excess_comprehensiveness_{name}" for name in METHODS]
         faithfulness(tmp_path, {name: 0.1 * random.normal(size=200) for name in names})
         line = verdict_of(tmp_path)["ranks"]
         assert (line.answer, line.value) == ("not shown", None)
@@ -241,7 +245,7 @@ class TestRanks:
 
     def test_rows_without_all_methods_do_not_count(self, tmp_path: Path) -> None:
         rows = comprehensiveness(100)
-        rows["comprehensiveness_occlusion"][::2] = np.nan
+        rows["excess_comprehensiveness_occlusion"][::2] = np.nan
         faithfulness(tmp_path, rows)
         kept = np.arange(1, 100, 2)
         judged = np.setdiff1d(kept, choose(kept, 25, 0))
@@ -640,3 +644,17 @@ def test_every_rule_has_its_reason() -> None:
         if re.fullmatch(r"[\d.]+|\[.*\]|\{.*\}", value) and name != "version":
             above = next(x for x in reversed(lines[:number]) if not re.search(r": [\d.]+$", x))
             assert above.lstrip().startswith("#"), line
+
+
+def test_cards_side_by_side(tmp_path: Path) -> None:
+    folders = [tmp_path / name / "run" for name in ("a", "b")]
+    for folder, ratio in zip(folders, (0.3, 0.95), strict=True):
+        faithfulness(folder, comprehensiveness(ratio=ratio))
+        write(folder, "predictions", {"label": np.zeros(20, np.int64)})
+    assert write_comparison(folders, tmp_path / "out")
+    text = (tmp_path / "out/tables/cards.csv").read_text(encoding="utf-8")
+    head, first, *rest = csv.reader(io.StringIO(text))
+    assert head == ["line", "a/run", "b/run"]
+    values = [verdict_of(folder)["ranks"].value or 0.0 for folder in folders]
+    assert first[1:] == [f"no {values[0]:.2f}", f"yes {values[1]:.2f}"]
+    assert [row[1:] for row in rest[:2]] == [["not measured"] * 2] * 2
