@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.compatibility import problem_of, section
+from attnlight.errors import InputError
 from attnlight.files import read_yaml
 from attnlight.records import KEY, read_metadata, read_pieces, record_columns
 from attnlight.report.figures import describe
@@ -164,7 +165,7 @@ class Drafts:
             run = ["-c", str(self.folder / f"{VERBS['test']}-{self.corpus}.yaml")]
         words = ["attnlight", "test", *run, "--tests"]
         recorded = {name.replace("_", "") for name in self.records} - {"predictions"}
-        if recorded.isdisjoint(card):
+        if key in card and recorded.isdisjoint(card):
             return shlex.join([*words, "card"])
         own = _arguments(test)[key]
         changed = {
@@ -319,17 +320,18 @@ class Drafts:
         found: dict[str, list[tuple[float, float]]] = {"AdversarialVariant": [], "SeedVariant": []}
         own = self.folder.resolve()
         for path in sorted(own.parent.parent.glob("*/*/records/test/base_divergence.parquet")):
-            config, entry = path.parents[2] / "fit.yaml", read_metadata(path)
-            base = Path(str(entry.get("base"))).resolve()
-            if own not in (base, base.parent) or not config.is_file():
+            try:
+                base = Path(str(read_metadata(path).get("base"))).resolve()
+                if own not in (base, base.parent):
+                    continue
+                model = read_yaml(path.parents[2] / "fit.yaml").get("model") or {}
+                rows = self.columns("", "attention_js", "prediction_tvd", path=path)
+            except InputError:  # another run's record is damaged: that run's own report says so
                 continue
-            model = read_yaml(config).get("model") or {}
             kind = str(model.get("class_path")).rpartition(".")[2]
             imitates = (model.get("init_args") or {}).get("lambda_") == 0
             if kind in found and not imitates:
-                names = ("attention_js", "prediction_tvd")
-                rows = self.columns("", *names, path=path)
-                js, tvd = (float(np.nanmean(rows[name])) for name in names)
+                js, tvd = (float(np.nanmean(rows[n])) for n in ("attention_js", "prediction_tvd"))
                 found[kind].append((js, tvd))
         return found
 

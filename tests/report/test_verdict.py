@@ -386,6 +386,9 @@ class TestUniqueness:
             arguments = {} if weight is None else {"lambda_": weight}
             model = {"class_path": f"attnlight.tasks.{kind}", "init_args": arguments}
             (folder / "fit.yaml").write_text(yaml.safe_dump({"model": model}))
+        (tmp_path / "checkpoints/variants/broken/records/test").mkdir(parents=True)
+        broken = tmp_path / "checkpoints/variants/broken/records/test/base_divergence.parquet"
+        broken.write_bytes(b"no parquet")
         line = verdict_of(run)["uniqueness"]
         assert line.answer == "caution"
         assert line.missing == (
@@ -469,10 +472,11 @@ class TestNotices:
         assert "use of words" in card["notices"].says
 
     def test_a_decider_whose_test_is_missing(self, tmp_path: Path) -> None:
-        line = self.card(tmp_path, decider(test="attention_permutation", measure="flip_rate"))[
-            "notices"
-        ]
+        missing = decider(test="attention_permutation", measure="flip_rate")
+        (tmp_path / "fit.yaml").write_text("{}\n")
+        line = self.card(tmp_path, missing)["notices"]
         assert line.answer == "not measured"
+        assert line.command.endswith(" --tests attention_permutation")
 
 
 class TestWords:
